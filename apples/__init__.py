@@ -1,0 +1,1 @@
+"""AppLeS agent: from a problem size to a finished, explained MPI run on shared hosts."""

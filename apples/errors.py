@@ -1,0 +1,62 @@
+"""Every error the agent raises, in one tree; each class knows its exit code.
+
+    ApplesError                 exit 1
+    ├── ConfigError             exit 2    a file or option that cannot be understood; all problems at once
+    ├── NoFeasiblePlan          exit 3    no choice of hosts can hold the work
+    ├── HistoryError            exit 4    records or calibration that cannot be read or written
+    └── LaunchError             exit 125  the launcher itself failed
+        ├── NotExecutable       exit 126  the program is there but may not be run
+        └── ProgramNotFound     exit 127  the program is not there
+
+A run that was started and did not end well is no exception: its `apples.plan.Outcome` carries the exit code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class ApplesError(Exception):
+    """Base of all errors of the agent."""
+
+    exit_code = 1
+
+
+class ConfigError(ApplesError):
+    """What the user wrote cannot be understood. `problems`: one line each, file:line first where known."""
+
+    exit_code = 2
+
+    def __init__(self, problems: str | Iterable[str]) -> None:
+        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class NoFeasiblePlan(ApplesError):
+    """No choice of hosts, order and slabs can hold the work; the message says which limit binds."""
+
+    exit_code = 3
+
+
+class HistoryError(ApplesError):
+    """Records or calibration on disk cannot be read or written; the message names the file and what to do."""
+
+    exit_code = 4
+
+
+class LaunchError(ApplesError):
+    """The launcher failed before the application could run."""
+
+    exit_code = 125
+
+
+class NotExecutable(LaunchError):
+    """The program exists but may not be executed."""
+
+    exit_code = 126
+
+
+class ProgramNotFound(LaunchError):
+    """The program does not exist."""
+
+    exit_code = 127

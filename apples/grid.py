@@ -1,0 +1,295 @@
+"""What is believed of the machines: the grid a user allows, and a snapshot of it at one instant.
+
+A `Grid` is what does not change while we look (hosts, slots, sites, nominal links). A `Snapshot` is a grid
+plus one forecast of everything that does change; every decision is made on exactly one snapshot, which is
+kept with the plan. Pair quantities are dense arrays, so that a plan over a thousand hosts stays a matter of
+array arithmetic; `Snapshot.graph` gives the same as a networkx graph. Nothing here measures or decides.
+Source: Wolski et al. 2000, §2.4 and §3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import networkx
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A machine with slots.
+
+    slots : ranks it takes at most
+    cpu_type : key of the benchmark that holds for it
+    site : hosts of one site are near each other; None where the grid has no sites
+    address : name or address that the launcher uses; None means `name`
+    memory_bytes : installed memory, where known
+    """
+
+    name: str
+    slots: int = 1
+    cpu_type: str = "default"
+    site: str | None = None
+    address: str | None = None
+    memory_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRule:
+    """Nominal link between two ends; an end is a host name, a site name or None (anything).
+
+    latency_s : seconds for one byte, one way.  bandwidth_Bps : bytes per second of a bulk transfer.
+    """
+
+    ends: tuple[str | None, str | None] = (None, None)
+    latency_s: float
+    bandwidth_Bps: float
+
+    def rank(self, a: Host, b: Host) -> int:
+        """How well the rule fits the pair: -1 not at all, else higher is more specific."""
+        return max(self._fit(a, b), self._fit(b, a))
+
+    def _fit(self, a: Host, b: Host) -> int:
+        fit = 0
+        for end, host in zip(self.ends, (a, b), strict=True):
+            if end is None:
+                continue
+            if end == host.name:
+                fit += 2
+            elif end == host.site:
+                fit += 1
+            else:
+                return -1
+        return fit
+
+
+#: Used between the slots of one host, and wherever a grid says nothing about its links.
+WITHIN_HOST = LinkRule(latency_s=5e-6, bandwidth_Bps=2e9)
+ETHERNET = LinkRule(latency_s=1e-4, bandwidth_Bps=1.25e8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The pool of hosts a user allows, with nominal links.
+
+    links : most specific rule wins (host pair, then site pair, then default); of equals, the last.
+    source : where it was read from, for messages.
+    """
+
+    name: str
+    hosts: tuple[Host, ...]
+    links: tuple[LinkRule, ...] = ()
+    source: str = "built in"
+
+    def host(self, name: str) -> Host:
+        """Host of that name; raises `KeyError`."""
+        for host in self.hosts:
+            if host.name == name:
+                return host
+        raise KeyError(name)
+
+    def restrict(self, names: Iterable[str]) -> Grid:
+        """The same grid with only these hosts, in the grid's order."""
+        wanted = set(names)
+        hosts = tuple(h for h in self.hosts if h.name in wanted)
+        return Grid(name=self.name, hosts=hosts, links=self.links, source=self.source)
+
+    def nominal_network(self) -> tuple[FloatArray, FloatArray]:
+        """Latency in s and bandwidth in bytes/s, float64[H, H] each, as the grid's rules state them."""
+        n = len(self.hosts)
+        latency, bandwidth = np.empty((n, n)), np.empty((n, n))
+        cache: dict[tuple[object, ...], LinkRule] = {}
+        named = {end for rule in self.links for end in rule.ends if end is not None}
+        keys = [(h.name if h.name in named else None, h.site) for h in self.hosts]
+        for i, a in enumerate(self.hosts):
+            for j, b in enumerate(self.hosts):
+                if i == j:
+                    rule = WITHIN_HOST
+                else:
+                    key = (keys[i], keys[j])
+                    rule = cache.get(key) or cache.setdefault(key, self._rule(a, b))
+                latency[i, j], bandwidth[i, j] = rule.latency_s, rule.bandwidth_Bps
+        return latency, bandwidth
+
+    def _rule(self, a: Host, b: Host) -> LinkRule:
+        best, best_rank = ETHERNET, -1
+        for rule in self.links:
+            rank = rule.rank(a, b)
+            if rank >= max(best_rank, 0):
+                best, best_rank = rule, rank
+        return best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A value somebody expects, with the error they expect of it (standard deviation, same unit)."""
+
+    value: float
+    error: float = 0.0
+    method: str = "nominal"
+    samples: int = 0
+    age_s: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What one host will deliver.
+
+    availability : share of one CPU that one new process gets, 0..1
+    capacity : CPUs that `slots` new processes get together; None means `slots` × availability
+    memory_bytes : bytes the application may use on this host, all ranks together
+    """
+
+    availability: Estimate
+    memory_bytes: Estimate
+    capacity: Estimate | None = None
+
+    def share(self, ranks: int, slots: int) -> float:
+        """Share of one CPU that each of `ranks` new processes gets on a host of `slots` slots."""
+        total = slots * self.availability.value if self.capacity is None else self.capacity.value
+        return min(self.availability.value, total / ranks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Snapshot:
+    """All forecasts used for one decision.
+
+    hosts, conditions : H of each, same order
+    latency_s, bandwidth_Bps : float64[H, H], [i, j] from host i to host j; the diagonal is within the host
+    latency_error_s, bandwidth_error_Bps : standard deviations, same shape
+    taken_at : seconds since the epoch.  source : where the values come from, for messages.
+    """
+
+    hosts: tuple[Host, ...]
+    conditions: tuple[Conditions, ...]
+    latency_s: FloatArray
+    bandwidth_Bps: FloatArray
+    latency_error_s: FloatArray
+    bandwidth_error_Bps: FloatArray
+    taken_at: float = 0.0
+    source: str = "nominal"
+
+    @classmethod
+    def nominal(cls, grid: Grid, *, memory_bytes: float = math.inf, taken_at: float = 0.0) -> Snapshot:
+        """The grid as if idle: availability 1, installed memory (or `memory_bytes`) free, nominal links."""
+        latency, bandwidth = grid.nominal_network()
+        conditions = tuple(
+            Conditions(
+                availability=Estimate(value=1.0),
+                memory_bytes=Estimate(value=memory_bytes if h.memory_bytes is None else h.memory_bytes),
+                capacity=Estimate(value=float(h.slots)),
+            )
+            for h in grid.hosts
+        )
+        return cls(
+            hosts=grid.hosts,
+            conditions=conditions,
+            latency_s=latency,
+            bandwidth_Bps=bandwidth,
+            latency_error_s=np.zeros_like(latency),
+            bandwidth_error_Bps=np.zeros_like(latency),
+            taken_at=taken_at,
+        )
+
+    def restrict(self, names: Iterable[str]) -> Snapshot:
+        """The same instant with only these hosts, in the snapshot's order."""
+        wanted = set(names)
+        keep = [i for i, h in enumerate(self.hosts) if h.name in wanted]
+        pick = np.ix_(keep, keep)
+        return Snapshot(
+            hosts=tuple(self.hosts[i] for i in keep),
+            conditions=tuple(self.conditions[i] for i in keep),
+            latency_s=self.latency_s[pick],
+            bandwidth_Bps=self.bandwidth_Bps[pick],
+            latency_error_s=self.latency_error_s[pick],
+            bandwidth_error_Bps=self.bandwidth_error_Bps[pick],
+            taken_at=self.taken_at,
+            source=self.source,
+        )
+
+    def graph(self) -> networkx.DiGraph[str]:
+        """Hosts as nodes (`host`, `conditions`), ordered pairs as edges (`latency_s`, `bandwidth_Bps`)."""
+        import networkx as nx
+
+        graph: networkx.DiGraph[str] = nx.DiGraph()
+        for host, conditions in zip(self.hosts, self.conditions, strict=True):
+            graph.add_node(host.name, host=host, conditions=conditions)
+        for i, a in enumerate(self.hosts):
+            for j, b in enumerate(self.hosts):
+                if i != j:
+                    graph.add_edge(
+                        a.name,
+                        b.name,
+                        latency_s=float(self.latency_s[i, j]),
+                        bandwidth_Bps=float(self.bandwidth_Bps[i, j]),
+                    )
+        return graph
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready document; a pair is listed only where it differs from the commonest (``links.usual``)."""
+        return {
+            "source": self.source,
+            "taken_at": self.taken_at,
+            "hosts": [_host_json(h, c) for h, c in zip(self.hosts, self.conditions, strict=True)],
+            "links": self._links_json(),
+        }
+
+    def _links_json(self) -> dict[str, Any]:
+        n = len(self.hosts)
+        pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+        values = {(i, j): (float(self.latency_s[i, j]), float(self.bandwidth_Bps[i, j])) for i, j in pairs}
+        counts: dict[tuple[float, float], int] = {}
+        for value in values.values():
+            counts[value] = counts.get(value, 0) + 1
+        usual = max(counts, key=lambda v: counts[v]) if counts else None
+        named = [h.name for h in self.hosts]
+        return {
+            "usual": None if usual is None else {"latency_s": usual[0], "bandwidth_Bps": usual[1]},
+            "pairs": [
+                {"from": named[i], "to": named[j], "latency_s": v[0], "bandwidth_Bps": v[1]}
+                for (i, j), v in values.items()
+                if v != usual
+            ],
+            "within": [
+                {
+                    "host": named[i],
+                    "latency_s": float(self.latency_s[i, i]),
+                    "bandwidth_Bps": float(self.bandwidth_Bps[i, i]),
+                }
+                for i in range(n)
+            ],
+        }
+
+
+def _host_json(host: Host, conditions: Conditions) -> dict[str, Any]:
+    capacity = conditions.capacity
+    return {
+        "host": host.name,
+        "slots": host.slots,
+        "cpu_type": host.cpu_type,
+        "site": host.site,
+        "availability": _estimate_json(conditions.availability),
+        "capacity": None if capacity is None else _estimate_json(capacity),
+        "memory_bytes": _estimate_json(conditions.memory_bytes),
+    }
+
+
+def _estimate_json(estimate: Estimate) -> dict[str, Any]:
+    def finite(x: float) -> float | None:
+        return x if math.isfinite(x) else None
+
+    return {
+        "value": finite(estimate.value),
+        "error": finite(estimate.error),
+        "method": estimate.method,
+        "samples": estimate.samples,
+        "age_s": finite(estimate.age_s),
+    }

@@ -1,0 +1,146 @@
+"""The records that flow through the agent: plan, outcome, record. Frozen, and free of any decision.
+
+A `Plan` is a chain of (host, rows) with its predicted times and reasons. An `Outcome` is what a launcher
+saw. A `Record` joins the two and is what history keeps; JSON form in `apples.history`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """Rank `rank` runs on slot `slot` of `host` and owns `rows` rows; predicted times in seconds (§3.1)."""
+
+    rank: int
+    host: str
+    slot: int
+    rows: int
+    compute_s: float
+    communicate_s: float
+    overhead_s: float
+
+    @property
+    def predicted_s(self) -> float:
+        """T_i = Comp_i + Comm_i + Over_i."""
+        return self.compute_s + self.communicate_s + self.overhead_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A host (or some of its slots) that the plan does not use, and why."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A chain of hosts with slab heights.
+
+    assignments : in rank order; neighbours in the chain exchange halos
+    predicted_s : max over ranks of T_i, seconds.  low_s, high_s : bounds from the forecasts' errors
+    order : which desirability order it came from.  relaxed : constraints that had to be widened, in order
+    taken : host → why it was taken.  left_out : the hosts that were not, with reasons
+    candidates : schedules that were compared
+    """
+
+    scheduler: str
+    application: str
+    size: int
+    model: str
+    assignments: tuple[Assignment, ...]
+    predicted_s: float
+    low_s: float
+    high_s: float
+    order: str = ""
+    relaxed: tuple[str, ...] = ()
+    taken: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    candidates: int = 1
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Slab heights in rank order."""
+        return tuple(a.rows for a in self.assignments)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Distinct hosts in rank order."""
+        return tuple(dict.fromkeys(a.host for a in self.assignments))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankObservation:
+    """What one rank recorded of itself, seconds: setup before the loop, then the loop's parts.
+
+    compute_s : its own sweeps.  communicate_s : halo exchange and its waits
+    wait_s : the reduction that ends each iteration, mostly waiting for the slowest rank
+    total_s : setup to end
+    """
+
+    rank: int
+    host: str
+    rows: int
+    iterations: int
+    setup_s: float
+    compute_s: float
+    communicate_s: float
+    wait_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankStatus:
+    """How one rank ended: exit code, or the signal that killed it; both None if that is not known."""
+
+    rank: int
+    host: str
+    exit_code: int | None
+    signal: int | None = None
+    pid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a launcher saw of one run.
+
+    ended : "finished", "failed", "time limit" or "interrupted"
+    exit_code : the highest over ranks, 128 + signal for a killed rank, 124, 125, 130 (see docs)
+    observed_s : wall seconds from launch to end
+    message : for the user, empty when all is well
+    """
+
+    ended: str
+    exit_code: int
+    observed_s: float
+    statuses: tuple[RankStatus, ...] = ()
+    observations: tuple[RankObservation, ...] = ()
+    message: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the application did all its work."""
+        return self.ended == "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One run as history keeps it.
+
+    id : unique, sorts by time.  started_at : seconds since the epoch.  world : launcher that ran it
+    workload : the model inputs used.  snapshot : JSON document of the snapshot the plan was made on
+    key : calibration key (application with its options, and machine): only like is fitted to like
+    """
+
+    id: str
+    started_at: float
+    world: str
+    key: str
+    plan: Plan
+    outcome: Outcome | None
+    snapshot: dict[str, Any] = field(default_factory=dict)
+    workload: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)

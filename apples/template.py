@@ -1,0 +1,138 @@
+"""What an application class tells the agent: its demands, its limits, its price, and how it is deployed.
+
+An AppLeS template is the pluggable part of the agent (Wolski et al. 2000, §2.1, §5): planning, launching,
+history and calibration are written against `Template` and never name an application. A new stencil code
+plugs in by giving its model inputs (`workload`), constraints and deployment; see `apples.applications`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from apples.plan import RankObservation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearConstraint:
+    """Σ over ranks of coefficients[host of rank] · rows(rank) ≤ bound; hosts not named count 0."""
+
+    name: str
+    coefficients: Mapping[str, float]
+    bound: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What one run of one size demands; the inputs of the performance model (§3.1).
+
+    size : rows to place, whole.  iterations : sweeps over the mesh
+    messages : messages to one neighbour over the whole run (M)
+    bytes_exchanged : bytes to one neighbour over the whole run (MB, in bytes)
+    bytes_per_row, bytes_fixed : memory of one rank = bytes_fixed + bytes_per_row · rows (BMmem)
+    max_rows : largest slab one rank may hold (array limit), None for no limit
+    min_rows : smallest slab one rank may hold
+    constraints : further linear constraints
+    row : what the user calls a row, for messages
+    """
+
+    application: str
+    size: int
+    iterations: int = 1
+    messages: float = 0.0
+    bytes_exchanged: float = 0.0
+    bytes_per_row: float = 0.0
+    bytes_fixed: float = 0.0
+    max_rows: int | None = None
+    min_rows: int = 1
+    constraints: tuple[LinearConstraint, ...] = ()
+    row: str = "row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """Over_i of the performance model, in seconds; the same for every rank of a run (§3.1).
+
+    constant_s + per_row_s·size + per_rank_s·P + per_rank2_s·P²; `error_s` is the standard deviation of
+    what remains, `source` says where the numbers come from.
+    """
+
+    constant_s: float = 0.0
+    per_row_s: float = 0.0
+    per_rank_s: float = 0.0
+    per_rank2_s: float = 0.0
+    error_s: float = 0.0
+    source: str = "none"
+
+    def seconds(self, size: int, ranks: int) -> float:
+        """Overhead of a run of `size` rows on `ranks` ranks, never negative."""
+        value = (
+            self.constant_s + self.per_row_s * size + self.per_rank_s * ranks + self.per_rank2_s * ranks**2
+        )
+        return max(0.0, value)
+
+
+#: The paper's fit over 106 runs (§3.1): 16 - 1.5·size/1000 + 0.094·P².
+PAPER_OVERHEAD = Overhead(
+    constant_s=16.0, per_row_s=-1.5e-3, per_rank2_s=0.094, source="Wolski et al. 2000, §3.1"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What the application costs on dedicated machines: benchmarks by CPU type, and the overhead.
+
+    seconds_per_row : CPU type → ranks sharing the host → seconds for one row and one iteration (BM).
+        A count that was not measured takes the value of the next smaller one that was.
+    """
+
+    seconds_per_row: Mapping[str, Mapping[int, float]]
+    overhead: Overhead = field(default_factory=Overhead)
+
+    def row_seconds(self, cpu_type: str, ranks: int) -> float:
+        """BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type."""
+        table = self.seconds_per_row[cpu_type]
+        known = [r for r in table if r <= ranks] or [min(table)]
+        return table[max(known)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """What a short dedicated run on one host measured.
+
+    ranks : ranks that ran at once on the host.  seconds_per_row : one row, one iteration
+    startup_s : wall time of the launch that was not iterations
+    bytes_per_row : resident memory one more row takes
+    """
+
+    ranks: int
+    seconds_per_row: float
+    startup_s: float
+    bytes_per_row: float
+
+
+class Template(Protocol):
+    """An application class the agent can run. `options` are the user's, already checked by `check`."""
+
+    name: str
+    summary: str
+
+    def check(self, options: Mapping[str, str]) -> None:
+        """Raise `ConfigError` naming every unknown or illegal option and what is legal."""
+
+    def workload(self, size: int, options: Mapping[str, str]) -> Workload:
+        """Demands of a run of `size` rows."""
+
+    def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
+        """Program and arguments of every rank; rank i owns `rows[i]` rows. Records go to `run_dir`."""
+
+    def benchmark_command(self, output: Path, options: Mapping[str, str]) -> list[str]:
+        """Program and arguments of every rank of a benchmark that writes its result to `output`."""
+
+    def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
+        """Result of a benchmark that took `wall_s` from launch to end; raises `ConfigError` if unreadable."""
+
+    def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
+        """What every rank recorded; ranks without a readable record are missing."""

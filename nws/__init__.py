@@ -1,0 +1,1 @@
+"""Network Weather Service: measure what hosts deliver, keep it, forecast it. Knows nothing of schedulers."""

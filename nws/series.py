@@ -1,0 +1,125 @@
+"""What a series is: one resource of one host, or of one ordered pair of hosts, in one fixed unit.
+
+Everything else in the weather service passes these records around: sensors produce
+`Measurement`s, the memory keeps them, the forecasters answer with `Forecast`s. Nothing here
+measures, stores or predicts. Source: Wolski et al. 2000, §2.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nws.errors import UsageError
+
+_FORBIDDEN = set("@>,/\\ \t\n")
+
+
+class Resource(StrEnum):
+    """The resources the weather service knows, each with its unit."""
+
+    CPU_NEW = "cpu.new"
+    """Share of one CPU that a process started now would get, 0..1."""
+    CPU_RUNNING = "cpu.running"
+    """Share of one CPU that a process already running gets, 0..1."""
+    CPU_CAPACITY = "cpu.capacity"
+    """CPUs that a group of new processes, one for each usable CPU, would get together."""
+    MEMORY_FREE = "memory.free"
+    """Bytes a new process can touch without paging."""
+    LATENCY = "network.latency"
+    """Seconds for one byte, one way: half of a 1-byte round trip."""
+    BANDWIDTH = "network.bandwidth"
+    """Bytes per second of a bulk transfer, latency taken off."""
+
+    @property
+    def unit(self) -> str:
+        """Unit of every value of a series of this resource."""
+        return _UNITS[self]
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether a series of this resource belongs to a pair of hosts."""
+        return self in (Resource.LATENCY, Resource.BANDWIDTH)
+
+
+_UNITS = {
+    Resource.CPU_NEW: "CPU",
+    Resource.CPU_RUNNING: "CPU",
+    Resource.CPU_CAPACITY: "CPUs",
+    Resource.MEMORY_FREE: "B",
+    Resource.LATENCY: "s",
+    Resource.BANDWIDTH: "B/s",
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Series:
+    """Identity of a series; `str()` gives its name, `parse` takes it back.
+
+    >>> str(Series(Resource.LATENCY, "alpha", "beta"))
+    'network.latency@alpha>beta'
+    """
+
+    resource: Resource
+    host: str
+    peer: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.resource.is_pair != (self.peer is not None):
+            kind = "a pair of hosts" if self.resource.is_pair else "one host"
+            raise UsageError(
+                f"a series of {self.resource} belongs to {kind}; got {self.host!r}, {self.peer!r}"
+            )
+        for name in (self.host, self.peer):
+            if name is not None and (not name or _FORBIDDEN & set(name)):
+                raise UsageError(
+                    f"{name!r} is not a host name: it is empty or has one of @ > , / \\ or a blank"
+                )
+
+    def __str__(self) -> str:
+        pair = f">{self.peer}" if self.peer is not None else ""
+        return f"{self.resource.value}@{self.host}{pair}"
+
+    @classmethod
+    def parse(cls, name: str) -> Series:
+        """Series of a name such as ``cpu.new@alpha``; raises `UsageError` saying what is legal."""
+        resource, at, place = name.partition("@")
+        legal = ", ".join(r.value for r in Resource)
+        if not at:
+            raise UsageError(f"{name!r} is not a series name: expected RESOURCE@HOST or RESOURCE@FROM>TO")
+        try:
+            kind = Resource(resource)
+        except ValueError:
+            raise UsageError(f"{name!r}: unknown resource {resource!r}; legal are {legal}") from None
+        host, arrow, peer = place.partition(">")
+        return cls(kind, host, peer if arrow else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One value of one series. `t`: seconds since the epoch; `value`: in the series' unit."""
+
+    series: Series
+    t: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What the battery expects of the next measurement of a series.
+
+    value : forecast, in the series' unit
+    mae, rmse : expected error of both kinds, same unit; NaN while only one sample is known
+    method : predictor that answered, and what selected it, for example ``median_21 (mae/50)``
+    samples : measurements the battery has seen
+    measured_at : time of the last of them, seconds since the epoch
+    last : the last of them
+    """
+
+    value: float
+    mae: float
+    rmse: float
+    method: str
+    samples: int
+    measured_at: float
+    last: float

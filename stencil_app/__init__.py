@@ -1,0 +1,1 @@
+"""The application: iterative MPI stencil codes whose slabs may have uneven height."""
