@@ -234,7 +234,7 @@ class Snapshot:
         return graph
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready document; a pair is listed only where it differs from the commonest (``links.usual``)."""
+        """JSON-ready document; only pairs that differ from the commonest (``links.usual``) are listed."""
         return {
             "source": self.source,
             "taken_at": self.taken_at,

@@ -1,7 +1,7 @@
 """What a world must offer so that the agent can run a plan in it.
 
 Two worlds stand behind this seam: `apples.launching.mpiexec` starts real ranks on this machine,
-`apples.simulation.mock_launcher` executes the run in simulated time. The agent and the tests see only `Launcher`.
+`apples.simulation.mock_launcher` executes the run in simulated time. Nobody else sees which.
 """
 
 from __future__ import annotations
