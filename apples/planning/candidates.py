@@ -1,0 +1,122 @@
+"""The candidate schedules: n most desirable hosts of each order, slabs for each, cheapest first (§3.2, §3.3).
+
+With minimax allocation every candidate is first priced in real rows, all at once; that is a lower bound of its
+makespan in whole rows, so rows are only rounded for the candidates that can still win. With the linear
+program every candidate is solved, as printed in Figure 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from apples.grid import FloatArray
+from apples.planning import linear_program
+from apples.planning.chains import Chains
+from apples.planning.minimax import makespans, minimax_rows, whole_rows
+from apples.planning.model import RankLines, rank_lines
+from apples.planning.options import PlanningOptions
+from apples.planning.problem import IntArray, Problem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedule:
+    """A chain with whole slab heights: processors and rows, int64[n] each, and the predicted makespan.
+
+    order : desirability order it came from.  relaxed : what had to be widened to make it feasible.
+    """
+
+    chain: IntArray
+    rows: IntArray
+    makespan_s: float
+    order: str = ""
+    relaxed: tuple[str, ...] = ()
+
+
+def host_counts(problem: Problem, options: PlanningOptions, usable: int) -> IntArray:
+    """The numbers of ranks to try: every count, or even ones (one alone where the pool has but one)."""
+    most = min(usable, problem.size // max(problem.min_rows, 1), options.max_ranks or usable)
+    if options.counts == "every" or most < 2:
+        return np.arange(1, most + 1)
+    return np.arange(2, most + 1, 2)
+
+
+def seconds_per_rank(problem: Problem, schedule: Schedule, options: PlanningOptions) -> FloatArray:
+    """T_i of every rank of a schedule, float64[n]."""
+    lines = rank_lines(problem, Chains.of([schedule.chain]), options)
+    return lines.seconds(schedule.rows.astype(np.float64))
+
+
+def real_makespans(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:
+    """Best common finish of every chain in real rows, float64[K]; constraints that tie hosts are left out."""
+    return makespans(rank_lines(problem, chains, options), chains, problem.size, problem.min_rows)
+
+
+def best_of(
+    problem: Problem,
+    chains: Chains,
+    options: PlanningOptions,
+    *,
+    below: float = math.inf,
+    tries: int | None = None,
+) -> tuple[int, Schedule] | None:
+    """Index and schedule of the chain with the smallest makespan in whole rows; None if none is under `below`.
+
+    tries : round the rows of so many chains at most, the most promising first; None for as many as it takes.
+    """
+    lines = rank_lines(problem, chains, options)
+    finish = makespans(lines, chains, problem.size, problem.min_rows)
+    best: tuple[int, Schedule] | None = None
+    for k in np.argsort(finish, kind="stable")[:tries]:
+        if not finish[k] < below:
+            break
+        schedule = _settle(
+            problem, chains.chain(k), lines.take(chains.part(int(k))), options, float(finish[k])
+        )
+        if schedule is not None and schedule.makespan_s < below:
+            best, below = (int(k), schedule), schedule.makespan_s
+    return best
+
+
+def _settle(
+    problem: Problem, chain: IntArray, lines: RankLines, options: PlanningOptions, finish: float
+) -> Schedule | None:
+    """Whole rows for one chain by the chosen allocation; None when its limits leave work over."""
+    relaxed: tuple[str, ...] = ()
+    if options.allocation == "minimax" and not problem.coupling:
+        rows = minimax_rows(lines, problem.size, problem.min_rows, finish)
+    else:
+        tolerance = options.tolerance if options.allocation == "lp" else math.inf
+        found = linear_program.allocate(problem, chain, lines, tolerance)
+        if found is None:
+            return None
+        if found.tolerance != tolerance:
+            relaxed = (_widened(tolerance, found.tolerance),)
+        check = linear_program.coupling_check(problem, chain)
+        rows = whole_rows(lines, found.rows, problem.size, problem.min_rows, check)
+    if rows.sum() != problem.size:
+        return None
+    return Schedule(chain, rows, float(lines.seconds(rows.astype(np.float64)).max()), relaxed=relaxed)
+
+
+def _widened(was: float, now: float) -> str:
+    new = "none" if math.isinf(now) else f"{now:.0%}"
+    return f"time balance tolerance widened from {was:.0%} to {new}"
+
+
+def enumerate_orders(
+    problem: Problem,
+    orders: Iterable[tuple[str, IntArray]],
+    position: IntArray | None,
+    options: PlanningOptions,
+) -> list[tuple[str, Chains]]:
+    """Chains of every desirability order, one per host count."""
+    listed = []
+    for name, order in orders:
+        counts = host_counts(problem, options, len(order))
+        if len(counts):
+            listed.append((name, Chains.prefixes(order, counts, position)))
+    return listed

@@ -1,0 +1,91 @@
+"""Many candidate chains at once, as one flat array, and what the model says of each.
+
+A *chain* is a sequence of processors in rank order. Planning compares thousands of chains of different
+lengths, so they are kept ragged: `members` holds all chains end to end, chain k is
+`members[starts[k]:starts[k+1]]`. Everything per member is float64[L], everything per chain float64[K].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apples.grid import FloatArray
+from apples.planning.problem import IntArray, Problem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chains:
+    """K chains of processors. members : int64[L].  starts : int64[K+1]."""
+
+    members: IntArray
+    starts: IntArray
+
+    @classmethod
+    def of(cls, chains: Sequence[Sequence[int] | IntArray]) -> Chains:
+        """Chains given one by one; none may be empty."""
+        lengths = [len(c) for c in chains]
+        members = np.concatenate([np.asarray(c, dtype=np.int64) for c in chains])
+        return cls(members, np.concatenate(([0], np.cumsum(lengths))))
+
+    @classmethod
+    def prefixes(cls, order: IntArray, counts: IntArray, position: IntArray | None) -> Chains:
+        """The n first of `order` for every n in `counts`, in the order's sequence or sorted by `position`.
+
+        order : int64[N].  position : int64[N], processor → place in the one chain all subsets keep.
+        """
+        if position is None:
+            members = np.concatenate([order[:n] for n in counts])
+        else:
+            along = np.argsort(position)
+            standing = np.empty(len(order), dtype=np.int64)
+            standing[order] = np.arange(len(order))
+            chosen = standing[along][None, :] < counts[:, None]
+            members = along[np.nonzero(chosen)[1]]
+        return cls(members, np.concatenate(([0], np.cumsum(counts))))
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def chain(self, k: int) -> IntArray:
+        """Processors of chain k in rank order."""
+        return self.members[self.part(k)]
+
+    def part(self, k: int) -> slice:
+        """Where the members of chain k stand."""
+        return slice(int(self.starts[k]), int(self.starts[k + 1]))
+
+    def select(self, chosen: NDArray[np.bool_]) -> tuple[Chains, IntArray]:
+        """The chosen chains, and where their members stand among all, int64[L']."""
+        where = np.flatnonzero(np.repeat(chosen, self.lengths))
+        starts = np.concatenate(([0], np.cumsum(self.lengths[chosen])))
+        return Chains(self.members[where], starts), where
+
+    @property
+    def lengths(self) -> IntArray:
+        """Ranks of every chain, int64[K]."""
+        return np.diff(self.starts)
+
+    def spread(self, per_chain: FloatArray) -> FloatArray:
+        """A value per chain, repeated for each of its members."""
+        return np.repeat(per_chain, self.lengths)
+
+    def total(self, per_member: FloatArray) -> FloatArray:
+        """Sum over the members of each chain."""
+        return np.add.reduceat(per_member, self.starts[:-1])
+
+    def highest(self, per_member: FloatArray) -> FloatArray:
+        """Maximum over the members of each chain."""
+        return np.maximum.reduceat(per_member, self.starts[:-1])
+
+    def ranks_on_host(self, problem: Problem) -> IntArray:
+        """How many ranks of the same chain sit on each member's host, int64[L]."""
+        if problem.single_slots:
+            return np.ones(len(self.members), dtype=np.int64)
+        hosts = len(problem.hosts)
+        key = np.repeat(np.arange(len(self)) * hosts, self.lengths) + problem.host_of[self.members]
+        counts: IntArray = np.bincount(key, minlength=len(self) * hosts)[key]
+        return counts

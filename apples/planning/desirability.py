@@ -1,0 +1,50 @@
+"""Three orders of desirability: for computing power, for connectivity, and for both (§3.2, Figure 2 line 4).
+
+Power is the time to compute one row; connectivity the time to exchange one byte to and from every other
+host; the third order weighs both equally. The paper averages the two; since they have different
+scales, each is taken relative to its mean over the pool first.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apples.grid import FloatArray
+from apples.planning.problem import IntArray, Problem
+
+#: Weight of power against connectivity, by the name of the order.
+BALANCES = {"power": 1.0, "connectivity": 0.0, "both": 0.5}
+
+
+def power(problem: Problem) -> FloatArray:
+    """Seconds for one row on each processor, float64[N]; a host's next slot counts as slower when it shares."""
+    seconds: FloatArray = problem.slope[problem.host_of, problem.slot_of + 1]
+    return seconds
+
+
+def connectivity(problem: Problem) -> FloatArray:
+    """Seconds to exchange one byte with every other host, both ways, for each processor, float64[N]."""
+    one_way = problem.latency_s + 1 / problem.bandwidth_Bps
+    per_host: FloatArray = (one_way + one_way.T).sum(axis=1) - 2 * np.diag(one_way)
+    values: FloatArray = per_host[problem.host_of]
+    return values
+
+
+def orders(problem: Problem) -> dict[str, IntArray]:
+    """Processors most desirable first, int64[N], by name of the order; ties keep the grid's order."""
+    compute, connect = _relative(power(problem)), _relative(connectivity(problem))
+    usable = np.isfinite(compute)
+    ranked = {}
+    for name, balance in BALANCES.items():
+        key = np.where(usable, balance * compute + (1 - balance) * connect, np.inf)
+        order = np.argsort(key, kind="stable")
+        ranked[name] = order[: int(usable.sum())]
+    return ranked
+
+
+def _relative(values: FloatArray) -> FloatArray:
+    """Values over the mean of the finite ones; zeros stay zeros."""
+    finite = values[np.isfinite(values)]
+    mean = float(finite.mean()) if len(finite) else 0.0
+    relative: FloatArray = values / mean if mean > 0 else values
+    return relative

@@ -1,0 +1,104 @@
+"""Slab heights by linear programming, as the paper has it (§3.3), for any set of linear constraints.
+
+Unknowns are the heights x_i and the expected finish T; all T_i must fall within a tolerance of T, memory and
+array limits bound each x_i, further constraints may tie hosts together, and Σ x_i is driven up to the size.
+When the work cannot all be placed, the balance tolerance is widened step by step; what was widened is
+reported. PuLP models, HiGHS solves (any PuLP solver may be passed).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from apples.grid import FloatArray
+from apples.planning.minimax import Allowed
+from apples.planning.model import RankLines
+from apples.planning.problem import IntArray, Problem
+
+#: Balance tolerances tried after the user's; inf leaves only T_i ≤ T.
+RELAXED_TOLERANCES = (0.02, 0.05, 0.1, 0.2, 0.5, math.inf)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
+    """Real slab heights, float64[n], and the balance tolerance they needed."""
+
+    rows: FloatArray
+    tolerance: float
+
+
+@cache
+def _highs() -> Any:
+    import pulp
+
+    return pulp.HiGHS(msg=False)
+
+
+def allocate(
+    problem: Problem, chain: IntArray, lines: RankLines, tolerance: float, solver: Any = None
+) -> Allocation | None:
+    """Heights for one chain with the tightest workable tolerance; None when none places all work.
+
+    tolerance : first one tried, a fraction of the finish; math.inf asks for the smallest finish at once.
+    solver : a PuLP solver; None for HiGHS.
+    """
+    for width in (tolerance, *(t for t in RELAXED_TOLERANCES if t > tolerance)):
+        rows = _solve(problem, chain, lines, width, solver if solver is not None else _highs())
+        if rows is not None:
+            return Allocation(rows, width)
+    return None
+
+
+def _solve(
+    problem: Problem, chain: IntArray, lines: RankLines, tolerance: float, solver: Any
+) -> FloatArray | None:
+    import pulp
+
+    program = pulp.LpProblem("slabs", pulp.LpMaximize)
+    size = problem.size
+    heights = [
+        program.add_variable(f"x{i}", problem.min_rows, min(float(lines.cap[i]), size))
+        for i in range(len(chain))
+    ]
+    if any(cap < problem.min_rows for cap in lines.cap):
+        return None
+    finish = program.add_variable("T", 0)
+    # One row outweighs any delay it causes, so work is placed first and then T made small.
+    program += pulp.lpSum(heights) - (1e-3 / float(lines.slope.max())) * finish
+    program += pulp.lpSum(heights) <= size
+    for x, slope, fixed in zip(heights, lines.slope, lines.fixed, strict=True):
+        seconds = float(slope) * x + float(fixed)
+        if math.isfinite(tolerance):
+            program += seconds <= (1 + tolerance) * finish
+            program += seconds >= (1 - tolerance) * finish
+        else:
+            program += seconds <= finish
+    for c in problem.coupling:
+        names = [problem.hosts[h].name for h in problem.host_of[chain]]
+        program += (
+            pulp.lpSum(c.coefficients.get(n, 0.0) * x for n, x in zip(names, heights, strict=True)) <= c.bound
+        )
+    result = program.solve(solver)
+    if int(getattr(result, "status", result)) != 1:
+        return None
+    rows = np.array([float(x.value()) for x in heights])
+    return rows if rows.sum() >= size * (1 - 1e-6) - 1e-6 else None
+
+
+def coupling_check(problem: Problem, chain: IntArray) -> Allowed | None:
+    """What rounding must ask before it gives a rank one row more; None where nothing ties hosts together."""
+    if not problem.coupling:
+        return None
+    names = [problem.hosts[h].name for h in problem.host_of[chain]]
+    matrix = np.array([[c.coefficients.get(n, 0.0) for n in names] for c in problem.coupling])
+    bound = np.array([c.bound for c in problem.coupling])
+
+    def allowed(heights: IntArray, i: int) -> bool:
+        return bool((matrix @ heights + matrix[:, i] <= bound + 1e-9).all())
+
+    return allowed

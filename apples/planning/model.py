@@ -1,0 +1,121 @@
+"""The performance model: T_i = Comp_i + Comm_i + Over_i, and the run lasts as long as its slowest rank.
+
+Comp_i = x_i·BM_i/Avail_i is linear in the slab height x_i, so for planning a rank is a straight line:
+`slope`·x + `fixed`, bent once where the slab outgrows memory. Two ways to price communication:
+
+*paper* (§3.1 as printed): MB/(b_left + b_right) + M·(l_left + l_right), where MB counts both neighbours;
+*exchange*: the exchanges with both neighbours run at the same time, so the slower side is what counts.
+
+Over_i depends on the number of ranks only. Source: Wolski et al. 2000, §3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from apples.grid import FloatArray
+from apples.planning.chains import Chains
+from apples.planning.options import PlanningOptions
+from apples.planning.problem import IntArray, Problem
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankLines:
+    """What each member of each chain costs; all float64[L], seconds and rows.
+
+    slope : seconds per row.  fixed : Comm + Over.  communicate : Comm alone
+    cap : rows it may hold.  bend : rows after which a row costs `spill_factor` times as much
+    """
+
+    slope: FloatArray
+    fixed: FloatArray
+    communicate: FloatArray
+    cap: FloatArray
+    bend: FloatArray
+    spill_factor: float
+
+    def take(self, where: IntArray | slice) -> RankLines:
+        """The lines of some members only."""
+        return RankLines(
+            slope=self.slope[where],
+            fixed=self.fixed[where],
+            communicate=self.communicate[where],
+            cap=self.cap[where],
+            bend=self.bend[where],
+            spill_factor=self.spill_factor,
+        )
+
+    def seconds(self, rows: FloatArray) -> FloatArray:
+        """T_i of slabs of these heights, float64[L]."""
+        inside = np.minimum(rows, self.bend)
+        return self.fixed + self.slope * (inside + self.spill_factor * (rows - inside))
+
+    def rows_by(self, seconds: FloatArray) -> FloatArray:
+        """Rows each member finishes in `seconds`, caps respected; may be negative where it cannot start."""
+        rows = (seconds - self.fixed) / self.slope
+        over = rows > self.bend
+        if over.any():
+            rows = np.where(over, self.bend + (rows - self.bend) / self.spill_factor, rows)
+        return np.minimum(rows, self.cap)
+
+    def row_rate(self, seconds: FloatArray) -> FloatArray:
+        """Rows per further second at `seconds`: 0 at the cap, less beyond the bend."""
+        rows = (seconds - self.fixed) / self.slope
+        over = rows >= self.bend
+        beyond = np.where(over, self.bend + (rows - self.bend) / self.spill_factor, rows)
+        rate = np.where(over, 1 / (self.slope * self.spill_factor), 1 / self.slope)
+        return np.where(beyond >= self.cap, 0.0, rate)
+
+
+def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> RankLines:
+    """Cost lines of every member of every chain."""
+    hosts = problem.host_of[chains.members]
+    sharing = chains.ranks_on_host(problem)
+    communicate = COMMUNICATION[options.model](problem, chains)
+    spills = options.allow_spill or options.model == "exchange"
+    return RankLines(
+        slope=problem.slope[hosts, sharing],
+        fixed=communicate + chains.spread(problem.overhead[chains.lengths]),
+        communicate=communicate,
+        cap=problem.cap[hosts, sharing],
+        bend=problem.memory_rows[hosts, sharing] if spills else np.full(len(hosts), np.inf),
+        spill_factor=options.spill_factor,
+    )
+
+
+def _neighbours(problem: Problem, chains: Chains, pair: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """`pair` towards the left and the right neighbour of each member; 0 where there is none."""
+    hosts = problem.host_of[chains.members]
+    right = np.zeros(len(hosts))
+    right[:-1] = pair[hosts[:-1], hosts[1:]]
+    right[chains.starts[1:] - 1] = 0.0
+    left = np.zeros(len(hosts))
+    left[1:] = pair[hosts[1:], hosts[:-1]]
+    left[chains.starts[:-1]] = 0.0
+    return left, right
+
+
+def paper_communication(problem: Problem, chains: Chains) -> FloatArray:
+    """Comm_i as printed in §3.1, seconds; a rank at the end of the chain has one neighbour."""
+    latency = np.add(*_neighbours(problem, chains, problem.latency_s))
+    bandwidth = np.add(*_neighbours(problem, chains, problem.bandwidth_Bps))
+    ones = np.ones_like(problem.latency_s)
+    sides = np.add(*_neighbours(problem, chains, ones))
+    transfer = np.divide(
+        sides * problem.bytes_exchanged, bandwidth, out=np.zeros_like(bandwidth), where=bandwidth > 0
+    )
+    return transfer + problem.messages * latency
+
+
+def exchange_communication(problem: Problem, chains: Chains) -> FloatArray:
+    """The slower of the two neighbour exchanges, seconds, latency of every message included."""
+    return np.maximum(*_neighbours(problem, chains, problem.side))
+
+
+COMMUNICATION: dict[str, Callable[[Problem, Chains], FloatArray]] = {
+    "paper": paper_communication,
+    "exchange": exchange_communication,
+}

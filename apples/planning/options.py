@@ -1,0 +1,46 @@
+"""How a plan is to be made: every choice the planner offers, with the paper's and our own as presets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ModelName = Literal["exchange", "paper"]
+Counts = Literal["every", "even"]
+Allocation = Literal["minimax", "lp"]
+RankOrder = Literal["tree", "desirability"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningOptions:
+    """Choices of one planning step; the defaults are what we believe in, `PAPER` is the paper's Figure 2.
+
+    model : "paper" is §3.1 as printed; "exchange" takes the slower of the two neighbours, whose
+        exchanges overlap, and prices a slab that outgrows memory (`spill_factor`)
+    counts : candidate host counts n, "every" one or only "even" ones as printed
+    allocation : "minimax" is exact in whole rows; "lp" is §3.3's linear program, then rounding
+    rank_order : "tree" keeps well-connected hosts together; "desirability" leaves the list's order
+    improve : look for a better chain near the best candidates by adding, dropping, swapping, moving
+    quantile : how sure the makespan must be: 0.5 takes forecasts as they are, 0.9 fears their errors
+    tolerance : LP only, how far from the common finish a host may be, as a fraction of it
+    allow_spill : let slabs outgrow memory when nothing else holds the work
+    spill_factor : how much slower a row outside memory is ("two orders of magnitude", §3.3)
+    max_ranks : use at most this many ranks; None for no limit
+    """
+
+    model: ModelName = "exchange"
+    counts: Counts = "every"
+    allocation: Allocation = "minimax"
+    rank_order: RankOrder = "tree"
+    improve: bool = True
+    quantile: float = 0.5
+    tolerance: float = 0.01
+    allow_spill: bool = False
+    spill_factor: float = 100.0
+    max_ranks: int | None = None
+
+
+#: The scheduler of the paper, line for line (Figure 2).
+PAPER = PlanningOptions(
+    model="paper", counts="even", allocation="lp", rank_order="desirability", improve=False
+)

@@ -1,0 +1,91 @@
+"""The planner: Figure 2 of the paper, then better.
+
+For each desirability order and each host count a schedule is made; the cheapest by the performance model
+wins (`PAPER` options do exactly this). By default the winners of the three orders are then improved by
+`search`, and with a quantile other than one half the finalists are ranked by that quantile of their makespan.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from apples.errors import NoFeasiblePlan
+from apples.grid import Snapshot
+from apples.plan import Plan
+from apples.planning import bounds, desirability, rank_order, reasons
+from apples.planning.candidates import Schedule, best_of, enumerate_orders
+from apples.planning.options import PlanningOptions
+from apples.planning.problem import Problem, build
+from apples.planning.search import improve
+from apples.template import Costs, Workload
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """The schedule that won, and how many were compared."""
+
+    schedule: Schedule
+    candidates: int
+
+
+def make_plan(
+    snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions | None = None
+) -> Plan:
+    """Cheapest plan for the workload on the snapshot's hosts; raises `NoFeasiblePlan`."""
+    options = options or PlanningOptions()
+    problem = build(snapshot, workload, costs, options)
+    choice = choose(problem, options)
+    schedule = choice.schedule
+    ranks = bounds.uncertain_ranks(problem, schedule, options)
+    low, expected, high = bounds.low_expected_high(ranks, problem.overhead_error_s)
+    return Plan(
+        scheduler="apples",
+        application=workload.application,
+        size=workload.size,
+        model=options.model,
+        assignments=reasons.assignments(problem, schedule, ranks, options),
+        predicted_s=expected,
+        low_s=low,
+        high_s=high,
+        order=schedule.order,
+        relaxed=schedule.relaxed,
+        taken=reasons.taken(problem, schedule),
+        left_out=reasons.left_out(problem, schedule, options),
+        candidates=choice.candidates,
+    )
+
+
+def choose(problem: Problem, options: PlanningOptions) -> Choice:
+    """The cheapest schedule; raises `NoFeasiblePlan` naming the limit that binds."""
+    uniform = rank_order.is_uniform(problem)
+    by_tree = options.rank_order == "tree" and not uniform
+    position = rank_order.tree_positions(problem) if by_tree else None
+    listed = enumerate_orders(problem, desirability.orders(problem).items(), position, options)
+    finalists: list[Schedule] = []
+    for name, chains in listed:
+        below = math.inf if options.improve else min((s.makespan_s for s in finalists), default=math.inf)
+        found = best_of(problem, chains, options, below=below)
+        if found is not None:
+            s = found[1]
+            finalists.append(Schedule(s.chain, s.rows, s.makespan_s, name, s.relaxed))
+    if not finalists:
+        raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
+    candidates = sum(len(chains) for _, chains in listed)
+    if options.improve:
+        finalists = [improve(problem, s, options, turn=by_tree) for s in _distinct(finalists)]
+    return Choice(min(finalists, key=lambda s: _rank(problem, s, options)), candidates)
+
+
+def _distinct(schedules: list[Schedule]) -> list[Schedule]:
+    """Schedules with different hosts, cheapest first."""
+    seen: dict[frozenset[int], Schedule] = {}
+    for schedule in sorted(schedules, key=lambda s: s.makespan_s):
+        seen.setdefault(frozenset(schedule.chain.tolist()), schedule)
+    return list(seen.values())
+
+
+def _rank(problem: Problem, schedule: Schedule, options: PlanningOptions) -> float:
+    if options.quantile == 0.5:
+        return schedule.makespan_s
+    return bounds.uncertain_ranks(problem, schedule, options).quantile(options.quantile)

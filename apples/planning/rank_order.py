@@ -1,0 +1,74 @@
+"""Rank order: one chain through all hosts on which slow links are crossed as seldom as possible.
+
+Neighbours in rank order exchange halos every iteration, so the chain should leave a well-connected group of
+hosts only once. The minimum spanning tree over exchange times holds every group together by its cheapest
+links; walking it depth first from one end of its longest path, small branches before big ones, visits a group
+whole before the next. A subset of hosts keeps the sequence of the full chain.
+"""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+
+from apples.grid import FloatArray
+from apples.planning.problem import IntArray, Problem
+
+
+def is_uniform(problem: Problem) -> bool:
+    """Whether all links between distinct hosts cost the same, so that rank order cannot matter."""
+    n = len(problem.hosts)
+    off = problem.side[~np.eye(n, dtype=bool)]
+    flat = len(off) == 0 or float(off.max() - off.min()) <= 1e-12 * float(off.max())
+    return flat and problem.single_slots
+
+
+def tree_positions(problem: Problem) -> IntArray:
+    """Place of every processor in the one chain through all of them, int64[N]."""
+    cost = np.maximum(problem.side, problem.side.T)
+    walk = _walk(_spanning_tree(cost))
+    place = np.empty(len(walk), dtype=np.int64)
+    place[walk] = np.arange(len(walk))
+    along = np.lexsort((problem.slot_of, place[problem.host_of]))
+    position = np.empty(problem.processors, dtype=np.int64)
+    position[along] = np.arange(problem.processors)
+    return position
+
+
+def _spanning_tree(cost: FloatArray) -> nx.Graph[int]:
+    """Minimum spanning tree of a dense cost matrix (Prim); a thousand hosts have half a million links,
+    too many for a graph library's edge by edge sweep inside a plan's second."""
+    n = len(cost)
+    tree: nx.Graph[int] = nx.Graph()
+    tree.add_node(0)
+    nearest, distance = np.zeros(n, dtype=np.int64), cost[0].copy()
+    distance[0] = np.inf
+    outside = np.ones(n, dtype=bool)
+    outside[0] = False
+    for _ in range(n - 1):
+        node = int(np.argmin(distance))
+        tree.add_edge(int(nearest[node]), node, weight=float(cost[nearest[node], node]))
+        outside[node] = False
+        distance[node] = np.inf
+        closer = outside & (cost[node] < distance)
+        distance[closer] = cost[node][closer]
+        nearest[closer] = node
+    return tree
+
+
+def _walk(tree: nx.Graph[int]) -> list[int]:
+    """Nodes depth first from an end of the longest path; near neighbours first, the biggest branch last."""
+    lengths = nx.single_source_dijkstra_path_length(tree, 0)
+    start = max(lengths, key=lambda node: (lengths[node], -node))
+    parents = dict(nx.bfs_predecessors(tree, start))
+    size = dict.fromkeys(tree, 1)
+    for node in reversed(list(nx.bfs_tree(tree, start))):
+        if node in parents:
+            size[parents[node]] += size[node]
+    walk, stack = [], [start]
+    while stack:
+        node = stack.pop()
+        walk.append(node)
+        children = [c for c in tree[node] if parents.get(c) == node]
+        stack.extend(sorted(children, key=lambda c: (-size[c], -tree[node][c]["weight"], -c)))
+    return walk

@@ -1,0 +1,154 @@
+"""Why a plan is as it is: what each rank will cost, why each host was taken, why the others were left.
+
+A host that was left is explained by the plan with it added where it fits best: what the run would then
+take, and where the time goes. When there is no plan, the limit that binds is named.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from apples.plan import Assignment, LeftOut
+from apples.planning.bounds import UncertainRanks
+from apples.planning.candidates import Schedule, real_makespans
+from apples.planning.chains import Chains
+from apples.planning.model import rank_lines
+from apples.planning.options import PlanningOptions
+from apples.planning.problem import IntArray, Problem
+from apples.planning.rank_order import tree_positions
+
+#: Beyond this many hosts left out, each is not explained by a plan of its own.
+_EXPLAINED = 256
+
+
+def assignments(
+    problem: Problem, schedule: Schedule, ranks: UncertainRanks, options: PlanningOptions
+) -> tuple[Assignment, ...]:
+    """The chain in rank order with its predicted seconds by part, priced at the forecasts themselves."""
+    communicate = rank_lines(problem, Chains.of([schedule.chain]), options).communicate
+    overhead = float(problem.overhead[len(schedule.chain)])
+    compute = ranks.compute()
+    used: dict[int, int] = {}
+    result = []
+    for rank, h in enumerate(problem.host_of[schedule.chain].tolist()):
+        slot = used.get(h, 0)
+        used[h] = slot + 1
+        result.append(
+            Assignment(
+                rank=rank,
+                host=problem.hosts[h].name,
+                slot=slot,
+                rows=int(schedule.rows[rank]),
+                compute_s=float(compute[rank]),
+                communicate_s=float(communicate[rank]),
+                overhead_s=overhead,
+            )
+        )
+    return tuple(result)
+
+
+def taken(problem: Problem, schedule: Schedule) -> tuple[tuple[str, str], ...]:
+    """(host, why it is in) for every host of the chain, in rank order."""
+    hosts = problem.host_of[schedule.chain]
+    speed = 1 / problem.slope[:, 1]
+    place = np.empty(len(speed), dtype=np.int64)
+    place[np.argsort(-speed, kind="stable")] = np.arange(1, len(speed) + 1)
+    result = []
+    for h in dict.fromkeys(hosts.tolist()):
+        mine = hosts == h
+        m = int(mine.sum())
+        rows = int(schedule.rows[mine].sum())
+        share = float(problem.share[h, m])
+        limit = float(problem.cap[h, m]) * m
+        full = "; holds no more" if rows >= limit else ""
+        result.append(
+            (
+                problem.hosts[h].name,
+                f"{rows} {problem.workload.row}s in {m} rank{'s' * (m > 1)} at {share:.2f} of a CPU each, "
+                f"{place[h]}. of {len(speed)} by speed{full}",
+            )
+        )
+    return tuple(result)
+
+
+def left_out(problem: Problem, schedule: Schedule, options: PlanningOptions) -> tuple[LeftOut, ...]:
+    """Every host of the pool, or slot of a used host, that the plan does without, with the reason."""
+    result = [LeftOut(host=name, reason=reason) for name, reason in problem.excluded]
+    free = np.setdiff1d(np.arange(problem.processors), schedule.chain)
+    _, first = np.unique(problem.host_of[free], return_index=True)
+    spare: IntArray = free[first]
+    if not len(spare):
+        return tuple(result)
+    used = set(problem.host_of[schedule.chain].tolist())
+    for processor, reason in zip(spare.tolist(), _why_not(problem, schedule, spare, options), strict=True):
+        h = int(problem.host_of[processor])
+        slots = int((problem.host_of[free] == h).sum())
+        what = f"{slots} of {problem.hosts[h].slots} slots unused: " if h in used else ""
+        result.append(LeftOut(host=problem.hosts[h].name, reason=what + reason))
+    return tuple(result)
+
+
+def _why_not(problem: Problem, schedule: Schedule, spare: IntArray, options: PlanningOptions) -> list[str]:
+    chain = schedule.chain
+    if options.max_ranks is not None and len(chain) >= options.max_ranks:
+        return [f"the run may use {options.max_ranks} ranks at most"] * len(spare)
+    if len(chain) >= problem.size // max(problem.min_rows, 1):
+        return [f"there is no {problem.workload.row} left for another rank"] * len(spare)
+    if len(spare) > _EXPLAINED:
+        return ["more hosts would not end the run sooner"] * len(spare)
+    position = tree_positions(problem)
+    chains = Chains.of([_with(chain, int(p), position) for p in spare])
+    finish = real_makespans(problem, chains, options)
+    more = float(problem.overhead[len(chain) + 1] - problem.overhead[len(chain)])
+    old = rank_lines(problem, Chains.of([chain]), options).communicate.max()
+    new = chains.highest(rank_lines(problem, chains, options).communicate)
+    reasons = []
+    for t, comm in zip(finish.tolist(), new.tolist(), strict=True):
+        if not math.isfinite(t):
+            reasons.append("with it the work cannot be placed")
+            continue
+        change = t / schedule.makespan_s - 1
+        costs = f"overhead {more:+.3g} s, slowest exchange {comm - float(old):+.3g} s"
+        if change > 0:
+            reasons.append(f"with it the run would take {t:.4g} s, {change:.1%} longer ({costs})")
+        else:
+            reasons.append(
+                f"with it the run would take {t:.4g} s, not sooner in whole {problem.workload.row}s ({costs})"
+            )
+    return reasons
+
+
+def _with(chain: IntArray, processor: int, position: IntArray) -> IntArray:
+    """Chain with one processor more, beside the member nearest to it in the full chain."""
+    beside = int(np.argmin(np.abs(position[chain] - position[processor])))
+    after = position[processor] > position[chain[beside]]
+    return np.insert(chain, beside + int(after), processor)
+
+
+def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
+    """One sentence naming the limit that leaves work over, with the numbers a user needs."""
+    row, size = problem.workload.row, problem.size
+    if size < problem.min_rows:
+        return f"size {size} is too small: a rank needs at least {problem.min_rows} {row}s"
+    slots = np.array([h.slots for h in problem.hosts])
+    most = np.array(
+        [max(m * float(problem.cap[h, m]) for m in range(1, int(s) + 1)) for h, s in enumerate(slots)]
+    )
+    if options.max_ranks is not None and options.max_ranks < len(most):
+        most = np.sort(most)[::-1][: options.max_ranks]
+    hold = float(most.sum())
+    if hold < size:
+        limits = []
+        if problem.workload.max_rows is not None:
+            limits.append(f"array limit {problem.workload.max_rows} {row}s a rank")
+        if problem.workload.bytes_per_row > 0:
+            limits.append(f"memory at {problem.workload.bytes_per_row / 1e6:.3g} MB a {row}")
+        listed = ", ".join(limits) or "further constraints"
+        return (
+            f"{size} {row}s do not fit: {len(most)} hosts hold {hold:.0f} {row}s together ({listed}); "
+            "use a smaller size or more hosts"
+        )
+    names = ", ".join(c.name for c in problem.workload.constraints) or "balance and limits"
+    return f"no choice of hosts places all {size} {row}s under the constraints ({names})"
