@@ -1,8 +1,7 @@
 """The candidate schedules: n most desirable hosts of each order, slabs for each, cheapest first (§3.2, §3.3).
 
-With minimax allocation every candidate is first priced in real rows, all at once; that is a lower bound of its
-makespan in whole rows, so rows are only rounded for the candidates that can still win. With the linear
-program every candidate is solved, as printed in Figure 2.
+Every candidate is first priced in real rows, all at once. That is a lower bound of its makespan however its
+slabs are allocated, so slabs are only settled for the candidates that can still win.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The planner: Figure 2 of the paper, then better.
 
 For each desirability order and each host count a schedule is made; the cheapest by the performance model
-wins (`PAPER` options do exactly this). By default the winners of the three orders are then improved by
-`search`, and with a quantile other than one half the finalists are ranked by that quantile of their makespan.
+wins (`PAPER` options do exactly this). By default the winners are then improved by `search`, and with a
+quantile other than one half the finalists are ranked by that quantile of their makespan.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from apples.planning.options import PlanningOptions
 from apples.planning.problem import Problem, build
 from apples.planning.search import improve
 from apples.template import Costs, Workload
+
+
+#: Pools up to this many processors improve the winner of every order, larger ones only the cheapest.
+MANY = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +77,10 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
         raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
     candidates = sum(len(chains) for _, chains in listed)
     if options.improve:
-        finalists = [improve(problem, s, options, turn=by_tree) for s in _distinct(finalists)]
+        starts = _distinct(finalists)
+        if problem.processors > MANY:
+            starts = starts[:1]
+        finalists = [improve(problem, s, options, turn=by_tree) for s in starts]
     return Choice(min(finalists, key=lambda s: _rank(problem, s, options)), candidates)
 
 
