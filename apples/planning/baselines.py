@@ -29,8 +29,8 @@ def default_plan(
     chosen = replace(options or PlanningOptions(), allow_spill=True, quantile=0.5)
     problem = build(snapshot, workload, costs, chosen)
     most = min(problem.processors, workload.size // max(workload.min_rows, 1))
-    if chosen.max_ranks is not None:
-        most = min(most, chosen.max_ranks)
+    for limit in (chosen.max_ranks, chosen.ranks):
+        most = most if limit is None else min(most, limit)
     return _equal_plan("default", problem, most, chosen, reason="beyond the ranks that have a row")
 
 

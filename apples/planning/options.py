@@ -26,6 +26,7 @@ class PlanningOptions:
     allow_spill : let slabs outgrow memory when nothing else holds the work
     spill_factor : how much slower a row outside memory is ("two orders of magnitude", §3.3)
     max_ranks : use at most this many ranks; None for no limit
+    ranks : use exactly this many ranks; None leaves the number to the planner
     """
 
     model: ModelName = "exchange"
@@ -38,6 +39,7 @@ class PlanningOptions:
     allow_spill: bool = False
     spill_factor: float = 100.0
     max_ranks: int | None = None
+    ranks: int | None = None
 
 
 #: The scheduler of the paper, line for line (Figure 2).

@@ -20,7 +20,6 @@ from apples.planning.problem import Problem, build
 from apples.planning.search import improve
 from apples.template import Costs, Workload
 
-
 #: Pools up to this many processors improve the winner of every order, larger ones only the cheapest.
 MANY = 16
 

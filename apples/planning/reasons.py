@@ -92,6 +92,8 @@ def left_out(problem: Problem, schedule: Schedule, options: PlanningOptions) -> 
 
 def _why_not(problem: Problem, schedule: Schedule, spare: IntArray, options: PlanningOptions) -> list[str]:
     chain = schedule.chain
+    if options.ranks is not None:
+        return [f"exactly {options.ranks} ranks were asked for"] * len(spare)
     if options.max_ranks is not None and len(chain) >= options.max_ranks:
         return [f"the run may use {options.max_ranks} ranks at most"] * len(spare)
     if len(chain) >= problem.size // max(problem.min_rows, 1):
@@ -132,6 +134,13 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
     row, size = problem.workload.row, problem.size
     if size < problem.min_rows:
         return f"size {size} is too small: a rank needs at least {problem.min_rows} {row}s"
+    if options.ranks is not None and options.ranks > min(
+        problem.processors, size // max(problem.min_rows, 1)
+    ):
+        return (
+            f"{options.ranks} ranks were asked for, but the pool has {problem.processors} usable slots and "
+            f"{size} {row}s make at most {size // max(problem.min_rows, 1)} ranks"
+        )
     slots = np.array([h.slots for h in problem.hosts])
     most = np.array(
         [max(m * float(problem.cap[h, m]) for m in range(1, int(s) + 1)) for h, s in enumerate(slots)]

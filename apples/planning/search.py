@@ -44,7 +44,9 @@ def neighbourhood(
 ) -> Chains | None:
     """All chains one move away, as far as `BUDGET` goes: fewer hosts first, then other hosts, then other orders."""
     n = len(chain)
-    room = n < min(options.max_ranks or n + 1, problem.size // max(problem.min_rows, 1))
+    room = options.ranks is None and n < min(
+        options.max_ranks or n + 1, problem.size // max(problem.min_rows, 1)
+    )
     spare = _spare(problem, chain)
     blocks: list[IntArray] = []
     left = BUDGET
@@ -57,7 +59,7 @@ def neighbourhood(
             blocks.append(block)
             left -= block.size
 
-    if n > 1:
+    if n > 1 and options.ranks is None:
         add(lambda most: chain[_drops(n)[:most]])
     if len(spare):
         add(lambda most: _swapped(chain, spare, most))
