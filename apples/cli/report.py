@@ -1,0 +1,117 @@
+"""What the user reads on the terminal: the plan's table, the reasons, and predicted against observed.
+
+Plain text that fits 80 columns for ordinary host names; the same on a terminal and in a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+#: Ranks listed one by one; of longer chains the table shows the first and the last.
+_LISTED = 40
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table; the first column is left-aligned, the others right-aligned."""
+    widths = [max(len(str(row[c])) for row in (header, *rows)) for c in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)),
+        ]
+        return "  ".join(cells).rstrip()
+
+    return [line(header), *(line(row) for row in rows)]
+
+
+def seconds(value: float | None) -> str:
+    """Seconds for people, three or four significant digits; a dash for what is not known."""
+    if value is None:
+        return "-"
+    return f"{value:.0f} s" if value >= 1000 else f"{value:.3g} s" if value < 100 else f"{value:.1f} s"
+
+
+def plan_lines(document: dict[str, Any]) -> list[str]:
+    """The chain with rows and predicted parts, as for `--dry-run`."""
+    rows = [
+        [
+            entry["host"],
+            str(entry["rank"]),
+            str(entry["rows"]),
+            seconds(entry["predicted"]["compute_s"]),
+            seconds(entry["predicted"]["communicate_s"]),
+            seconds(entry["predicted"]["overhead_s"]),
+            seconds(entry["predicted"]["total_s"]),
+        ]
+        for entry in document["hosts"]
+    ]
+    header = ["host", "rank", "rows", "compute", "communicate", "overhead", "predicted"]
+    return [*table(header, _shortened(rows)), *_summary(document)]
+
+
+def run_lines(document: dict[str, Any]) -> list[str]:
+    """Host, rows, predicted and observed per rank, then the totals and the error."""
+    rows = []
+    for entry in document["hosts"]:
+        observed = entry.get("observed")
+        predicted = entry["predicted"]
+        rows.append(
+            [
+                entry["host"],
+                str(entry["rank"]),
+                str(entry["rows"]),
+                seconds(predicted["compute_s"]),
+                seconds(None if observed is None else observed["compute_s"]),
+                seconds(predicted["total_s"]),
+                seconds(None if observed is None else observed["total_s"]),
+            ]
+        )
+    header = ["host", "rank", "rows", "compute", "(observed)", "predicted", "observed"]
+    lines = table(header, _shortened(rows))
+    lines += _summary(document)
+    if document["ended"] == "finished":
+        error = document["error"]
+        off = "" if error is None else f", prediction {abs(error):.1%} too {'long' if error > 0 else 'short'}"
+        lines.append(f"observed  {seconds(document['observed_s'])}{off}")
+    else:
+        lines.append(f"the run {_ended(document)} after {seconds(document['observed_s'])}")
+    return lines
+
+
+def explanation_lines(document: dict[str, Any]) -> list[str]:
+    """Why each host was taken or left (`--explain`)."""
+    lines = [f"why ({document['planning']['candidates']} schedules compared, model {document['model']}):"]
+    lines += [f"  + {entry['host']}: {entry['reason']}" for entry in document["taken"]]
+    lines += [f"  - {entry['host']}: {entry['reason']}" for entry in document["left_out"]]
+    lines += [f"  ~ {text}" for text in document["relaxed"]]
+    lines += [f"  · {text}" for text in document["notes"]]
+    weather = document["snapshot"]
+    lines.append(f"  weather from {weather['source']}:")
+    for host in weather["hosts"][:_LISTED]:
+        availability, memory = host["availability"], host["memory_bytes"]
+        free = "unknown" if memory["value"] is None else f"{memory['value'] / 1e9:.2f} GB"
+        lines.append(
+            f"    {host['host']}: {availability['value']:.2f} of a CPU ± {availability['error'] or 0:.2f} "
+            f"({availability['method']}, {availability['samples']} samples), {free} free"
+        )
+    return lines
+
+
+def _summary(document: dict[str, Any]) -> list[str]:
+    low, high = document["low_s"], document["high_s"]
+    likely = "" if low == high else f"  (8 of 10 runs: {seconds(low)} … {seconds(high)})"
+    return [f"predicted {seconds(document['predicted_s'])}{likely}"]
+
+
+def _ended(document: dict[str, Any]) -> str:
+    words = {"failed": "failed", "time limit": "hit its time limit", "interrupted": "was interrupted"}
+    return words.get(document["ended"], document["ended"])
+
+
+def _shortened(rows: list[list[str]]) -> list[list[str]]:
+    if len(rows) <= _LISTED:
+        return rows
+    half = _LISTED // 2
+    return [*rows[:half], [f"… {len(rows) - 2 * half} more", *[""] * (len(rows[0]) - 1)], *rows[-half:]]

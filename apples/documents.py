@@ -1,0 +1,103 @@
+"""The JSON document of a plan or a run: one, stable and versioned, the same for every world.
+
+`version` grows when a key changes its meaning or goes away; new keys may appear at any time. Times are seconds,
+rows whole numbers. A dry run lacks the `observed` parts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from apples.grid import Snapshot
+from apples.plan import Assignment, Outcome, Plan, RankObservation
+
+VERSION = 1
+
+
+def plan_document(
+    plan: Plan, snapshot: Snapshot, *, planning_s: float, weather_s: float, notes: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Document of a plan that has not run. planning_s, weather_s : what the decision itself cost."""
+    return {
+        "version": VERSION,
+        "size": plan.size,
+        "application": plan.application,
+        "scheduler": plan.scheduler,
+        "model": plan.model,
+        "order": plan.order,
+        "predicted_s": _finite(plan.predicted_s),
+        "low_s": _finite(plan.low_s),
+        "high_s": _finite(plan.high_s),
+        "hosts": [_assignment(a) for a in plan.assignments],
+        "taken": [{"host": host, "reason": reason} for host, reason in plan.taken],
+        "left_out": [{"host": left.host, "reason": left.reason} for left in plan.left_out],
+        "relaxed": list(plan.relaxed),
+        "notes": list(notes),
+        "snapshot": snapshot.as_json(),
+        "planning": {"candidates": plan.candidates, "planning_s": planning_s, "weather_s": weather_s},
+    }
+
+
+def run_document(document: dict[str, Any], outcome: Outcome, *, world: str, record: str) -> dict[str, Any]:
+    """The plan's document with what was observed. world : launcher's name.  record : id in the history."""
+    by_rank = {o.rank: o for o in outcome.observations}
+    statuses = {s.rank: s for s in outcome.statuses}
+    hosts = []
+    for entry in document["hosts"]:
+        observed, status = by_rank.get(entry["rank"]), statuses.get(entry["rank"])
+        hosts.append(
+            entry
+            | {
+                "observed": None if observed is None else _observation(observed),
+                "exit_code": None if status is None else status.exit_code,
+                "signal": None if status is None else status.signal,
+            }
+        )
+    return document | {
+        "hosts": hosts,
+        "observed_s": outcome.observed_s,
+        "error": error(document["predicted_s"], outcome),
+        "ended": outcome.ended,
+        "exit_code": outcome.exit_code,
+        "message": outcome.message,
+        "world": world,
+        "record": record,
+    }
+
+
+def error(predicted_s: float | None, outcome: Outcome) -> float | None:
+    """(predicted - observed) / observed of a run that finished, else None."""
+    if predicted_s is None or not outcome.finished or outcome.observed_s <= 0:
+        return None
+    return predicted_s / outcome.observed_s - 1
+
+
+def _assignment(a: Assignment) -> dict[str, Any]:
+    return {
+        "rank": a.rank,
+        "host": a.host,
+        "slot": a.slot,
+        "rows": a.rows,
+        "predicted": {
+            "compute_s": _finite(a.compute_s),
+            "communicate_s": _finite(a.communicate_s),
+            "overhead_s": _finite(a.overhead_s),
+            "total_s": _finite(a.predicted_s),
+        },
+    }
+
+
+def _observation(o: RankObservation) -> dict[str, Any]:
+    return {
+        "setup_s": o.setup_s,
+        "compute_s": o.compute_s,
+        "communicate_s": o.communicate_s,
+        "wait_s": o.wait_s,
+        "total_s": o.total_s,
+        "iterations": o.iterations,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

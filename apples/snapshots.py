@@ -1,0 +1,75 @@
+"""From forecasts to a snapshot: what the weather says of a grid's hosts and pairs, at one instant.
+
+Pure. A host or pair without a forecast keeps its nominal value, marked as such, so that one silent sensor never
+stops a plan; `missing` names what was not measured. Source: Wolski et al. 2000, §3.2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from apples.grid import Conditions, Estimate, Grid, Host, Snapshot
+from nws.series import Forecast, Resource, Series
+
+
+def from_forecasts(grid: Grid, forecasts: Mapping[Series, Forecast], *, now: float, source: str) -> Snapshot:
+    """Snapshot of the grid at `now` (seconds since the epoch) out of one call to the weather."""
+    nominal = Snapshot.nominal(grid, taken_at=now)
+    latency, bandwidth = nominal.latency_s.copy(), nominal.bandwidth_Bps.copy()
+    latency_error, bandwidth_error = np.zeros_like(latency), np.zeros_like(latency)
+    place = {host.name: i for i, host in enumerate(grid.hosts)}
+    for series, forecast in forecasts.items():
+        i, j = place.get(series.host), place.get(series.peer or "")
+        if i is None or j is None or not forecast.value > 0:
+            continue
+        if series.resource is Resource.LATENCY:
+            latency[i, j], latency_error[i, j] = forecast.value, _error(forecast)
+        elif series.resource is Resource.BANDWIDTH:
+            bandwidth[i, j], bandwidth_error[i, j] = forecast.value, _error(forecast)
+    return Snapshot(
+        hosts=grid.hosts,
+        conditions=tuple(
+            _conditions(host, idle, forecasts, now)
+            for host, idle in zip(grid.hosts, nominal.conditions, strict=True)
+        ),
+        latency_s=latency,
+        bandwidth_Bps=bandwidth,
+        latency_error_s=latency_error,
+        bandwidth_error_Bps=bandwidth_error,
+        taken_at=now,
+        source=source,
+    )
+
+
+def missing(grid: Grid, forecasts: Mapping[Series, Forecast]) -> tuple[str, ...]:
+    """Hosts of the grid whose CPU or memory has no forecast."""
+    wanted = (Resource.CPU_NEW, Resource.MEMORY_FREE)
+    return tuple(h.name for h in grid.hosts if any(Series(r, h.name) not in forecasts for r in wanted))
+
+
+def _conditions(host: Host, idle: Conditions, forecasts: Mapping[Series, Forecast], now: float) -> Conditions:
+    def estimate(resource: Resource, most: float) -> Estimate | None:
+        forecast = forecasts.get(Series(resource, host.name))
+        if forecast is None or not math.isfinite(forecast.value):
+            return None
+        return Estimate(
+            value=min(max(forecast.value, 0.0), most),
+            error=_error(forecast),
+            method=forecast.method,
+            samples=forecast.samples,
+            age_s=max(now - forecast.measured_at, 0.0),
+        )
+
+    return Conditions(
+        availability=estimate(Resource.CPU_NEW, 1.0) or idle.availability,
+        capacity=estimate(Resource.CPU_CAPACITY, float(host.slots)) or idle.capacity,
+        memory_bytes=estimate(Resource.MEMORY_FREE, math.inf) or idle.memory_bytes,
+    )
+
+
+def _error(forecast: Forecast) -> float:
+    """Standard deviation to expect; a series seen once has none yet."""
+    return forecast.rmse if math.isfinite(forecast.rmse) else 0.0
