@@ -1,0 +1,151 @@
+"""Checkpoints: the whole mesh in one file that says nothing of slabs, so that any layout can go on from it.
+
+::
+
+    offset 0      magic b"STENCIL\\n", uint32 version, uint32 length of the header, uint32 its CRC-32
+    offset 20     header, JSON: application, parameters, iteration, residual, mesh [size, ny, nx]
+    offset 4096   the cells, float64 little-endian, rows in global order
+    after them    uint64 for each row: its digest (`stencil_app.measures`)
+
+Each rank writes and verifies its own rows. A restart continues bit for bit as if it had never stopped:
+ghost cells follow from the cells. Wrong application or parameters, a foreign, truncated or altered file
+are told apart, each with a message saying what to do.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stencil_app.errors import CheckpointError
+from stencil_app.files import SharedFile
+from stencil_app.layout import Array
+from stencil_app.measures import row_digests
+from stencil_app.options import Value
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+MAGIC = b"STENCIL\n"
+VERSION = 1
+_PREFIX = struct.Struct("<8sIII")
+_DATA_OFFSET = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a checkpoint says of itself.
+
+    iteration : iterations done.  residual_bits : pattern of the residual taken last, -1 for none yet
+    mesh : cells [size, ny, nx]
+    """
+
+    application: str
+    parameters: Mapping[str, Value]
+    iteration: int
+    residual_bits: int
+    mesh: tuple[int, int, int]
+
+    @property
+    def file_bytes(self) -> int:
+        """Length of the whole file."""
+        size, ny, nx = self.mesh
+        return _DATA_OFFSET + 8 * size * ny * nx + 8 * size
+
+    def row_offset(self, row: int) -> int:
+        """Where the cells of a global row begin."""
+        return _DATA_OFFSET + 8 * row * self.mesh[1] * self.mesh[2]
+
+    def digest_offset(self, row: int) -> int:
+        """Where the digest of a global row is."""
+        return self.row_offset(self.mesh[0]) + 8 * row
+
+
+def write(comm: Intracomm, path: Path, header: Header, interior: Array, first_row: int) -> None:
+    """Write the mesh, each rank its own rows; collective. Raises `OutputError` on all ranks.
+
+    interior : float64[rows, ny, nx], global rows `first_row`...
+    """
+    with SharedFile(comm, path) as file:
+        if comm.rank == 0:
+            text = json.dumps(asdict(header)).encode()
+            file.write(0, _PREFIX.pack(MAGIC, VERSION, len(text), zlib.crc32(text)) + text)
+        for k, plane in enumerate(interior):
+            file.write(header.row_offset(first_row + k), np.ascontiguousarray(plane, dtype="<f8").data)
+        file.write(header.digest_offset(first_row), row_digests(interior, first_row).data)
+
+
+def read_header(path: Path) -> Header:
+    """Header of a checkpoint whose length is right; raises `CheckpointError`."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(_DATA_OFFSET)
+        length = path.stat().st_size
+    except OSError as error:
+        raise CheckpointError(f"--restart {path}: cannot be read: {error.strerror}") from None
+    if not start.startswith(MAGIC):
+        raise CheckpointError(f"--restart {path}: not a checkpoint; give a file that --checkpoint wrote")
+    damaged = CheckpointError(
+        f"--restart {path}: its header is damaged; use an older checkpoint or start afresh without --restart"
+    )
+    if len(start) < _PREFIX.size:
+        raise damaged
+    _, version, size, crc = _PREFIX.unpack_from(start)
+    if version != VERSION:
+        raise CheckpointError(
+            f"--restart {path}: format version {version}, this program reads {VERSION}; "
+            "restart with the version that wrote it"
+        )
+    text = start[_PREFIX.size : _PREFIX.size + size]
+    if len(text) != size or zlib.crc32(text) != crc:
+        raise damaged
+    fields: dict[str, Any] = json.loads(text)
+    header = Header(**{**fields, "mesh": tuple(fields["mesh"])})
+    if length != header.file_bytes:
+        kind = "truncated" if length < header.file_bytes else "too long"
+        raise CheckpointError(
+            f"--restart {path}: {kind}: {length} bytes, {header.file_bytes} expected for "
+            f"{' × '.join(map(str, header.mesh))} cells; use an older checkpoint or start afresh"
+        )
+    return header
+
+
+def mismatches(path: Path, header: Header, application: str, parameters: Mapping[str, Value]) -> list[str]:
+    """Why this run cannot go on from a checkpoint, one line each; empty when it can."""
+    if header.application != application:
+        return [f"--restart {path}: written by {header.application}, this run is {application}"]
+    names = dict.fromkeys([*header.parameters, *parameters])
+    return [
+        f"--restart {path}: {name} is {header.parameters.get(name)} in the file and {parameters.get(name)} "
+        f"in this run; give --{name} {header.parameters.get(name)}"
+        for name in names
+        if header.parameters.get(name) != parameters.get(name)
+    ]
+
+
+def read_rows(path: Path, header: Header, interior: Array, first_row: int) -> None:
+    """Fill the slab's own cells, verified row by row; raises `CheckpointError`."""
+    rows, ny, nx = interior.shape
+    digests = np.empty(rows, dtype="<u8")
+    try:
+        with path.open("rb") as file:
+            file.seek(header.row_offset(first_row))
+            for k in range(rows):
+                interior[k] = np.frombuffer(file.read(8 * ny * nx), dtype="<f8").reshape(ny, nx)
+            file.seek(header.digest_offset(first_row))
+            digests[:] = np.frombuffer(file.read(8 * rows), dtype="<u8")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"--restart {path}: cannot be read: {error}") from None
+    wrong = np.flatnonzero(row_digests(interior, first_row) != digests)
+    if wrong.size:
+        raise CheckpointError(
+            f"--restart {path}: the checksum of row {first_row + int(wrong[0])} does not match: the file was "
+            "altered after it was written; use an older checkpoint or start afresh without --restart"
+        )

@@ -1,0 +1,108 @@
+"""The command `stencil-app`: one subcommand for each physics, and `warm`.
+
+Under `mpiexec` every rank reads the same command line; what is wrong with it is said once, by rank 0, and
+every rank ends with the same exit code. MPI, numpy and numba are imported only when a run begins. stdout
+carries nothing but the result.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+
+import click
+
+from stencil_app.errors import StencilError
+from stencil_app.options import Option
+from stencil_app.physics import Physics, registry
+from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
+
+_SHOWN_DEFAULTS = (ITERATIONS, RESIDUAL_EVERY)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Iterative stencil codes in slabs of uneven height, one rank each; run them under mpiexec.
+
+    \b
+    mpiexec -n 3 stencil-app heat --slabs 20,22,22
+    stencil-app jacobi2d --size 64 --iterations 2000
+    """
+
+
+@main.command()
+def warm() -> None:
+    """Compile the kernels of every physics into the cache, once, before ranks start."""
+    from importlib import import_module
+
+    for physics in registry().values():
+        import_module(physics.module)
+
+
+def _parameter(option: Option, *, show_default: bool) -> click.Option:
+    help_text = f"{option.help}  [{option.legal}; default {option.default}]" if show_default else option.help
+    return click.Option([option.flag, option.name], metavar="|".join(option.choices) or "N", help=help_text)
+
+
+def _command(physics: Physics) -> click.Command:
+    parameters: list[click.Parameter] = [
+        click.Option(["--slabs"], metavar="R0,R1,...", help="rows of each rank, in rank order"),
+        *(_parameter(o, show_default=True) for o in physics.options),
+        *(_parameter(o, show_default=o in _SHOWN_DEFAULTS) for o in NUMBERS),
+        *(
+            click.Option(["--" + name.replace("_", "-"), name], metavar="PATH", help=text)
+            for name, text in PATHS.items()
+        ),
+        click.Argument(["strays"], nargs=-1, type=click.UNPROCESSED),
+    ]
+
+    def callback(strays: tuple[str, ...], **texts: str | None) -> None:
+        sys.exit(_run(physics, texts, strays))
+
+    return click.Command(
+        physics.name,
+        callback=callback,
+        params=parameters,
+        context_settings={"ignore_unknown_options": True},
+        help=f"{physics.summary}. A row is a {physics.row}.",
+    )
+
+
+for _physics in registry().values():
+    main.add_command(_command(_physics))
+
+
+def _run(physics: Physics, texts: dict[str, str | None], words: tuple[str, ...]) -> int:
+    started = perf_counter()
+    from stencil_app.mpi import abort, world
+    from stencil_app.settings import check
+
+    comm = world()
+    try:
+        settings = check(physics, texts, ranks=comm.size, strays=_strays(physics, words))
+        from stencil_app.session import run
+
+        return run(comm, physics, settings, started)
+    except StencilError as error:
+        if comm.rank == 0:
+            for problem in error.problems:
+                click.echo(f"stencil-app {physics.name}: {problem}", err=True)
+        return error.exit_code
+    except Exception as error:
+        abort(comm, error)
+        raise
+
+
+def _strays(physics: Physics, words: tuple[str, ...]) -> list[str]:
+    """Words that are no option of ours, as problems; the word after an unknown option is its value."""
+    known = ["--slabs", *(o.flag for o in (*physics.options, *NUMBERS))]
+    known += ["--" + name.replace("_", "-") for name in PATHS]
+    problems = []
+    after_option = False
+    for word in words:
+        if word.startswith("-"):
+            problems.append(f"unknown option {word}; legal are {', '.join(known)}")
+        elif not after_option:
+            problems.append(f"unexpected word {word!r}; everything is given by options, see --help")
+        after_option = word.startswith("-")
+    return problems

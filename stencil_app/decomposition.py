@@ -1,0 +1,57 @@
+"""How the mesh is cut: one slab of consecutive rows for each rank, of any height from one row up.
+
+Rank i owns slab i; rank order is the order of the rows (the chain order of the agent's plan). Uneven slabs
+are the point: a busy machine gets fewer rows (Wolski et al. 2000, §3). What a row contains is the physics'
+business; nothing here touches data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """Slab heights in rank order, whole rows, each at least 1."""
+
+    heights: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Rows of the whole mesh."""
+        return sum(self.heights)
+
+    @property
+    def ranks(self) -> int:
+        """Number of slabs."""
+        return len(self.heights)
+
+    def first_row(self, rank: int) -> int:
+        """Global number of the first row of `rank`, counted from 0."""
+        return tuple(accumulate(self.heights, initial=0))[rank]
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.heights))
+
+
+def even(size: int, ranks: int) -> Decomposition:
+    """`size` rows over `ranks` slabs whose heights differ by at most one; needs 1 <= ranks <= size."""
+    base, more = divmod(size, ranks)
+    return Decomposition(tuple(base + (rank < more) for rank in range(ranks)))
+
+
+def parse(text: str) -> Decomposition:
+    """Decomposition of a list such as ``20,22,22``; raises `ValueError` naming every bad entry."""
+    heights, bad = [], []
+    for entry in text.split(","):
+        try:
+            rows = int(entry)
+        except ValueError:
+            rows = 0
+        if rows < 1:
+            bad.append(repr(entry))
+        heights.append(rows)
+    if bad:
+        raise ValueError(f"{', '.join(bad)} in {text!r}: a slab is a whole number of rows, 1 or more")
+    return Decomposition(tuple(heights))

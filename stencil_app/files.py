@@ -1,0 +1,108 @@
+"""Files that appear whole or not at all: written beside their place, flushed to disk, then renamed.
+
+`replace_with` is for one process. `SharedFile` is one file written by all ranks at once, each at its own
+offsets (the ranks must share a file system); rank 0 puts it in place when all have succeeded. Until then
+the previous file of that name stays as it is, also when the run is killed in between.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stencil_app.errors import OutputError
+from stencil_app.mpi import agree
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+@contextmanager
+def replace_with(path: Path) -> Iterator[Path]:
+    """A temporary path in the same directory, which becomes `path` when the block ends well."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+
+
+class SharedFile:
+    """One file that all ranks of `comm` write together, as a collective context manager.
+
+    Errors of any rank are raised on all of them as one `OutputError` at the end of the block; the file is
+    then gone and the previous one of that name untouched.
+    """
+
+    def __init__(self, comm: Intracomm, path: Path) -> None:
+        self._comm = comm
+        self._path = path
+        # One name for all ranks and all writes, so that killed runs leave one file behind, not many.
+        self._temporary = path.with_name(f".{path.name}.part")
+        self._problems: list[str] = []
+        self._handle: int | None = None
+
+    def write(self, offset: int, data: bytes | memoryview) -> None:
+        """Write `data` at `offset` (not collective); a failure is kept for the end of the block."""
+        if self._handle is None or self._problems:
+            return
+        try:
+            view = memoryview(data).cast("B")
+            while view:
+                written = os.pwrite(self._handle, view, offset)
+                view, offset = view[written:], offset + written
+        except OSError as error:
+            self._fail(error)
+
+    def __enter__(self) -> SharedFile:
+        if self._comm.rank == 0:
+            self._open(os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        self._comm.Barrier()
+        if self._comm.rank > 0:
+            self._open(os.O_WRONLY)
+        return self
+
+    def __exit__(self, kind: object, error: object, where: object) -> None:
+        if self._handle is not None:
+            try:
+                os.fsync(self._handle)
+            except OSError as failure:
+                self._fail(failure)
+            os.close(self._handle)
+        try:
+            agree(self._comm, self._problems, OutputError)
+        except OutputError:
+            if self._comm.rank == 0:
+                self._temporary.unlink(missing_ok=True)
+            raise
+        if self._comm.rank == 0:
+            self._put_in_place()
+        agree(self._comm, self._problems, OutputError)
+
+    def _open(self, flags: int) -> None:
+        try:
+            self._handle = os.open(self._temporary, flags, 0o644)
+        except OSError as error:
+            self._fail(error)
+
+    def _put_in_place(self) -> None:
+        try:
+            self._temporary.replace(self._path)
+            directory = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self._problems.append(
+            f"{self._path}: could not be written ({error.strerror}); what was there before is unchanged"
+        )

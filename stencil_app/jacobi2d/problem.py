@@ -1,0 +1,63 @@
+"""Laplace's equation Δu = 0 on the unit square by Jacobi iteration: mesh, boundary, first guess.
+
+Unknowns sit at h, 2h, ..., h = 1/(n+1), on `size` rows (y) of nx points (x). u is 0 on three sides; the side
+beyond the last row is sin(πx), whose harmonic extension is sin(πx) sinh(πy) / sinh(π), or 1. The sweep
+itself is in `stencil_app.jacobi2d.kernels`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from stencil_app.jacobi2d.kernels import sweep
+from stencil_app.layout import Array, Layout
+from stencil_app.noise import fill_noise
+from stencil_app.options import Value
+
+
+class JacobiProblem:
+    """`stencil_app.physics.Problem` of the Laplace equation. weights : of neighbours along x and along y."""
+
+    name = "jacobi2d"
+    periodic = False
+
+    def __init__(self, size: int, values: Mapping[str, Value]) -> None:
+        self.size = size
+        self.parameters = {"size": size, **values}
+        self.layout = Layout(nx=int(values["nx"]), ny=1, ny_ghosts=False)
+        self.boundary = str(values["boundary"])
+        self.initial = str(values["initial"])
+        hx, hy = 1.0 / (self.layout.nx + 1), 1.0 / (size + 1)
+        self.weights = (hy**2 / (2.0 * (hx**2 + hy**2)), hx**2 / (2.0 * (hx**2 + hy**2)))
+
+    def harmonic(self) -> Array:
+        """The exact solution for the boundary `sine`, float64[size, 1, nx]."""
+        y = np.arange(1, self.size + 1) / (self.size + 1)
+        values: Array = (np.sinh(math.pi * y) / math.sinh(math.pi))[:, None, None] * self._side()
+        return values
+
+    def _side(self) -> Array:
+        x = np.arange(1, self.layout.nx + 1) / (self.layout.nx + 1)
+        return np.sin(math.pi * x) if self.boundary == "sine" else np.ones_like(x)
+
+    def initialise(self, interior: Array, first_row: int) -> None:
+        """See `stencil_app.physics.Problem`."""
+        if self.initial == "random":
+            fill_noise(interior, first_row)
+        else:
+            interior[...] = 0.0
+
+    def dress(self, field: Array, first_row: int) -> None:
+        """See `stencil_app.physics.Problem`."""
+        if first_row + field.shape[0] - 2 == self.size:
+            field[-1, 0, 1 : self.layout.nx + 1] = self._side()
+
+    def sweep(self, field: Array, out: Array, first_row: int) -> None:
+        """See `stencil_app.physics.Problem`."""
+        sweep(field, out, self.layout.nx, self.weights)
+
+
+make = JacobiProblem

@@ -1,0 +1,65 @@
+"""What is measured of a field: how much an iteration changed it, and an exact fingerprint of its bits.
+
+Both come out the same for every slab layout: the largest change because a maximum has no order, and the
+digest because each cell's share depends on its bits and its place in the whole mesh alone and shares add
+modulo 2^64. Both work on bit patterns as integers, which for non-negative doubles sort like the doubles
+(NaN above infinity), so that a NaN is never lost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stencil_app.jit import kernel
+
+Array = NDArray[np.float64]
+
+_CHUNK = 512
+
+
+@kernel("int64(float64[::1], float64[::1])")
+def largest_change_bits(u: Array, v: Array) -> int:
+    """Bit pattern of max |u - v| over two arrays of one length, 0 for empty ones; NaN if any is NaN."""
+    gap = np.zeros(_CHUNK)
+    bits = gap.view(np.int64)
+    largest = 0
+    for start in range(0, u.size, _CHUNK):
+        length = min(_CHUNK, u.size - start)
+        for i in range(length):
+            gap[i] = abs(u[start + i] - v[start + i])
+        for i in range(length):
+            largest = max(largest, bits[i])
+    return largest
+
+
+@kernel("void(uint64[:,:,:], int64, uint64[::1])")
+def digest_rows(bits: NDArray[np.uint64], first_row: int, digests: NDArray[np.uint64]) -> None:
+    """Digest of every row into `digests`: Σ over its cells of splitmix64(bits, place), modulo 2^64.
+
+    bits : uint64[rows, ny, nx], the cells of rows `first_row`... of the mesh
+    Mixing as in Steele, Lea and Flood 2014 (SplitMix64).
+    """
+    rows, ny, nx = bits.shape
+    for k in range(rows):
+        total = np.uint64(0)
+        for j in range(ny):
+            place = np.uint64(((first_row + k) * ny + j) * nx)
+            for i in range(nx):
+                z = bits[k, j, i] + (place + np.uint64(i) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+                z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+                z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+                total += z ^ (z >> np.uint64(31))
+        digests[k] = total
+
+
+def row_digests(interior: Array, first_row: int) -> NDArray[np.uint64]:
+    """uint64[rows], one digest for each row of `interior` (float64[rows, ny, nx])."""
+    digests = np.zeros(interior.shape[0], dtype=np.uint64)
+    digest_rows(interior.view(np.uint64), first_row, digests)
+    return digests
+
+
+def change_of_bits(bits: int) -> float:
+    """The double whose pattern `largest_change_bits` gave."""
+    return float(np.int64(bits).view(np.float64))

@@ -1,0 +1,50 @@
+"""MPI as the application uses it: the world, agreement on errors, and the end of a run that cannot agree.
+
+MPI comes from wheels (mpi4py over mpich) and is imported only when a run starts. A single process started
+without `mpiexec` is a world of one rank; nothing else differs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from stencil_app.errors import StencilError, UsageError
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def world() -> Intracomm:
+    """All ranks of this run; starts MPI on first use."""
+    import mpi4py
+
+    # One thread per rank: MPI then skips its locks, which every short message would pay for.
+    mpi4py.rc.threads = False
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD
+
+
+def agree(comm: Intracomm, problems: Iterable[str], kind: type[StencilError] = UsageError) -> None:
+    """Raise one `kind` on every rank when any rank has problems: all of them, each said once.
+
+    Collective: every rank must call it at the same point.
+    """
+    everyone = comm.allgather(tuple(problems))
+    merged = tuple(dict.fromkeys(problem for one in everyone for problem in one))
+    if merged:
+        raise kind(merged)
+
+
+def abort(comm: Intracomm, error: BaseException) -> None:
+    """End all ranks after an error that only this rank knows of; does not return."""
+    traceback.print_exception(error)
+    sys.stderr.write(f"rank {comm.rank} of {comm.size} failed ({type(error).__name__}); ending all ranks\n")
+    sys.stderr.flush()
+    if comm.size == 1:
+        os._exit(1)
+    comm.Abort(1)

@@ -1,0 +1,86 @@
+"""What a user may set, as tables: the same entries make the command line, its checks and its help.
+
+Light on purpose (no numpy, no MPI), so that `--help` costs nothing. Values come in as text and all problems
+are found at once, each saying where, what was got and what is legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Value = int | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One setting of a physics. `choices` non-empty: one of these words; else a number of `type`.
+
+    at_least, at_most, above : bounds of a number, None for none
+    """
+
+    name: str
+    default: str
+    help: str
+    type: type[int] | type[float] = int
+    choices: tuple[str, ...] = ()
+    at_least: float | None = None
+    at_most: float | None = None
+    above: float | None = None
+
+    @property
+    def flag(self) -> str:
+        """Name on the command line."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def legal(self) -> str:
+        """What is legal, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        kind = "a whole number" if self.type is int else "a number"
+        limits = [
+            f"{word} {bound:g}"
+            for word, bound in (("at least", self.at_least), ("above", self.above), ("at most", self.at_most))
+            if bound is not None
+        ]
+        return " ".join([kind, " and ".join(limits)]).strip()
+
+    def parse(self, text: str) -> Value:
+        """Value of `text`; raises `ValueError` with the whole message."""
+        value: Value
+        if self.choices:
+            value, good = text, text in self.choices
+        else:
+            try:
+                value = self.type(text)
+            except ValueError:
+                value, good = text, False
+            else:
+                good = self._within(value)
+        if not good:
+            raise ValueError(f"{self.flag}: got {text!r}; legal is {self.legal}")
+        return value
+
+    def _within(self, value: float) -> bool:
+        return (
+            abs(value) != float("inf")
+            and (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+        )
+
+
+def parse_all(
+    options: Iterable[Option], texts: Mapping[str, str | None]
+) -> tuple[dict[str, Value], list[str]]:
+    """Values by name (defaults where `texts` has None or nothing) and every problem found."""
+    values: dict[str, Value] = {}
+    problems: list[str] = []
+    for option in options:
+        text = texts.get(option.name)
+        try:
+            values[option.name] = option.parse(option.default if text is None else text)
+        except ValueError as error:
+            problems.append(str(error))
+    return values, problems

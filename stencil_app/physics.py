@@ -1,0 +1,65 @@
+"""What a physics must offer so that the slab runtime can run it, and which ones there are.
+
+A `Physics` is light and importable without numpy: name, help and options. It makes a `Problem`, which holds
+the kernels and works on the field of one slab. A problem never sees MPI, files or clocks; halo exchange,
+reduction, checkpoints and timing are the runtime's (`stencil_app.runtime`), the same for every physics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
+
+from stencil_app.options import Option, Value
+
+if TYPE_CHECKING:
+    from stencil_app.layout import Array, Layout
+
+
+class Problem(Protocol):
+    """One physics with its parameters on a mesh of `size` rows.
+
+    periodic : whether the last row's neighbour is the first row
+    parameters : all that the answer depends on, beside the number of iterations; kept in checkpoints
+    """
+
+    name: str
+    size: int
+    layout: Layout
+    periodic: bool
+    parameters: Mapping[str, Value]
+
+    def initialise(self, interior: Array, first_row: int) -> None:
+        """Initial values of the slab's own cells, float64[rows, ny, nx], global rows `first_row`..."""
+
+    def dress(self, field: Array, first_row: int) -> None:
+        """Set every ghost cell that no exchange delivers, from the boundary or the slab's own cells."""
+
+    def sweep(self, field: Array, out: Array, first_row: int) -> None:
+        """One iteration of all own cells of `field` into `out`, which is left dressed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Physics:
+    """An entry of the registry. `module`: has `make(size, values) -> Problem`; imports numpy and numba."""
+
+    name: str
+    summary: str
+    row: str
+    options: tuple[Option, ...]
+    module: str
+
+    def make(self, size: int, values: Mapping[str, Value]) -> Problem:
+        """Problem of `size` rows with checked option values; imports the kernels."""
+        factory: Callable[[int, Mapping[str, Value]], Problem] = import_module(self.module).make
+        return factory(size, values)
+
+
+def registry() -> dict[str, Physics]:
+    """All physics by name."""
+    from stencil_app.heat import HEAT
+    from stencil_app.jacobi2d import JACOBI2D
+
+    return {physics.name: physics for physics in (HEAT, JACOBI2D)}

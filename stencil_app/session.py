@@ -1,0 +1,138 @@
+"""One run from checked settings to its exit code: set up, iterate, leave records, say the result.
+
+The only place that joins problem, runtime, checkpoint, records and output. What can fail on one rank alone
+is agreed on by all before anybody goes on, so that all ranks end, and end alike.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from stencil_app import benchmark
+from stencil_app.decomposition import Decomposition
+from stencil_app.errors import OutputError, UsageError
+from stencil_app.mpi import agree
+from stencil_app.output import result_line, write_npy
+from stencil_app.physics import Physics, Problem
+from stencil_app.runtime import Controls, Slab, State, begin, iterate
+from stencil_app.settings import Settings
+from stencil_app.stop import StopRequest
+from stencil_app.timing import Stopwatch, write_record
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -> int:
+    """Do what `settings` ask and return the exit code, 0 or 128 + signal; collective.
+
+    started : `time.perf_counter()` when this process began. Raises `StencilError`, the same on all ranks.
+    """
+    watch = Stopwatch(started)
+    if settings.benchmark is not None:
+        _benchmark(comm, physics, settings, watch)
+        return 0
+    assert settings.slabs is not None
+    # From here on a signal must not kill one rank while the others wait for it.
+    stop = StopRequest().listen()
+    slabs = settings.slabs
+    problem = physics.make(slabs.size, settings.physics)
+    slab = _allocate(comm, problem, slabs)
+    _make_directory(comm, settings.record_dir)
+    state = begin(slab, settings.restart)
+    if state.iteration > settings.iterations:
+        raise UsageError(
+            f"--iterations {settings.iterations}: {settings.restart} is already at iteration "
+            f"{state.iteration}; give a larger number"
+        )
+    controls = Controls(
+        iterations=settings.iterations,
+        residual_every=settings.residual_every,
+        tolerance=settings.tolerance,
+        checkpoint=settings.checkpoint,
+        checkpoint_every=settings.checkpoint_every,
+    )
+    first = state.iteration
+    watch.setup_done = perf_counter()
+    iterate(slab, state, controls, watch, stop)
+    if settings.record_dir is not None:
+        _record(settings.record_dir, slab, (first, state), watch)
+    if settings.output is not None and not state.signal:
+        write_npy(slab, settings.output)
+    line = result_line(slab, state)
+    if comm.rank == 0:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    return 128 + state.signal if state.signal else 0
+
+
+def _benchmark(comm: Intracomm, physics: Physics, settings: Settings, watch: Stopwatch) -> None:
+    assert settings.benchmark is not None
+    rows = settings.rows
+    if rows is None:
+        layout = physics.make(1, settings.physics).layout
+        rows = benchmark.default_rows(2 * layout.message_bytes)
+    problem = physics.make(rows * comm.size, settings.physics)
+    _need_memory(comm, problem, 3 * rows)
+    benchmark.write_benchmark(comm, settings.benchmark, benchmark.measure(comm, problem, watch))
+
+
+def _allocate(comm: Intracomm, problem: Problem, slabs: Decomposition) -> Slab:
+    _need_memory(comm, problem, slabs.heights[comm.rank])
+    return Slab(problem, slabs, comm)
+
+
+def _need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
+    """Refuse a mesh that the machine cannot hold, rather than be killed half-way; collective."""
+    import socket
+
+    import psutil
+
+    host, available = socket.gethostname(), psutil.virtual_memory().available
+    needed = 2 * (rows + 2) * problem.layout.message_bytes
+    needs = [need for other, need in comm.allgather((host, needed)) if other == host]
+    problems = []
+    if sum(needs) > available:
+        problems.append(
+            f"{host}: {len(needs)} ranks need {sum(needs) / 2**30:.2f} GiB for {problem.size} rows, "
+            f"{available / 2**30:.2f} GiB are free; take fewer rows, a smaller mesh or more hosts"
+        )
+    agree(comm, problems)
+
+
+def _make_directory(comm: Intracomm, directory: Path | None) -> None:
+    if directory is None:
+        return
+    problems = []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problems.append(f"--record-dir {directory}: could not be made: {error.strerror}")
+    agree(comm, problems)
+
+
+def _record(directory: Path, slab: Slab, span: tuple[int, State], watch: Stopwatch) -> None:
+    first, state = span
+    problem, layout, comm = slab.problem, slab.problem.layout, slab.comm
+    facts = {
+        "application": problem.name,
+        "parameters": dict(problem.parameters),
+        "ranks": comm.size,
+        "rows": slab.rows,
+        "first_row": slab.first_row,
+        "nx": layout.nx,
+        "ny": layout.ny,
+        "iterations": state.iteration - first,
+        "first_iteration": first,
+        "signal": state.signal,
+        **watch.summary(perf_counter()),
+    }
+    problems: tuple[str, ...] = ()
+    try:
+        write_record(directory, comm.rank, facts)
+    except OutputError as error:
+        problems = error.problems
+    agree(comm, problems, OutputError)

@@ -1,0 +1,174 @@
+"""From the words on the command line to one checked record: every problem found at once, none acted on.
+
+Pure: the number of ranks comes in, paths are looked at but nothing is created. The options of the physics
+are in their own tables (`stencil_app.heat`, `stencil_app.jacobi2d`); those of the runtime are here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stencil_app import decomposition
+from stencil_app.decomposition import Decomposition
+from stencil_app.errors import UsageError
+from stencil_app.options import Option, Value, parse_all
+from stencil_app.physics import Physics
+
+ITERATIONS = Option(
+    name="iterations", default="500", at_least=0, help="iteration to end at, counted from the very start"
+)
+RESIDUAL_EVERY = Option(
+    name="residual_every", default="50", at_least=1, help="iterations from one residual to the next"
+)
+TOLERANCE = Option(
+    name="tolerance", default="0", type=float, at_least=0.0, help="stop at the first residual this small"
+)
+CHECKPOINT_EVERY = Option(
+    name="checkpoint_every", default="1", at_least=1, help="iterations from one checkpoint to the next"
+)
+SIZE = Option(name="size", default="1", at_least=1, help="rows, split evenly over the ranks")
+ROWS = Option(name="rows", default="1", at_least=1, help="with --benchmark: rows of each rank")
+
+NUMBERS = (SIZE, ITERATIONS, RESIDUAL_EVERY, TOLERANCE, CHECKPOINT_EVERY, ROWS)
+PATHS = {
+    "record_dir": "directory for one record of each rank's times, rank-00000.json ...",
+    "checkpoint": "write checkpoints to this file, one at the end at least",
+    "restart": "go on from this checkpoint, on any slabs and ranks",
+    "output": "write the final field to this file, .npy",
+    "benchmark": "measure costs instead of running, write them to this file, .json",
+}
+_NOT_WITH_BENCHMARK = (
+    "slabs",
+    "size",
+    "iterations",
+    "residual_every",
+    "tolerance",
+    "checkpoint_every",
+    "record_dir",
+    "checkpoint",
+    "restart",
+    "output",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A run, checked. `slabs` is None for a benchmark, whose slabs all have `rows` rows (None: chosen)."""
+
+    physics: Mapping[str, Value]
+    slabs: Decomposition | None
+    iterations: int
+    residual_every: int
+    tolerance: float | None
+    checkpoint_every: int | None
+    rows: int | None
+    record_dir: Path | None
+    checkpoint: Path | None
+    restart: Path | None
+    output: Path | None
+    benchmark: Path | None
+
+
+def check(physics: Physics, texts: Mapping[str, str | None], *, ranks: int, strays: list[str]) -> Settings:
+    """Settings of a command line; raises `UsageError` with every problem.
+
+    texts : what was given, by option name; None where it was not
+    strays : problems found before, said together with the others
+    """
+    given = {name for name, text in texts.items() if text is not None}
+    values, problems = parse_all(physics.options, texts)
+    numbers, more = parse_all(NUMBERS, texts)
+    problems = [*strays, *problems, *more]
+    problems += _combinations(given)
+    paths = {name: Path(texts[name] or "") if name in given else None for name in PATHS}
+    problems += _places(paths)
+    slabs = None
+    if "benchmark" not in given:
+        slabs = _slabs(texts, numbers.get("size"), ranks, problems)
+    if problems:
+        raise UsageError(problems)
+
+    def asked(name: str) -> Value | None:
+        return numbers[name] if name in given else None
+
+    return Settings(
+        physics=values,
+        slabs=slabs,
+        iterations=int(numbers["iterations"]),
+        residual_every=int(numbers["residual_every"]),
+        tolerance=None if asked("tolerance") is None else float(numbers["tolerance"]),
+        checkpoint_every=None if asked("checkpoint_every") is None else int(numbers["checkpoint_every"]),
+        rows=None if asked("rows") is None else int(numbers["rows"]),
+        **paths,
+    )
+
+
+def _slabs(
+    texts: Mapping[str, str | None], size: Value | None, ranks: int, problems: list[str]
+) -> Decomposition | None:
+    text = texts.get("slabs")
+    if text is None and texts.get("size") is None:
+        problems.append("--slabs or --size is missing: give the rows of each rank (20,22,22) or of all (64)")
+        return None
+    if text is None:
+        if size is not None and int(size) < ranks:
+            problems.append(
+                f"--size {size}: {ranks} ranks need at least {ranks} rows, 1 each; "
+                "give more rows or start fewer ranks"
+            )
+            return None
+        return None if size is None else decomposition.even(int(size), ranks)
+    try:
+        slabs = decomposition.parse(text)
+    except ValueError as error:
+        problems.append(f"--slabs: {error}")
+        return None
+    if slabs.ranks != ranks:
+        problems.append(
+            f"--slabs {text}: {slabs.ranks} slabs for {ranks} ranks; give one slab for each rank of "
+            f"mpiexec, or start it with -n {slabs.ranks}"
+        )
+    if texts.get("size") is not None and size is not None and slabs.size != size:
+        problems.append(f"--slabs {text}: {slabs.size} rows together, but --size is {size}; leave --size out")
+    return slabs
+
+
+def _combinations(given: set[str]) -> list[str]:
+    problems = []
+    if "checkpoint_every" in given and "checkpoint" not in given:
+        problems.append("--checkpoint-every: needs --checkpoint FILE, where to write to")
+    if "benchmark" in given:
+        flags = [f"--{name.replace('_', '-')}" for name in _NOT_WITH_BENCHMARK if name in given]
+        if flags:
+            problems.append(
+                f"{', '.join(flags)}: not with --benchmark; legal are --rows and the mesh options"
+            )
+    elif "rows" in given:
+        problems.append("--rows: only with --benchmark; a run takes its rows from --slabs or --size")
+    return problems
+
+
+def _places(paths: Mapping[str, Path | None]) -> list[str]:
+    problems = []
+    for name, path in paths.items():
+        if path is None:
+            continue
+        flag = f"--{name.replace('_', '-')} {path}"
+        if name == "record_dir":
+            if path.exists() and not path.is_dir():
+                problems.append(f"{flag}: is a file; give a directory")
+        elif name == "restart":
+            if not path.is_file():
+                problems.append(f"{flag}: no such file; give a file that --checkpoint wrote")
+        elif path.is_dir():
+            problems.append(f"{flag}: is a directory; give a file")
+        elif not path.parent.is_dir():
+            problems.append(f"{flag}: the directory {path.parent} does not exist; make it first")
+        elif not os.access(path.parent, os.W_OK):
+            problems.append(f"{flag}: the directory {path.parent} may not be written to")
+        if name == "output" and path.suffix != ".npy":
+            problems.append(f"{flag}: the field is written as .npy; give a name that ends so")
+    return problems

@@ -1,0 +1,77 @@
+"""Where the time of one rank went: per iteration, and summed into the record it leaves.
+
+Three phases make an iteration: *exchange* (ghost planes, with the wait for the neighbours), *compute* (the
+sweep, and the residual where it is due) and *reduce* (the reduction, mostly waiting for the slowest rank).
+They are what the performance model of the agent is held against (Wolski et al. 2000, §3.1). One record per
+rank, written at the end, whole or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from array import array
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stencil_app.errors import OutputError
+from stencil_app.files import replace_with
+
+RECORD_VERSION = 1
+
+
+class Stopwatch:
+    """Seconds of each phase of each iteration, and of checkpoints in between.
+
+    started : `time.perf_counter()` when the process began its work; setup lasts from there to `setup_done`
+    """
+
+    def __init__(self, started: float) -> None:
+        self.started = started
+        self.setup_done = started
+        self.exchange = array("d")
+        self.compute = array("d")
+        self.reduce = array("d")
+        self.checkpoint_s = 0.0
+
+    def iteration(self, begin: float, exchanged: float, computed: float, reduced: float) -> None:
+        """Note one iteration by the four instants that bound its phases."""
+        self.exchange.append(exchanged - begin)
+        self.compute.append(computed - exchanged)
+        self.reduce.append(reduced - computed)
+
+    def summary(self, now: float) -> dict[str, Any]:
+        """Sums and per-iteration lists, JSON-ready, seconds; `now`: the end of the run."""
+        return {
+            "setup_s": self.setup_done - self.started,
+            "compute_s": sum(self.compute),
+            "exchange_s": sum(self.exchange),
+            "reduce_s": sum(self.reduce),
+            "checkpoint_s": self.checkpoint_s,
+            "total_s": now - self.started,
+            "per_iteration": {
+                "compute_s": list(self.compute),
+                "exchange_s": list(self.exchange),
+                "reduce_s": list(self.reduce),
+            },
+        }
+
+
+def record_path(directory: Path, rank: int) -> Path:
+    """Where rank `rank` leaves its record."""
+    return directory / f"rank-{rank:05d}.json"
+
+
+def write_record(directory: Path, rank: int, facts: Mapping[str, Any]) -> None:
+    """Write the record of one rank, atomically; raises `OutputError`."""
+    path = record_path(directory, rank)
+    document = {"version": RECORD_VERSION, "rank": rank, "host": socket.gethostname(), "pid": os.getpid()}
+    try:
+        with replace_with(path) as temporary:
+            temporary.write_text(json.dumps({**document, **facts}) + "\n")
+    except OSError as error:
+        raise OutputError(
+            f"{path}: the record of rank {rank} could not be written: {error.strerror}"
+        ) from None
