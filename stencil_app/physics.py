@@ -51,6 +51,12 @@ class Physics:
     options: tuple[Option, ...]
     module: str
 
+    def layout(self, values: Mapping[str, Value]) -> Layout:
+        """How the slabs of a mesh with these option values lie in memory; costs no kernels."""
+        from stencil_app.layout import Layout
+
+        return Layout(nx=int(values["nx"]), ny=int(values.get("ny", 1)), ny_ghosts="ny" in values)
+
     def make(self, size: int, values: Mapping[str, Value]) -> Problem:
         """Problem of `size` rows with checked option values; imports the kernels."""
         factory: Callable[[int, Mapping[str, Value]], Problem] = import_module(self.module).make

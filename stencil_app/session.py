@@ -73,8 +73,7 @@ def _benchmark(comm: Intracomm, physics: Physics, settings: Settings, watch: Sto
     assert settings.benchmark is not None
     rows = settings.rows
     if rows is None:
-        layout = physics.make(1, settings.physics).layout
-        rows = benchmark.default_rows(2 * layout.message_bytes)
+        rows = benchmark.default_rows(2 * physics.layout(settings.physics).message_bytes)
     problem = physics.make(rows * comm.size, settings.physics)
     _need_memory(comm, problem, 3 * rows)
     benchmark.write_benchmark(comm, settings.benchmark, benchmark.measure(comm, problem, watch))

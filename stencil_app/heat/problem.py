@@ -13,8 +13,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from stencil_app.heat import HEAT
 from stencil_app.heat.kernels import FIXED, INSULATED, PERIODIC, sweep, y_ghosts
-from stencil_app.layout import Array, Layout
+from stencil_app.layout import Array
 from stencil_app.noise import fill_noise
 from stencil_app.options import Value
 
@@ -33,7 +34,7 @@ class HeatProblem:
     def __init__(self, size: int, values: Mapping[str, Value]) -> None:
         self.size = size
         self.parameters = {"size": size, **values}
-        self.layout = Layout(nx=int(values["nx"]), ny=int(values["ny"]), ny_ghosts=True)
+        self.layout = HEAT.layout(values)
         self.boundary = str(values["boundary"])
         self.initial = str(values["initial"])
         self.periodic = self.boundary == "periodic"

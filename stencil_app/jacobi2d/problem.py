@@ -12,8 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from stencil_app.jacobi2d import JACOBI2D
 from stencil_app.jacobi2d.kernels import sweep
-from stencil_app.layout import Array, Layout
+from stencil_app.layout import Array
 from stencil_app.noise import fill_noise
 from stencil_app.options import Value
 
@@ -27,7 +28,7 @@ class JacobiProblem:
     def __init__(self, size: int, values: Mapping[str, Value]) -> None:
         self.size = size
         self.parameters = {"size": size, **values}
-        self.layout = Layout(nx=int(values["nx"]), ny=1, ny_ghosts=False)
+        self.layout = JACOBI2D.layout(values)
         self.boundary = str(values["boundary"])
         self.initial = str(values["initial"])
         hx, hy = 1.0 / (self.layout.nx + 1), 1.0 / (size + 1)

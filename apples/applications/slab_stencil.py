@@ -1,0 +1,161 @@
+"""What all our slab stencils have in common as AppLeS templates: deployment, records, benchmark, limits.
+
+A stencil that is cut into slabs along one axis and exchanges one ghost plane with each neighbour in each
+iteration differs from the next one only in what a row weighs: an instance gives its entry in the
+application's registry, and that is all (Wolski et al. 2000, §5). A foreign code would implement
+`apples.template.Template` by itself. Nothing here plans or runs anything.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from apples.errors import ConfigError
+from apples.plan import RankObservation
+from apples.template import Benchmark, Workload
+from stencil_app.options import Option, Value
+from stencil_app.settings import CHECKPOINT_EVERY, ITERATIONS, RESIDUAL_EVERY
+
+if TYPE_CHECKING:
+    from stencil_app.physics import Physics
+
+#: Resident memory of a rank beside its field (interpreter, MPI, kernels); `bytes_fixed` of the benchmark,
+#: measured on Linux x86-64 as 168-171 MB.
+PROCESS_BYTES = 175e6
+
+#: Paths a user may set; what is wrong with them, the application says.
+_PATHS = ("checkpoint", "output")
+_RUN = (ITERATIONS, RESIDUAL_EVERY, CHECKPOINT_EVERY)
+
+
+class SlabStencil:
+    """`apples.template.Template` of one physics of `stencil-app`.
+
+    Options are those of the physics (the mesh of a row, boundary, ...), and iterations, residual_every,
+    checkpoint, checkpoint_every, output, with the application's own defaults and limits.
+    """
+
+    def __init__(self, physics: Physics) -> None:
+        self.physics = physics
+        self.name = physics.name
+        self.summary = physics.summary
+
+    def check(self, options: Mapping[str, str]) -> None:
+        """See `apples.template.Template.check`."""
+        legal = self._legal
+        problems = [
+            f"{self.name}: unknown option {name!r}; legal are {', '.join(legal)}"
+            for name in options
+            if name not in legal
+        ]
+        for option in self._numbers:
+            if option.name in options:
+                try:
+                    option.parse(options[option.name])
+                except ValueError:
+                    problems.append(
+                        f"{self.name}: option {option.name}: got {options[option.name]!r}; "
+                        f"legal is {option.legal} (default {option.default})"
+                    )
+        if "checkpoint_every" in options and "checkpoint" not in options:
+            problems.append(f"{self.name}: option checkpoint_every: needs checkpoint=FILE, where to write to")
+        if problems:
+            raise ConfigError(problems)
+
+    def workload(self, size: int, options: Mapping[str, str]) -> Workload:
+        """See `apples.template.Template.workload`: one ghost plane to each neighbour in each iteration."""
+        iterations = int(self._value(ITERATIONS, options))
+        mesh = {o.name: self._value(o, options) for o in self.physics.options}
+        plane_bytes = self.physics.layout(mesh).message_bytes
+        return Workload(
+            application=self.name,
+            size=size,
+            iterations=iterations,
+            messages=float(iterations),
+            bytes_exchanged=float(iterations * plane_bytes),
+            bytes_per_row=2.0 * plane_bytes,
+            bytes_fixed=PROCESS_BYTES + 4.0 * plane_bytes,
+            min_rows=1,
+            row=self.physics.row,
+        )
+
+    def warm_command(self) -> list[str]:
+        """Compiles what every rank needs into the cache; run it once before the first launch on a machine."""
+        return [*self._program()[:-1], "warm"]
+
+    def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
+        """See `apples.template.Template.command`; runs in the environment of this very interpreter."""
+        own = ["--slabs", ",".join(map(str, rows)), "--record-dir", str(run_dir)]
+        return [*self._program(), *own, *self._flags(options, self._legal)]
+
+    def benchmark_command(self, output: Path, options: Mapping[str, str]) -> list[str]:
+        """See `apples.template.Template.benchmark_command`."""
+        names = tuple(option.name for option in self.physics.options)
+        return [*self._program(), "--benchmark", str(output), *self._flags(options, names)]
+
+    def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
+        """See `apples.template.Template.read_benchmark`."""
+        try:
+            document = json.loads(output.read_text())
+            return Benchmark(
+                ranks=int(document["ranks"]),
+                seconds_per_row=float(document["seconds_per_row"]),
+                startup_s=max(0.0, wall_s - float(document["measured_s"])),
+                bytes_per_row=float(document["bytes_per_row"]),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{output}: no readable benchmark of {self.name} ({type(error).__name__}: {error}); "
+                f"it is written by stencil-app {self.name} --benchmark FILE; run it again"
+            ) from None
+
+    def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
+        """See `apples.template.Template.observations`; in rank order."""
+        found = (_observation(path) for path in sorted(run_dir.glob("rank-*.json")))
+        return tuple(one for one in found if one is not None)
+
+    @property
+    def _numbers(self) -> tuple[Option, ...]:
+        return (*self.physics.options, *_RUN)
+
+    @property
+    def _legal(self) -> tuple[str, ...]:
+        return (*(option.name for option in self._numbers), *_PATHS)
+
+    def _value(self, option: Option, options: Mapping[str, str]) -> Value:
+        return option.parse(options.get(option.name, option.default))
+
+    def _program(self) -> list[str]:
+        return [sys.executable, "-m", "stencil_app", self.name]
+
+    def _flags(self, options: Mapping[str, str], names: Sequence[str]) -> list[str]:
+        flags: list[str] = []
+        for name in names:
+            if name in options:
+                # Ranks may start in another directory than the user's.
+                text = str(Path(options[name]).absolute()) if name in _PATHS else options[name]
+                flags += ["--" + name.replace("_", "-"), text]
+        return flags
+
+
+def _observation(path: Path) -> RankObservation | None:
+    try:
+        record: dict[str, Any] = json.loads(path.read_text())
+        return RankObservation(
+            rank=int(record["rank"]),
+            host=str(record["host"]),
+            rows=int(record["rows"]),
+            iterations=int(record["iterations"]),
+            setup_s=float(record["setup_s"]),
+            compute_s=float(record["compute_s"]),
+            communicate_s=float(record["exchange_s"]),
+            wait_s=float(record["reduce_s"]),
+            total_s=float(record["total_s"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        # The contract: a rank that was killed before it could write is missing, and the launcher says why.
+        return None
