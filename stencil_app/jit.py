@@ -33,9 +33,9 @@ def _use_full_vectors() -> None:
 _use_full_vectors()
 
 
-def kernel(*signatures: str) -> Callable[[F], F]:
-    """Decorator: compile for exactly these numba signatures, cached on disk."""
-    decorate = numba.njit(list(signatures), cache=True, error_model="numpy")
+def kernel(*signatures: str, cache: bool = True) -> Callable[[F], F]:
+    """Decorator: compile for exactly these numba signatures, cached on disk unless `cache` is False."""
+    decorate = numba.njit(list(signatures), cache=cache, error_model="numpy")
     return cast(Callable[[F], F], decorate)
 
 
