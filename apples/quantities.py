@@ -1,0 +1,111 @@
+"""Quantities with units, as people write them in configuration files: one parser, one list of units.
+
+A quantity is a number in the base unit (seconds, bytes, bytes per second) or a number with a unit: ``0.5ms``,
+``100Mbit/s``, ``1.5GiB``. Decimal prefixes are powers of 1000, ``Ki Mi Gi`` powers of 1024; ``bit`` is an eighth of
+``B``. Units are told apart by case (``Mbit/s`` is not ``mbit/s``). Nothing here knows of files; `Quantity` is a
+pydantic annotation, so that a bad quantity is reported by `apples.config` with file and line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import CoreSchema
+
+_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*)?")
+
+
+# Compared by identity, because annotations must be hashable.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Quantity:
+    """A kind of quantity: what it is called, its units with their size in the base unit, and its range.
+
+    base : what a number without a unit means.  zero : whether zero is legal (negative never is)
+    example : a legal value, for messages
+    """
+
+    name: str
+    base: str
+    units: Mapping[str, float]
+    example: str
+    zero: bool = False
+
+    def parse(self, value: object) -> float:
+        """`value` in the base unit; raises `ValueError` saying what is legal."""
+        number, factor = self._split(value)
+        amount = number * factor
+        if not math.isfinite(amount):
+            raise ValueError(f"{self.name} must be finite; got {value}")
+        if amount < 0 or (amount == 0 and not self.zero):
+            wanted = "0 or more" if self.zero else "more than 0"
+            raise ValueError(f"{self.name} must be {wanted}; got {value}")
+        return amount
+
+    def _split(self, value: object) -> tuple[float, float]:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value), 1.0
+        match = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError(f"{value!r} is not a {self.name}; {self._legal()}")
+        number, unit = match.groups()
+        if unit is None:
+            return float(number), 1.0
+        if unit not in self.units:
+            near = difflib.get_close_matches(unit, self.units, n=1, cutoff=0.6)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise ValueError(f"{value!r}: {unit!r} is not a unit of {self.name}{hint}; {self._legal()}")
+        return float(number), self.units[unit]
+
+    def _legal(self) -> str:
+        return (
+            f"legal are a number of {self.base} or one with {', '.join(self.units)}, such as {self.example}"
+        )
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Read by pydantic: the field's value is whatever `parse` makes of what was written."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_BYTES = {
+    "B": 1.0,
+    "kB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+    "TiB": 2.0**40,
+}
+_BITS = {"bit": 0.125, "kbit": 125.0, "Mbit": 1.25e5, "Gbit": 1.25e8}
+
+LATENCY = Quantity(name="latency", base="seconds", units=_TIMES, example="0.5ms", zero=True)
+SECONDS = Quantity(name="time", base="seconds", units=_TIMES, example="195ms")
+BANDWIDTH = Quantity(
+    name="bandwidth",
+    base="bytes per second",
+    units={f"{unit}/s": size for unit, size in (_BITS | _BYTES).items()},
+    example="100Mbit/s",
+)
+MEMORY = Quantity(name="memory size", base="bytes", units=_BYTES, example="256MB")
+AMOUNT = Quantity(name="amount of data", base="bytes", units=_BYTES, example="19.2MB", zero=True)
+
+Latency_s = Annotated[float, LATENCY]
+"""Seconds, 0 or more."""
+Time_s = Annotated[float, SECONDS]
+"""Seconds, more than 0."""
+Bandwidth_Bps = Annotated[float, BANDWIDTH]
+"""Bytes per second, more than 0."""
+Memory_bytes = Annotated[float, MEMORY]
+"""Bytes, more than 0."""
+Amount_bytes = Annotated[float, AMOUNT]
+"""Bytes, 0 or more."""

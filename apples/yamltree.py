@@ -1,0 +1,155 @@
+"""YAML text into plain data that remembers its lines.
+
+`yaml.compose` gives nodes with marks; they are turned into lists, dictionaries and scalars here, and every
+place gets its line. Keys stay as written (``on`` is no boolean as a key), plain ``1e-4`` is a number (YAML 1.1
+calls it text), merges (``<<``) and aliases work. Duplicate keys and values that cannot be built are collected as
+problems, not raised. What the data should look like is decided in `apples.config`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+Location = tuple[str | int, ...]
+"""Keys and list indices from the top of a document to a place in it."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
+_MERGE = "tag:yaml.org,2002:merge"
+_TEXT = "tag:yaml.org,2002:str"
+_QUOTES = ("'", '"', "|", ">")
+_PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something wrong at one place of a file. `line`: counted from 1."""
+
+    line: int
+    at: Location
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Plain data with, for every place, its line (from 1) and, for scalars, what was written there."""
+
+    value: Any = None
+    lines: dict[Location, int] = field(default_factory=dict)
+    texts: dict[Location, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def line(self, at: Location) -> int:
+        """Line of a place, or of the nearest thing around it."""
+        while at and at not in self.lines:
+            at = at[:-1]
+        return self.lines.get(at, 1)
+
+
+def parse(text: str) -> Tree:
+    """The one document in `text`; problems are in the tree."""
+    import yaml
+
+    loader = yaml.CSafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return Tree(
+                None, problems=[Problem(line=1, at=(), text="the file is empty; write the keys it needs")]
+            )
+        return _Builder(loader).build(node)
+    except yaml.YAMLError as error:
+        return Tree(None, problems=[_syntax_problem(error)])
+    except RecursionError:
+        return Tree(None, problems=[Problem(line=1, at=(), text="nested too deeply; write it flatter")])
+    finally:
+        loader.dispose()
+
+
+def _syntax_problem(error: Any) -> Problem:
+    mark = getattr(error, "problem_mark", None)
+    line = 1 if mark is None else mark.line + 1
+    parts = [getattr(error, "context", None), getattr(error, "problem", None) or str(error)]
+    said = ", ".join(part for part in parts if part)
+    column = "" if mark is None else f" (column {mark.column + 1})"
+    return Problem(
+        line=line, at=(), text=f"not valid YAML: {said}{column}; check indentation, quotes and brackets"
+    )
+
+
+class _Builder:
+    """Turns nodes into a `Tree`."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._tree = Tree()
+        self._open: list[Any] = []
+
+    def build(self, node: Any) -> Tree:
+        value = self._value(node, ())
+        return Tree(value, self._tree.lines, self._tree.texts, self._tree.problems)
+
+    def _value(self, node: Any, at: Location) -> Any:
+        self._tree.lines.setdefault(at, node.start_mark.line + 1)
+        if any(node is parent for parent in self._open):
+            self._complain(node, at, "an alias that contains itself; write the value out")
+            return None
+        if node.id == "scalar":
+            return self._scalar(node, at)
+        if node.tag not in _PLAIN_TAGS:
+            self._complain(node, at, f"the tag {node.tag} is not known here; leave it out")
+        self._open.append(node)
+        try:
+            if node.id == "sequence":
+                return [self._value(item, (*at, i)) for i, item in enumerate(node.value)]
+            return self._mapping(node, at)
+        finally:
+            self._open.pop()
+
+    def _scalar(self, node: Any, at: Location) -> Any:
+        import yaml
+
+        self._tree.texts[at] = node.value
+        if node.tag == _TEXT and node.style not in _QUOTES and _NUMBER.fullmatch(node.value):
+            return float(node.value)
+        try:
+            return self._loader.construct_object(node)
+        except yaml.YAMLError as error:
+            self._complain(node, at, f"{getattr(error, 'problem', error)}; leave the tag out")
+        except ValueError as error:
+            self._complain(node, at, f"{node.value!r}: {error}; write it in quotes if it is text")
+        return None
+
+    def _mapping(self, node: Any, at: Location) -> dict[str, Any]:
+        value: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _MERGE:
+                merged = self._merge(value_node, at) | merged
+                continue
+            if key_node.id != "scalar":
+                self._complain(key_node, at, "a key must be text; got a list or a mapping")
+                continue
+            key = key_node.value
+            here = (*at, key)
+            if key in value:
+                first = self._tree.lines[here]
+                self._complain(key_node, here, f"duplicate key; it stands in line {first} already, keep one")
+                continue
+            self._tree.lines[here] = key_node.start_mark.line + 1
+            value[key] = self._value(value_node, here)
+        return merged | value
+
+    def _merge(self, node: Any, at: Location) -> dict[str, Any]:
+        """Keys that ``<<`` brings in; of several mappings the first wins, as YAML has it."""
+        merged: dict[str, Any] = {}
+        for source in node.value if node.id == "sequence" else [node]:
+            if source.id != "mapping" or any(source is parent for parent in self._open):
+                self._complain(source, at, "<< takes another mapping, or a list of them")
+                continue
+            merged = self._mapping(source, at) | merged
+        return merged
+
+    def _complain(self, node: Any, at: Location, text: str) -> None:
+        self._tree.problems.append(Problem(line=node.start_mark.line + 1, at=at, text=text))
