@@ -13,7 +13,7 @@ import difflib
 import json
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -175,8 +175,7 @@ def _fields(kind: type) -> dict[str, Any]:
 def _explain(document: Document, kind: Any, detail: ErrorDetails) -> Problem:
     """A pydantic error in our words: what, where, what was got, what is legal."""
     at, parent = _place(document.value, kind, detail["loc"])
-    explain = _EXPLANATIONS.get(detail["type"], _explain_other)
-    return document.problem(at, explain(document, parent, at, detail))
+    return document.problem(at, _text(document, parent, at, detail))
 
 
 def _place(value: Any, kind: Any, loc: Iterable[str | int]) -> tuple[Location, Any]:
@@ -231,17 +230,13 @@ def _legal_keys(holder: Any) -> list[str]:
     return list(_fields(kind)) if dataclasses.is_dataclass(kind) and isinstance(kind, type) else []
 
 
-def _explain_unknown(document: Document, holder: Any, at: Location, detail: ErrorDetails) -> str:
-    legal = _legal_keys(holder)
-    return f"unknown key{did_you_mean(str(at[-1]), legal)}; legal keys are {', '.join(legal)}"
-
-
-def _explain_missing(document: Document, holder: Any, at: Location, detail: ErrorDetails) -> str:
-    return f"missing; this key is needed here beside {_got_keys(detail['input'])}"
-
-
-def _explain_other(document: Document, holder: Any, at: Location, detail: ErrorDetails) -> str:
+def _text(document: Document, holder: Any, at: Location, detail: ErrorDetails) -> str:
     context: Mapping[str, Any] = detail.get("ctx", {})
+    if detail["type"] == "unexpected_keyword_argument":
+        legal = _legal_keys(holder)
+        return f"unknown key{did_you_mean(str(at[-1]), legal)}; legal keys are {', '.join(legal)}"
+    if detail["type"] in _MISSING:
+        return f"missing; this key is needed here beside {_got_keys(detail['input'])}"
     if detail["type"] == "value_error":
         return str(context["error"])
     said = detail["msg"].removeprefix("Input ")
@@ -263,12 +258,7 @@ _MESSAGES = {
     "dataclass_type": "should be a mapping of keys to values",
     "dataclass_exact_type": "should be a mapping of keys to values",
 }
-_EXPLANATIONS: dict[str, Callable[[Document, Any, Location, ErrorDetails], str]] = {
-    "unexpected_keyword_argument": _explain_unknown,
-    "missing": _explain_missing,
-    "missing_argument": _explain_missing,
-    "missing_keyword_only_argument": _explain_missing,
-}
+_MISSING = {"missing", "missing_argument", "missing_keyword_only_argument"}
 
 
 def _got_keys(value: Any) -> str:
@@ -281,5 +271,6 @@ def _shown(document: Document, at: Location, value: Any) -> str:
         return "a mapping"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    written = document.tree.texts.get(at)
-    return (written or "nothing") if value is None or written is not None else repr(value)
+    if value is None or value == "":
+        return "nothing"
+    return repr(value) if isinstance(value, str) else document.tree.texts.get(at, repr(value))
