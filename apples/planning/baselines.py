@@ -16,9 +16,11 @@ from apples.grid import Conditions, Estimate, Snapshot
 from apples.plan import LeftOut, Plan
 from apples.planning import bounds, reasons
 from apples.planning.candidates import Schedule, seconds_per_rank
+from apples.planning.chains import Chains
+from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
-from apples.planning.problem import Problem, build
+from apples.planning.problem import UNUSABLE_S, Problem, build
 from apples.template import Costs, Workload
 
 
@@ -28,10 +30,12 @@ def default_plan(
     """All hosts, equal slabs, grid order; raises `NoFeasiblePlan` when a slab exceeds the array limit."""
     chosen = replace(options or PlanningOptions(), allow_spill=True, quantile=0.5)
     problem = build(snapshot, workload, costs, chosen)
-    most = min(problem.processors, workload.size // max(workload.min_rows, 1))
-    for limit in (chosen.max_ranks, chosen.ranks):
-        most = most if limit is None else min(most, limit)
-    return _equal_plan("default", problem, most, chosen, reason="beyond the ranks that have a row")
+    possible = min(problem.processors, workload.size // problem.min_rows)
+    most = chosen.most_ranks(possible)
+    reason = (
+        "beyond the ranks that have a row" if most == possible else f"the run may use {most} ranks at most"
+    )
+    return _equal_plan("default", problem, most, chosen, reason=reason)
 
 
 def smart_user_plan(
@@ -60,7 +64,7 @@ def _as_if_idle(snapshot: Snapshot) -> Snapshot:
 
 def _equal_plan(name: str, problem: Problem, ranks: int, options: PlanningOptions, *, reason: str) -> Plan:
     """The first `ranks` processors, hosts before second slots of hosts, with heights that differ by one at most."""
-    if ranks < 1:
+    if ranks < (options.ranks or 1):
         raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
     spread = np.lexsort((problem.host_of, problem.slot_of))[:ranks]
     chain = np.sort(spread)
@@ -73,6 +77,11 @@ def _equal_plan(name: str, problem: Problem, ranks: int, options: PlanningOption
             "use more hosts"
         )
     schedule = Schedule(chain, rows, 0.0, "grid order")
+    if rank_lines(problem, Chains.of([chain]), options).communicate.max() >= UNUSABLE_S:
+        raise NoFeasiblePlan(
+            f"equal slabs on {ranks} ranks in the grid's order would exchange over a link that does not work; "
+            "leave out one of its hosts, or let the planner choose"
+        )
     finish = float(seconds_per_rank(problem, schedule, options).max())
     schedule = Schedule(chain, rows, finish, "grid order")
     uncertain = bounds.uncertain_ranks(problem, schedule, options)

@@ -18,9 +18,10 @@ import numpy as np
 from apples.grid import FloatArray
 from apples.planning.candidates import Schedule
 from apples.planning.chains import Chains
+from apples.planning.host_table import LEAST_SHARE
 from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
-from apples.planning.problem import LEAST_SHARE, Problem
+from apples.planning.problem import IntArray, Problem
 
 #: The bounds a plan states: one run in ten ends before `LOW`, one in ten after `HIGH`.
 LOW, HIGH = 0.1, 0.9
@@ -29,13 +30,17 @@ _BISECTIONS = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UncertainRanks:
-    """Per rank, float64[n]: seconds at a whole CPU, CPU share and its error, fixed seconds and their error."""
+    """Per rank, float64[n]: seconds at a whole CPU, CPU share and its error, fixed seconds and their error.
+
+    host : int64[n], host of each rank; ranks of one host share its error
+    """
 
     work: FloatArray
     share: FloatArray
     share_error: FloatArray
     fixed: FloatArray
     fixed_error: FloatArray
+    host: IntArray
 
     def compute(self) -> FloatArray:
         """Comp_i if every forecast comes true, float64[n] seconds."""
@@ -49,7 +54,10 @@ class UncertainRanks:
         """Seconds within which the slowest rank ends with probability q, 0 < q < 1."""
         if not (self.share_error.any() or self.fixed_error.any()):
             return self.expected()
-        low, high = float(self.fixed.min()), float((self.fixed + self.work / LEAST_SHARE).max())
+        low, high = (
+            float(self.fixed.min()),
+            float((self.fixed + self.work / np.minimum(self.share, LEAST_SHARE)).max()),
+        )
         low -= 6 * float(self.fixed_error.max())
         high += 6 * float(self.fixed_error.max())
         for _ in range(_BISECTIONS):
@@ -61,7 +69,7 @@ class UncertainRanks:
         return high
 
     def _probability(self, t: float) -> float:
-        """P(makespan ≤ t), ranks independent."""
+        """P(makespan ≤ t): hosts independent, and the ranks of one host as late as its latest."""
         left = t - self.fixed
         if (left <= 0).any():
             return 0.0
@@ -71,7 +79,11 @@ class UncertainRanks:
         sure = error <= 0
         z = (self.share - needed) / np.where(sure, 1.0, error)
         z[sure] = np.where(self.share[sure] >= needed[sure] * (1 - 1e-12), 40.0, -40.0)
-        return math.exp(sum(math.log(max(_normal(float(value)), 1e-300)) for value in z))
+        latest = np.full(int(self.host.max()) + 1, np.inf)
+        np.minimum.at(latest, self.host, z)
+        return math.exp(
+            sum(math.log(max(_normal(float(value)), 1e-300)) for value in latest if value < np.inf)
+        )
 
 
 _normal: Callable[[float], float] = NormalDist().cdf
@@ -94,6 +106,7 @@ def uncertain_ranks(problem: Problem, schedule: Schedule, options: PlanningOptio
         share_error=problem.share_error[hosts, sharing],
         fixed=lines.fixed,
         fixed_error=np.maximum(left, right),
+        host=hosts,
     )
 
 

@@ -36,10 +36,11 @@ class Schedule:
 
 
 def host_counts(problem: Problem, options: PlanningOptions, usable: int) -> IntArray:
-    """The numbers of ranks to try: every count, or even ones (one alone where the pool has but one)."""
-    most = min(usable, problem.size // max(problem.min_rows, 1), options.max_ranks or usable)
+    """The numbers of ranks to try: the one asked for, every count, or even ones (one where that is all)."""
+    possible = min(usable, problem.size // problem.min_rows)
+    most = options.most_ranks(possible)
     if options.ranks is not None:
-        return np.array([options.ranks] if 1 <= options.ranks <= most else [], dtype=np.int64)
+        return np.arange(options.ranks, most + 1)
     if options.counts == "every" or most < 2:
         return np.arange(1, most + 1)
     return np.arange(2, most + 1, 2)

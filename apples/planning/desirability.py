@@ -10,10 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from apples.grid import FloatArray
-from apples.planning.problem import IntArray, Problem
+from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
 #: Weight of power against connectivity, by the name of the order.
 BALANCES = {"power": 1.0, "connectivity": 0.0, "both": 0.5}
+
+#: A link that does not work counts as so many times the worst that does.
+_BROKEN = 10.0
 
 
 def power(problem: Problem) -> FloatArray:
@@ -25,6 +28,10 @@ def power(problem: Problem) -> FloatArray:
 def connectivity(problem: Problem) -> FloatArray:
     """Seconds to exchange one byte with every other host, both ways, for each processor, float64[N]."""
     one_way = problem.latency_s + 1 / problem.bandwidth_Bps
+    usable = problem.side < UNUSABLE_S
+    if not usable.all():
+        # Dear, but not so dear that hosts with one broken link each can no longer be told apart.
+        one_way = np.where(usable, one_way, _BROKEN * float(one_way.max()))
     per_host: FloatArray = (one_way + one_way.T).sum(axis=1) - 2 * np.diag(one_way)
     values: FloatArray = per_host[problem.host_of]
     return values
@@ -33,18 +40,14 @@ def connectivity(problem: Problem) -> FloatArray:
 def orders(problem: Problem) -> dict[str, IntArray]:
     """Processors most desirable first, int64[N], by name of the order; ties keep the grid's order."""
     compute, connect = _relative(power(problem)), _relative(connectivity(problem))
-    usable = np.isfinite(compute)
-    ranked = {}
-    for name, balance in BALANCES.items():
-        key = np.where(usable, balance * compute + (1 - balance) * connect, np.inf)
-        order = np.argsort(key, kind="stable")
-        ranked[name] = order[: int(usable.sum())]
-    return ranked
+    return {
+        name: np.argsort(balance * compute + (1 - balance) * connect, kind="stable")
+        for name, balance in BALANCES.items()
+    }
 
 
 def _relative(values: FloatArray) -> FloatArray:
-    """Values over the mean of the finite ones; zeros stay zeros."""
-    finite = values[np.isfinite(values)]
-    mean = float(finite.mean()) if len(finite) else 0.0
+    """Values over their mean; zeros stay zeros."""
+    mean = float(values.mean())
     relative: FloatArray = values / mean if mean > 0 else values
     return relative

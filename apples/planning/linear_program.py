@@ -59,25 +59,27 @@ def _solve(
 ) -> FloatArray | None:
     import pulp
 
+    if any(cap < problem.min_rows for cap in lines.cap):
+        return None
     program = pulp.LpProblem("slabs", pulp.LpMaximize)
     size = problem.size
+    # Time is counted in rows of the slowest rank: a solver's tolerances are absolute, a run's length is not.
+    unit_s = float(lines.slope.max())
     heights = [
         program.add_variable(f"x{i}", problem.min_rows, min(float(lines.cap[i]), size))
         for i in range(len(chain))
     ]
-    if any(cap < problem.min_rows for cap in lines.cap):
-        return None
     finish = program.add_variable("T", 0)
     # One row outweighs any delay it causes, so work is placed first and then T made small.
-    program += pulp.lpSum(heights) - (1e-3 / float(lines.slope.max())) * finish
+    program += pulp.lpSum(heights) - 1e-3 * finish
     program += pulp.lpSum(heights) <= size
     for x, slope, fixed in zip(heights, lines.slope, lines.fixed, strict=True):
-        seconds = float(slope) * x + float(fixed)
+        taken = float(slope / unit_s) * x + float(fixed / unit_s)
         if math.isfinite(tolerance):
-            program += seconds <= (1 + tolerance) * finish
-            program += seconds >= (1 - tolerance) * finish
+            program += taken <= (1 + tolerance) * finish
+            program += taken >= (1 - tolerance) * finish
         else:
-            program += seconds <= finish
+            program += taken <= finish
     for c in problem.coupling:
         names = [problem.hosts[h].name for h in problem.host_of[chain]]
         program += (

@@ -18,7 +18,7 @@ import numpy as np
 from apples.grid import FloatArray
 from apples.planning.chains import Chains
 from apples.planning.model import RankLines
-from apples.planning.problem import IntArray
+from apples.planning.problem import UNUSABLE_S, IntArray
 
 _STEPS = 60
 _CLOSE = 1e-9
@@ -40,6 +40,7 @@ def makespans(lines: RankLines, chains: Chains, size: int, min_rows: int) -> Flo
         (chains.total(lines.cap) >= size)
         & (chains.lengths * min_rows <= size)
         & (chains.highest(-lines.cap) <= -min_rows)
+        & (chains.highest(lines.communicate) < UNUSABLE_S)
     )
     finish = np.where(holds, np.maximum(finish, straight), np.inf)
     limited = lines.rows_by(chains.spread(finish)) < (chains.spread(finish) - lines.fixed) * inverse - _CLOSE
@@ -94,14 +95,20 @@ def whole_rows(
     following = lines.seconds((heights + 1).astype(np.float64))
     heap = [(float(t), i) for i, t in enumerate(following) if heights[i] < lines.cap[i]]
     heapq.heapify(heap)
+    refused: list[tuple[float, int]] = []
     while short and heap:
-        _, i = heapq.heappop(heap)
+        next_finish, i = heapq.heappop(heap)
         if allowed is not None and not allowed(heights, i):
+            refused.append((next_finish, i))
             continue
         heights[i] += 1
         short -= 1
         if heights[i] < lines.cap[i]:
             heapq.heappush(heap, (_finish(lines, i, int(heights[i]) + 1), i))
+        # A constraint with negative coefficients may allow after this row what it refused before.
+        for entry in refused:
+            heapq.heappush(heap, entry)
+        refused.clear()
     return heights
 
 

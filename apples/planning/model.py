@@ -19,7 +19,11 @@ import numpy as np
 from apples.grid import FloatArray
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
-from apples.planning.problem import IntArray, Problem
+from apples.planning.problem import UNUSABLE_S, IntArray, Problem
+
+#: Rows beyond any slab: the bend of a rank that memory does not slow down (infinity would not survive
+#: the arithmetic on both sides of a bend).
+NO_BEND = 1e15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +85,9 @@ def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> Ra
         fixed=communicate + chains.spread(problem.overhead[chains.lengths]),
         communicate=communicate,
         cap=problem.cap[hosts, sharing],
-        bend=problem.memory_rows[hosts, sharing] if spills else np.full(len(hosts), np.inf),
+        bend=np.minimum(problem.memory_rows[hosts, sharing], NO_BEND)
+        if spills
+        else np.full(len(hosts), NO_BEND),
         spill_factor=options.spill_factor,
     )
 
@@ -107,7 +113,10 @@ def paper_communication(problem: Problem, chains: Chains) -> FloatArray:
     transfer = np.divide(
         sides * problem.bytes_exchanged, bandwidth, out=np.zeros_like(bandwidth), where=bandwidth > 0
     )
-    return transfer + problem.messages * latency
+    communicate: FloatArray = transfer + problem.messages * latency
+    # A sum of two bandwidths would hide that one of the two sides does not work at all.
+    slower = exchange_communication(problem, chains)
+    return np.where(slower < UNUSABLE_S, communicate, UNUSABLE_S)
 
 
 def exchange_communication(problem: Problem, chains: Chains) -> FloatArray:

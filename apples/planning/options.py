@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from apples.errors import ConfigError
+
 ModelName = Literal["exchange", "paper"]
 Counts = Literal["every", "even"]
 Allocation = Literal["minimax", "lp"]
@@ -40,6 +42,27 @@ class PlanningOptions:
     spill_factor: float = 100.0
     max_ranks: int | None = None
     ranks: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `ConfigError` with every number that is out of its range."""
+        problems = []
+        if not 0 < self.quantile < 1:
+            problems.append(f"quantile {self.quantile} is not between 0 and 1 (both excluded)")
+        if not self.tolerance >= 0:
+            problems.append(f"tolerance {self.tolerance} is not a fraction of the finish; use 0 or more")
+        if not 1 <= self.spill_factor < float("inf"):
+            problems.append(f"spill factor {self.spill_factor} is not a slow-down; use 1 or more")
+        for name, count in (("max_ranks", self.max_ranks), ("ranks", self.ranks)):
+            if count is not None and count < 1:
+                problems.append(f"{name} {count} leaves nobody to do the work; use 1 or more")
+        if self.ranks is not None and self.max_ranks is not None and self.ranks > self.max_ranks:
+            problems.append(f"ranks {self.ranks} is more than max_ranks {self.max_ranks}")
+        if problems:
+            raise ConfigError(problems)
+
+    def most_ranks(self, available: int) -> int:
+        """The largest number of ranks these options allow where `available` could run."""
+        return min([available, *(n for n in (self.max_ranks, self.ranks) if n is not None)])
 
 
 #: The scheduler of the paper, line for line (Figure 2).

@@ -7,22 +7,22 @@ Source: Wolski et al. 2000, §3.1 (Comp_i, Comm_i), §3.3 (memory and array limi
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apples.errors import NoFeasiblePlan
-from apples.grid import Conditions, FloatArray, Host, Snapshot
+from apples.errors import ConfigError, NoFeasiblePlan
+from apples.grid import FloatArray, Host, Snapshot
+from apples.planning.host_table import Demands, host_table, is_known, own_host
 from apples.planning.options import PlanningOptions
 from apples.template import Costs, LinearConstraint, Workload
 
 IntArray = NDArray[np.int64]
 
-#: A host that gives less of a CPU than this to a new process is not usable.
-LEAST_SHARE = 0.01
+#: What an exchange over a link that does not work costs: finite, so that arithmetic stays sound, and so
+#: long that no chain with such a link in it counts as a schedule.
+UNUSABLE_S = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,7 +35,7 @@ class Problem:
     memory_rows : float64[H, M+1], whole rows that fit in memory (= part of `cap` unless spilling is allowed)
     share, share_error : float64[H, M+1], CPU share forecast for each of m ranks, and its standard deviation
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error the quantile fears
-    side : float64[H, H], seconds to exchange with a neighbour on host j, whole run
+    side : float64[H, H], seconds to exchange with a neighbour on host j, whole run; `UNUSABLE_S` where they cannot
     overhead : float64[N+1], Over for P ranks
     """
 
@@ -74,12 +74,28 @@ class Problem:
 
 
 def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions) -> Problem:
-    """Arrays of the problem; raises `NoFeasiblePlan` when no host can take part."""
+    """Arrays of the problem; raises `NoFeasiblePlan` when no host can take part.
+
+    Forecasts that are no numbers leave their host or link out; an error that is not known counts as the worst
+    that is known in the pool.
+    """
+    if workload.iterations < 1:
+        raise ConfigError(
+            f"{workload.application}: {workload.iterations} iterations are no run; use 1 or more"
+        )
+    errors = [c.availability.error for c in snapshot.conditions]
+    demands = Demands(
+        workload=workload,
+        costs=costs,
+        options=options,
+        min_rows=max(workload.min_rows, 1),
+        unknown_error=max(filter(is_known, errors), default=0.0),
+    )
     excluded: list[tuple[str, str]] = []
     keep: list[int] = []
     rows = []
     for h, (host, conditions) in enumerate(zip(snapshot.hosts, snapshot.conditions, strict=True)):
-        reason, table = _host_table(host, conditions, (workload, costs, options))
+        reason, table = host_table(host, conditions, demands)
         if reason is None:
             keep.append(h)
             rows.append(table)
@@ -94,13 +110,12 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     for h, table in enumerate(rows):
         tables[:, h, : table.shape[1]] = table
         tables[:, h, table.shape[1] :] = table[:, -1:]
-    pick = np.ix_(keep, keep)
-    latency, bandwidth = snapshot.latency_s[pick], snapshot.bandwidth_Bps[pick]
-    side, side_error = _side(workload, (latency, bandwidth), snapshot, keep)
+    network = _network(snapshot, keep, workload)
     ranks = np.arange(sum(h.slots for h in hosts) + 1)
+    overhead_error_s = costs.overhead.error_s
     return Problem(
         size=workload.size,
-        min_rows=workload.min_rows,
+        min_rows=demands.min_rows,
         hosts=hosts,
         host_of=np.array([h for h, host in enumerate(hosts) for _ in range(host.slots)]),
         slot_of=np.array([s for host in hosts for s in range(host.slots)]),
@@ -110,86 +125,63 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         share=tables[3],
         share_error=tables[4],
         priced_share=tables[5],
-        side=side,
-        side_error=side_error,
+        side=network.side,
+        side_error=network.side_error,
         overhead=np.array([costs.overhead.seconds(workload.size, int(p)) for p in ranks]),
-        overhead_error_s=costs.overhead.error_s,
+        overhead_error_s=overhead_error_s if is_known(overhead_error_s) else 0.0,
         messages=workload.messages,
         bytes_exchanged=workload.bytes_exchanged,
-        latency_s=latency,
-        bandwidth_Bps=bandwidth,
+        latency_s=network.latency_s,
+        bandwidth_Bps=network.bandwidth_Bps,
         coupling=tuple(c for c in workload.constraints if _is_coupling(c, hosts)),
         excluded=tuple(excluded),
         workload=workload,
     )
 
 
-def _side(
-    workload: Workload, network: tuple[FloatArray, FloatArray], snapshot: Snapshot, keep: list[int]
-) -> tuple[FloatArray, FloatArray]:
-    """Seconds to exchange with one neighbour over the whole run, and their error; float64[H, H] each."""
-    latency, bandwidth = network
+@dataclass(frozen=True, slots=True, eq=False)
+class _Network:
+    """Links between the usable hosts, float64[H, H] each, with every number fit for arithmetic."""
+
+    latency_s: FloatArray
+    bandwidth_Bps: FloatArray
+    side: FloatArray
+    side_error: FloatArray
+
+
+def _network(snapshot: Snapshot, keep: list[int], workload: Workload) -> _Network:
+    """Seconds to exchange with one neighbour over the whole run, and their error.
+
+    A link without a bandwidth, or whose latency is not a time, is unusable: it costs `UNUSABLE_S`.
+    """
     pick = np.ix_(keep, keep)
-    transfer = workload.bytes_exchanged / bandwidth
-    side = workload.messages * latency + transfer
+    latency, bandwidth = snapshot.latency_s[pick], snapshot.bandwidth_Bps[pick]
+    works = (latency >= 0) & (latency < np.inf) & (bandwidth > 0)
+    latency, bandwidth = np.where(works, latency, 0.0), np.where(works, bandwidth, 1.0)
+    waiting, transfer = workload.messages * latency, workload.bytes_exchanged / bandwidth
     error = np.hypot(
-        workload.messages * snapshot.latency_error_s[pick],
-        transfer * snapshot.bandwidth_error_Bps[pick] / bandwidth,
+        waiting * _relative_error(snapshot.latency_error_s[pick], latency),
+        transfer * _relative_error(snapshot.bandwidth_error_Bps[pick], bandwidth),
     )
-    return side, error
+    talks = workload.messages > 0 or workload.bytes_exchanged > 0
+    side = np.where(works, waiting + transfer, UNUSABLE_S) if talks else np.zeros_like(latency)
+    return _Network(latency, bandwidth, side, np.where(works, error, 0.0))
 
 
-def _host_table(
-    host: Host, conditions: Conditions, what: tuple[Workload, Costs, PlanningOptions]
-) -> tuple[str | None, FloatArray]:
-    """(reason to leave the host out or None, float64[6, slots+1] in the order of `Problem`'s tables)."""
-    workload, costs, options = what
-    table = np.full((6, host.slots + 1), np.nan)
-    try:
-        benchmarks = [costs.row_seconds(host.cpu_type, m) for m in range(1, host.slots + 1)]
-    except KeyError:
-        known = ", ".join(sorted(costs.seconds_per_row)) or "none"
-        return f"no benchmark for CPU type {host.cpu_type!r} (known: {known}); apples calibrate", table
-    fear = NormalDist().inv_cdf(options.quantile)
-    error = conditions.availability.error
-    for m, benchmark in enumerate(benchmarks, start=1):
-        share = conditions.share(m, host.slots)
-        careful = min(1.0, max(share - fear * error, 0.0)) if fear else share
-        memory = _memory_rows(conditions, workload, m)
-        limit = math.inf if workload.max_rows is None else workload.max_rows
-        limit = min([limit, *(_own_limit(c, host.name, m) for c in workload.constraints)])
-        cap = limit if options.allow_spill else min(limit, memory)
-        slope = benchmark * workload.iterations / careful if careful >= LEAST_SHARE else math.inf
-        table[:, m] = slope, cap, memory, share, error, careful
-    table[:, 0] = table[:, 1]
-    if not math.isfinite(table[0, 1]):
-        return f"a new process would get {table[3, 1]:.3f} of a CPU, less than {LEAST_SHARE}", table
-    if table[1, 1] < workload.min_rows:
-        free = conditions.memory_bytes.value
-        return (
-            f"{free / 1e6:.0f} MB free hold {table[1, 1]:.0f} {workload.row}s, fewer than {workload.min_rows}"
-        ), table
-    return None, table
-
-
-def _memory_rows(conditions: Conditions, workload: Workload, ranks: int) -> float:
-    """Whole rows that fit beside each other's in free memory, one forecast error kept free (BMmem·x < Mem)."""
-    free = max(conditions.memory_bytes.value - conditions.memory_bytes.error, 0.0) / ranks
-    if workload.bytes_per_row <= 0 or not math.isfinite(free):
-        return math.inf
-    return math.floor(max(free - workload.bytes_fixed, 0.0) / workload.bytes_per_row)
-
-
-def _own_limit(constraint: LinearConstraint, host: str, ranks: int) -> float:
-    """Rows per rank that a constraint on this host alone allows."""
-    live = {name: c for name, c in constraint.coefficients.items() if c}
-    if set(live) != {host} or live[host] < 0:
-        return math.inf
-    return math.floor(constraint.bound / live[host] / ranks + 1e-9)
+def _relative_error(error: FloatArray, value: FloatArray) -> FloatArray:
+    """Errors over their values; one that is not known counts as the worst known, none as 0."""
+    known = (error >= 0) & (error < np.inf) & (value > 0) & (value < np.inf)
+    relative = np.divide(error, value, out=np.zeros_like(value), where=known)
+    unknown = np.isnan(error) | (error < 0) | (error == np.inf)
+    return np.where(unknown, relative.max(initial=0.0), relative) if unknown.any() else relative
 
 
 def _is_coupling(constraint: LinearConstraint, hosts: tuple[Host, ...]) -> bool:
-    """Whether a constraint ties several hosts together (a limit on one host alone is part of `cap`)."""
+    """Whether a constraint must be seen by the allocation (a plain limit on one host is part of `cap`).
+
+    It must even where only one of its hosts is left: what the others would have used is then 0, not unlimited.
+    """
+    if own_host(constraint) is not None:
+        return False
     names = {h.name for h in hosts}
-    live = {name: c for name, c in constraint.coefficients.items() if c and name in names}
-    return len(live) > 1 or any(c < 0 for c in live.values())
+    return constraint.bound < 0 or any(c and name in names for name, c in constraint.coefficients.items())

@@ -14,10 +14,12 @@ from apples.plan import Assignment, LeftOut
 from apples.planning.bounds import UncertainRanks
 from apples.planning.candidates import Schedule, real_makespans
 from apples.planning.chains import Chains
+from apples.planning.host_table import own_host
 from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
-from apples.planning.problem import IntArray, Problem
+from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 from apples.planning.rank_order import tree_positions
+from apples.planning.search import LEAST_GAIN
 
 #: Beyond this many hosts left out, each is not explained by a plan of its own.
 _EXPLAINED = 256
@@ -63,6 +65,8 @@ def taken(problem: Problem, schedule: Schedule) -> tuple[tuple[str, str], ...]:
         share = float(problem.share[h, m])
         limit = float(problem.cap[h, m]) * m
         full = "; holds no more" if rows >= limit else ""
+        if (schedule.rows[mine] > problem.memory_rows[h, m]).any():
+            full += "; more than fits in memory"
         result.append(
             (
                 problem.hosts[h].name,
@@ -96,7 +100,7 @@ def _why_not(problem: Problem, schedule: Schedule, spare: IntArray, options: Pla
         return [f"exactly {options.ranks} ranks were asked for"] * len(spare)
     if options.max_ranks is not None and len(chain) >= options.max_ranks:
         return [f"the run may use {options.max_ranks} ranks at most"] * len(spare)
-    if len(chain) >= problem.size // max(problem.min_rows, 1):
+    if len(chain) >= problem.size // problem.min_rows:
         return [f"there is no {problem.workload.row} left for another rank"] * len(spare)
     if len(spare) > _EXPLAINED:
         return ["more hosts would not end the run sooner"] * len(spare)
@@ -113,7 +117,13 @@ def _why_not(problem: Problem, schedule: Schedule, spare: IntArray, options: Pla
             continue
         change = t / schedule.makespan_s - 1
         costs = f"overhead {more:+.3g} s, slowest exchange {comm - float(old):+.3g} s"
-        if change > 0:
+        if problem.coupling:
+            reasons.append(f"the further constraints are met without it ({costs})")
+        elif change < -LEAST_GAIN:
+            reasons.append(
+                f"with it the run might take {t:.4g} s, {-change:.1%} less, but no candidate had it ({costs})"
+            )
+        elif change > 0:
             reasons.append(f"with it the run would take {t:.4g} s, {change:.1%} longer ({costs})")
         else:
             reasons.append(
@@ -134,30 +144,42 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
     row, size = problem.workload.row, problem.size
     if size < problem.min_rows:
         return f"size {size} is too small: a rank needs at least {problem.min_rows} {row}s"
-    if options.ranks is not None and options.ranks > min(
-        problem.processors, size // max(problem.min_rows, 1)
-    ):
+    if options.ranks is not None and options.ranks > min(problem.processors, size // problem.min_rows):
         return (
             f"{options.ranks} ranks were asked for, but the pool has {problem.processors} usable slots and "
-            f"{size} {row}s make at most {size // max(problem.min_rows, 1)} ranks"
+            f"{size} {row}s make at most {size // problem.min_rows} ranks"
         )
-    slots = np.array([h.slots for h in problem.hosts])
-    most = np.array(
-        [max(m * float(problem.cap[h, m]) for m in range(1, int(s) + 1)) for h, s in enumerate(slots)]
-    )
-    if options.max_ranks is not None and options.max_ranks < len(most):
-        most = np.sort(most)[::-1][: options.max_ranks]
-    hold = float(most.sum())
+    hosts, hold = _room(problem, options)
     if hold < size:
         limits = []
         if problem.workload.max_rows is not None:
             limits.append(f"array limit {problem.workload.max_rows} {row}s a rank")
-        if problem.workload.bytes_per_row > 0:
+        if problem.workload.bytes_per_row > 0 and not options.allow_spill:
             limits.append(f"memory at {problem.workload.bytes_per_row / 1e6:.3g} MB a {row}")
-        listed = ", ".join(limits) or "further constraints"
+        limits += [c.name for c in problem.workload.constraints if own_host(c) is not None]
         return (
-            f"{size} {row}s do not fit: {len(most)} hosts hold {hold:.0f} {row}s together ({listed}); "
+            f"{size} {row}s do not fit: {hosts} hosts hold {hold:.0f} {row}s together ({', '.join(limits)}); "
             "use a smaller size or more hosts"
         )
-    names = ", ".join(c.name for c in problem.workload.constraints) or "balance and limits"
-    return f"no choice of hosts places all {size} {row}s under the constraints ({names})"
+    binding = [f"the constraint {c.name}" for c in problem.coupling]
+    if options.counts == "even" and options.ranks is None:
+        binding.append("only even numbers of ranks are tried")
+    if (problem.side >= UNUSABLE_S).any():
+        binding.append("some links do not work")
+    if options.ranks is not None or options.max_ranks is not None:
+        binding.append(f"the run may use {options.most_ranks(problem.processors)} ranks at most")
+    listed = "; ".join(binding) or f"every rank takes at least {problem.min_rows}"
+    return f"no choice of hosts places all {size} {row}s: {listed}"
+
+
+def _room(problem: Problem, options: PlanningOptions) -> tuple[int, float]:
+    """(hosts, rows they hold together at most) within the number of ranks the options allow."""
+    most = np.array(
+        [
+            max(m * float(problem.cap[h, m]) for m in range(1, x.slots + 1))
+            for h, x in enumerate(problem.hosts)
+        ]
+    )
+    ranks = options.most_ranks(problem.processors)
+    singly = np.sort(problem.cap[problem.host_of, 1])[::-1][:ranks]
+    return min(len(most), ranks), min(float(np.sort(most)[::-1][:ranks].sum()), float(singly.sum()))

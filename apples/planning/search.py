@@ -44,9 +44,7 @@ def neighbourhood(
 ) -> Chains | None:
     """All chains one move away, as far as `BUDGET` goes: fewer hosts first, then other hosts, then other orders."""
     n = len(chain)
-    room = options.ranks is None and n < min(
-        options.max_ranks or n + 1, problem.size // max(problem.min_rows, 1)
-    )
+    room = n < options.most_ranks(problem.size // problem.min_rows)
     spare = _spare(problem, chain)
     blocks: list[IntArray] = []
     left = BUDGET
@@ -80,8 +78,8 @@ def _spare(problem: Problem, chain: IntArray) -> IntArray:
     free = np.setdiff1d(np.arange(problem.processors), chain)
     _, first = np.unique(problem.host_of[free], return_index=True)
     spare: IntArray = free[first]
-    usable: IntArray = spare[np.isfinite(problem.slope[problem.host_of[spare], 1])]
-    return usable[np.argsort(problem.slope[problem.host_of[usable], 1], kind="stable")]
+    fastest: IntArray = spare[np.argsort(problem.slope[problem.host_of[spare], 1], kind="stable")]
+    return fastest
 
 
 def _swapped(chain: IntArray, spare: IntArray, most: int) -> IntArray:

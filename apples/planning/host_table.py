@@ -1,0 +1,130 @@
+"""What one host costs and holds, for every number of ranks that may share it; or why it cannot take part.
+
+Comp_i of §3.1 and the limits of §3.3 (memory, largest array, constraints that name this host alone), as one
+small table per host. Forecasts are taken with care: shares above a whole CPU are cut to one, an error nobody
+knows yet never counts as certainty. Knows nothing of other hosts, links or chains.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from apples.grid import Conditions, FloatArray, Host
+from apples.planning.options import PlanningOptions
+from apples.template import Costs, LinearConstraint, Workload
+
+#: A host that gives less of a CPU than this to a new process is not usable.
+LEAST_SHARE = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demands:
+    """What every host of one problem is asked for. min_rows : smallest slab, one row or more.
+
+    unknown_error : standard deviation taken for a CPU share whose own is not known
+    """
+
+    workload: Workload
+    costs: Costs
+    options: PlanningOptions
+    min_rows: int
+    unknown_error: float
+
+
+def is_known(error: float) -> bool:
+    """Whether a standard deviation means anything (NaN stands for a series of one sample)."""
+    return math.isfinite(error) and error >= 0
+
+
+def host_table(host: Host, conditions: Conditions, demands: Demands) -> tuple[str | None, FloatArray]:
+    """(reason to leave the host out or None, float64[6, slots+1]), [:, m] for m ranks on the host.
+
+    Rows of the table: seconds per row, rows one rank may hold, rows that fit in memory, CPU share forecast,
+    its standard deviation, CPU share it is priced at.
+    """
+    table = np.full((6, max(host.slots, 0) + 1), np.nan)
+    reason = _unusable(host, conditions, demands)
+    if reason is not None:
+        return reason, table
+    workload, options = demands.workload, demands.options
+    error = conditions.availability.error
+    error = error if is_known(error) else demands.unknown_error
+    fear = NormalDist().inv_cdf(options.quantile)
+    for m in range(1, host.slots + 1):
+        share = min(conditions.share(m, host.slots), 1.0)
+        # However great the fear, a host that is there now stays in the plan's reach, only dear.
+        careful = min(max(share - fear * error, min(share, LEAST_SHARE)), 1.0)
+        memory = _memory_rows(conditions, workload, m)
+        limit = min(_limits(host.name, workload, m).values(), default=math.inf)
+        cap = limit if options.allow_spill else min(limit, memory)
+        seconds = demands.costs.row_seconds(host.cpu_type, m) * workload.iterations / careful
+        table[:, m] = seconds, cap, memory, share, error, careful
+    table[:, 0] = table[:, 1]
+    if table[1, 1] < demands.min_rows:
+        return _too_small(host, conditions, demands), table
+    return None, table
+
+
+def _unusable(host: Host, conditions: Conditions, demands: Demands) -> str | None:
+    """Why nothing at all can be said of the host, or nothing can run there."""
+    if host.slots < 1:
+        return "it has no slot"
+    known = demands.costs.seconds_per_row
+    if not known.get(host.cpu_type):
+        listed = ", ".join(sorted(known)) or "none"
+        return f"no benchmark for CPU type {host.cpu_type!r} (known: {listed}); apples calibrate"
+    for m in range(1, host.slots + 1):
+        seconds = demands.costs.row_seconds(host.cpu_type, m)
+        if not (math.isfinite(seconds) and seconds > 0):
+            return (
+                f"the benchmark for CPU type {host.cpu_type!r} says {seconds} s a "
+                f"{demands.workload.row}; apples calibrate"
+            )
+    share = conditions.share(1, host.slots)
+    if math.isnan(share):
+        return "its CPU availability is not known"
+    if share < LEAST_SHARE:
+        return f"a new process would get {share:.3f} of a CPU, less than {LEAST_SHARE}"
+    if demands.workload.bytes_per_row > 0 and math.isnan(conditions.memory_bytes.value):
+        return "its free memory is not known"
+    return None
+
+
+def _too_small(host: Host, conditions: Conditions, demands: Demands) -> str:
+    """Which limit keeps even the smallest slab off the host."""
+    workload, least = demands.workload, demands.min_rows
+    for name, rows in _limits(host.name, workload, 1).items():
+        if rows < least:
+            return f"{name} allows {max(rows, 0):.0f} {workload.row}s a rank, fewer than {least}"
+    free = conditions.memory_bytes.value
+    rows = _memory_rows(conditions, workload, 1)
+    return f"{free / 1e6:.0f} MB free hold {rows:.0f} {workload.row}s, fewer than {least}"
+
+
+def _memory_rows(conditions: Conditions, workload: Workload, ranks: int) -> float:
+    """Whole rows that fit beside each other's in free memory, one forecast error kept free (BMmem·x < Mem)."""
+    if workload.bytes_per_row <= 0 or math.isinf(conditions.memory_bytes.value):
+        return math.inf
+    error = conditions.memory_bytes.error
+    free = (conditions.memory_bytes.value - (error if is_known(error) else 0.0)) / ranks
+    return math.floor(max(free - workload.bytes_fixed, 0.0) / workload.bytes_per_row)
+
+
+def _limits(host: str, workload: Workload, ranks: int) -> dict[str, float]:
+    """Rows one of `ranks` ranks may hold, by the name of what limits it; memory apart."""
+    limits = {} if workload.max_rows is None else {"the array limit": float(workload.max_rows)}
+    for c in workload.constraints:
+        if own_host(c) == host:
+            limits[c.name] = math.floor(c.bound / c.coefficients[host] / ranks + 1e-9)
+    return limits
+
+
+def own_host(constraint: LinearConstraint) -> str | None:
+    """The host a constraint is a plain upper limit of; None where it ties hosts together or demands rows."""
+    live = [name for name, c in constraint.coefficients.items() if c]
+    plain = len(live) == 1 and constraint.coefficients[live[0]] > 0 and constraint.bound >= 0
+    return live[0] if plain else None
