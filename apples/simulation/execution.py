@@ -1,0 +1,209 @@
+"""One run in simulated time: start-up, then sweep after sweep until the work is done or a host dies.
+
+A sweep of a rank is work that its host does at whatever rate the rank gets from instant to instant. An exchange
+of two neighbours begins when both have swept, the exchanges of a rank with its two neighbours go on at the same
+time, and then a barrier of log2 P rounds waits for the slowest. No time of a run is computed other than by
+letting it happen; the performance model of `apples.planning` is not used here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from apples.grid import FloatArray
+from apples.simulation.mock_grid import MockGrid
+from apples.simulation.startup import peers_located, processes_started
+from apples.simulation.window import Chain, open_window
+
+#: Sweeps whose noise is drawn at once.
+_BLOCK = 64
+#: Shortest stretch of truth looked at, seconds.
+_LEAST_WINDOW_S = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Job:
+    """What is to be run: P ranks with `rows`, and per sweep `messages` and `exchanged_bytes` to each neighbour."""
+
+    chain: Chain
+    iterations: int
+    messages: float
+    exchanged_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Execution:
+    """What happened; float64[P] seconds each, in the meaning of `apples.plan.RankObservation`.
+
+    launched, ended : in the world's time.  iterations : sweeps done.  lost_host : index of the host that died
+    """
+
+    launched: float
+    ended: float
+    iterations: int
+    setup_s: FloatArray
+    compute_s: FloatArray
+    communicate_s: FloatArray
+    wait_s: FloatArray
+    lost_host: int | None
+
+
+def execute(grid: MockGrid, job: Job, launched: float, rng: np.random.Generator) -> Execution:
+    """Run a job from `launched` on; the grid's clock is left alone."""
+    run = _Run(grid, job, launched, rng)
+    run.start()
+    for first in range(0, job.iterations, _BLOCK):
+        run.sweeps(min(_BLOCK, job.iterations - first))
+        if run.lost is not None:
+            break
+    return run.result()
+
+
+class _Run:
+    """A run under way. t : float64[P], how far each rank has come, seconds."""
+
+    def __init__(self, grid: MockGrid, job: Job, launched: float, rng: np.random.Generator) -> None:
+        self.grid, self.job, self.launched, self.rng = grid, job, launched, rng
+        chain = job.chain
+        ranks = len(chain.hosts)
+        self.t = np.full(ranks, launched)
+        self.setup, self.compute = np.zeros(ranks), np.zeros(ranks)
+        self.communicate, self.wait = np.zeros(ranks), np.zeros(ranks)
+        self.iterations = 0
+        self.lost: int | None = None
+        self._ranks = np.arange(ranks)
+        self._dies = float(grid.died_at[chain.hosts].min())
+        truth = grid.scenario.hosts
+        self._speed = np.exp(rng.normal(0.0, truth.run_spread, ranks))
+        rounds = math.ceil(math.log2(ranks)) if ranks > 1 else 0
+        self._from = [(self._ranks - 2**k) % ranks for k in range(rounds)]
+        self._hop = [grid.machines.latency_s[chain.hosts[f], chain.hosts] for f in self._from]
+        idle_s = float(chain.work_s.max()) * job.iterations
+        self._window = open_window(grid, chain, launched, launched + max(_LEAST_WINDOW_S, 3 * idle_s))
+
+    def start(self) -> None:
+        """Processes, locations of peers, the first touch of the slab, and the barrier before the loop."""
+        grid, hosts = self.grid, self.job.chain.hosts
+        truth = grid.scenario.startup
+        started = processes_started(truth, self.launched, self._window.share[:, 0], self.rng)
+        round_trip = 2 * grid.machines.latency_s[hosts, hosts[0]]
+        self.t = peers_located(truth, started, round_trip, self.rng)
+        self.t = self._computed(self.t, self.job.chain.work_s)
+        self._barrier(self._barrier_noise(1)[0])
+        self.setup = self.t - self.launched
+        self._check_hosts()
+
+    def sweeps(self, count: int) -> None:
+        """So many sweeps, unless a host dies before."""
+        if self.lost is not None:
+            return
+        spread = self.grid.scenario.hosts.sweep_spread
+        ranks = len(self.t)
+        work = self.job.chain.work_s * self._speed
+        noise = np.exp(self.rng.normal(0.0, spread, (count, ranks)))
+        transfer = self._transfer_noise(count)
+        barrier = self._barrier_noise(count)
+        for k in range(count):
+            begun = self.t
+            swept = self._computed(begun, work * noise[k])
+            exchanged = self._exchanged(swept, transfer[k])
+            self.t = exchanged
+            self._barrier(barrier[k])
+            self.compute += swept - begun
+            self.communicate += exchanged - swept
+            self.wait += self.t - exchanged
+            self.iterations += 1
+            if self._dies <= self.t.max():
+                self._check_hosts()
+                return
+
+    def result(self) -> Execution:
+        """What happened so far."""
+        ended = self._dies if self.lost is not None else float(self.t.max())
+        if self.lost is None:
+            ended += self.grid.scenario.startup.finish_s
+        return Execution(
+            launched=self.launched,
+            ended=ended,
+            iterations=self.iterations,
+            setup_s=self.setup,
+            compute_s=self.compute,
+            communicate_s=self.communicate,
+            wait_s=self.wait,
+            lost_host=self.lost,
+        )
+
+    def _check_hosts(self) -> None:
+        if self._dies <= self.t.max():
+            died = self.grid.died_at[self.job.chain.hosts]
+            self.lost = int(self.job.chain.hosts[int(died.argmin())])
+
+    def _computed(self, begin: FloatArray, work: FloatArray) -> FloatArray:
+        """When each rank, beginning at `begin`, has done `work` idle-host seconds."""
+        window, ranks = self._window, self._ranks
+        place = window.stretch(begin)
+        rate, at = window.rate[ranks, place], window.times[place]
+        target = window.done[ranks, place] + rate * (begin - at) + work
+        late = window.done[ranks, place + 1] < target
+        last = window.rate.shape[1] - 1
+        while late.any():
+            if (place[late] == last).any():
+                self._look_further()
+                return self._computed(begin, work)
+            place = place + late
+            late = window.done[ranks, place + 1] < target
+        finish: FloatArray = (
+            window.times[place] + (target - window.done[ranks, place]) / window.rate[ranks, place]
+        )
+        return finish
+
+    def _look_further(self) -> None:
+        """Twice as much time in the window, from the same beginning."""
+        begin, end = self._window.times[0], self._window.times[-1]
+        self._window = open_window(self.grid, self.job.chain, float(begin), float(2 * end - begin))
+
+    def _exchanged(self, swept: FloatArray, noise: tuple[FloatArray, FloatArray]) -> FloatArray:
+        """When each rank has exchanged with both neighbours."""
+        if len(swept) == 1:
+            return swept
+        both = np.maximum(swept[:-1], swept[1:])
+        window = self._window
+        place = window.stretch(both)
+        link = self._ranks[:-1]
+        factor, stalled = noise
+        message_s = window.latency_s[link, place] + self.grid.scenario.network.message_s
+        took = self.job.messages * message_s + self.job.exchanged_bytes / window.bandwidth_Bps[link, place]
+        ended = both + took * factor + stalled
+        result = swept.copy()
+        result[:-1] = ended
+        np.maximum(result[1:], ended, out=result[1:])
+        return result
+
+    def _transfer_noise(self, count: int) -> list[tuple[FloatArray, FloatArray]]:
+        """Per sweep (factor of each link's transfer time, seconds stalled), float64[P-1] each."""
+        truth, links = self.grid.scenario.network, len(self.t) - 1
+        sigma = truth.transfer_spread
+        factor = np.exp(self.rng.normal(-(sigma**2) / 2, sigma, (count, links)))
+        lost = self.rng.binomial(max(round(self.job.messages), 0), truth.stall_probability, (count, links))
+        return list(zip(factor, truth.stall_s * lost, strict=True))
+
+    def _barrier_noise(self, count: int) -> FloatArray:
+        """Seconds of each message of each round, float64[count, rounds, P]."""
+        shape = (count, len(self._hop), len(self.t))
+        if not self._hop:
+            return np.empty(shape)
+        truth = self.grid.scenario.network
+        sigma = truth.transfer_spread
+        base = np.stack(self._hop) + truth.message_s
+        noise: FloatArray = base * np.exp(self.rng.normal(-(sigma**2) / 2, sigma, shape))
+        return noise
+
+    def _barrier(self, hop_s: FloatArray) -> None:
+        """Dissemination barrier: in round k rank i waits for rank i - 2^k."""
+        t = self.t
+        for sender, took in zip(self._from, hop_s, strict=True):
+            t = np.maximum(t, t[sender] + took)
+        self.t = t

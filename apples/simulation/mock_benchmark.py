@@ -1,0 +1,89 @@
+"""Dedicated runs on the mock grid: what a benchmark measures of one host when nobody else is there.
+
+The application is executed on the idle host with slabs of several heights, as the paper did (Wolski et al. 2000,
+§3.1: "we run PMHD3D on dedicated machines with various problem sizes"); only what a stop-watch and a process
+list show is used. Calibration on the mock grid therefore goes the same way as on real hosts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from apples.errors import LaunchError
+from apples.grid import Host
+from apples.simulation.execution import Job, execute
+from apples.simulation.mock_grid import MockGrid
+from apples.simulation.scenario import LoadTruth, RegimeTruth, Scenario
+from apples.simulation.window import Chain
+from apples.template import Benchmark, Workload
+
+#: Heights of the benchmark's slabs, in rows, and sweeps over each.
+_SLABS = (25, 50, 100, 200, 400)
+_SWEEPS = 50
+#: Share of the host's memory that a benchmark may take.
+_MEMORY_SHARE = 0.8
+#: Nobody computes: what "dedicated" means.
+_NOBODY = LoadTruth(
+    regimes=(RegimeTruth(mean_stay_s=1e9, interval_s=None, duration_s=1.0),),
+    brief_interval_s=math.inf,
+    brief_duration_s=1.0,
+    process_bytes=0.0,
+    process_bytes_spread=0.0,
+)
+
+
+def dedicated(grid: MockGrid) -> MockGrid:
+    """The same machines without anybody else's processes; links keep their traffic."""
+    scenario: Scenario = replace(grid.scenario, loads={"dedicated": _NOBODY})
+    idle = MockGrid(grid.grid, scenario, load="dedicated", seed=grid.seed)
+    idle.died_at = grid.died_at
+    return idle
+
+
+def measure(
+    grid: MockGrid, host: Host, workload: Workload, *, ranks: int, rng: np.random.Generator
+) -> Benchmark:
+    """Benchmark of `workload`'s application with `ranks` ranks at once on `host`; raises `LaunchError`."""
+    idle = dedicated(grid)
+    index = idle.host_index(host.name)
+    if idle.died_at[index] <= grid.now:
+        raise LaunchError(f"host {host.name} does not answer: no benchmark of it can be made")
+    most = _most_rows(idle, index, workload, ranks)
+    slabs = [rows for rows in _SLABS if rows <= most] or [most]
+    work = idle.machines.sweep_s[index] * idle.row_cost(workload)
+    hosts = np.full(ranks, index, dtype=np.int64)
+    at, seconds, setups = 0.0, [], []
+    for rows in slabs:
+        memory = np.full(ranks, workload.bytes_fixed + workload.bytes_per_row * rows)
+        job = Job(
+            chain=Chain(hosts=hosts, work_s=np.full(ranks, work * rows), memory_bytes=memory),
+            iterations=_SWEEPS,
+            messages=workload.messages / workload.iterations,
+            exchanged_bytes=workload.bytes_exchanged / workload.iterations,
+        )
+        happened = execute(idle, job, at, rng)
+        seconds.append(float(happened.compute_s.mean()) / (rows * _SWEEPS))
+        loop = float((happened.compute_s + happened.communicate_s + happened.wait_s).max())
+        setups.append(happened.ended - happened.launched - loop)
+        at = happened.ended
+    error = grid.scenario.sensors.memory_error
+    return Benchmark(
+        ranks=ranks,
+        seconds_per_row=float(np.mean(seconds)),
+        startup_s=float(np.mean(setups)),
+        bytes_per_row=workload.bytes_per_row * (1 + float(rng.normal(0.0, error))),
+    )
+
+
+def _most_rows(grid: MockGrid, host: int, workload: Workload, ranks: int) -> int:
+    """Highest slab that array and memory allow, at least one row."""
+    limits = [float(max(_SLABS))]
+    if workload.max_rows is not None:
+        limits.append(workload.max_rows)
+    if workload.bytes_per_row > 0:
+        room = float(grid.machines.memory_bytes[host]) * _MEMORY_SHARE / ranks - workload.bytes_fixed
+        limits.append(room / workload.bytes_per_row)
+    return max(1, math.floor(min(limits)))

@@ -1,0 +1,175 @@
+"""The mock grid's truth: machines, links and a clock, with other people's load and traffic on them.
+
+Everything is a function of the seed and of the runs made so far; asking never changes it. Schedulers must not
+read it: `mock_sensors` shows what can be measured, `execution` what happens to a run. Stands in for the paper's
+Centurion cluster (Wolski et al. 2000, §4.1) or for any other grid that a scenario describes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apples.errors import ConfigError
+from apples.grid import FloatArray, Grid, Host
+from apples.simulation.load import Campaigns, HostLoad
+from apples.simulation.scenario import CpuTruth, Scenario
+from apples.simulation.timeline import Steps
+from apples.simulation.traffic import LinkTraffic
+from apples.template import Workload
+
+IntArray = NDArray[np.int64]
+
+#: Independent streams of chance, one for each purpose (and each host or link): seeds are (seed, stream, index).
+_LOAD, _HOST_TRAFFIC, _UPLINK_TRAFFIC, _CAMPAIGNS, _MACHINES, _LINKS, _RUNS = range(7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Machines:
+    """What does not change of H hosts on S sites; arrays float64[H] unless said otherwise.
+
+    sweep_s : seconds for one row of the scenario's application and one sweep, alone on the host
+    memory_bytes : bytes there are for processes of users.  cpus : CPUs that all processes share
+    site : int64[H], index of the host's site, -1 without one
+    latency_s, bandwidth_Bps : float64[H, H] of one idle link
+    """
+
+    sweep_s: FloatArray
+    cpus: FloatArray
+    memory_bytes: FloatArray
+    site: IntArray
+    latency_s: FloatArray
+    bandwidth_Bps: FloatArray
+
+
+class MockGrid:
+    """Truth of the hosts of `grid` under one of the scenario's loads.
+
+    now : seconds since the world began; only `advance` moves it
+    died_at : float64[H], when a host dies; infinity for never
+    Raises `ConfigError` for a CPU type or a load the scenario does not know.
+    """
+
+    def __init__(self, grid: Grid, scenario: Scenario, *, load: str, seed: int) -> None:
+        if load not in scenario.loads:
+            known = ", ".join(sorted(scenario.loads))
+            raise ConfigError(f"scenario {scenario.name!r} has no load {load!r}; legal are {known}")
+        self.grid, self.scenario = grid, scenario
+        self.seed, self.now = seed, 0.0
+        self.died_at = np.full(len(grid.hosts), math.inf)
+        self._index = {host.name: i for i, host in enumerate(grid.hosts)}
+        self._runs = 0
+        self._generated_to = -math.inf
+        truth, network = scenario.loads[load], scenario.network
+        hosts = range(len(grid.hosts))
+        self._load = [HostLoad(truth, self._rng(_LOAD, h)) for h in hosts]
+        self._traffic = [LinkTraffic(network.host_traffic, self._rng(_HOST_TRAFFIC, h)) for h in hosts]
+        sites = range(int(self.machines.site.max(initial=-1)) + 1)
+        self._uplinks = [LinkTraffic(network.uplink_traffic, self._rng(_UPLINK_TRAFFIC, s)) for s in sites]
+        campaigns = truth.campaigns
+        self._campaigns = None if campaigns is None else Campaigns(campaigns, self._rng(_CAMPAIGNS))
+
+    @cached_property
+    def machines(self) -> Machines:
+        """Hosts and links as they are, drawn once from the seed."""
+        truth = self.scenario.hosts
+        types = [_cpu_truth(self.scenario, host) for host in self.grid.hosts]
+        spread = self._rng(_MACHINES).normal(0.0, truth.speed_spread, len(types))
+        sites = sorted({host.site for host in self.grid.hosts if host.site is not None})
+        latency, bandwidth = self.grid.nominal_network()
+        deviation = self._rng(_LINKS).normal(0.0, self.scenario.network.link_spread, (2, *latency.shape))
+        deviation = np.exp((deviation + deviation.transpose(0, 2, 1)) / math.sqrt(2))
+        own = np.eye(len(types), dtype=bool)
+        installed = [h.memory_bytes or t.memory_bytes for h, t in zip(self.grid.hosts, types, strict=True)]
+        return Machines(
+            sweep_s=np.array([t.seconds_per_row for t in types]) * np.exp(spread),
+            cpus=np.array([float(t.cpus) for t in types]),
+            memory_bytes=np.array(installed) - np.array([t.system_bytes for t in types]),
+            site=np.array([-1 if h.site is None else sites.index(h.site) for h in self.grid.hosts]),
+            latency_s=np.where(own, latency, latency * deviation[0]),
+            bandwidth_Bps=np.where(
+                own, bandwidth, bandwidth * self.scenario.network.efficiency * deviation[1]
+            ),
+        )
+
+    def host_index(self, name: str) -> int:
+        """Place of a host in all arrays; raises `KeyError`."""
+        return self._index[name]
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+    def fail_host(self, name: str, at: float) -> None:
+        """The host dies at that time and stays dead."""
+        self.died_at[self._index[name]] = at
+
+    def processes(self, until: float) -> list[tuple[Steps, Steps]]:
+        """Per host (other processes, bytes they hold), fixed for all times before `until`."""
+        self._generate(until)
+        return [load.steps() for load in self._load]
+
+    def host_utilisation(self, until: float) -> list[Steps]:
+        """Utilisation of every host's own link by others, 0..1."""
+        self._generate(until)
+        return [traffic.steps() for traffic in self._traffic]
+
+    def uplink_utilisation(self, until: float) -> list[Steps]:
+        """Utilisation of every site's uplink by others, 0..1."""
+        self._generate(until)
+        return [traffic.steps() for traffic in self._uplinks]
+
+    def free_memory(self, host: int, held_bytes: FloatArray) -> FloatArray:
+        """Bytes left on a host when other processes hold so many, never negative."""
+        free: FloatArray = np.maximum(self.machines.memory_bytes[host] - held_bytes, 0.0)
+        return free
+
+    def row_cost(self, workload: Workload) -> float:
+        """Cost of a row of `workload` in rows of the scenario's application.
+
+        A stencil sweep is bound by memory traffic, so a row of another application costs in proportion to the
+        memory it spans (assumed).
+        """
+        own = self.scenario.application
+        if workload.application == own.name or not (workload.bytes_per_row and own.bytes_per_row):
+            return 1.0
+        return workload.bytes_per_row / own.bytes_per_row
+
+    def next_run(self) -> np.random.Generator:
+        """The chance of one more run: noise of its own, independent of all load."""
+        self._runs += 1
+        return self._rng(_RUNS, self._runs)
+
+    def occupy(self, hosts: IntArray, memory_bytes: FloatArray, begin: float, end: float) -> None:
+        """Leave on the hosts what a run of one rank each has put there, for sensors to see."""
+        for host, held in zip(hosts.tolist(), memory_bytes.tolist(), strict=True):
+            self._load[host].add(np.array([begin]), np.array([end]), np.array([held]))
+
+    def _generate(self, until: float) -> None:
+        if until <= self._generated_to:
+            return
+        if self._campaigns is not None:
+            self._campaigns.add_to(self._load, until)
+        for load in self._load:
+            load.generate(until)
+        for traffic in (*self._traffic, *self._uplinks):
+            traffic.generate(until)
+        self._generated_to = until
+
+    def _rng(self, stream: int, index: int = 0) -> np.random.Generator:
+        return np.random.default_rng([self.seed, stream, index])
+
+
+def _cpu_truth(scenario: Scenario, host: Host) -> CpuTruth:
+    types = scenario.hosts.cpu_types
+    found = types.get(host.cpu_type) or types.get("default")
+    if found is None:
+        raise ConfigError(
+            f"scenario {scenario.name!r} says nothing of CPU type {host.cpu_type!r} (host {host.name}); "
+            f"it knows {', '.join(sorted(types))}; add the type, or one called 'default', under hosts.cpu_types"
+        )
+    return found

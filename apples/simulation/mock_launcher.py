@@ -1,0 +1,141 @@
+"""Runs plans on the mock grid: the second world behind the launcher's seam.
+
+A run begins at the grid's present, takes the grid's time with it and leaves its processes in the load, where
+sensors see them afterwards. A host that dies ends the run as `failed` and is named. What happens in between is
+`execution`'s; nothing is printed by ranks, and no process is started.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from apples.errors import LaunchError
+from apples.launching.launcher import LaunchRequest, Notify
+from apples.plan import Outcome, Plan, RankObservation, RankStatus
+from apples.simulation.execution import Execution, Job, execute
+from apples.simulation.mock_grid import MockGrid
+from apples.simulation.window import Chain
+from apples.template import Workload
+
+#: What ranks end with when the launcher ends them because another was lost (SIGTERM), and on a time limit.
+_TERMINATED, _TIME_LIMIT = 15, 124
+
+
+class MockLauncher:
+    """Launcher of one mock grid."""
+
+    name = "mock"
+
+    def __init__(self, grid: MockGrid) -> None:
+        self._grid = grid
+
+    def check(self, request: LaunchRequest) -> None:
+        """Raise `LaunchError` when a host of the plan is not part of the grid or is dead."""
+        problems = []
+        for name in request.plan.hosts:
+            try:
+                died_at = self._grid.died_at[self._grid.host_index(name)]
+            except KeyError:
+                known = ", ".join(host.name for host in self._grid.grid.hosts)
+                problems.append(f"host {name} is not part of mock grid {self._grid.grid.name!r} ({known})")
+                continue
+            if died_at <= self._grid.now:
+                problems.append(f"host {name} does not answer (it died at {died_at:.0f} s); plan without it")
+        if problems:
+            raise LaunchError("\n".join(problems))
+
+    def command_line(self, request: LaunchRequest) -> list[str]:
+        """The ranks' own command: nothing stands around it on a mock grid."""
+        return list(request.command)
+
+    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
+        """Run to the end in simulated time; raises `LaunchError` as `check` does."""
+        self.check(request)
+        grid, plan = self._grid, request.plan
+        job = job_of(grid, plan, request.workload)
+        launched = grid.now
+        happened = execute(grid, job, launched, grid.next_run())
+        limit = math.inf if request.time_limit_s is None else request.time_limit_s
+        took = min(happened.ended - launched, limit)
+        grid.occupy(job.chain.hosts, job.chain.memory_bytes, launched, launched + took)
+        grid.advance(took)
+        if happened.ended - launched > limit:
+            return _ended_by_limit(plan, limit)
+        if happened.lost_host is not None:
+            return _lost(plan, grid.grid.hosts[happened.lost_host].name, happened)
+        notify(f"mock grid {grid.grid.name}: {took:.1f} s of simulated time")
+        return _finished(plan, happened)
+
+
+def job_of(grid: MockGrid, plan: Plan, workload: Workload) -> Job:
+    """What a plan and a workload ask of the machines."""
+    hosts = np.array([grid.host_index(a.host) for a in plan.assignments], dtype=np.int64)
+    rows = np.array(plan.rows, dtype=np.float64)
+    return Job(
+        chain=Chain(
+            hosts=hosts,
+            work_s=rows * grid.machines.sweep_s[hosts] * grid.row_cost(workload),
+            memory_bytes=workload.bytes_fixed + workload.bytes_per_row * rows,
+        ),
+        iterations=workload.iterations,
+        messages=workload.messages / workload.iterations,
+        exchanged_bytes=workload.bytes_exchanged / workload.iterations,
+    )
+
+
+def _finished(plan: Plan, happened: Execution) -> Outcome:
+    finish = happened.ended - happened.launched
+    observations = tuple(
+        RankObservation(
+            rank=a.rank,
+            host=a.host,
+            rows=a.rows,
+            iterations=happened.iterations,
+            setup_s=float(happened.setup_s[a.rank]),
+            compute_s=float(happened.compute_s[a.rank]),
+            communicate_s=float(happened.communicate_s[a.rank]),
+            wait_s=float(happened.wait_s[a.rank]),
+            total_s=float(
+                happened.setup_s[a.rank]
+                + happened.compute_s[a.rank]
+                + happened.communicate_s[a.rank]
+                + happened.wait_s[a.rank]
+            ),
+        )
+        for a in plan.assignments
+    )
+    statuses = tuple(RankStatus(rank=a.rank, host=a.host, exit_code=0) for a in plan.assignments)
+    return Outcome(
+        ended="finished", exit_code=0, observed_s=finish, statuses=statuses, observations=observations
+    )
+
+
+def _lost(plan: Plan, host: str, happened: Execution) -> Outcome:
+    took = happened.ended - happened.launched
+    statuses = tuple(
+        RankStatus(rank=a.rank, host=a.host, exit_code=None, signal=None if a.host == host else _TERMINATED)
+        for a in plan.assignments
+    )
+    return Outcome(
+        ended="failed",
+        exit_code=128 + _TERMINATED,
+        observed_s=took,
+        statuses=statuses,
+        message=f"host {host} was lost after {took:.1f} s; the other ranks were ended. "
+        f"Run again without it: --exclude {host}",
+    )
+
+
+def _ended_by_limit(plan: Plan, limit_s: float) -> Outcome:
+    statuses = tuple(
+        RankStatus(rank=a.rank, host=a.host, exit_code=None, signal=_TERMINATED) for a in plan.assignments
+    )
+    return Outcome(
+        ended="time limit",
+        exit_code=_TIME_LIMIT,
+        observed_s=limit_s,
+        statuses=statuses,
+        message=f"the time limit of {limit_s:g} s ended the run",
+    )

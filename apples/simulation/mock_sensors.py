@@ -1,0 +1,128 @@
+"""What sensors would read on the mock grid, round by round: the only sight of it a scheduler gets.
+
+CPU readings average the share of a new process over a window that ends now; memory is what is free at the
+instant; a network probe gets one link for itself and meets other people's traffic. All carry noise and none knows
+of memory buses, software costs of messages or what comes next. Dead hosts are silent. In the manner of the Network
+Weather Service (Wolski et al. 2000, §2.4); readings of the real machine are in `nws.sensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from apples.grid import FloatArray
+from apples.simulation.mock_grid import IntArray, MockGrid
+from nws.series import Measurement, Resource, Series
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """One round of one kind: `values[i]` (float64) belongs to `series[i]`; t in the world's seconds."""
+
+    t: float
+    series: tuple[Series, ...]
+    values: FloatArray
+
+    def measurements(self) -> list[Measurement]:
+        """The same as records of the weather service."""
+        pairs = zip(self.series, self.values.tolist(), strict=True)
+        return [Measurement(series, self.t, value) for series, value in pairs]
+
+
+class MockSensors:
+    """Sensors on every host of a grid that read at fixed periods.
+
+    read_to : the world's time up to which rounds were taken.  Rounds fall on multiples of their period.
+    """
+
+    def __init__(self, grid: MockGrid, rng: np.random.Generator, *, since: float) -> None:
+        self._grid, self._rng = grid, rng
+        self._truth = grid.scenario.sensors
+        self.read_to = since
+        names = [host.name for host in grid.grid.hosts]
+        self._cpu_new = [Series(Resource.CPU_NEW, n) for n in names]
+        self._cpu_capacity = [Series(Resource.CPU_CAPACITY, n) for n in names]
+        self._memory = [Series(Resource.MEMORY_FREE, n) for n in names]
+        self._pairs = [(i, j) for i in range(len(names)) for j in range(len(names)) if i != j]
+        self._latency = [Series(Resource.LATENCY, names[i], names[j]) for i, j in self._pairs]
+        self._bandwidth = [Series(Resource.BANDWIDTH, names[i], names[j]) for i, j in self._pairs]
+        self._from = np.array([i for i, _ in self._pairs], dtype=np.int64)
+        self._to = np.array([j for _, j in self._pairs], dtype=np.int64)
+
+    def read(self, until: float) -> Iterator[Reading]:
+        """All rounds due after the last one taken, up to and with `until`, in order of time."""
+        host_times = _multiples(self._truth.host_period_s, self.read_to, until)
+        network_times = _multiples(self._truth.network_period_s, self.read_to, until)
+        self.read_to = max(until, self.read_to)
+        rounds = [*self._host_rounds(host_times, until), *self._network_rounds(network_times, until)]
+        yield from sorted(rounds, key=lambda reading: reading.t)
+
+    def _host_rounds(self, times: FloatArray, until: float) -> Iterator[Reading]:
+        """CPU and memory of every host that is alive at each instant."""
+        if not len(times):
+            return
+        truth, machines, hosts = self._truth, self._grid.machines, self._grid.grid.hosts
+        processes = self._grid.processes(until)
+        size = (len(times), len(hosts))
+        new, capacity, free = np.empty((3, *size))
+        for h, ((count, held), host) in enumerate(zip(processes, hosts, strict=True)):
+            cpus = machines.cpus[h]
+            share = count.mapped(np.minimum(1.0, cpus / (count.values + 1)))
+            together = count.mapped(host.slots * np.minimum(1.0, cpus / (count.values + host.slots)))
+            new[:, h] = share.mean(times - truth.cpu_window_s, times)
+            capacity[:, h] = together.mean(times - truth.cpu_window_s, times)
+            free[:, h] = self._grid.free_memory(h, held.at(times))
+        error = self._rng.normal(0.0, truth.cpu_error, size)
+        new = np.clip(new + error, 0.0, 1.0)
+        capacity = np.clip(capacity + error, 0.0, [float(host.slots) for host in hosts])
+        free = free * (1 + self._rng.normal(0.0, truth.memory_error, size))
+        for k, t in enumerate(times.tolist()):
+            alive = np.flatnonzero(self._grid.died_at > t)
+            series = [s[h] for s in (self._cpu_new, self._cpu_capacity, self._memory) for h in alive]
+            values = np.concatenate((new[k, alive], capacity[k, alive], free[k, alive]))
+            yield Reading(t, tuple(series), values)
+
+    def _network_rounds(self, times: FloatArray, until: float) -> Iterator[Reading]:
+        """Latency and bandwidth of every ordered pair of live hosts, one probe at a time on every link."""
+        if not len(times) or not self._pairs:
+            return
+        truth, machines = self._truth, self._grid.machines
+        uplink_Bps = self._grid.scenario.network.uplink_Bps
+        own = np.stack([u.at(times) for u in self._grid.host_utilisation(until)])
+        uplinks = self._grid.uplink_utilisation(until)
+        uplink = np.stack([u.at(times) for u in uplinks]) if uplinks else np.zeros((1, len(times)))
+        i, j = self._from, self._to
+        crossing = machines.site[i] != machines.site[j]
+        for k, t in enumerate(times.tolist()):
+            busiest = np.maximum(own[i, k], own[j, k])
+            bandwidth = machines.bandwidth_Bps[i, j] * (1 - busiest)
+            for end in (i, j):
+                used = np.where(crossing & (machines.site[end] >= 0), uplink[machines.site[end], k], 0.0)
+                bandwidth = np.where(used > 0, np.minimum(bandwidth, uplink_Bps * (1 - used)), bandwidth)
+                busiest = np.maximum(busiest, used)
+            latency = machines.latency_s[i, j] / (1 - busiest)
+            noise = self._rng.normal(0.0, 1.0, (2, len(i)))
+            values = np.concatenate(
+                (
+                    latency * np.exp(truth.latency_error * noise[0]),
+                    bandwidth * np.exp(truth.bandwidth_error * noise[1]),
+                )
+            )
+            yield self._of_live_pairs(t, values)
+
+    def _of_live_pairs(self, t: float, values: FloatArray) -> Reading:
+        alive = self._grid.died_at > t
+        series = [*self._latency, *self._bandwidth]
+        if alive.all():
+            return Reading(t, tuple(series), values)
+        live: IntArray = np.flatnonzero(np.tile(alive[self._from] & alive[self._to], 2))
+        return Reading(t, tuple(series[p] for p in live), values[live])
+
+
+def _multiples(period: float, after: float, until: float) -> FloatArray:
+    """Multiples of `period` in (after, until]."""
+    first, last = np.floor(after / period) + 1, np.floor(until / period)
+    return np.arange(first, last + 1) * period

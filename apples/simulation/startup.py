@@ -1,0 +1,58 @@
+"""From launch to the first sweep: processes start, then every rank asks where every peer is.
+
+The location service answers one request at a time, first come first served; a rank asks for its next peer when
+it has the last one's answer. P ranks with P questions each keep the one server busy: the cost that grows with
+the square of P (Wolski et al. 2000, §3.1: "the time required to resolve the physical location of a data object")
+comes out of the queue and is nowhere written down.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from apples.grid import FloatArray
+from apples.simulation.scenario import StartupTruth
+
+
+def processes_started(
+    truth: StartupTruth, launched: float, share: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """When each rank's process runs, float64[P] seconds; a host that gives less CPU starts it later."""
+    took = truth.start_wait_s + truth.start_cpu_s / share
+    return launched + took * _spread(truth.start_spread, len(share), rng)
+
+
+def peers_located(
+    truth: StartupTruth, started: FloatArray, round_trip_s: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """When each rank knows where all P peers are, float64[P] seconds."""
+    ranks = len(started)
+    if truth.lookup_s <= 0 or ranks < 2:
+        return started + ranks * round_trip_s
+    service = (truth.lookup_s * _spread(truth.lookup_spread, ranks * ranks, rng)).tolist()
+    half = (round_trip_s / 2).tolist()
+    queue = [(at + half[rank], rank) for rank, at in enumerate(started.tolist())]
+    heapq.heapify(queue)
+    asked, located = [0] * ranks, started.copy()
+    free = 0.0
+    for took in service:
+        arrives, rank = queue[0]
+        free = max(free, arrives) + took
+        asked[rank] += 1
+        answered = free + half[rank]
+        if asked[rank] < ranks:
+            heapq.heapreplace(queue, (answered + half[rank], rank))
+        else:
+            heapq.heappop(queue)
+            located[rank] = answered
+    return located
+
+
+def _spread(spread: float, count: int, rng: np.random.Generator) -> FloatArray:
+    """Positive factors of mean 1 and this standard deviation (gamma), float64[count]."""
+    if spread <= 0:
+        return np.ones(count)
+    shape = 1 / spread**2
+    return rng.gamma(shape, 1 / shape, count)

@@ -1,0 +1,39 @@
+"""Other people's bytes on one link: its utilisation, redrawn at random instants.
+
+One class serves a host's own link and the uplink of a switch. Generated in fixed chunks like the load.
+Nothing here says what traffic does to a transfer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apples.simulation.load import CHUNK_S
+from apples.simulation.scenario import TrafficTruth
+from apples.simulation.timeline import Steps
+
+
+class LinkTraffic:
+    """Utilisation of one link, 0..1, generated as far as anybody asked."""
+
+    def __init__(self, truth: TrafficTruth, rng: np.random.Generator) -> None:
+        self._truth, self._rng = truth, rng
+        self._generated_to = -CHUNK_S
+        self._steps = Steps(np.array([self._generated_to]), np.zeros(1))
+
+    def generate(self, until: float) -> None:
+        """Make sure that everything before `until` is fixed."""
+        truth, rng = self._truth, self._rng
+        while self._generated_to < until:
+            count = int(rng.poisson(CHUNK_S / truth.mean_stay_s))
+            at = np.sort(rng.uniform(self._generated_to, self._generated_to + CHUNK_S, count))
+            most = np.where(rng.random(count) < truth.busy_share, truth.busy_most, truth.quiet_most)
+            used = rng.random(count) * most
+            self._steps = Steps(
+                np.concatenate((self._steps.times, at)), np.concatenate((self._steps.values, used))
+            )
+            self._generated_to += CHUNK_S
+
+    def steps(self) -> Steps:
+        """Utilisation as far as generated."""
+        return self._steps

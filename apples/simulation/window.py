@@ -1,0 +1,122 @@
+"""What the ranks of one run get from the machines over a stretch of time, as arrays over common instants.
+
+CPUs are shared fairly between a rank and everybody else's processes; other busy CPUs of the host slow it through
+the memory bus; memory beyond what is free is paged (Wolski et al. 2000, §3.3, §4.1). A transfer gets the smallest
+share among both hosts' links and the uplinks it crosses, counting the run's own concurrent transfers and other
+people's traffic. Other people do not react to the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from apples.grid import FloatArray
+from apples.simulation.mock_grid import IntArray, MockGrid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chain:
+    """P ranks of one run. hosts : int64[P].  work_s : float64[P], one sweep alone on an idle host, seconds.
+    memory_bytes : float64[P], what each rank holds."""
+
+    hosts: IntArray
+    work_s: FloatArray
+    memory_bytes: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Window:
+    """P ranks over M stretches between `times`, float64[M+1] seconds.
+
+    share : float64[P, M], share of one CPU the rank gets
+    rate : float64[P, M], idle-host seconds of work done per second
+    done : float64[P, M+1], work done since `times[0]` if the rank computed all the time
+    latency_s, bandwidth_Bps : float64[P-1, M] of the link from rank i to rank i+1
+    """
+
+    times: FloatArray
+    share: FloatArray
+    rate: FloatArray
+    done: FloatArray
+    latency_s: FloatArray
+    bandwidth_Bps: FloatArray
+
+    def stretch(self, t: FloatArray) -> IntArray:
+        """Index of the stretch of each instant."""
+        place = np.searchsorted(self.times, t, side="right") - 1
+        stretch: IntArray = np.minimum(place, self.rate.shape[1] - 1)
+        return stretch
+
+
+def open_window(grid: MockGrid, chain: Chain, begin: float, end: float) -> Window:
+    """Truth for a run on `chain` between two instants."""
+    processes = grid.processes(end)
+    own, uplink = grid.host_utilisation(end), grid.uplink_utilisation(end)
+    used = np.unique(chain.hosts)
+    sites = np.unique(grid.machines.site[used])
+    steps = [
+        *(processes[h][0] for h in used),
+        *(own[h] for h in used),
+        *(uplink[s] for s in sites if s >= 0),
+    ]
+    inside = np.unique(np.concatenate([s.breaks(begin, end) for s in steps]))
+    times = np.concatenate(([begin], inside, [end]))
+    at = times[:-1]
+    share, rate = np.empty((2, len(chain.hosts), len(at)))
+    for h in used:
+        mine = chain.hosts == h
+        others = processes[h][0].at(at), processes[h][1].at(at)
+        share[mine], rate[mine] = _share_and_rate(grid, int(h), chain.memory_bytes[mine], others)
+    done = np.concatenate((np.zeros((len(rate), 1)), np.cumsum(rate * np.diff(times), axis=1)), axis=1)
+    host_use = np.stack([own[h].at(at) for h in chain.hosts])
+    site_use = np.stack([s.at(at) for s in uplink]) if uplink else np.zeros((0, len(at)))
+    latency, bandwidth = _links(grid, chain.hosts, host_use, site_use)
+    return Window(times=times, share=share, rate=rate, done=done, latency_s=latency, bandwidth_Bps=bandwidth)
+
+
+def _share_and_rate(
+    grid: MockGrid, host: int, memory: FloatArray, others: tuple[FloatArray, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """CPU share and work done per second of each rank on one host, float64[M]; others = (processes, bytes)."""
+    truth = grid.scenario.hosts
+    cpus, running = grid.machines.cpus[host], others[0] + len(memory)
+    share = np.minimum(1.0, cpus / running)
+    neighbours = np.minimum(running, cpus) - 1
+    need = float(memory.sum())
+    outside = (
+        np.maximum(need - grid.free_memory(host, others[1]), 0.0) / need if need else np.zeros_like(share)
+    )
+    paging = 1 + outside * (truth.paging_slowdown - 1)
+    return share, share / (1 + truth.bus_slowdown * neighbours) / paging
+
+
+def _links(
+    grid: MockGrid, hosts: IntArray, host_use: FloatArray, site_use: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Latency and bandwidth of each link along the chain, float64[P-1, M], while all of them are in use."""
+    machines = grid.machines
+    left, right = hosts[:-1], hosts[1:]
+    remote = left != right
+    flows = np.zeros(len(machines.site))
+    np.add.at(flows, left[remote], 1.0)
+    np.add.at(flows, right[remote], 1.0)
+    latency = np.repeat(machines.latency_s[left, right][:, None], host_use.shape[1], axis=1)
+    bandwidth = np.repeat(machines.bandwidth_Bps[left, right][:, None], host_use.shape[1], axis=1)
+    busiest = np.maximum(host_use[:-1], host_use[1:])
+    most = np.maximum(flows[left], flows[right])
+    bandwidth[remote] *= (1 - busiest[remote]) / most[remote, None]
+    crossing = remote & (machines.site[left] != machines.site[right])
+    across = np.zeros(len(site_use))
+    for end in (left, right):
+        np.add.at(across, machines.site[end[crossing & (machines.site[end] >= 0)]], 1.0)
+    for end in (left, right):
+        where = np.flatnonzero(crossing & (machines.site[end] >= 0))
+        site = machines.site[end[where]]
+        share = grid.scenario.network.uplink_Bps * (1 - site_use[site]) / across[site, None]
+        bandwidth[where] = np.minimum(bandwidth[where], share)
+        busiest[where] = np.maximum(busiest[where], site_use[site])
+    # A packet waits behind those already in the queue: 1/(1 - utilisation), as in a simple queue.
+    latency[remote] /= 1 - busiest[remote]
+    return latency, bandwidth
