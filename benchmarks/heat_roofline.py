@@ -2,11 +2,11 @@
 
     python benchmarks/heat_roofline.py [--cells 256] [--rounds 9] [--launches 3] [--json]
 
-Roofline: the triad a = b + s·c moves 32 bytes per element (two reads, write-allocate, write back), a sweep 24
-per cell (one read, write-allocate, write back), so at best it does 32/24 of the triad's elements per second. Both are
-compiled alike and run by 1 and by 2 MPI ranks, in turns in the same processes; in each round the slowest rank
-counts. *iteration* is the whole program loop: halo exchange, sweep, reduction, and a residual every 50. Prints medians, the ratio of
-each round to the triads around it, and its percentiles.
+Roofline: the triad a = b + s·c moves 32 bytes per element (two reads, write-allocate, write back), a sweep
+24 per cell (one read, write-allocate, write back), so at best it does 32/24 of the triad's elements per
+second. Both are compiled alike and run by 1 and by 2 MPI ranks, in turns in the same processes; in each round
+the slowest rank counts. *iteration* is the whole program loop: halo exchange, sweep, reduction, and a
+residual every 50. Prints medians, the ratio of each round to the triads around it, and its percentiles.
 """
 
 from __future__ import annotations

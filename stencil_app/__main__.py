@@ -3,4 +3,4 @@
 from stencil_app.cli import main
 
 if __name__ == "__main__":
-    main(prog_name="stencil-app")
+    main()

@@ -21,7 +21,7 @@ _SHOWN_DEFAULTS = (ITERATIONS, RESIDUAL_EVERY)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
+def commands() -> None:
     """Iterative stencil codes in slabs of uneven height, one rank each; run them under mpiexec.
 
     \b
@@ -30,7 +30,7 @@ def main() -> None:
     """
 
 
-@main.command()
+@commands.command()
 def warm() -> None:
     """Compile the kernels of every physics into the cache, once, before ranks start."""
     from importlib import import_module
@@ -69,7 +69,19 @@ def _command(physics: Physics) -> click.Command:
 
 
 for _physics in registry().values():
-    main.add_command(_command(_physics))
+    commands.add_command(_command(_physics))
+
+
+def main() -> None:
+    """Entry point; ends the process with the exit code."""
+    try:
+        commands.main(prog_name="stencil-app", standalone_mode=False)
+    except click.UsageError as error:
+        from stencil_app.mpi import world
+
+        if world().rank == 0:
+            error.show()
+        sys.exit(error.exit_code)
 
 
 def _run(physics: Physics, texts: dict[str, str | None], words: tuple[str, ...]) -> int:

@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all: written beside their place, flushed to disk, then renamed.
+"""Files that appear whole or not at all: written beside their place, then renamed.
 
 `replace_with` is for one process. `SharedFile` is one file written by all ranks at once, each at its own
-offsets (the ranks must share a file system); rank 0 puts it in place when all have succeeded. Until then
+offsets (the ranks must share a file system), flushed to disk, and put in place by rank 0 when all succeeded. Until then
 the previous file of that name stays as it is, also when the run is killed in between.
 """
 
@@ -63,8 +63,8 @@ class SharedFile:
     def __enter__(self) -> SharedFile:
         if self._comm.rank == 0:
             self._open(os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        self._comm.Barrier()
-        if self._comm.rank > 0:
+        created = self._comm.bcast(self._handle is not None)
+        if created and self._comm.rank > 0:
             self._open(os.O_WRONLY)
         return self
 
@@ -75,6 +75,10 @@ class SharedFile:
             except OSError as failure:
                 self._fail(failure)
             os.close(self._handle)
+        if error is not None:
+            # Only this rank may know of it, so nothing collective can follow; the run is about to be aborted.
+            self._temporary.unlink(missing_ok=True)
+            return
         try:
             agree(self._comm, self._problems, OutputError)
         except OutputError:

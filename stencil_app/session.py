@@ -96,7 +96,7 @@ def _need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
     problems = []
     if sum(needs) > available:
         problems.append(
-            f"{host}: {len(needs)} ranks need {sum(needs) / 2**30:.2f} GiB for {problem.size} rows, "
+            f"{host}: {len(needs)} rank(s) need {sum(needs) / 2**30:.2f} GiB for {problem.size} rows, "
             f"{available / 2**30:.2f} GiB are free; take fewer rows, a smaller mesh or more hosts"
         )
     agree(comm, problems)

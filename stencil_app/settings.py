@@ -128,7 +128,7 @@ def _slabs(
         return None
     if slabs.ranks != ranks:
         problems.append(
-            f"--slabs {text}: {slabs.ranks} slabs for {ranks} ranks; give one slab for each rank of "
+            f"--slabs {text}: {slabs.ranks} slab(s) for {ranks} rank(s); give one slab for each rank of "
             f"mpiexec, or start it with -n {slabs.ranks}"
         )
     if texts.get("size") is not None and size is not None and slabs.size != size:
