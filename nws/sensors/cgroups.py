@@ -1,0 +1,209 @@
+"""Limits that control groups set on this process: CPU quotas and memory, versions 1 and 2, at every level.
+
+A process stands in one group of each hierarchy, and every ancestor's limit binds as well, so limits come as
+lists from the own group up to where the hierarchy is mounted. A file that is absent or says "max" sets no
+limit. Read only. Layout: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nws.sensors.procfs import parse_groups
+
+#: Limits of version 1 at or above this are its way to say "none" (the largest page-aligned int64).
+_NO_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuLimit:
+    """A quota: all tasks of the group together get `cpus` CPUs.
+
+    controller, group : hierarchy and path as /proc/PID/cgroup spells them
+    usage_s : CPU seconds the group has used since it was made; None where it does not say
+    """
+
+    controller: str
+    group: str
+    cpus: float
+    usage_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryLimit:
+    """A limit in bytes on all memory of a group, and what of it is used and cannot be taken back."""
+
+    group: str
+    limit_bytes: float
+    used_bytes: float
+
+    @property
+    def free_bytes(self) -> float:
+        """Bytes the group may still take."""
+        return max(self.limit_bytes - self.used_bytes, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Level:
+    controller: str
+    group: str
+    directory: Path
+    version: int
+
+
+class Cgroups:
+    """Limits of the process whose `cgroup` and `mountinfo` are under `process` (default /proc/self).
+
+    `relocate` maps a mount point to where it is read; tests give one that leads into a fake tree.
+    """
+
+    def __init__(
+        self, process: Path = Path("/proc/self"), relocate: Callable[[Path], Path] = lambda path: path
+    ) -> None:
+        self._process = process
+        self._relocate = relocate
+
+    def cpu_limits(self) -> list[CpuLimit]:
+        """Every CPU quota that binds this process, own group first."""
+        limits = []
+        for level in self._levels("cpu"):
+            cpus = _quota_v2(level.directory) if level.version == 2 else _quota_v1(level.directory)
+            if cpus is not None:
+                limits.append(
+                    CpuLimit(
+                        controller=level.controller, group=level.group, cpus=cpus, usage_s=self._usage(level)
+                    )
+                )
+        return limits
+
+    def memory_limits(self) -> list[MemoryLimit]:
+        """Every memory limit that binds this process, own group first; idle file cache counts as free."""
+        limits = []
+        for level in self._levels("memory"):
+            limit, used = _memory_v2(level.directory) if level.version == 2 else _memory_v1(level.directory)
+            if limit is not None and used is not None:
+                limits.append(MemoryLimit(group=level.group, limit_bytes=limit, used_bytes=used))
+        return limits
+
+    def _usage(self, level: _Level) -> float | None:
+        if level.version == 2:
+            micro = _table(level.directory / "cpu.stat").get("usage_usec")
+            return None if micro is None else micro / 1e6
+        # the accounting hierarchy is mounted apart on some systems, with the same path or another
+        for other in self._levels("cpuacct"):
+            if (
+                other.group == level.group
+                and (nano := _number(other.directory / "cpuacct.usage")) is not None
+            ):
+                return nano / 1e9
+        return None
+
+    def _levels(self, controller: str) -> Iterator[_Level]:
+        """Own group and its ancestors, as far as mounted, in version 2 and in that controller's hierarchy."""
+        try:
+            groups = parse_groups((self._process / "cgroup").read_text())
+            mounts = (self._process / "mountinfo").read_text()
+        except (OSError, ValueError):
+            return
+        for line in mounts.splitlines():
+            before, _, after = line.partition(" - ")
+            root, mount = before.split()[3:5]
+            kind, _, options = [*after.split(), "", "", ""][:3]
+            if kind == "cgroup2":
+                key, version = "", 2
+            elif kind == "cgroup" and controller in options.split(","):
+                key, version = controller, 1
+            else:
+                continue
+            if key not in groups:
+                continue
+            yield from _upward(
+                _Level(
+                    controller=key,
+                    group=groups[key],
+                    directory=self._relocate(Path(_unescape(mount))),
+                    version=version,
+                ),
+                _unescape(root),
+            )
+
+
+def _upward(own: _Level, root: str) -> Iterator[_Level]:
+    """From the own group to the mount. `own.directory` is the mount point, which shows the group `root`."""
+    top = root.rstrip("/")
+    inside = own.group == root or own.group.startswith(top + "/")
+    # a group that the mount does not show (a container's view of the host's path) is the mount itself
+    below = own.group[len(top) :].strip("/") if inside and ".." not in own.group else ""
+    parts = below.split("/") if below else []
+    for depth in range(len(parts), -1, -1):
+        names = parts[:depth]
+        group = own.group if depth == len(parts) else "/".join([top, *names]) or "/"
+        yield _Level(
+            controller=own.controller,
+            group=group,
+            directory=own.directory.joinpath(*names),
+            version=own.version,
+        )
+
+
+def _quota_v2(directory: Path) -> float | None:
+    fields = _read(directory / "cpu.max").split()
+    if len(fields) != 2 or fields[0] == "max":
+        return None
+    return float(fields[0]) / float(fields[1])
+
+
+def _quota_v1(directory: Path) -> float | None:
+    quota, period = _number(directory / "cpu.cfs_quota_us"), _number(directory / "cpu.cfs_period_us")
+    if quota is None or period is None or quota <= 0 or period <= 0:
+        return None
+    return quota / period
+
+
+def _memory_v2(directory: Path) -> tuple[float | None, float | None]:
+    limits = [_number(directory / name) for name in ("memory.max", "memory.high")]
+    set_limits = [limit for limit in limits if limit is not None]
+    current = _number(directory / "memory.current")
+    idle_cache = _table(directory / "memory.stat").get("inactive_file", 0.0)
+    return (
+        min(set_limits) if set_limits else None,
+        None if current is None else max(current - idle_cache, 0.0),
+    )
+
+
+def _memory_v1(directory: Path) -> tuple[float | None, float | None]:
+    limit = _number(directory / "memory.limit_in_bytes")
+    usage = _number(directory / "memory.usage_in_bytes")
+    idle_cache = _table(directory / "memory.stat").get("total_inactive_file", 0.0)
+    return (
+        None if limit is None or limit >= _NO_LIMIT else limit,
+        None if usage is None else max(usage - idle_cache, 0.0),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> float | None:
+    try:
+        value = float(_read(path))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _table(path: Path) -> dict[str, float]:
+    rows = (line.split() for line in _read(path).splitlines())
+    return {row[0]: float(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+
+
+def _unescape(path: str) -> str:
+    r"""Mount points spell a blank as \040, and so on."""
+    return path.encode().decode("unicode_escape") if "\\" in path else path

@@ -1,0 +1,144 @@
+"""CPU sensor: what a new process would get, what a running one gets, what a process per CPU would get.
+
+Passive first: who competes (`nws.sensors.load`) and how a fair scheduler would divide the CPUs among them and a
+newcomer (`nws.sensors.sharing`), within affinity masks and cgroup quotas. What the model does not know (groups
+with weights of their own, simultaneous multithreading, a hypervisor that steals only from the busy) shows in an
+occasional short spin probe; the smoothed difference corrects the passive reading.
+Source: Wolski et al. 2000, §2.4, and the NWS CPU sensor it describes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from nws.sensors.load import Load, LoadMeter
+from nws.sensors.registry import SensorContext
+from nws.sensors.sharing import NORMAL_WEIGHT, Task, newcomer_share, share_of_new, weight_of_nice
+from nws.sensors.spin import spin
+from nws.series import Measurement, Resource, Series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """CPUs that processes get: one new, one that runs already, and one new per usable CPU together.
+
+    `quota` : what our cgroups leave one newcomer at most, infinite without a quota
+    """
+
+    new: float
+    running: float
+    capacity: float
+    quota: float = float("inf")
+
+
+@dataclass(slots=True, kw_only=True)
+class CpuSensor:
+    """Measures CPU_NEW, CPU_RUNNING and CPU_CAPACITY of this host.
+
+    meter : who competes.  probe : duration in s → share of one CPU a busy loop got
+    probe_s : length of a probe.  probe_every : measurements from one probe to the next, unless the passive
+        reading moves by more than `moved` before
+    gain : weight of a new probe in the smoothed bias
+    nice : nice value that processes we start inherit
+    """
+
+    host: str
+    clock: Callable[[], float] = time.time
+    meter: LoadMeter = field(default_factory=LoadMeter)
+    probe: Callable[[float], float] = spin
+    probe_s: float = 0.1
+    probe_every: int = 10
+    moved: float = 0.1
+    gain: float = 0.4
+    nice: int = field(default_factory=lambda: os.nice(0))
+    _bias: float = 0.0
+    _since_probe: int | None = None
+    _probed_at: float = 0.0
+
+    @classmethod
+    def create(cls, context: SensorContext) -> CpuSensor:
+        """The sensor of the host this runs on."""
+        return cls(host=context.host, clock=context.clock)
+
+    def measure(self) -> list[Measurement]:
+        """The three readings, after a short look of its own at first; raises `ProbeError`."""
+        load = self.meter.read()
+        passive = shares(load, weight_of_nice(self.nice))
+        self._correct(passive)
+        free = min(max(passive.new + self._bias, 0.0), 1.0)
+        new = min(free, passive.quota)
+        correction = free / passive.new if passive.new > 0 else 1.0
+        running = min(max(passive.running + self._bias, new), 1.0, max(passive.quota, passive.running))
+        limit = _quota_share(load, len(load.usable), weight_of_nice(self.nice)) * len(load.usable)
+        capacity = min(passive.capacity * correction, float(len(load.usable)), limit)
+        now = self.clock()
+        return [
+            Measurement(Series(Resource.CPU_NEW, self.host), now, new),
+            Measurement(Series(Resource.CPU_RUNNING, self.host), now, running),
+            Measurement(Series(Resource.CPU_CAPACITY, self.host), now, max(capacity, new)),
+        ]
+
+    def _correct(self, passive: Shares) -> None:
+        """Probe when it is time, and fold what it shows into the bias."""
+        if passive.quota < passive.new:
+            # the kernel enforces a quota to the letter, and lets a probe shorter than its period run free
+            return
+        moved = abs(passive.new - self._probed_at) > self.moved
+        if self._since_probe is not None and not moved and self._since_probe < self.probe_every:
+            self._since_probe += 1
+            return
+        difference = self.probe(self.probe_s) - passive.new
+        # what was learned under another load does not hold under this one
+        old = 0.0 if moved else self._bias
+        self._bias = old + self.gain * (difference - old)
+        self._since_probe, self._probed_at = 1, passive.new
+
+
+def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
+    """What processes of `weight` get under `load`. Pure.
+
+    `running` is what a newcomer would get in the place of the busiest competitor of at least its weight; `new`
+    and `capacity` leave quotas aside, which `quota` gives.
+    """
+    count = len(load.usable)
+    rivals = [t for t in load.tasks if t.weight >= weight and t.cpus & load.usable]
+    busiest = max(rivals, key=lambda t: t.demand, default=None)
+    others = list(load.tasks)
+    if busiest is not None:
+        others.remove(busiest)
+    quota = _quota_share(load, 1, weight)
+    # the one in whose place it stands may be a member of the quota's group, or not; it is, if it runs there
+    running = min(_share(load, others, 1, weight), _quota_share(load, 1, weight, without=busiest))
+    return Shares(
+        new=_share(load, load.tasks, 1, weight),
+        running=running,
+        capacity=count * _share(load, load.tasks, count, weight),
+        quota=quota,
+    )
+
+
+def _share(load: Load, tasks: Sequence[Task], count: int, weight: float) -> float:
+    """Share of each of `count` newcomers on the usable CPUs.
+
+    Tasks confined to our CPUs leave what they leave; tasks that can go elsewhere compete over the whole machine.
+    """
+    here = {c: load.available[c] for c in load.usable}
+    confined = [t for t in tasks if t.cpus & load.available.keys() <= load.usable]
+    share = share_of_new(here, confined, count, weight)
+    if len(load.usable) < len(load.available):
+        share = min(share, share_of_new(load.available, tasks, count, weight))
+    return share
+
+
+def _quota_share(load: Load, count: int, weight: float, without: Task | None = None) -> float:
+    """Share of each of `count` newcomers that every quota allows; infinite without quotas."""
+    most = float("inf")
+    for quota in load.quotas:
+        members = list(quota.members)
+        if without in members:
+            members.remove(without)
+        most = min(most, newcomer_share(quota.cpus, members, count, weight))
+    return most

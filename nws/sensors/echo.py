@@ -1,0 +1,148 @@
+"""Echo server: the far end of a network probe. It sends one byte back for every message it has read whole.
+
+Protocol: a client connects and is greeted with one byte, `READY` or `BUSY` (then closed). It sends messages:
+8 bytes, big-endian, with the length of the body, then the body; the server answers `ACK` once it has read all of
+it. So a message of one byte measures a round trip, and a long one bandwidth up to the receiver's acknowledgement.
+Connections, message length and silence are bounded; closing ends every connection and waits for its thread.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from types import TracebackType
+
+from nws.errors import ProbeError
+
+READY, BUSY, ACK = b"R", b"B", b"A"
+HEADER = struct.Struct(">Q")
+#: No probe needs more; a longer message is a mistake or an attack.
+MOST_BYTES = 256 << 20
+_BUFFER_BYTES = 1 << 18
+
+
+class EchoServer:
+    """Answers probes on a thread of its own until `close`; a context manager.
+
+    address : interface to listen on.  port : 0 takes a free one, see `address`
+    connections : at most that many at once, further ones are told `BUSY`
+    silence_s : a connection that says nothing for so long is closed
+    """
+
+    def __init__(
+        self, host: str = "127.0.0.1", port: int = 0, *, connections: int = 16, silence_s: float = 10.0
+    ) -> None:
+        try:
+            self._listener = socket.create_server((host, port), backlog=connections)
+        except OSError as error:
+            raise ProbeError(
+                f"echo server: cannot listen on {host} port {port}: {error.strerror or error}; "
+                "choose a free port, or 0 for any"
+            ) from error
+        self._silence_s = silence_s
+        self._most = connections
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, threading.Thread] = {}
+        self._closing = False
+        self._acceptor = threading.Thread(target=self._accept, name="echo-accept", daemon=True)
+        self._acceptor.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Address and port it listens on."""
+        host, port = self._listener.getsockname()[:2]
+        return str(host), int(port)
+
+    def close(self) -> None:
+        """Stop listening, end all connections, wait for their threads. May be called twice."""
+        with self._lock:
+            self._closing = True
+            threads = list(self._open.values())
+            for connection in self._open:
+                _shut(connection)
+        # closing alone would leave accept() blocked for ever
+        _shut(self._listener)
+        self._acceptor.join()
+        self._listener.close()
+        for thread in threads:
+            thread.join()
+
+    def __enter__(self) -> EchoServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                if self._closing:
+                    return
+                continue
+            with self._lock:
+                welcome = not self._closing and len(self._open) < self._most
+                if welcome:
+                    thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+                    self._open[connection] = thread
+                    thread.start()
+            if not welcome:
+                _refuse(connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            connection.settimeout(self._silence_s)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(READY)
+            buffer = memoryview(bytearray(_BUFFER_BYTES))
+            while (length := _length(connection, buffer)) is not None:
+                _drain(connection, buffer, length)
+                connection.sendall(ACK)
+        except OSError:
+            # the client went away or fell silent; the error is its to report, it sees the same broken connection
+            pass
+        finally:
+            with self._lock:
+                self._open.pop(connection, None)
+            connection.close()
+
+
+def _refuse(connection: socket.socket) -> None:
+    with connection:
+        connection.settimeout(1.0)
+        try:
+            connection.sendall(BUSY)
+        except OSError:
+            return
+
+
+def _length(connection: socket.socket, buffer: memoryview) -> int | None:
+    """Length of the next message; None when the client is done, or says something that is no length."""
+    got = 0
+    while got < HEADER.size:
+        read = connection.recv_into(buffer[got : HEADER.size])
+        if not read:
+            return None
+        got += read
+    (length,) = HEADER.unpack(buffer[: HEADER.size])
+    return int(length) if length <= MOST_BYTES else None
+
+
+def _drain(connection: socket.socket, buffer: memoryview, length: int) -> None:
+    while length:
+        read = connection.recv_into(buffer[: min(length, len(buffer))])
+        if not read:
+            raise ConnectionResetError("closed in the middle of a message")
+        length -= read
+
+
+def _shut(endpoint: socket.socket) -> None:
+    try:
+        endpoint.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        # already gone, which is what is wanted
+        return

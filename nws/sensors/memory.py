@@ -1,0 +1,38 @@
+"""Free-memory sensor: bytes a new process can touch before anything pages or is killed.
+
+The kernel's own estimate for the host (MemAvailable), and no more than any memory cgroup of ours, at any level,
+still allows. The paper added this sensor to NWS for its memory constraint (Wolski et al. 2000, §2.4, §3.2).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nws.sensors.cgroups import Cgroups
+from nws.sensors.procfs import ProcFs
+from nws.sensors.registry import SensorContext
+from nws.series import Measurement, Resource, Series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySensor:
+    """Measures MEMORY_FREE of this host, in bytes."""
+
+    host: str
+    clock: Callable[[], float] = time.time
+    proc: ProcFs = field(default_factory=ProcFs)
+    cgroups: Cgroups = field(default_factory=Cgroups)
+
+    @classmethod
+    def create(cls, context: SensorContext) -> MemorySensor:
+        """The sensor of the host this runs on."""
+        return cls(host=context.host, clock=context.clock)
+
+    def measure(self) -> list[Measurement]:
+        """Free memory now; raises `ProbeError` where the system does not say."""
+        free = self.proc.memory_available()
+        for limit in self.cgroups.memory_limits():
+            free = min(free, limit.free_bytes)
+        return [Measurement(Series(Resource.MEMORY_FREE, self.host), self.clock(), free)]

@@ -1,0 +1,171 @@
+"""Network sensor: latency and bandwidth from this host to a peer's echo server.
+
+Latency is half of a one-byte round trip, the median of several (the first, which warms caches and wakes the
+server, is not counted). Bandwidth is bytes over the time up to the receiver's acknowledgement, one round trip taken
+off, from sends of 64 KB; the transfer grows until it lasts long enough to time, and the median of three of that
+length counts. A probe that fails leaves no measurement. Who may probe when is decided elsewhere.
+Source: Wolski et al. 2000, §2.4.
+"""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from nws.errors import ProbeError
+from nws.sensors.echo import ACK, BUSY, HEADER, READY, EchoServer
+from nws.sensors.registry import SensorContext
+from nws.series import Measurement, Resource, Series
+
+SEND_BYTES = 64 << 10
+_BLOCK = memoryview(bytes(SEND_BYTES))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePlan:
+    """How long a probe may go on.
+
+    round_trips : timed one-byte round trips
+    enough_s : a transfer that lasts this long can be timed.  most_bytes : and none is longer than this
+    timeout_s : silence that means the peer is gone
+    """
+
+    round_trips: int = 21
+    enough_s: float = 0.01
+    most_bytes: int = 16 << 20
+    timeout_s: float = 5.0
+
+
+class Link:
+    """One connection to an echo server; a context manager. Every failure is a `ProbeError` naming the peer."""
+
+    def __init__(
+        self,
+        name: str,
+        address: tuple[str, int],
+        *,
+        timeout_s: float = 5.0,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._name = f"{name} at {address[0]} port {address[1]}"
+        self._timer = timer
+        try:
+            self._socket = socket.create_connection(address, timeout=timeout_s)
+        except OSError as error:
+            raise self._failed("cannot connect", error) from error
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            greeting = self._socket.recv(1)
+        except OSError as error:
+            self._socket.close()
+            raise self._failed("no greeting", error) from error
+        if greeting != READY:
+            self._socket.close()
+            said = (
+                "it is busy with other probes"
+                if greeting == BUSY
+                else f"got {greeting!r}, expected {READY!r}"
+            )
+            raise ProbeError(
+                f"echo server of {self._name}: {said}; try again later, or check what listens there"
+            )
+
+    def exchange_s(self, length: int) -> float:
+        """Seconds from the first byte of a message of `length` bytes to its acknowledgement."""
+        start = self._timer()
+        try:
+            if length <= SEND_BYTES:
+                self._socket.sendall(HEADER.pack(length) + _BLOCK[:length])
+            else:
+                self._socket.sendall(HEADER.pack(length))
+                for offset in range(0, length, SEND_BYTES):
+                    self._socket.sendall(_BLOCK[: min(SEND_BYTES, length - offset)])
+            answer = self._socket.recv(1)
+        except OSError as error:
+            raise self._failed(f"a message of {length} bytes was not acknowledged", error) from error
+        if answer != ACK:
+            raise ProbeError(
+                f"echo server of {self._name}: a message of {length} bytes was answered by "
+                f"{answer!r} instead of {ACK!r}; the server ended, or something else listens there"
+            )
+        return self._timer() - start
+
+    def _failed(self, what: str, error: OSError) -> ProbeError:
+        why = "timed out" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        return ProbeError(f"echo server of {self._name}: {what}: {why}; is it running, is the port open?")
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+
+def round_trip_s(link: Link, count: int) -> float:
+    """Median of `count` one-byte round trips, seconds."""
+    link.exchange_s(1)
+    return statistics.median(link.exchange_s(1) for _ in range(count))
+
+
+def bandwidth_Bps(link: Link, round_trip: float, plan: ProbePlan) -> float:
+    """Bytes per second of transfers long enough to time; `round_trip` in seconds is taken off each."""
+
+    def transfer_s(length: int) -> float:
+        # a transfer is never faster than the clock can tell, however long the round trip was just before
+        return max(link.exchange_s(length) - round_trip, 1e-6)
+
+    length = SEND_BYTES
+    while (took := transfer_s(length)) < plan.enough_s and length < plan.most_bytes:
+        # aim past the mark, for a connection that still speeds up
+        wanted = 1.5 * length * plan.enough_s / took
+        length = min(max(2 * length, int(wanted)), 16 * length, plan.most_bytes)
+    return length / statistics.median([took, transfer_s(length), transfer_s(length)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkSensor:
+    """Measures LATENCY and BANDWIDTH from `host` to `peer`, whose echo server listens at `address`.
+
+    Without an address it starts a server for the moment and probes this host through the loopback interface:
+    what ranks on one host get at least. One sensor probes one link, so that links can take turns.
+    """
+
+    host: str
+    peer: str
+    address: tuple[str, int] | None = None
+    plan: ProbePlan = field(default_factory=ProbePlan)
+    clock: Callable[[], float] = time.time
+    timer: Callable[[], float] = time.perf_counter
+
+    @classmethod
+    def create(cls, context: SensorContext) -> NetworkSensor:
+        """The sensor of one link of this host."""
+        return cls(
+            host=context.host,
+            peer=context.peer or context.host,
+            address=context.address,
+            clock=context.clock,
+        )
+
+    def measure(self) -> list[Measurement]:
+        """Latency and bandwidth now; raises `ProbeError` when the peer does not answer as it should."""
+        if self.address is not None:
+            return self._probe(self.address)
+        with EchoServer() as server:
+            return self._probe(server.address)
+
+    def _probe(self, address: tuple[str, int]) -> list[Measurement]:
+        with Link(self.peer, address, timeout_s=self.plan.timeout_s, timer=self.timer) as link:
+            round_trip = round_trip_s(link, self.plan.round_trips)
+            bandwidth = bandwidth_Bps(link, round_trip, self.plan)
+        now = self.clock()
+        return [
+            Measurement(Series(Resource.LATENCY, self.host, self.peer), now, round_trip / 2),
+            Measurement(Series(Resource.BANDWIDTH, self.host, self.peer), now, bandwidth),
+        ]

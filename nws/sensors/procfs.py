@@ -1,0 +1,176 @@
+"""What the kernel says of CPUs and tasks: counters read from /proc, all since boot or birth.
+
+Only counters are read here; `nws.sensors.load` makes rates of two readings. The root is passed in, so that
+tests read a fake tree. Layout: proc(5), and Documentation/scheduler/sched-stats.rst of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nws.errors import ProbeError
+from nws.sensors.sharing import IDLE_POLICY_WEIGHT, REALTIME_WEIGHT, weight_of_nice
+
+_SCHED_FIFO, _SCHED_RR, _SCHED_IDLE, _SCHED_DEADLINE = 1, 2, 5, 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuTimes:
+    """Seconds one CPU has spent since boot.
+
+    normal : user and system time of tasks.  niced : user time of tasks with a positive nice value
+    interrupts : hard and soft.  idle : with waiting for I/O.  steal : taken by the hypervisor
+    """
+
+    normal: float
+    niced: float
+    interrupts: float
+    idle: float
+    steal: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTimes:
+    """Seconds one thread ran, and waited for a CPU while it could have run (None: not known)."""
+
+    pid: int
+    run: float
+    wait: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTraits:
+    """Scheduler weight of one thread, the CPUs it may run on, its cgroup paths (hierarchy → path)."""
+
+    weight: float
+    cpus: frozenset[int]
+    groups: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcFs:
+    """Reader of one /proc tree.
+
+    affinity : thread → CPUs it may run on; 0 is the calling thread
+    ticks_per_s : unit of the times in /proc/stat
+    """
+
+    root: Path = Path("/proc")
+    affinity: Callable[[int], set[int]] = os.sched_getaffinity
+    ticks_per_s: int = field(default_factory=lambda: os.sysconf("SC_CLK_TCK"))
+
+    def usable_cpus(self) -> frozenset[int]:
+        """CPUs this process may run on."""
+        return frozenset(self.affinity(0))
+
+    def cpu_times(self) -> tuple[dict[int, CpuTimes], int]:
+        """Times of every CPU that is online, and the tasks that are running or waiting for a CPU now."""
+        path, running, times = self.root / "stat", 1, {}
+        for line in self._text(path).splitlines():
+            key, *fields = line.split()
+            if key.startswith("cpu") and key != "cpu":
+                user, nice, system, idle, iowait, irq, softirq, steal = (
+                    int(f) / self.ticks_per_s for f in (fields + ["0"] * 8)[:8]
+                )
+                times[int(key[3:])] = CpuTimes(
+                    normal=user + system,
+                    niced=nice,
+                    interrupts=irq + softirq,
+                    idle=idle + iowait,
+                    steal=steal,
+                )
+            elif key == "procs_running":
+                running = int(fields[0])
+        if not times:
+            raise ProbeError(f"{path}: no line begins with cpu0; CPU load cannot be measured on this system")
+        return times, running
+
+    def tasks(self) -> dict[int, TaskTimes]:
+        """Times of every thread we may see, by thread id; those that end meanwhile are left out."""
+        found: dict[int, TaskTimes] = {}
+        base = str(self.root)
+        for name in os.listdir(base):
+            if not name.isdigit():
+                continue
+            try:
+                threads = os.listdir(f"{base}/{name}/task")
+            except OSError:
+                continue
+            for thread in threads:
+                times = self._task_times(f"{base}/{name}/task/{thread}", int(name))
+                if times is not None:
+                    found[int(thread)] = times
+        return found
+
+    def _task_times(self, directory: str, pid: int) -> TaskTimes | None:
+        try:
+            run, wait, _ = _bytes(f"{directory}/schedstat").split()
+            return TaskTimes(pid=pid, run=int(run) / 1e9, wait=int(wait) / 1e9)
+        except (OSError, ValueError):
+            pass
+        try:
+            fields = _after_name(_bytes(f"{directory}/stat"))
+            return TaskTimes(pid=pid, run=(int(fields[11]) + int(fields[12])) / self.ticks_per_s, wait=None)
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def traits(self, pid: int, tid: int) -> TaskTraits | None:
+        """How the scheduler treats a thread; None when it has ended or may not be looked at."""
+        try:
+            fields = _after_name(_bytes(f"{self.root}/{pid}/task/{tid}/stat"))
+            nice, policy = int(fields[16]), int(fields[38])
+            groups = parse_groups((self.root / str(pid) / "cgroup").read_text())
+            cpus = frozenset(self.affinity(tid))
+        except (OSError, ValueError, IndexError):
+            return None
+        if policy in (_SCHED_FIFO, _SCHED_RR, _SCHED_DEADLINE):
+            weight = REALTIME_WEIGHT
+        elif policy == _SCHED_IDLE:
+            weight = IDLE_POLICY_WEIGHT
+        else:
+            weight = weight_of_nice(nice)
+        return TaskTraits(weight=weight, cpus=cpus, groups=groups)
+
+    def memory_available(self) -> float:
+        """Bytes a new process can touch without paging, host-wide: MemAvailable; raises `ProbeError`."""
+        path = self.root / "meminfo"
+        for line in self._text(path).splitlines():
+            key, _, rest = line.partition(":")
+            if key == "MemAvailable":
+                return float(rest.split()[0]) * 1024
+        raise ProbeError(f"{path}: no line MemAvailable; free memory needs Linux 3.14 or newer")
+
+    def _text(self, path: Path) -> str:
+        try:
+            return path.read_text()
+        except OSError as error:
+            raise ProbeError(
+                f"{path}: {error.strerror or error}; the sensors of a host need Linux' /proc mounted there"
+            ) from error
+
+
+def parse_groups(text: str) -> dict[str, str]:
+    """Controller → cgroup path out of /proc/PID/cgroup; cgroup v2 is the controller with no name."""
+    groups = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            groups[controller] = path
+    return groups
+
+
+def _bytes(path: str) -> bytes:
+    # a third of the cost of Path.read_bytes, and a host has thousands of threads
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 4096)
+    finally:
+        os.close(descriptor)
+
+
+def _after_name(stat: bytes) -> list[bytes]:
+    """Fields from the third on; the second, the name in parentheses, may itself hold blanks."""
+    return stat[stat.rindex(b")") + 2 :].split()

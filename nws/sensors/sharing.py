@@ -1,0 +1,84 @@
+"""How a fair scheduler would divide CPUs between what runs already and processes that come new. Pure.
+
+The model of the CPU sensor (Wolski et al. 2000, §2.4: k runnable processes on c CPUs leave a new one about
+c/(k+1)), made fit for part-time, niced and pinned competitors. Every task has a weight and a demand;
+tasks that may move share all CPUs in proportion to weight, none gets more than it demands, what one leaves the others
+take (weighted max-min). A task pinned to one CPU stays there, so a newcomer on that CPU shares it with them, however
+idle the mean of all CPUs is. Nothing is measured here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+#: Weight of nice 0 in Linux' fair scheduler; one step of nice is a factor of 1.25.
+NORMAL_WEIGHT = 1024.0
+IDLE_POLICY_WEIGHT = 3.0
+#: A real-time task runs before every fair one.
+REALTIME_WEIGHT = 1e9
+
+
+def weight_of_nice(nice: int) -> float:
+    """Scheduler weight of a nice value, -20..19."""
+    return NORMAL_WEIGHT * 1.25**-nice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A competitor.
+
+    demand : CPUs it would use were it alone, 0..1.  weight : its scheduler weight
+    cpus : CPUs it may run on
+    """
+
+    demand: float
+    weight: float = NORMAL_WEIGHT
+    cpus: frozenset[int]
+
+
+def newcomer_share(
+    capacity: float, tasks: Iterable[Task], count: int, weight: float = NORMAL_WEIGHT
+) -> float:
+    """CPUs each of `count` new busy processes of `weight` gets of `capacity` CPUs that `tasks` use too.
+
+    Weighted max-min fairness: task j gets min(demand_j, level · weight_j), and so do the newcomers, with
+    a demand of one CPU each; `level` is where everything handed out equals the capacity.
+    """
+    pool = [(t.demand, t.weight) for t in tasks] + [(1.0, weight)] * count
+    pool.sort(key=lambda p: p[0] / p[1])
+    left, weights = max(capacity, 0.0), sum(w for _, w in pool)
+    for demand, own in pool:
+        if demand / own * weights >= left:
+            return min(1.0, left / weights * weight)
+        left -= demand
+        weights -= own
+    return 1.0
+
+
+def share_of_new(
+    cpus: Mapping[int, float], tasks: Sequence[Task], count: int, weight: float = NORMAL_WEIGHT
+) -> float:
+    """CPUs each of `count` new busy processes gets that may run on `cpus` and nowhere else.
+
+    cpus : CPU → part of it that is there for processes at all (no interrupts, not stolen), 0..1
+    tasks : competitors; those that may not run on any of `cpus` do not count
+
+    A task bound to one CPU lowers what that CPU is worth to a newcomer. The movable tasks and the newcomers
+    sit on as many CPUs as they can fill, the worthiest first, and share them fairly.
+    """
+    usable = frozenset(cpus)
+    bound: dict[int, list[Task]] = {cpu: [] for cpu in cpus}
+    movable = []
+    for task in tasks:
+        allowed = task.cpus & usable
+        if len(allowed) == 1:
+            bound[next(iter(allowed))].append(task)
+        elif allowed:
+            movable.append(task)
+    worth = sorted((newcomer_share(cpus[c], bound[c], 1, weight) for c in cpus), reverse=True)
+    seats = min(float(len(worth)), count + sum(t.demand for t in movable))
+    whole = math.floor(seats)
+    capacity = sum(worth[:whole]) + (seats - whole) * (worth[whole] if whole < len(worth) else 0.0)
+    return min(newcomer_share(capacity, movable, count, weight), worth[0])
