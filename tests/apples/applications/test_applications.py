@@ -1,0 +1,123 @@
+"""The templates against the program they describe: what they claim is what it does."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from apples.applications import get, names
+from apples.errors import ConfigError
+from apples.template import Template
+
+SMALL = {"heat": {"nx": "12", "ny": "7"}, "jacobi2d": {"nx": "30"}}
+
+
+@pytest.fixture(params=sorted(SMALL))
+def application(request):
+    return get(request.param), SMALL[request.param]
+
+
+def run(command, cwd):
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_an_unknown_application_is_answered_with_the_known_ones():
+    assert names() == ("heat", "jacobi2d")
+    with pytest.raises(ConfigError, match="unknown application 'mhd9d'; legal are heat, jacobi2d"):
+        get("mhd9d")
+
+
+def test_every_bad_option_is_said_at_once():
+    with pytest.raises(ConfigError) as caught:
+        get("heat").check({"nx": "0", "nz": "3", "boundary": "open", "checkpoint_every": "2"})
+    assert caught.value.problems == (
+        "heat: unknown option 'nz'; legal are nx, ny, boundary, initial, courant, iterations, "
+        "residual_every, checkpoint_every, checkpoint, output",
+        "heat: option nx: got '0'; legal is a whole number at least 1 (default 256)",
+        "heat: option boundary: got 'open'; legal is one of fixed, periodic, insulated (default fixed)",
+        "heat: option checkpoint_every: needs checkpoint=FILE, where to write to",
+    )
+
+
+def test_good_options_pass():
+    get("jacobi2d").check({"nx": "9", "initial": "random", "iterations": "3", "output": "f.npy"})
+
+
+def test_messages_and_memory_are_those_of_ghost_planes(application):
+    template, options = application
+    workload = template.workload(10, {**options, "iterations": "40"})
+    cells = {"heat": (7 + 2) * 16, "jacobi2d": 32}[template.name]
+    assert (workload.size, workload.iterations, workload.messages) == (10, 40, 40)
+    assert workload.bytes_exchanged == 40 * 8 * cells
+    assert workload.bytes_per_row == 2 * 8 * cells
+    assert workload.min_rows == 1
+    assert workload.bytes_fixed > 1e8
+
+
+def test_a_run_leaves_what_the_template_reads(application, tmp_path):
+    template, options = application
+    options = {**options, "iterations": "20", "residual_every": "7", "output": str(tmp_path / "f.npy")}
+    template.check(options)
+    run_dir = tmp_path / "run"
+    done = run(template.command([5], run_dir, options), tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "iteration 20" in done.stdout
+    (seen,) = template.observations(run_dir)
+    assert (seen.rank, seen.rows, seen.iterations) == (0, 5, 20)
+    assert 0 < seen.compute_s + seen.communicate_s + seen.wait_s + seen.setup_s <= seen.total_s
+    assert (tmp_path / "f.npy").exists()
+
+
+def test_a_benchmark_is_read_back(application, tmp_path):
+    template, options = application
+    output = tmp_path / "b.json"
+    assert run(template.benchmark_command(output, options), tmp_path).returncode == 0
+    benchmark = template.read_benchmark(output, 5.0)
+    assert benchmark.ranks == 1
+    assert 0 < benchmark.seconds_per_row < 1e-3
+    assert 0 < benchmark.startup_s < 5.0
+    assert benchmark.bytes_per_row == pytest.approx(template.workload(1, options).bytes_per_row, rel=0.1)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"ranks": 1}', '{"ranks": 1, "seconds_per_row": "x"}'])
+def test_an_unreadable_benchmark_says_how_to_make_one(tmp_path, text):
+    output = tmp_path / "b.json"
+    if text is not None:
+        output.write_text(text)
+    with pytest.raises(
+        ConfigError, match=r"b\.json: no readable benchmark of heat .*stencil-app heat --benchmark FILE"
+    ):
+        get("heat").read_benchmark(output, 1.0)
+
+
+def test_ranks_without_a_readable_record_are_missing(tmp_path):
+    good = {
+        "rank": 2,
+        "host": "a",
+        "rows": 4,
+        "iterations": 5,
+        "setup_s": 0.5,
+        "compute_s": 1,
+        "exchange_s": 0.1,
+        "reduce_s": 0.2,
+        "total_s": 2.0,
+    }
+    (tmp_path / "rank-00002.json").write_text(json.dumps(good))
+    (tmp_path / "rank-00000.json").write_text('{"rank": 0, "host"')
+    (tmp_path / "rank-00001.json").write_text('{"rank": 1}')
+    (seen,) = get("heat").observations(tmp_path)
+    assert (seen.rank, seen.communicate_s, seen.wait_s) == (2, 0.1, 0.2)
+    assert get("heat").observations(tmp_path / "nowhere") == ()
+
+
+def test_commands_use_this_interpreter_and_the_users_paths(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    template: Template = get("heat")
+    command = template.command([2, 3], Path("/runs/1"), {"nx": "8", "checkpoint": "a.ck"})
+    assert command[:4] == [sys.executable, "-m", "stencil_app", "heat"]
+    assert command[4:8] == ["--slabs", "2,3", "--record-dir", "/runs/1"]
+    assert command[8:] == ["--nx", "8", "--checkpoint", str(tmp_path / "a.ck")]
+    benchmark = template.benchmark_command(Path("b.json"), {"nx": "8", "iterations": "9", "output": "f.npy"})
+    assert benchmark[4:] == ["--benchmark", "b.json", "--nx", "8"]
