@@ -1,0 +1,167 @@
+"""The battery over a bank of series: values in, forecasts out.
+
+`BatteryBank` holds one record of fixed size for every series in one array that grows, so that a thousand
+series are updated in one call; `Battery` is the same for one series. Rebuilding the state from a store is no more than
+`update_many` over the stored values, some microseconds each. Refuses what is no number; knows nothing of the names of
+series (see `nws.testing.InMemoryWeather`), keeps no history. One thread at a time may update a bank.
+Source: Wolski et al. 2000, §2.4.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nws.errors import UsageError, WeatherError
+from nws.forecasting.kernel import advance_many
+from nws.forecasting.layout import MAE, METHODS, MSE, PICKS, SELECTORS, STATE, method_text
+from nws.series import Forecast
+
+#: Squares of larger values, and sums of them, might not be representable.
+LARGEST = 1e120
+
+
+class Pick(IntEnum):
+    """Which of the battery's two answers: of the selector with the lowest MAE so far, or the lowest MSE."""
+
+    MAE = MAE
+    MSE = MSE
+
+
+_TEXT = [
+    [method_text(selector, method) for method in range(len(METHODS))] for selector in range(len(SELECTORS))
+]
+
+
+def first_illegal(values: NDArray[np.float64]) -> int | None:
+    """Place of the first value that no battery takes: NaN, infinite or beyond ±`LARGEST`; None if all are legal."""
+    # written so that NaN counts as illegal
+    illegal = np.flatnonzero(~(np.abs(values) <= LARGEST))
+    return int(illegal[0]) if illegal.size else None
+
+
+def refusal(series: str, value: float) -> str:
+    """Message of the error for an illegal value of that series."""
+    return (
+        f"{series}: {value} is not a measurement; legal are finite numbers up to ±{LARGEST:g}; "
+        "leave out what could not be measured"
+    )
+
+
+class BatteryBank:
+    """Batteries of many series; a series is its index, counted from 0 in the order of `add`."""
+
+    def __init__(self, capacity: int = 16) -> None:
+        self._states = np.zeros(max(capacity, 1), STATE)
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Number of series."""
+        return self._size
+
+    def add(self, count: int = 1) -> range:
+        """Make room for `count` further series and return their indices."""
+        first, self._size = self._size, self._size + count
+        if self._size > len(self._states):
+            grown = np.zeros(max(self._size, 2 * len(self._states)), STATE)
+            grown[:first] = self._states[:first]
+            self._states = grown
+        return range(first, self._size)
+
+    def update(self, index: int, value: float, *, t: float) -> None:
+        """Take one value of one series, measured at `t` seconds since the epoch; see `update_many`."""
+        self.update_many(np.array([index]), np.array([value]), np.array([t]))
+
+    def update_many(self, indices: ArrayLike, values: ArrayLike, times: ArrayLike) -> None:
+        """Take n values in turn; a series may come more than once.
+
+        indices : int[n] of series;  values : float[n] in the series' unit;  times : float[n] or one float,
+        seconds since the epoch. Raises `UsageError`, with nothing taken, when a value is not finite or
+        beyond ±1e120, a series is not there, or the lengths differ.
+        """
+        at = np.ascontiguousarray(indices, np.int64)
+        value = np.ascontiguousarray(values, np.float64)
+        time = np.ascontiguousarray(np.broadcast_to(np.asarray(times, np.float64), value.shape))
+        if at.shape != value.shape or at.ndim != 1:
+            raise UsageError(f"one value for one index: got values {value.shape} for indices {at.shape}")
+        self._check(at)
+        illegal = first_illegal(value)
+        if illegal is not None:
+            raise UsageError(refusal(f"series {at[illegal]}", float(value[illegal])))
+        advance_many(self._states, at, value, time)
+
+    def samples(self, index: int) -> int:
+        """Values taken of a series so far."""
+        self._check(np.array([index]))
+        return int(self._states["samples"][index])
+
+    def forecast(self, index: int, pick: Pick = Pick.MAE) -> Forecast:
+        """What the battery expects of the next value; raises `WeatherError` before the first one."""
+        return self.forecasts([index], pick)[0]
+
+    def forecasts(self, indices: Sequence[int] | None = None, pick: Pick = Pick.MAE) -> list[Forecast]:
+        """Forecasts of many series, of all by default; raises `WeatherError` where one has no value yet."""
+        at = np.arange(self._size) if indices is None else np.asarray(indices, np.int64)
+        self._check(at)
+        state = self._states[: self._size]
+        samples = state["samples"][at]
+        if not samples.all():
+            empty = int(at[samples == 0][0])
+            raise WeatherError(
+                f"series {empty} has no measurement yet; record one before asking for a forecast"
+            )
+        selector = state["pick"][at, pick]
+        method = np.where(selector < PICKS, state["chosen"][at, np.minimum(selector, PICKS - 1)], 0)
+        # the first value was expected by nobody, so there is one error less than values
+        scored = np.where(samples > 1, samples - 1, math.nan)
+        columns = (
+            state["answered"][at, selector],
+            state["error"][at, pick, MAE] / scored,
+            np.sqrt(state["error"][at, pick, MSE] / scored),
+            selector,
+            method,
+            samples,
+            state["measured_at"][at],
+            state["last"][at],
+        )
+        return [
+            Forecast(
+                value=value, mae=mae, rmse=rmse, method=_TEXT[s][m], samples=count, measured_at=t, last=last
+            )
+            for value, mae, rmse, s, m, count, t, last in zip(*(c.tolist() for c in columns), strict=True)
+        ]
+
+    def _check(self, indices: NDArray[np.int64]) -> None:
+        wrong = (indices < 0) | (indices >= self._size)
+        if wrong.any():
+            raise UsageError(f"no series {indices[wrong][0]} in a bank of {self._size}; `add` makes one")
+
+
+class Battery:
+    """The battery of one series."""
+
+    def __init__(self) -> None:
+        self._bank = BatteryBank(1)
+        self._bank.add()
+
+    @property
+    def samples(self) -> int:
+        """Values taken so far."""
+        return self._bank.samples(0)
+
+    def update(self, value: float, *, t: float) -> None:
+        """Take one value, measured at `t` seconds since the epoch; raises `UsageError` if not finite."""
+        self._bank.update(0, value, t=t)
+
+    def replay(self, values: Iterable[float], times: Iterable[float]) -> None:
+        """Take a stored series, oldest first; as `update` for each, and far faster."""
+        value = np.fromiter(values, np.float64)
+        self._bank.update_many(np.zeros(len(value), np.int64), value, np.fromiter(times, np.float64))
+
+    def forecast(self, pick: Pick = Pick.MAE) -> Forecast:
+        """What the battery expects of the next value; raises `WeatherError` before the first one."""
+        return self._bank.forecast(0, pick)

@@ -1,0 +1,67 @@
+"""One update of one series through the whole battery, and loops over many.
+
+The order is the whole point: judge on the new value what was expected before it was seen, then let the methods see it,
+then let the selectors answer for the next one. Values are trusted here; `nws.forecasting.bank` refuses what
+is no number. Source: Wolski et al. 2000, §2.4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nws.forecasting.autoregression import predict_autoregression
+from nws.forecasting.jit import compiled
+from nws.forecasting.predictors import (
+    predict_adaptive,
+    predict_exponential,
+    predict_last,
+    predict_running_mean,
+)
+from nws.forecasting.selection import answer, score_answers, score_methods
+from nws.forecasting.sliding import keep, predict_means, predict_order_statistics
+
+
+@compiled
+def advance(state: Any, value: float, t: float) -> None:
+    """Take one value, measured at `t` seconds, into the record of its series."""
+    if state["samples"] > 0:
+        score_methods(state, value)
+        score_answers(state, value)
+    keep(state, value)
+    state["samples"] += 1
+    state["last"] = value
+    state["measured_at"] = t
+    predict_last(state, value)
+    predict_running_mean(state, value)
+    predict_exponential(state, value)
+    predict_means(state)
+    predict_order_statistics(state)
+    predict_adaptive(state)
+    predict_autoregression(state, value)
+    answer(state)
+
+
+@compiled
+def advance_many(states: Any, indices: Any, values: Any, times: Any) -> None:
+    """`advance` for each of n updates in turn.
+
+    states : STATE[series];  indices : int64[n];  values, times : float64[n]
+    """
+    for i in range(len(indices)):
+        advance(states[indices[i]], values[i], times[i])
+
+
+@compiled
+def trace(states: Any, values: Any, predicted: Any, answered: Any) -> None:
+    """Run states[0] over a whole series and keep what was expected of each value before it was seen.
+
+    values : float64[n];  predicted : float64[n, methods];  answered : float64[n, 2], MAE and MSE pick.
+    Row 0 is left as it is: nothing is expected before the first value.
+    """
+    state = states[0]
+    for i in range(len(values)):
+        if i > 0:
+            predicted[i, :] = state["predicted"]
+            for kind in range(2):
+                answered[i, kind] = state["answered"][state["pick"][kind]]
+        advance(state, values[i], float(i))

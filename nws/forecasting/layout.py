@@ -1,0 +1,122 @@
+"""The methods of the battery, the selectors that judge them, and what is kept of one series.
+
+Everything about a series that the battery ever needs is one record of fixed size (`STATE`, about 4 kB): no
+history is kept beyond the newest 51 values, so an update costs the same after ten samples and after ten
+million. The list of methods is that of the Network Weather Service (Wolski et al. 2000, §2.4): last value,
+running mean, exponential smoothing, sliding means, medians and trimmed means, windows that adapt, and
+autoregression of order 16. Nothing here computes anything.
+
+Windows of the scores. A selector that judges by the "last 50" errors weights an error of age a with
+(1 - 1/50)^a: as much memory as 50 samples, held in one number instead of 50, and free of the rounding that
+creeps into a sum from which old terms are subtracted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+GAINS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75)
+"""Gains of exponential smoothing: share of the new error by which the smoothed value moves."""
+
+SLIDING = (3, 5, 11, 21, 31, 51)
+"""Windows, in samples, of the sliding means and medians; the adaptive window climbs the same ladder."""
+
+TRIMMED = (11, 21, 31, 51)
+"""Windows of the trimmed means; a subset of `SLIDING`."""
+
+TRIM = 0.3
+"""Share of the window that a trimmed mean leaves out at each end."""
+
+NEWEST = SLIDING[-1]
+"""Values kept of each series."""
+
+ORDER = 16
+"""Order of the autoregression."""
+
+AR_MEMORY = (0, 100)
+"""Samples whose statistics an autoregression is fitted to; 0 means the whole history."""
+
+LAST = 0
+RUN_MEAN = 1
+EXPONENTIAL = 2
+MEAN = EXPONENTIAL + len(GAINS)
+MEDIAN = MEAN + len(SLIDING)
+TRIMMED_MEAN = MEDIAN + len(SLIDING)
+ADAPTIVE_MEAN = TRIMMED_MEAN + len(TRIMMED)
+ADAPTIVE_MEDIAN = ADAPTIVE_MEAN + 1
+AUTOREGRESSION = ADAPTIVE_MEDIAN + 1
+
+METHODS = (
+    "last",
+    "run_mean",
+    *(f"exponential_{gain:g}" for gain in GAINS),
+    *(f"mean_{w}" for w in SLIDING),
+    *(f"median_{w}" for w in SLIDING),
+    *(f"trimmed_{w}" for w in TRIMMED),
+    "adaptive_mean",
+    "adaptive_median",
+    *(f"ar{ORDER}" if memory == 0 else f"ar{ORDER}_{memory}" for memory in AR_MEMORY),
+)
+"""Name of every method, in the order of all arrays; of equals the first is chosen."""
+
+MAE, MSE = 0, 1
+"""The two kinds of error, as index."""
+
+KINDS = ("mae", "mse")
+
+SCORE_MEMORY = (0, 100, 50, 20)
+"""Memory, in samples, of the scores by which methods are chosen; 0 means the whole history."""
+
+ADAPT_SCORE = SCORE_MEMORY.index(20)
+"""The score by which a window adapts."""
+
+BLEND_SHARPNESS = 8
+"""A blend weights a method with its error (MAE, or root of MSE) to the power -8."""
+
+PICKS = len(SCORE_MEMORY) * len(KINDS)
+"""Selectors that answer with one method; one for each memory and kind. Two blends, one a kind, follow."""
+
+SELECTORS = (
+    *(f"{kind}/{memory or 'all'}" for memory in SCORE_MEMORY for kind in KINDS),
+    *(f"blend of all ({kind})" for kind in KINDS),
+)
+
+#: One series. Units of values, predictions, answers and absolute errors are the series' own.
+STATE = np.dtype(
+    [
+        ("samples", "i8"),
+        ("measured_at", "f8"),
+        ("last", "f8"),
+        ("run_mean", "f8"),
+        ("smoothed", "f8", (len(GAINS),)),
+        # ring: sample number k, counted from 0, is at k mod NEWEST; `sorted` lists ring places by rising value
+        ("newest", "f8", (NEWEST,)),
+        ("sorted", "i8", (NEWEST,)),
+        # rung of the ladder of windows on which each adaptive method stands; 0 is the last value
+        ("rung", "i8", (2,)),
+        # per autoregression: mean, weight behind it, newest deviations from it, covariance by lag
+        ("ar_mean", "f8", (len(AR_MEMORY),)),
+        ("ar_weight", "f8", (len(AR_MEMORY),)),
+        ("ar_deviation", "f8", (len(AR_MEMORY), ORDER + 1)),
+        ("ar_covariance", "f8", (len(AR_MEMORY), ORDER + 1)),
+        # what each method expects of the next value, and how wrong each was so far
+        ("predicted", "f8", (len(METHODS),)),
+        ("loss", "f8", (len(SCORE_MEMORY), len(KINDS), len(METHODS))),
+        # what each selector expects of the next value, the method behind it, and how wrong each was so far
+        ("answered", "f8", (len(SELECTORS),)),
+        ("chosen", "i8", (PICKS,)),
+        ("answer_loss", "f8", (len(KINDS), len(SELECTORS))),
+        # the selector that answers for the battery, by kind, and the errors of what the battery answered:
+        # [kind of the pick, kind of the error]
+        ("pick", "i8", (len(KINDS),)),
+        ("error", "f8", (len(KINDS), len(KINDS))),
+    ],
+    align=True,
+)
+
+
+def method_text(selector: int, method: int) -> str:
+    """Who answered and what selected it, such as ``median_21 (mae/50)``; `method` is unused by blends."""
+    if selector >= PICKS:
+        return SELECTORS[selector]
+    return f"{METHODS[method]} ({SELECTORS[selector]})"

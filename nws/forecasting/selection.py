@@ -1,0 +1,113 @@
+"""Who answers: methods are judged by their errors, and the judges by theirs.
+
+First level. Every method is scored on each new value before it sees it, in MAE and in MSE, over the whole
+history and over shorter memories. Each score is a selector: it answers with the method of the lowest. Two more
+selectors blend all methods by their scores over the whole history, since on short or noisy series the lowest score is
+often luck: a weighted median where MAE counts, a weighted mean where MSE counts, each being what minimises
+its kind of error. Second level. The selectors' answers are scored alike, and the one with the lowest MAE so far (the
+MAE pick) or MSE (the MSE pick) answers for the battery, whose own errors are the expected errors of its next answer.
+Nothing is ever charged to an answer given before the first value. Source: Wolski et al. 2000, §2.4.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nws.forecasting.jit import compiled
+from nws.forecasting.layout import BLEND_SHARPNESS, MAE, METHODS, MSE, PICKS, SCORE_MEMORY, SELECTORS
+
+_FADE = np.array([1.0 if memory == 0 else 1.0 - 1.0 / memory for memory in SCORE_MEMORY])
+_METHODS = len(METHODS)
+_SELECTORS = len(SELECTORS)
+#: Place of the score over the whole history, by which blends weight.
+_WHOLE = SCORE_MEMORY.index(0)
+
+
+@compiled
+def score_methods(state: Any, value: float) -> None:
+    """Charge every method with its error on `value`, which it has not seen."""
+    predicted, loss = state["predicted"], state["loss"]
+    for memory in range(len(_FADE)):
+        fade = _FADE[memory]
+        absolute, square = loss[memory, MAE], loss[memory, MSE]
+        for method in range(_METHODS):
+            error = abs(predicted[method] - value)
+            absolute[method] = fade * absolute[method] + error
+            square[method] = fade * square[method] + error * error
+
+
+@compiled
+def score_answers(state: Any, value: float) -> None:
+    """Charge every selector, and the battery's two picks, with the error of what they answered."""
+    answered, answer_loss = state["answered"], state["answer_loss"]
+    for kind in range(2):
+        error = abs(answered[state["pick"][kind]] - value)
+        state["error"][kind, MAE] += error
+        state["error"][kind, MSE] += error * error
+    for selector in range(_SELECTORS):
+        error = abs(answered[selector] - value)
+        answer_loss[MAE, selector] += error
+        answer_loss[MSE, selector] += error * error
+
+
+@compiled
+def blend_weights(loss: Any, exponent: int, weight: Any) -> None:
+    """Weight of every method: (lowest loss / its loss) ** exponent, 1 for the best.
+
+    loss, weight : float64[methods].  With a loss of zero somewhere, only methods without loss have weight.
+    """
+    lowest = loss.min()
+    for method in range(len(loss)):
+        weight[method] = 1.0 if loss[method] <= lowest else (lowest / loss[method]) ** exponent
+
+
+@compiled
+def weighted_median(values: Any, weights: Any, order: Any) -> float:
+    """Smallest value at which half of the weight is reached.
+
+    values, weights : float64[n];  order : int64[n], left holding the places of the values by rising size
+    """
+    total = 0.0
+    for i in range(len(values)):
+        total += weights[i]
+        at = i
+        while at > 0 and values[order[at - 1]] > values[i]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
+    reached, at = weights[order[0]], 0
+    while reached < total / 2 and at < len(values) - 1:
+        at += 1
+        reached += weights[order[at]]
+    return float(values[order[at]])
+
+
+@compiled
+def weighted_mean(values: Any, weights: Any) -> float:
+    """Σ w·v / Σ w, taken about the first value so that equal values give exactly that value."""
+    total, moment = 0.0, 0.0
+    for i in range(len(values)):
+        total += weights[i]
+        moment += weights[i] * (values[i] - values[0])
+    return float(values[0] + moment / total)
+
+
+@compiled
+def answer(state: Any) -> None:
+    """Let every selector choose or blend, then choose among the selectors."""
+    loss, predicted, answered = state["loss"], state["predicted"], state["answered"]
+    for memory in range(len(_FADE)):
+        for kind in range(2):
+            selector = 2 * memory + kind
+            state["chosen"][selector] = np.argmin(loss[memory, kind])
+            answered[selector] = predicted[state["chosen"][selector]]
+    weight, order = np.empty(_METHODS), np.empty(_METHODS, np.int64)
+    blend_weights(loss[_WHOLE, MAE], BLEND_SHARPNESS, weight)
+    answered[PICKS + MAE] = weighted_median(predicted, weight, order)
+    # a squared error to half the power is the error to the whole power
+    blend_weights(loss[_WHOLE, MSE], BLEND_SHARPNESS // 2, weight)
+    answered[PICKS + MSE] = weighted_mean(predicted, weight)
+    for kind in range(2):
+        state["pick"][kind] = np.argmin(state["answer_loss"][kind])

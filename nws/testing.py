@@ -1,0 +1,76 @@
+"""Fakes for testing what uses the weather, published with it.
+
+`InMemoryWeather` answers like the weather service (`nws.client.Weather`): give it measurements, ask it for
+forecasts. The battery behind it is the real one, the measurements are whatever the test or the simulator
+says. It probes nothing, stores nothing and starts no server. Source: Wolski et al. 2000, §2.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nws.errors import UsageError
+from nws.forecasting.bank import BatteryBank, Pick, first_illegal, refusal
+from nws.series import Forecast, Measurement, Series
+
+
+class InMemoryWeather:
+    """A weather service whose measurements are handed in."""
+
+    def __init__(self) -> None:
+        self._bank = BatteryBank()
+        self._index: dict[Series, int] = {}
+        self._recent: tuple[Series, ...] = ()
+        self._recent_indices = np.empty(0, np.int64)
+
+    def record(self, measurements: Iterable[Measurement]) -> None:
+        """Take measurements in turn; raises `UsageError`, with none taken, if a value is not finite."""
+        batch = list(measurements)
+        values = np.array([m.value for m in batch])
+        self._refuse([m.series for m in batch], values)
+        indices = self._indices([m.series for m in batch])
+        self._bank.update_many(indices, values, [m.t for m in batch])
+
+    def record_many(self, series: Sequence[Series], t: ArrayLike, values: ArrayLike) -> None:
+        """Take one value of each of many series at one time, or a whole history of them.
+
+        t : seconds since the epoch, one float or float[T];  values : float[series] or float[T, series], each
+        in its series' unit. Fastest when the same tuple is passed every time. Raises `UsageError`, with nothing
+        taken, if the shapes do not fit or a value is not finite.
+        """
+        value = np.asarray(values, np.float64)
+        time = np.asarray(t, np.float64)
+        if value.shape != (*time.shape, len(series)) or time.ndim > 1:
+            raise UsageError(
+                f"values of {len(series)} series at {time.size} times: expected shape "
+                f"{(*time.shape[:1], len(series))}, got {value.shape}"
+            )
+        self._refuse(series, value)
+        if series is not self._recent:
+            self._recent_indices = self._indices(series)
+            # only a tuple is sure to hold the same series when it comes again
+            self._recent = series if isinstance(series, tuple) else ()
+        indices = np.broadcast_to(self._recent_indices, value.shape)
+        times = np.broadcast_to(time[..., None], value.shape)
+        self._bank.update_many(indices.ravel(), value.ravel(), times.ravel())
+
+    def forecasts(self, pick: Pick = Pick.MAE) -> dict[Series, Forecast]:
+        """Forecast of every series recorded so far."""
+        # indices are handed out in order, so the bank's order is ours
+        return dict(zip(self._index, self._bank.forecasts(pick=pick), strict=True))
+
+    @staticmethod
+    def _refuse(series: Sequence[Series], values: NDArray[np.float64]) -> None:
+        illegal = first_illegal(values.ravel())
+        if illegal is not None:
+            raise UsageError(refusal(str(series[illegal % len(series)]), float(values.flat[illegal])))
+
+    def _indices(self, series: Sequence[Series]) -> NDArray[np.int64]:
+        index = self._index
+        for one in series:
+            if one not in index:
+                index[one] = self._bank.add()[0]
+        return np.fromiter((index[s] for s in series), np.int64, len(series))
