@@ -1,0 +1,132 @@
+"""Reads a file of measurements to score forecasters on: three columns, series, time and value, under any names.
+
+Plain or gzipped CSV with a header line. Every problem of the file is found before any is reported, each as
+``file:line: what, what is legal``. Computes nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from nws.errors import UsageError
+
+_SHOWN = 50
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_FORMAT = 16 + zlib.MAX_WBITS
+
+
+def read_measurements(path: Path) -> dict[str, list[float]]:
+    """Values of every series of the file, oldest first, in the order in which the series first appear.
+
+    Raises `UsageError` that lists every problem: a file that cannot be read, a header or a row without three
+    columns, a time or value that is no finite number, time that goes back within a series, gzip data that
+    break off. Beyond 50 problems only their number is told.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be read: {error.strerror}; expected a CSV file, plain or .gz"
+        ) from None
+    problems: list[tuple[int, str]] = []
+    if data.startswith(_GZIP_MAGIC):
+        data, flaw = _unzip(data)
+        if flaw:
+            # the row in which the data break off is not to blame for being cut
+            data = data[: data.rfind(b"\n") + 1]
+            problems.append((data.count(b"\n") + 1, f"{flaw}; fetch the file again"))
+    series: dict[str, list[float]] = {}
+    problems += _parse(_lines(data, problems), series)
+    if not problems and not series:
+        problems.append((1, "no measurements; expected a header and rows of series,t,value"))
+    if problems:
+        told = [f"{path}:{line}: {what}" for line, what in sorted(problems)[:_SHOWN]]
+        if len(problems) > _SHOWN:
+            told.append(f"{path}: and {len(problems) - _SHOWN} further problems")
+        raise UsageError("\n".join(told))
+    return series
+
+
+def _unzip(data: bytes) -> tuple[bytes, str | None]:
+    """As much as can be unpacked, and what stopped it."""
+    parts = []
+    while data.startswith(_GZIP_MAGIC):
+        unpacker = zlib.decompressobj(_GZIP_FORMAT)
+        try:
+            parts.append(unpacker.decompress(data))
+        except zlib.error as error:
+            return b"".join(parts), f"broken gzip data ({error})"
+        if not unpacker.eof:
+            return b"".join(parts), "the gzip data break off here"
+        data = unpacker.unused_data
+    return b"".join(parts), None
+
+
+def _lines(data: bytes, problems: list[tuple[int, str]]) -> list[str]:
+    lines = []
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").splitlines(), start=1):
+        try:
+            lines.append(line.decode())
+        except UnicodeDecodeError as error:
+            problems.append(
+                (number, f"not UTF-8 text: byte {line[error.start]:#04x} at column {error.start + 1}")
+            )
+            lines.append("")
+    return lines
+
+
+def _parse(lines: Iterable[str], series: dict[str, list[float]]) -> list[tuple[int, str]]:
+    """Fill `series` from the lines; return the problems, each with its line number counted from 1."""
+    problems: list[tuple[int, str]] = []
+    newest: dict[str, float] = {}
+    rows = csv.reader(lines)
+    header = next(rows, None)
+    if header is not None and (len(header) != 3 or _number(header[2]) is not None):
+        problems.append(
+            (1, f"expected a header naming three columns, series,t,value; got {','.join(header)!r}")
+        )
+    while True:
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            problems.append((rows.line_num, f"not CSV: {error}"))
+            continue
+        if row is None:
+            return problems
+        if not row:
+            continue
+        if len(row) != 3:
+            problems.append((rows.line_num, f"expected 3 columns, series,t,value; got {len(row)}"))
+            continue
+        name, t, value = row[0], _number(row[1]), _number(row[2])
+        if not name:
+            problems.append((rows.line_num, "the first column, the name of the series, is empty"))
+        for column, got, number in (
+            ("second column, the time", row[1], t),
+            ("third column, the value", row[2], value),
+        ):
+            if number is None:
+                problems.append((rows.line_num, f"{column}: {got!r} is not a finite number"))
+        if t is None or value is None:
+            continue
+        if t < newest.get(name, -math.inf):
+            problems.append(
+                (
+                    rows.line_num,
+                    f"time of {name!r} goes back from {newest[name]:.17g} to {t:.17g}; sort by time",
+                )
+            )
+        newest[name] = max(t, newest.get(name, t))
+        series.setdefault(name, []).append(value)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

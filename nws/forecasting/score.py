@@ -1,0 +1,134 @@
+"""How good is the battery: one step ahead over a file of measurements, beside simpler forecasts.
+
+Every value is forecast from those before it. The first 20 samples of each series are learnt from and not scored.
+Figures are means over series, each series counting alike. `best_in_hindsight` takes, for every series, the single
+method that turned out best on it: a choice nobody could have made at the time. Prints nothing, tunes nothing.
+Source: Wolski et al. 2000, §2.4; Claim N2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nws.errors import UsageError
+from nws.forecasting.bank import LARGEST
+from nws.forecasting.files import read_measurements
+from nws.forecasting.kernel import trace
+from nws.forecasting.layout import LAST, MAE, METHODS, MSE, STATE
+
+NOT_SCORED = 20
+"""Samples at the beginning of each series that are learnt from only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Mean absolute error and root of the mean squared error, in the unit of the series, means over series."""
+
+    mae: float
+    rmse: float
+
+    def as_json(self) -> dict[str, float]:
+        """JSON-ready document."""
+        return {"mae": self.mae, "rmse": self.rmse}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """What the battery and others reached on a file.
+
+    series : how many were scored;  skipped : series with no sample to score;  samples : values read of the scored
+    series;  scored : forecasts judged;  methods : accuracy of every single method, by name
+    """
+
+    file: str
+    series: int
+    skipped: int
+    samples: int
+    scored: int
+    mae_pick: Accuracy
+    mse_pick: Accuracy
+    last_value: Accuracy
+    best_in_hindsight: Accuracy
+    methods: Mapping[str, Accuracy]
+
+    @property
+    def improvement_over_last_value(self) -> float:
+        """Share by which the MAE pick's MAE is below that of last value; 0 where last value is never wrong."""
+        if self.last_value.mae == 0.0:
+            return 0.0
+        return 1.0 - self.mae_pick.mae / self.last_value.mae
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready document."""
+        return {
+            "file": self.file,
+            "series": self.series,
+            "skipped": self.skipped,
+            "samples": self.samples,
+            "scored": self.scored,
+            "battery": {"mae_pick": self.mae_pick.as_json(), "mse_pick": self.mse_pick.as_json()},
+            "last_value": self.last_value.as_json(),
+            "best_in_hindsight": self.best_in_hindsight.as_json(),
+            "improvement_over_last_value": self.improvement_over_last_value,
+        }
+
+
+def score_file(path: Path | str) -> Score:
+    """Score the battery on a CSV file, .gz or not; raises `UsageError` with every problem of the file."""
+    series = read_measurements(Path(path))
+    return score_series(series, source=str(path))
+
+
+def score_series(series: Mapping[str, Sequence[float]], *, source: str) -> Score:
+    """Score the battery on series of values, oldest first.
+
+    `source` is named in messages. Raises `UsageError` if a value is beyond what the battery takes, or no series
+    has more than `NOT_SCORED` samples.
+    """
+    long_enough = {name: values for name, values in series.items() if len(values) > NOT_SCORED}
+    if not long_enough:
+        raise UsageError(
+            f"{source}: nothing to score: no series has more than {NOT_SCORED} samples, and the first "
+            f"{NOT_SCORED} of each are only learnt from"
+        )
+    maes, rmses = [], []
+    for name, values in long_enough.items():
+        value = np.asarray(values, np.float64)
+        if not (np.abs(value) <= LARGEST).all():
+            raise UsageError(f"{source}: series {name!r} has values beyond ±{LARGEST:g} or not finite")
+        error = _errors(value)
+        maes.append(np.abs(error).mean(axis=0))
+        rmses.append(np.sqrt(np.square(error).mean(axis=0)))
+    mae, rmse = np.array(maes), np.array(rmses)
+    means = [Accuracy(mae=float(a), rmse=float(r)) for a, r in zip(mae.mean(0), rmse.mean(0), strict=True)]
+    samples = sum(len(values) for values in long_enough.values())
+    n = len(METHODS)
+    return Score(
+        file=source,
+        series=len(long_enough),
+        skipped=len(series) - len(long_enough),
+        samples=samples,
+        scored=samples - NOT_SCORED * len(long_enough),
+        mae_pick=means[n + MAE],
+        mse_pick=means[n + MSE],
+        last_value=means[LAST],
+        best_in_hindsight=Accuracy(
+            mae=float(mae[:, :n].min(axis=1).mean()), rmse=float(rmse[:, :n].min(axis=1).mean())
+        ),
+        methods=dict(zip(METHODS, means[:n], strict=True)),
+    )
+
+
+def _errors(value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Errors one step ahead, float64[scored, methods + 2]: every method, then the MAE pick and the MSE pick."""
+    predicted, answered = np.empty((len(value), len(METHODS))), np.empty((len(value), 2))
+    trace(np.zeros(1, STATE), value, predicted, answered)
+    everything = np.hstack((predicted, answered))[NOT_SCORED:]
+    result: NDArray[np.float64] = everything - value[NOT_SCORED:, None]
+    return result
