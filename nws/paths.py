@@ -26,5 +26,5 @@ def state_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def local_host() -> str:
-    """Name of this host as series carry it: the node name, characters no series may have made dashes."""
-    return re.sub(r"[@>,/\\\s]", "-", socket.gethostname()) or "localhost"
+    """Name of this host as series carry it: the node name up to the first dot, illegal characters made dashes."""
+    return re.sub(r"[@>,/\\\s]", "-", socket.gethostname().partition(".")[0]) or "localhost"

@@ -216,15 +216,15 @@ def _rates(before: CpuTimes, now: CpuTimes) -> _Rates:
 def _competitor(run: float, wait: float | None, traits: TaskTraits, rates: Mapping[int, _Rates]) -> _Seen:
     idle = _mean(rates[c].idle for c in traits.cpus if c in rates)
     if wait is None:
-        alone = run if idle > _SATURATED else 1.0
-    else:
-        alone = min(run / max(1.0 - wait, 1e-9), 1.0)
+        # where the kernel does not count waiting, whoever runs on full CPUs is taken to want all it can get
+        wait = 0.0 if idle > _SATURATED else 1.0 - run
+    alone = min(run / max(1.0 - wait, 1e-9), 1.0)
     # a task that leaves its CPUs idle is held back by its own quota, not by competitors
     demand = min(run + (alone - run) * (1.0 - idle), 1.0)
     return _Seen(
         task=Task(demand=demand, weight=traits.weight, cpus=traits.cpus),
         run=run,
-        runnable=run + (wait or 0.0),
+        runnable=run + wait,
         groups=traits.groups,
     )
 

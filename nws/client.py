@@ -1,0 +1,163 @@
+"""The way in for programs that want the weather: one call answers for every series that is known.
+
+`Weather` is what an agent needs and no more; `LocalWeather` is the weather of this host in one process: its own
+sensors, a memory on disk, a battery for every series. Daemons and a server answer the same protocol from
+elsewhere. Source: Wolski et al. 2000, §2.4 and §4.1 (the whole pool's forecasts in one step).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from nws.errors import ProbeError, UsageError
+from nws.memory import DAY_S, Memory, Summary
+from nws.paths import local_host, state_dir
+from nws.series import Forecast, Measurement, Series
+
+if TYPE_CHECKING:
+    from nws.forecasting.bank import BatteryBank
+    from nws.sensors import Sensor
+
+__all__ = ["LocalWeather", "Weather", "local_host", "state_dir", "usable_cpus", "weather_file"]
+
+_LOG = logging.getLogger(__name__)
+
+#: What forecasts look back on: enough for every window of the battery, little enough to replay at once.
+REPLAY_S = DAY_S
+REPLAY_SAMPLES = 2000
+
+
+class Weather(Protocol):
+    """Forecasts of all series somebody measures."""
+
+    def forecasts(self) -> Mapping[Series, Forecast]:
+        """Every series that is known, in one step."""
+
+
+def weather_file() -> Path:
+    """Where the weather is kept unless a program says otherwise."""
+    return state_dir() / "weather.db"
+
+
+def usable_cpus() -> int:
+    """CPUs that processes started here can keep busy: the affinity mask, and no more than a cgroup quota."""
+    from nws.sensors.cgroups import Cgroups
+
+    quotas = [limit.cpus for limit in Cgroups().cpu_limits()]
+    return max(1, min(len(os.sched_getaffinity(0)), *(math.ceil(q) for q in quotas), 1 << 30))
+
+
+class LocalWeather:
+    """Weather of this host, in this process; a context manager.
+
+    store_path : file of the memory, `weather_file()` by default.  host : name in its series
+    clock : seconds since the epoch.  sleep : waits so many seconds
+    sensors : what to measure with; all of this host's by default
+    """
+
+    def __init__(
+        self,
+        store_path: Path | None = None,
+        *,
+        host: str | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+        sensors: Sequence[Sensor] | None = None,
+    ) -> None:
+        self.host = host or local_host()
+        self._clock, self._sleep = clock, sleep
+        self._sensors = sensors
+        self._memory = Memory(store_path or weather_file())
+        self._bank: BatteryBank | None = None
+        self._places: dict[Series, int] = {}
+        self._cursor = 0
+
+    def measure(
+        self, *, rounds: int = 1, interval_s: float = 1.0, notify: Callable[[str], None] | None = None
+    ) -> list[Measurement]:
+        """Let every sensor measure `rounds` times, starts `interval_s` apart, and keep what it says.
+
+        A sensor that fails is reported through `notify` (or the log) and leaves nothing; `ProbeError` when all
+        failed every time, `StoreError` when the memory cannot keep it.
+        """
+        if rounds < 1 or not interval_s >= 0:
+            raise UsageError(
+                f"{rounds} rounds {interval_s} s apart: expected at least one round and no negative interval"
+            )
+        taken: list[Measurement] = []
+        failures: list[str] = []
+        for turn in range(rounds):
+            start = self._clock()
+            found, failed = self._round()
+            self._memory.append(found)
+            taken += found
+            failures += failed
+            for failure in failed:
+                (notify or _LOG.warning)(failure)
+            if notify is not None:
+                notify(f"round {turn + 1} of {rounds}: {len(found)} measurements of {self.host}")
+            if turn + 1 < rounds:
+                # a clock that was set back must not make the round after it late
+                elapsed = max(self._clock() - start, 0.0)
+                self._sleep(max(interval_s - elapsed, 0.0))
+        if not taken:
+            raise ProbeError("no sensor could measure:\n" + "\n".join(dict.fromkeys(failures)))
+        return taken
+
+    def forecasts(self) -> Mapping[Series, Forecast]:
+        """Forecasts from the last day kept on disk, at most 2,000 samples a series, whoever measured them."""
+        from nws.forecasting.bank import BatteryBank
+
+        news = None if self._bank is None else self._memory.news(self._cursor)
+        if self._bank is None or news is None:
+            self._bank, self._places = BatteryBank(), {}
+            history = self._memory.history(since=self._clock() - REPLAY_S, most=REPLAY_SAMPLES)
+            for series, samples in history.samples.items():
+                self._take([series] * len(samples), samples.values, samples.times)
+            self._cursor = history.cursor
+        else:
+            fresh, self._cursor = news
+            self._take([m.series for m in fresh], [m.value for m in fresh], [m.t for m in fresh])
+        return dict(zip(self._places, self._bank.forecasts(list(self._places.values())), strict=True))
+
+    def summaries(self) -> list[Summary]:
+        """What the memory keeps of every series."""
+        return self._memory.summaries()
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._memory.close()
+
+    def __enter__(self) -> LocalWeather:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _round(self) -> tuple[list[Measurement], list[str]]:
+        if self._sensors is None:
+            from nws.sensors import SensorContext, create, names
+
+            context = SensorContext(host=self.host, clock=self._clock)
+            self._sensors = [create(name, context) for name in names()]
+        found: list[Measurement] = []
+        failed: list[str] = []
+        for sensor in self._sensors:
+            try:
+                found += sensor.measure()
+            except ProbeError as error:
+                failed.append(str(error))
+        return found, failed
+
+    def _take(self, series: Sequence[Series], values: Sequence[float], times: Sequence[float]) -> None:
+        assert self._bank is not None
+        for one in dict.fromkeys(series):
+            if one not in self._places:
+                self._places[one] = self._bank.add()[0]
+        self._bank.update_many([self._places[s] for s in series], values, times)
