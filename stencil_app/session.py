@@ -76,7 +76,9 @@ def _benchmark(comm: Intracomm, physics: Physics, settings: Settings, watch: Sto
         rows = benchmark.default_rows(2 * physics.layout(settings.physics).message_bytes)
     problem = physics.make(rows * comm.size, settings.physics)
     _need_memory(comm, problem, 3 * rows)
-    benchmark.write_benchmark(comm, settings.benchmark, benchmark.measure(comm, problem, watch))
+    benchmark.write_benchmark(
+        comm, settings.benchmark, benchmark.measure(comm, problem, settings.residual_every, watch)
+    )
 
 
 def _allocate(comm: Intracomm, problem: Problem, slabs: Decomposition) -> Slab:

@@ -44,7 +44,6 @@ _NOT_WITH_BENCHMARK = (
     "slabs",
     "size",
     "iterations",
-    "residual_every",
     "tolerance",
     "checkpoint_every",
     "record_dir",
@@ -144,7 +143,8 @@ def _combinations(given: set[str]) -> list[str]:
         flags = [f"--{name.replace('_', '-')}" for name in _NOT_WITH_BENCHMARK if name in given]
         if flags:
             problems.append(
-                f"{', '.join(flags)}: not with --benchmark; legal are --rows and the mesh options"
+                f"{', '.join(flags)}: not with --benchmark; legal are --rows, --residual-every and the "
+                "options of the mesh"
             )
     elif "rows" in given:
         problems.append("--rows: only with --benchmark; a run takes its rows from --slabs or --size")

@@ -92,10 +92,17 @@ class SlabStencil:
         own = ["--slabs", ",".join(map(str, rows)), "--record-dir", str(run_dir)]
         return [*self._program(), *own, *self._flags(options, self._legal)]
 
-    def benchmark_command(self, output: Path, options: Mapping[str, str]) -> list[str]:
-        """See `apples.template.Template.benchmark_command`."""
-        names = tuple(option.name for option in self.physics.options)
-        return [*self._program(), "--benchmark", str(output), *self._flags(options, names)]
+    def benchmark_command(
+        self, output: Path, options: Mapping[str, str], rows: int | None = None
+    ) -> list[str]:
+        """See `apples.template.Template.benchmark_command`.
+
+        rows : slab height to measure at, None for the application's choice. Seconds per row depend on it
+            where slabs of some heights fit the last-level cache and others do not.
+        """
+        names = (*(option.name for option in self.physics.options), RESIDUAL_EVERY.name)
+        height = [] if rows is None else ["--rows", str(rows)]
+        return [*self._program(), "--benchmark", str(output), *height, *self._flags(options, names)]
 
     def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
         """See `apples.template.Template.read_benchmark`."""

@@ -1,4 +1,4 @@
-"""Jacobi: Laplace's equation on the unit square of size × nx points by Jacobi iteration, in strips of rows."""
+"""Jacobi: Laplace's equation on size × nx points by Jacobi iteration, in strips of rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Laplace's equation Δu = 0 on the unit square by Jacobi iteration: mesh, boundary, first guess.
+"""Laplace's equation Δu = 0 on a rectangle by Jacobi iteration: mesh, boundary, first guess.
 
-Unknowns sit at h, 2h, ..., h = 1/(n+1), on `size` rows (y) of nx points (x). u is 0 on three sides; the side
-beyond the last row is sin(πx), whose harmonic extension is sin(πx) sinh(πy) / sinh(π), or 1. The sweep
-itself is in `stencil_app.jacobi2d.kernels`.
+Unknowns sit at h, 2h, ... along both axes, h = 1/(nx+1): the rectangle has width 1 and height (size+1)·h. u is
+0 on three sides; the side beyond the last row is sin(πx), whose harmonic extension is
+sin(πx) sinh(πy) / sinh(π·height), or 1. The sweep itself is in `stencil_app.jacobi2d.kernels`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stencil_app.options import Value
 
 
 class JacobiProblem:
-    """`stencil_app.physics.Problem` of the Laplace equation. weights : of neighbours along x and along y."""
+    """`stencil_app.physics.Problem` of the Laplace equation."""
 
     name = "jacobi2d"
     periodic = False
@@ -31,13 +31,12 @@ class JacobiProblem:
         self.layout = JACOBI2D.layout(values)
         self.boundary = str(values["boundary"])
         self.initial = str(values["initial"])
-        hx, hy = 1.0 / (self.layout.nx + 1), 1.0 / (size + 1)
-        self.weights = (hy**2 / (2.0 * (hx**2 + hy**2)), hx**2 / (2.0 * (hx**2 + hy**2)))
 
     def harmonic(self) -> Array:
         """The exact solution for the boundary `sine`, float64[size, 1, nx]."""
-        y = np.arange(1, self.size + 1) / (self.size + 1)
-        values: Array = (np.sinh(math.pi * y) / math.sinh(math.pi))[:, None, None] * self._side()
+        y = np.arange(1, self.size + 2) / (self.layout.nx + 1)
+        rise = np.sinh(math.pi * y[:-1]) / math.sinh(math.pi * y[-1])
+        values: Array = rise[:, None, None] * self._side()
         return values
 
     def _side(self) -> Array:
@@ -58,7 +57,7 @@ class JacobiProblem:
 
     def sweep(self, field: Array, out: Array, first_row: int) -> None:
         """See `stencil_app.physics.Problem`."""
-        sweep(field, out, self.layout.nx, self.weights)
+        sweep(field, out, self.layout.nx)
 
 
 make = JacobiProblem

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from apples.applications import get, names
+from apples.applications.slab_stencil import SlabStencil
 from apples.errors import ConfigError
 from apples.template import Template
+from stencil_app.heat import HEAT
 
 SMALL = {"heat": {"nx": "12", "ny": "7"}, "jacobi2d": {"nx": "30"}}
 
@@ -119,5 +121,14 @@ def test_commands_use_this_interpreter_and_the_users_paths(monkeypatch, tmp_path
     assert command[:4] == [sys.executable, "-m", "stencil_app", "heat"]
     assert command[4:8] == ["--slabs", "2,3", "--record-dir", "/runs/1"]
     assert command[8:] == ["--nx", "8", "--checkpoint", str(tmp_path / "a.ck")]
-    benchmark = template.benchmark_command(Path("b.json"), {"nx": "8", "iterations": "9", "output": "f.npy"})
-    assert benchmark[4:] == ["--benchmark", "b.json", "--nx", "8"]
+    options = {"nx": "8", "iterations": "9", "residual_every": "5", "output": "f.npy"}
+    benchmark = template.benchmark_command(Path("b.json"), options)
+    assert benchmark[4:] == ["--benchmark", "b.json", "--nx", "8", "--residual-every", "5"]
+
+
+def test_a_benchmark_at_a_chosen_height(tmp_path):
+    output = tmp_path / "b.json"
+    template = SlabStencil(HEAT)
+    command = template.benchmark_command(output, SMALL["heat"], rows=7)
+    assert run(command, tmp_path).returncode == 0
+    assert json.loads(output.read_text())["rows"] == 7

@@ -1,0 +1,55 @@
+"""An application the agent knows by its model only: demands without a program.
+
+A published code such as PMHD3D can be planned for (`--dry-run`) and run on the mock grid from its figures alone.
+On real hosts there is nothing to start, and the error says so. Source of such figures: the grid file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from apples.errors import ConfigError, LaunchError
+from apples.plan import RankObservation
+from apples.template import Benchmark, Workload
+
+
+class KnownByModel:
+    """`apples.template.Template` of an application without a program; it has no options.
+
+    workload_of : size → demands of a run of that size.  source : where they are stated, for messages
+    """
+
+    def __init__(self, name: str, workload_of: Callable[[int], Workload], source: str) -> None:
+        self.name = name
+        self.summary = f"known by its model only ({source})"
+        self._workload_of = workload_of
+
+    def check(self, options: Mapping[str, str]) -> None:
+        """See `apples.template.Template.check`: there are no options."""
+        if options:
+            raise ConfigError(f"{self.name} is {self.summary} and takes no options; got {', '.join(options)}")
+
+    def workload(self, size: int, options: Mapping[str, str]) -> Workload:
+        """See `apples.template.Template.workload`."""
+        return self._workload_of(size)
+
+    def warm_command(self) -> list[str]:
+        """See `apples.template.Template.warm_command`: nothing to compile."""
+        return []
+
+    def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
+        """See `apples.template.Template.command`: a name for the mock grid, no program."""
+        return [self.name, ",".join(map(str, rows))]
+
+    def benchmark_command(self, output: Path, options: Mapping[str, str]) -> list[str]:
+        """See `apples.template.Template.benchmark_command`."""
+        return [self.name, "benchmark"]
+
+    def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
+        """Always raises `LaunchError`: no program ran that could have written one."""
+        raise LaunchError(f"{self.name} is {self.summary}; it has no program to benchmark on real hosts")
+
+    def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
+        """See `apples.template.Template.observations`: no program, no records."""
+        return ()
