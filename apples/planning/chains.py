@@ -35,13 +35,13 @@ class Chains:
     def prefixes(cls, order: IntArray, counts: IntArray, position: IntArray | None) -> Chains:
         """The n first of `order` for every n in `counts`, in the order's sequence or sorted by `position`.
 
-        order : int64[N].  position : int64[N], processor → place in the one chain all subsets keep.
+        order : int64[≤ N].  position : int64[N], processor → place in the one chain all subsets keep.
         """
         if position is None:
             members = np.concatenate([order[:n] for n in counts])
         else:
             along = np.argsort(position)
-            standing = np.empty(len(order), dtype=np.int64)
+            standing = np.full(len(position), len(position))
             standing[order] = np.arange(len(order))
             chosen = standing[along][None, :] < counts[:, None]
             members = along[np.nonzero(chosen)[1]]

@@ -8,13 +8,14 @@ quantile other than one half the finalists are ranked by that quantile of their 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apples.errors import NoFeasiblePlan
 from apples.grid import Snapshot
 from apples.plan import Plan
-from apples.planning import bounds, desirability, rank_order, reasons
+from apples.planning import bounds, desirability, rank_order, reasons, rescue
 from apples.planning.candidates import Schedule, best_of, enumerate_orders
+from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import Problem, build
 from apples.planning.search import improve
@@ -65,13 +66,13 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
     by_tree = options.rank_order == "tree" and not uniform
     position = rank_order.tree_positions(problem) if by_tree else None
     listed = enumerate_orders(problem, desirability.orders(problem).items(), position, options)
-    finalists: list[Schedule] = []
-    for name, chains in listed:
-        below = math.inf if options.improve else min((s.makespan_s for s in finalists), default=math.inf)
-        found = best_of(problem, chains, options, below=below)
-        if found is not None:
-            s = found[1]
-            finalists.append(Schedule(s.chain, s.rows, s.makespan_s, name, s.relaxed))
+    finalists = _cheapest_of_each(problem, listed, options)
+    if not finalists:
+        # A last resort tries every count: like the tolerance, "even only" gives way before the run does.
+        wider = replace(options, counts="every")
+        again = enumerate_orders(problem, rescue.orders(problem), position, wider)
+        finalists = _cheapest_of_each(problem, again, options)
+        listed += again
     if not finalists:
         raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
     candidates = sum(len(chains) for _, chains in listed)
@@ -81,6 +82,22 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
             starts = starts[:1]
         finalists = [improve(problem, s, options, turn=by_tree) for s in starts]
     return Choice(min(finalists, key=lambda s: _rank(problem, s, options)), candidates)
+
+
+def _cheapest_of_each(
+    problem: Problem, listed: list[tuple[str, Chains]], options: PlanningOptions
+) -> list[Schedule]:
+    """Cheapest schedule of every order; without `improve` only where it beats the orders before."""
+    finalists: list[Schedule] = []
+    for name, chains in listed:
+        below = math.inf if options.improve else min((s.makespan_s for s in finalists), default=math.inf)
+        found = best_of(problem, chains, options, below=below)
+        if found is not None:
+            s = found[1]
+            odd = options.counts == "even" and options.ranks is None and len(s.chain) > 1 and len(s.chain) % 2
+            relaxed = (*s.relaxed, "odd numbers of ranks allowed") if odd else s.relaxed
+            finalists.append(Schedule(s.chain, s.rows, s.makespan_s, name, relaxed))
+    return finalists
 
 
 def _distinct(schedules: list[Schedule]) -> list[Schedule]:

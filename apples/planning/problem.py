@@ -29,7 +29,7 @@ UNUSABLE_S = 1e12
 class Problem:
     """One planning problem over H usable hosts with N slots; M is the largest slot count.
 
-    host_of, slot_of : int64[N], processor → host index, slot number
+    host_of, slot_of : int64[N], processor → host index, slot number; slots without room for a slab are left off
     slope : float64[H, M+1], [h, m] seconds for one row, whole run, when m ranks share host h
     cap : float64[H, M+1], whole rows one of m ranks on host h may hold, all limits together
     memory_rows : float64[H, M+1], whole rows that fit in memory (= part of `cap` unless spilling is allowed)
@@ -111,14 +111,16 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         tables[:, h, : table.shape[1]] = table
         tables[:, h, table.shape[1] :] = table[:, -1:]
     network = _network(snapshot, keep, workload)
-    ranks = np.arange(sum(h.slots for h in hosts) + 1)
+    # More ranks than each can have its smallest slab on a host are never of use.
+    slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
+    ranks = np.arange(sum(slots) + 1)
     overhead_error_s = costs.overhead.error_s
     return Problem(
         size=workload.size,
         min_rows=demands.min_rows,
         hosts=hosts,
-        host_of=np.array([h for h, host in enumerate(hosts) for _ in range(host.slots)]),
-        slot_of=np.array([s for host in hosts for s in range(host.slots)]),
+        host_of=np.repeat(np.arange(len(hosts)), slots),
+        slot_of=np.concatenate([np.arange(n) for n in slots]),
         slope=tables[0],
         cap=tables[1],
         memory_rows=tables[2],

@@ -80,6 +80,7 @@ def taken(problem: Problem, schedule: Schedule) -> tuple[tuple[str, str], ...]:
 def left_out(problem: Problem, schedule: Schedule, options: PlanningOptions) -> tuple[LeftOut, ...]:
     """Every host of the pool, or slot of a used host, that the plan does without, with the reason."""
     result = [LeftOut(host=name, reason=reason) for name, reason in problem.excluded]
+    result += _without_room(problem, schedule)
     free = np.setdiff1d(np.arange(problem.processors), schedule.chain)
     _, first = np.unique(problem.host_of[free], return_index=True)
     spare: IntArray = free[first]
@@ -88,10 +89,25 @@ def left_out(problem: Problem, schedule: Schedule, options: PlanningOptions) -> 
     used = set(problem.host_of[schedule.chain].tolist())
     for processor, reason in zip(spare.tolist(), _why_not(problem, schedule, spare, options), strict=True):
         h = int(problem.host_of[processor])
-        slots = int((problem.host_of[free] == h).sum())
+        slots = problem.hosts[h].slots - int((problem.host_of[schedule.chain] == h).sum())
         what = f"{slots} of {problem.hosts[h].slots} slots unused: " if h in used else ""
         result.append(LeftOut(host=problem.hosts[h].name, reason=what + reason))
     return tuple(result)
+
+
+def _without_room(problem: Problem, schedule: Schedule) -> list[LeftOut]:
+    """Slots that could never hold the smallest slab beside the others, on hosts whose other slots are all used."""
+    known = np.bincount(problem.host_of, minlength=len(problem.hosts))
+    used = np.bincount(problem.host_of[schedule.chain], minlength=len(problem.hosts))
+    return [
+        LeftOut(
+            host=host.name,
+            reason=f"{host.slots - n} of {host.slots} slots unused: no room for one more slab of "
+            f"{problem.min_rows} {problem.workload.row}s",
+        )
+        for host, n, m in zip(problem.hosts, known.tolist(), used.tolist(), strict=True)
+        if host.slots > n == m
+    ]
 
 
 def _why_not(problem: Problem, schedule: Schedule, spare: IntArray, options: PlanningOptions) -> list[str]:
@@ -162,8 +178,6 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
             "use a smaller size or more hosts"
         )
     binding = [f"the constraint {c.name}" for c in problem.coupling]
-    if options.counts == "even" and options.ranks is None:
-        binding.append("only even numbers of ranks are tried")
     if (problem.side >= UNUSABLE_S).any():
         binding.append("some links do not work")
     if options.ranks is not None or options.max_ranks is not None:
