@@ -1,0 +1,60 @@
+"""Other people's processes: the same whenever one looks, as heavy as the scenario says, sudden in campaigns."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from apples.simulation.load import CHUNK_S, Campaigns, HostLoad
+from apples.simulation.scenario import CampaignTruth, LoadTruth, RegimeTruth
+
+TRUTH = LoadTruth(
+    regimes=(
+        RegimeTruth(mean_stay_s=7200.0, interval_s=300.0, duration_s=600.0),
+        RegimeTruth(mean_stay_s=14400.0, interval_s=None, duration_s=1.0),
+    ),
+    brief_interval_s=1e12,
+    brief_duration_s=1.0,
+    process_bytes=1e6,
+    process_bytes_spread=0.5,
+)
+
+
+def load(seed, truth=TRUTH):
+    return HostLoad(truth, np.random.default_rng(seed))
+
+
+def test_asking_in_small_steps_gives_the_same_history():
+    often, once = load(3), load(3)
+    for until in np.linspace(0, 6 * CHUNK_S, 50):
+        often.generate(until)
+        often.steps()
+    once.generate(6 * CHUNK_S)
+    for mine, other in zip(often.steps(), once.steps(), strict=True):
+        assert np.array_equal(mine.times, other.times)
+        assert np.array_equal(mine.values, other.values)
+
+
+def test_a_third_of_the_time_is_heavy_with_two_processes():
+    days = 60 * 86400.0
+    host = load(1)
+    host.generate(days)
+    mean = host.steps()[0].mean(np.zeros(1), np.array([days]))[0]
+    assert mean == pytest.approx(2 / 3, rel=0.15)
+
+
+def test_memory_comes_and_goes_with_the_processes():
+    host = load(2)
+    host.generate(CHUNK_S)
+    count, held = host.steps()
+    assert np.all((held.values > 1.0) == (count.values > 0.5))
+
+
+def test_a_campaign_starts_on_its_hosts_at_one_instant():
+    nobody = replace(TRUTH, regimes=TRUTH.regimes[1:])
+    hosts = [load(h, nobody) for h in range(10)]
+    truth = CampaignTruth(interval_s=1000.0, host_share=0.35, processes=3, duration_s=50.0)
+    Campaigns(truth, np.random.default_rng(5)).add_to(hosts, 1e5)
+    starts = [set(h.steps()[0].times[h.steps()[0].values == 3.0]) for h in hosts]
+    everywhere = [at for at in set().union(*starts) if sum(at in s for s in starts) == 4]
+    assert len(everywhere) > 50
