@@ -208,7 +208,8 @@ def _plus(prior: Overhead, fit: Fit, runs: int) -> Overhead:
 
 
 def _misses(overhead: Overhead, inputs: Sequence[tuple[int, int]], extra: FloatArray) -> FloatArray:
-    return extra - np.array([overhead.seconds(size, ranks) for size, ranks in inputs])
+    misses: FloatArray = extra - np.array([overhead.seconds(size, ranks) for size, ranks in inputs])
+    return misses
 
 
 def _median_miss(overhead: Overhead, inputs: Sequence[tuple[int, int]], extra: FloatArray) -> float:

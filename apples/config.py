@@ -46,7 +46,7 @@ class Document:
     def fail(self, problems: Iterable[Problem]) -> typing.NoReturn:
         """Raise `ConfigError` with all the problems in the order of the file."""
         ordered = sorted(dict.fromkeys(problems), key=lambda p: p.line)
-        raise ConfigError([_line(self.path, p) for p in ordered])
+        raise ConfigError([_line(self.path, p) for p in ordered]) from None
 
 
 def load_yaml(path: str | Path, kind: type[T]) -> T:

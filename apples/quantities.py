@@ -109,3 +109,20 @@ Memory_bytes = Annotated[float, MEMORY]
 """Bytes, more than 0."""
 Amount_bytes = Annotated[float, AMOUNT]
 """Bytes, 0 or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeNumber:
+    """A whole number of at least `least`."""
+
+    least: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Read by pydantic."""
+        from pydantic_core import core_schema
+
+        return core_schema.int_schema(ge=self.least, strict=True)
+
+
+Count = Annotated[int, WholeNumber(1)]
+"""A whole number, 1 or more."""

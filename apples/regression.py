@@ -68,7 +68,7 @@ def choose_terms(
     """The best fit over sets of columns that hold the first one; None if no set is admissible.
 
     design : float64[n, k], equal rows are one group.  admissible : whether coefficients (float64[k]) make sense.
-    A set needs more groups than columns, except the first column alone; simpler sets win near-ties.
+    A set of several columns needs twice as many groups; simpler sets win near-ties.
     """
     scales = np.abs(design).max(axis=0)
     scaled = design / np.where(scales > 0, scales, 1.0)
@@ -96,7 +96,9 @@ def _sets(scaled: FloatArray, groups: int) -> list[list[int]]:
     for count in range(1, scaled.shape[1]):
         for chosen in combinations(others, count):
             columns = [0, *chosen]
-            if groups > len(columns) and np.linalg.matrix_rank(scaled[:, columns], tol=1e-6) == len(columns):
+            if groups >= 2 * len(columns) and np.linalg.matrix_rank(scaled[:, columns], tol=1e-6) == len(
+                columns
+            ):
                 sets.append(columns)
     return sets
 

@@ -8,6 +8,7 @@ problems, not raised. What the data should look like is decided in `apples.confi
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -111,14 +112,20 @@ class _Builder:
         import yaml
 
         self._tree.texts[at] = node.value
-        if node.tag == _TEXT and node.style not in _QUOTES and _NUMBER.fullmatch(node.value):
-            return float(node.value)
         try:
-            return self._loader.construct_object(node)
+            value = self._loader.construct_object(node)
         except yaml.YAMLError as error:
             self._complain(node, at, f"{getattr(error, 'problem', error)}; leave the tag out")
         except ValueError as error:
             self._complain(node, at, f"{node.value!r}: {error}; write it in quotes if it is text")
+        else:
+            if node.tag == _TEXT and node.style not in _QUOTES and _NUMBER.fullmatch(node.value):
+                value = float(node.value)
+            if not isinstance(value, float) or math.isfinite(value):
+                return value
+            self._complain(
+                node, at, f"must be a finite number; got {node.value}, leave the key out for no limit"
+            )
         return None
 
     def _mapping(self, node: Any, at: Location) -> dict[str, Any]:
