@@ -26,6 +26,8 @@ from apples.planning.problem import IntArray, Problem
 #: The bounds a plan states: one run in ten ends before `LOW`, one in ten after `HIGH`.
 LOW, HIGH = 0.1, 0.9
 _BISECTIONS = 50
+#: CPU shares known better than this are certain; dividing by such an error would overflow.
+_SURE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +78,7 @@ class UncertainRanks:
         # d T_i / d share = -work / share², so an error of the fixed part acts like one of the share.
         needed = self.work / left
         error = np.hypot(self.share_error, self.fixed_error * needed / left)
-        sure = error <= 0
+        sure = error < _SURE
         z = (self.share - needed) / np.where(sure, 1.0, error)
         z[sure] = np.where(self.share[sure] >= needed[sure] * (1 - 1e-12), 40.0, -40.0)
         latest = np.full(int(self.host.max()) + 1, np.inf)

@@ -25,7 +25,7 @@ class PlanningOptions:
     improve : look for a better chain near the best candidates by adding, dropping, swapping, moving
     quantile : how sure the makespan must be: 0.5 takes forecasts as they are, 0.9 fears their errors
     tolerance : LP only, how far from the common finish a host may be, as a fraction of it
-    allow_spill : let slabs outgrow memory when nothing else holds the work
+    allow_spill : let slabs outgrow memory where even so that ends the run soonest
     spill_factor : how much slower a row outside memory is ("two orders of magnitude", §3.3)
     max_ranks : use at most this many ranks; None for no limit
     ranks : use exactly this many ranks; None leaves the number to the planner

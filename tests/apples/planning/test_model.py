@@ -6,6 +6,7 @@ import pytest
 from apples.planning.chains import Chains
 from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
+from apples.template import Costs
 
 PAPER, EXCHANGE = PlanningOptions(model="paper"), PlanningOptions(model="exchange")
 
@@ -103,8 +104,6 @@ def test_slots_share_a_host_s_cpu_and_memory(pool):
 
 
 def test_benchmarks_by_ranks_on_the_host_are_used(pool):
-    from apples.template import Costs
-
     costs = Costs(seconds_per_row={"default": {1: 1.0, 3: 1.7}})
     problem = pool.problem(pool.snapshot([1.0], slots=4), pool.workload(8), costs)
     assert problem.slope[0, 1:] == pytest.approx([1.0, 1.0, 1.7, 1.7])

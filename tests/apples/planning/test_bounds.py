@@ -1,0 +1,98 @@
+"""Low and high bounds: forecasts' errors carried through the model."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apples.planning.bounds import UncertainRanks, low_expected_high
+from apples.planning.planner import make_plan
+
+
+def ranks(work, share, share_error, fixed=None, fixed_error=None, host=None):
+    n = len(work)
+    return UncertainRanks(
+        work=np.array(work, float),
+        share=np.array(share, float),
+        share_error=np.array(share_error, float),
+        fixed=np.zeros(n) if fixed is None else np.array(fixed, float),
+        fixed_error=np.zeros(n) if fixed_error is None else np.array(fixed_error, float),
+        host=np.arange(n) if host is None else np.array(host),
+    )
+
+
+def sampled(uncertain, draws=40_000):
+    """Makespans when shares and exchanges are drawn as the bounds suppose."""
+    rng = np.random.default_rng(1)
+    hosts, n = uncertain.host.max() + 1, len(uncertain.work)
+    share = uncertain.share + uncertain.share_error * rng.standard_normal((draws, hosts))[:, uncertain.host]
+    fixed = uncertain.fixed + uncertain.fixed_error * rng.standard_normal((draws, n))
+    return (fixed + uncertain.work / share).max(axis=1)
+
+
+@pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize(
+    "uncertain",
+    [
+        ranks([60], [0.6], [0.05]),
+        ranks([60, 60, 40], [0.6, 0.7, 0.4], [0.05, 0.02, 0.03]),
+        ranks([60, 60], [0.8, 0.8], [0.03, 0.0], fixed=[10, 12]),
+        ranks([60, 60], [0.8, 0.8], [0.03, 0.03], fixed=[10, 12], fixed_error=[2, 1]),
+        ranks([60] * 4, [0.7] * 4, [0.05] * 4, host=[0, 0, 0, 1]),
+        ranks([60], [0.6], [0.0], fixed=[10], fixed_error=[3]),
+    ],
+    ids=["one", "three", "one sure", "links too", "slots of one host", "links only"],
+)
+def test_quantiles_agree_with_sampling(uncertain, q):
+    assert uncertain.quantile(q) == pytest.approx(np.quantile(sampled(uncertain), q), rel=0.01)
+
+
+floats = st.floats(0.1, 1.0)
+
+
+@given(
+    work=st.lists(st.floats(1, 100), min_size=1, max_size=6),
+    data=st.data(),
+    overhead_error=st.floats(0, 10),
+)
+@settings(deadline=None)
+def test_quantiles_rise_and_bounds_enclose_the_expectation(work, data, overhead_error):
+    def some(strategy):
+        return data.draw(st.lists(strategy, min_size=len(work), max_size=len(work)))
+
+    uncertain = ranks(
+        work, some(floats), some(st.floats(0, 0.5)), some(st.floats(0, 9)), some(st.floats(0, 1))
+    )
+    values = [uncertain.quantile(q) for q in (0.01, 0.1, 0.5, 0.9, 0.99)]
+    assert values == sorted(values)
+    low, expected, high = low_expected_high(uncertain, overhead_error)
+    assert 0 <= low <= expected <= high
+
+
+def test_sure_forecasts_leave_nothing_open():
+    sure = ranks([60, 30], [0.5, 0.5], [0, 0], fixed=[1, 2])
+    assert low_expected_high(sure, 0.0) == (121, 121, 121)
+    assert sure.quantile(0.99) == 121
+
+
+def test_an_overhead_of_unknown_size_widens_both_sides_alike():
+    low, expected, high = low_expected_high(ranks([60], [0.5], [0]), overhead_error_s=10.0)
+    assert high - expected == pytest.approx(12.8155, rel=1e-4)
+    assert expected - low == pytest.approx(12.8155, rel=1e-4)
+
+
+def test_plans_carry_their_bounds(pool):
+    snapshot = pool.snapshot([0.8, 0.7], error=[0.1, 0.0])
+    plan = make_plan(snapshot, pool.workload(100), pool.costs())
+    assert plan.low_s < plan.predicted_s < plan.high_s
+    sure = make_plan(pool.snapshot([0.8, 0.7]), pool.workload(100), pool.costs())
+    assert sure.low_s == sure.predicted_s == sure.high_s
+
+
+def test_errors_of_links_count_too(pool):
+    snapshot = pool.snapshot([1.0, 1.0])
+    unsure = replace(snapshot, latency_error_s=np.full((2, 2), 5e-5))
+    plan = make_plan(unsure, pool.workload(100, messages=1000), pool.costs())
+    assert plan.high_s - plan.predicted_s > 0.01
