@@ -179,3 +179,24 @@ def test_help_costs_no_numpy_and_no_mpi():
 def test_warming_compiles_every_physics(stencil_app):
     done = stencil_app(0, "warm")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_run_killed_while_it_writes_keeps_the_checkpoint_before(stencil_app, tmp_path):
+    program = tmp_path / "killed.py"
+    program.write_text(
+        "import os, pathlib, signal\n"
+        "from stencil_app.cli import main\n"
+        "replace, calls = pathlib.Path.replace, []\n"
+        "def fatal(self, target):\n"
+        "    calls.append(target)\n"
+        "    if len(calls) == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return replace(self, target)\n"
+        "pathlib.Path.replace = fatal\n"
+        "main()\n"
+    )
+    words = ["heat", *map(str, SMALL), "--size", "5", "--checkpoint", "run.ck", "--checkpoint-every", "15"]
+    killed = subprocess.run([sys.executable, str(program), *words], cwd=tmp_path, timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    resumed = stencil_app(2, "heat", *SMALL, "--size", 5, "--restart", "run.ck")
+    assert resumed.stdout == stencil_app(0, "heat", *SMALL, "--size", 5).stdout != ""
