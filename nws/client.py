@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from nws.errors import ProbeError, UsageError
-from nws.memory import DAY_S, Memory, Summary
+from nws.memory import DAY_S, Memory
 from nws.paths import local_host, state_dir
 from nws.series import Forecast, Measurement, Series
 
@@ -126,9 +126,10 @@ class LocalWeather:
             self._take([m.series for m in fresh], [m.value for m in fresh], [m.t for m in fresh])
         return dict(zip(self._places, self._bank.forecasts(list(self._places.values())), strict=True))
 
-    def summaries(self) -> list[Summary]:
-        """What the memory keeps of every series."""
-        return self._memory.summaries()
+    @property
+    def path(self) -> Path:
+        """File of the memory."""
+        return self._memory.path
 
     def close(self) -> None:
         """Let go of the memory."""

@@ -1,0 +1,64 @@
+"""Tables and numbers for people: rich on a terminal, plain columns elsewhere; NO_COLOR is honoured."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+
+def quantity(value: float, unit: str) -> str:
+    """A value with its unit, scaled so that it can be read: ``23.0 GB``, ``53.4 µs``, ``0.981 CPU``."""
+    if not math.isfinite(value):
+        return "-"
+    if unit.startswith("B"):
+        for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+            if abs(value) >= factor:
+                return f"{value / factor:.3g} {prefix}{unit}"
+        return f"{value:.3g} {unit}"
+    if unit == "s":
+        for factor, prefix in ((1.0, ""), (1e-3, "m")):
+            if abs(value) >= factor:
+                return f"{value / factor:.3g} {prefix}s"
+        return f"{value / 1e-6:.3g} µs"
+    return f"{value:.3f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """A span of time, coarse: ``4 s``, ``12 min``, ``3.5 h``, ``2.1 d``."""
+    for factor, name in ((86400.0, "d"), (3600.0, "h")):
+        if seconds >= factor:
+            return f"{seconds / factor:.1f} {name}"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
+
+
+def echo_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()
+) -> None:
+    """Print a table on stdout; columns in `numbers` are aligned right. A last column ``stale`` stands out."""
+    if sys.stdout.isatty():
+        _rich(headings, rows, numbers)
+        return
+    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
+    for row in [headings, *rows]:
+        cells = [
+            text.rjust(w) if i in numbers else text.ljust(w)
+            for i, (text, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        click.echo("  ".join(cells).rstrip())
+
+
+def _rich(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if i in numbers else "left")
+    for row in rows:
+        table.add_row(*row, style="yellow" if row[-1] == "stale" else None)
+    Console(no_color=bool(os.environ.get("NO_COLOR"))).print(table)
