@@ -85,14 +85,18 @@ class BatteryBank:
         """
         at = np.ascontiguousarray(indices, np.int64)
         value = np.ascontiguousarray(values, np.float64)
-        time = np.ascontiguousarray(np.broadcast_to(np.asarray(times, np.float64), value.shape))
+        time = np.asarray(times, np.float64)
         if at.shape != value.shape or at.ndim != 1:
             raise UsageError(f"one value for one index: got values {value.shape} for indices {at.shape}")
+        if time.shape not in ((), value.shape):
+            raise UsageError(
+                f"one time for one value, or one for all: got times {time.shape} for values {value.shape}"
+            )
         self._check(at)
         illegal = first_illegal(value)
         if illegal is not None:
             raise UsageError(refusal(f"series {at[illegal]}", float(value[illegal])))
-        advance_many(self._states, at, value, time)
+        advance_many(self._states, at, value, np.ascontiguousarray(np.broadcast_to(time, value.shape)))
 
     def samples(self, index: int) -> int:
         """Values taken of a series so far."""
