@@ -62,7 +62,7 @@ def worker(cells: int, rounds: int) -> None:
 
     def iterations() -> None:
         controls = Controls(iterations=ITERATIONS, residual_every=ITERATIONS)
-        iterate(slab, State(), controls, Stopwatch(0.0), StopRequest())
+        iterate(slab, State(), controls, watch=Stopwatch(0.0), stop=StopRequest())
 
     def timed(action: Callable[[], None], count: int) -> float:
         comm.Barrier()

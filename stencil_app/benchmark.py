@@ -96,7 +96,7 @@ def _memory(problem: Problem, rows: int) -> tuple[float, float]:
 def _loop(slab: Slab, iterations: int) -> Stopwatch:
     watch = Stopwatch(0.0)
     controls = Controls(iterations=iterations, residual_every=_RESIDUAL_EVERY)
-    iterate(slab, State(), controls, watch, StopRequest())
+    iterate(slab, State(), controls, watch=watch, stop=StopRequest())
     return watch
 
 

@@ -68,7 +68,7 @@ class Header:
         return self.row_offset(self.mesh[0]) + 8 * row
 
 
-def write(comm: Intracomm, path: Path, header: Header, interior: Array, first_row: int) -> None:
+def write(comm: Intracomm, path: Path, header: Header, *, interior: Array, first_row: int) -> None:
     """Write the mesh, each rank its own rows; collective. Raises `OutputError` on all ranks.
 
     interior : float64[rows, ny, nx], global rows `first_row`...

@@ -141,10 +141,10 @@ def save(slab: Slab, state: State, path: Path) -> None:
         residual_bits=state.residual_bits,
         mesh=(problem.size, layout.ny, layout.nx),
     )
-    checkpoint.write(slab.comm, path, header, slab.interior, slab.first_row)
+    checkpoint.write(slab.comm, path, header, interior=slab.interior, first_row=slab.first_row)
 
 
-def iterate(slab: Slab, state: State, controls: Controls, watch: Stopwatch, stop: StopRequest) -> None:
+def iterate(slab: Slab, state: State, controls: Controls, *, watch: Stopwatch, stop: StopRequest) -> None:
     """Advance `state` and `slab` until the end, convergence or a signal to any rank; collective."""
     from mpi4py import MPI
 

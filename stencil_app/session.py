@@ -57,7 +57,7 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
     )
     first = state.iteration
     watch.setup_done = perf_counter()
-    iterate(slab, state, controls, watch, stop)
+    iterate(slab, state, controls, watch=watch, stop=stop)
     if settings.record_dir is not None:
         _record(settings.record_dir, slab, (first, state), watch)
     if settings.output is not None and not state.signal:

@@ -22,7 +22,7 @@ def field():
 @pytest.fixture
 def saved(tmp_path, alone, field):
     path = tmp_path / "run.ck"
-    checkpoint.write(alone, path, HEADER, field, 0)
+    checkpoint.write(alone, path, HEADER, interior=field, first_row=0)
     return path
 
 
@@ -90,7 +90,7 @@ def test_a_failed_write_keeps_the_previous_checkpoint(saved, alone, field, monke
     with pytest.raises(
         OutputError, match=r"run\.ck: could not be written \(No space left on device\)"
     ) as caught:
-        checkpoint.write(alone, saved, HEADER, field, 0)
+        checkpoint.write(alone, saved, HEADER, interior=field, first_row=0)
     assert caught.value.exit_code == 4
     assert saved.read_bytes() == before
     assert os.listdir(saved.parent) == ["run.ck"]

@@ -19,7 +19,7 @@ def advance(alone):
         state = begin(slab, restart)
         watch = Stopwatch(0.0)
         settings = Controls(**{"iterations": 20, "residual_every": 5, **controls})
-        iterate(slab, state, settings, watch, stop or StopRequest())
+        iterate(slab, state, settings, watch=watch, stop=stop or StopRequest())
         return slab, state, watch
 
     return run
