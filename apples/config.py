@@ -80,9 +80,8 @@ def validate(document: Document, kind: type[T], further: Iterable[Problem] = ())
         value = adapter.validate_json(json.dumps(document.value, default=str), strict=True)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        told = {problem.at for problem in document.tree.problems}
         found = [_explain(document, kind, detail) for detail in details]
-        document.fail(problems + [p for p in found if p.at not in told])
+        document.fail(problems + [p for p in found if p.at not in document.tree.broken])
     if problems:
         document.fail(problems)
     return value

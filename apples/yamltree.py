@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Location = tuple[str | int, ...]
@@ -34,12 +34,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Plain data with, for every place, its line (from 1) and, for scalars, what was written there."""
+    """Plain data with, for every place, its line (from 1) and, for scalars, what was written there.
+
+    broken : places whose value could not be built; None stands there
+    """
 
     value: Any = None
     lines: dict[Location, int] = field(default_factory=dict)
     texts: dict[Location, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    broken: set[Location] = field(default_factory=set)
 
     def line(self, at: Location) -> int:
         """Line of a place, or of the nearest thing around it."""
@@ -89,12 +93,13 @@ class _Builder:
 
     def build(self, node: Any) -> Tree:
         value = self._value(node, ())
-        return Tree(value, self._tree.lines, self._tree.texts, self._tree.problems)
+        return replace(self._tree, value=value)
 
     def _value(self, node: Any, at: Location) -> Any:
         self._tree.lines.setdefault(at, node.start_mark.line + 1)
         if any(node is parent for parent in self._open):
             self._complain(node, at, "an alias that contains itself; write the value out")
+            self._tree.broken.add(at)
             return None
         if node.id == "scalar":
             return self._scalar(node, at)
@@ -126,6 +131,7 @@ class _Builder:
             self._complain(
                 node, at, f"must be a finite number; got {node.value}, leave the key out for no limit"
             )
+        self._tree.broken.add(at)
         return None
 
     def _mapping(self, node: Any, at: Location) -> dict[str, Any]:
