@@ -25,7 +25,7 @@ from apples.template import Workload
 IntArray = NDArray[np.int64]
 
 #: Independent streams of chance, one for each purpose (and each host or link): seeds are (seed, stream, index).
-_LOAD, _HOST_TRAFFIC, _UPLINK_TRAFFIC, _CAMPAIGNS, _MACHINES, _LINKS, _RUNS = range(7)
+_LOAD, _HOST_TRAFFIC, _UPLINK_TRAFFIC, _CAMPAIGNS, _RUNS = range(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,13 +75,14 @@ class MockGrid:
 
     @cached_property
     def machines(self) -> Machines:
-        """Hosts and links as they are, drawn once from the seed."""
+        """Hosts and links as they are, drawn from the scenario's own seed: the machines outlive the weather."""
         truth = self.scenario.hosts
         types = [_cpu_truth(self.scenario, host) for host in self.grid.hosts]
-        spread = self._rng(_MACHINES).normal(0.0, truth.speed_spread, len(types))
+        rng = np.random.default_rng(truth.hardware_seed)
+        spread = rng.normal(0.0, truth.speed_spread, len(types))
         sites = sorted({host.site for host in self.grid.hosts if host.site is not None})
         latency, bandwidth = self.grid.nominal_network()
-        deviation = self._rng(_LINKS).normal(0.0, self.scenario.network.link_spread, (2, *latency.shape))
+        deviation = rng.normal(0.0, self.scenario.network.link_spread, (2, *latency.shape))
         deviation = np.exp((deviation + deviation.transpose(0, 2, 1)) / math.sqrt(2))
         own = np.eye(len(types), dtype=bool)
         installed = [h.memory_bytes or t.memory_bytes for h, t in zip(self.grid.hosts, types, strict=True)]

@@ -40,6 +40,7 @@ class HostTruth:
     """How hosts behave.
 
     cpu_types : by CPU type; `default` serves types that are not named
+    hardware_seed : which machines and links they are, the same whatever the seed of a world's weather
     speed_spread : standard deviation of a host's speed round its type's, as a fraction
     run_spread : the same of one rank from run to run.  sweep_spread : of one sweep
     bus_slowdown : fraction by which each other busy CPU of the host slows a sweep (shared memory bus)
@@ -47,6 +48,7 @@ class HostTruth:
     """
 
     cpu_types: Annotated[Mapping[str, CpuTruth], Field(min_length=1)]
+    hardware_seed: int
     speed_spread: Fraction
     run_spread: Fraction
     sweep_spread: Fraction

@@ -39,6 +39,7 @@ def quiet() -> Scenario:
                 "one": CpuTruth(cpus=1, seconds_per_row=ROW_S, memory_bytes=100e6, system_bytes=20e6),
                 "two": CpuTruth(cpus=2, seconds_per_row=ROW_S, memory_bytes=100e6, system_bytes=20e6),
             },
+            hardware_seed=1,
             speed_spread=0.0,
             run_spread=0.0,
             sweep_spread=0.0,
