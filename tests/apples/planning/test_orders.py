@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.planning import desirability
@@ -57,6 +57,7 @@ def test_a_broken_link_makes_a_host_less_desirable_but_not_unsortable(pool):
     sites=st.lists(st.integers(0, 1), min_size=2, max_size=14).filter(lambda s: len(set(s)) == 2),
     data=st.data(),
 )
+@settings(deadline=None)
 def test_on_two_sites_the_chain_crosses_the_slow_link_once(pool, sites, data):
     noise = data.draw(st.randoms(use_true_random=False))
     n = len(sites)

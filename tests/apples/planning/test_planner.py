@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.errors import NoFeasiblePlan
+from apples.planning.baselines import default_plan
 from apples.planning.candidates import best_of, enumerate_orders
 from apples.planning.chains import Chains
 from apples.planning.desirability import orders
@@ -34,6 +35,19 @@ def test_predicted_time_is_the_slowest_rank_s_sum_of_parts(pool):
     assert plan.predicted_s == pytest.approx(max(a.predicted_s for a in plan.assignments))
     assert all(a.overhead_s == 3.0 for a in plan.assignments)
     assert [a.rank for a in plan.assignments] == list(range(len(plan.assignments)))
+
+
+def test_the_worked_example_of_the_planning_page(pool):
+    """h0 and h2 are a1 and a2 of docs/planning.md, h1 and h3 are b1 and b2."""
+    snapshot = pool.snapshot([1.0, 0.9, 0.5, 0.8], sites=[0, 1, 0, 1])
+    work = pool.workload(400, iterations=100, messages=400, bytes_exchanged=5e7)
+    costs = pool.costs(0.01, constant_s=2.0, per_rank_s=2.0)
+    plan = make_plan(snapshot, work, costs)
+    assert [(a.host, a.rows) for a in plan.assignments] == [("h1", 132), ("h3", 75), ("h2", 46), ("h0", 147)]
+    assert plan.predicted_s == pytest.approx(157.79)
+    by_power = make_plan(snapshot, work, costs, PlanningOptions(rank_order="desirability", improve=False))
+    assert by_power.predicted_s == pytest.approx(189.6, abs=0.05)
+    assert default_plan(snapshot, work, costs).predicted_s == pytest.approx(264.0)
 
 
 def test_overhead_that_grows_with_ranks_keeps_the_plan_small(pool):
