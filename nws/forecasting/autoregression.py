@@ -3,8 +3,10 @@
 Covariances by lag are updated with the new value's deviation from the mean of that moment, and the Yule-Walker
 equations solved by the Levinson-Durbin recursion: 16² steps, no history, no matrix. With memory m older
 terms fade by f = 1 - 1/m a sample. The covariance at lag k is then Σ f^age · f^(k/2) · d(t)·d(t-k), the exact
-autocorrelation of the faded sequence f^(age/2)·d(t): a positive semi-definite Toeplitz matrix, so
-every fit is a stable one. Source: Wolski et al. 2000, §2.4 (method); Brockwell & Davis, Time Series, §5.1 and §8.2.
+autocorrelation of the faded sequence f^(age/2)·d(t): a positive semi-definite Toeplitz matrix, so every fit is a
+stable one. No value outside the measured range is predicted: no latency below zero, no availability above one,
+without knowing what is measured.
+Source: Wolski et al. 2000, §2.4 (method); Brockwell & Davis, Time Series, §5.1 and §8.2 (mathematics).
 """
 
 from __future__ import annotations
@@ -72,4 +74,4 @@ def predict_autoregression(state: Any, value: float) -> None:
         expected = mean
         for k in range(1, min(samples, ORDER) + 1):
             expected += coefficient[k] * (newest[(samples - k) % NEWEST] - mean)
-        state["predicted"][AUTOREGRESSION + which] = expected
+        state["predicted"][AUTOREGRESSION + which] = min(max(expected, state["lowest"]), state["highest"])

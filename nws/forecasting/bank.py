@@ -83,8 +83,9 @@ class BatteryBank:
         seconds since the epoch. Raises `UsageError`, with nothing taken, when a value is not finite or
         beyond ±1e120, a series is not there, or the lengths differ.
         """
-        at = np.ascontiguousarray(indices, np.int64)
-        value = np.ascontiguousarray(values, np.float64)
+        # a read-only array is another type to the compiler, which would compile everything once more for it
+        at = np.require(indices, np.int64, ("C", "W"))
+        value = np.require(values, np.float64, ("C", "W"))
         time = np.asarray(times, np.float64)
         if at.shape != value.shape or at.ndim != 1:
             raise UsageError(f"one value for one index: got values {value.shape} for indices {at.shape}")
@@ -96,7 +97,7 @@ class BatteryBank:
         illegal = first_illegal(value)
         if illegal is not None:
             raise UsageError(refusal(f"series {at[illegal]}", float(value[illegal])))
-        advance_many(self._states, at, value, np.ascontiguousarray(np.broadcast_to(time, value.shape)))
+        advance_many(self._states, at, value, np.array(np.broadcast_to(time, value.shape)))
 
     def samples(self, index: int) -> int:
         """Values taken of a series so far."""

@@ -27,6 +27,9 @@ def advance(state: Any, value: float, t: float) -> None:
     if state["samples"] > 0:
         score_methods(state, value)
         score_answers(state, value)
+    first = state["samples"] == 0
+    state["lowest"] = value if first else min(state["lowest"], value)
+    state["highest"] = value if first else max(state["highest"], value)
     keep(state, value)
     state["samples"] += 1
     state["last"] = value

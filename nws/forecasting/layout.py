@@ -87,6 +87,8 @@ STATE = np.dtype(
         ("samples", "i8"),
         ("measured_at", "f8"),
         ("last", "f8"),
+        ("lowest", "f8"),
+        ("highest", "f8"),
         ("run_mean", "f8"),
         ("smoothed", "f8", (len(GAINS),)),
         # ring: sample number k, counted from 0, is at k mod NEWEST; `sorted` lists ring places by rising value

@@ -99,7 +99,7 @@ def score_series(series: Mapping[str, Sequence[float]], *, source: str) -> Score
         )
     maes, rmses = [], []
     for name, values in long_enough.items():
-        value = np.asarray(values, np.float64)
+        value = np.require(values, np.float64, ("C", "W"))
         if not (np.abs(value) <= LARGEST).all():
             raise UsageError(f"{source}: series {name!r} has values beyond ±{LARGEST:g} or not finite")
         error = _errors(value)

@@ -77,7 +77,7 @@ def autoregression(history, memory):
     matrix = covariance[np.abs(np.subtract.outer(np.arange(ORDER), np.arange(ORDER)))]
     coefficients = np.linalg.solve(matrix, covariance[1:])
     recent = np.array(history[::-1][:ORDER]) - mean
-    return mean + float(coefficients[: len(recent)] @ recent)
+    return min(max(mean + float(coefficients[: len(recent)] @ recent), min(history)), max(history))
 
 
 @examples

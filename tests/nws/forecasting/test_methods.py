@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nws.forecasting.layout import (
     ADAPTIVE_MEAN,
@@ -96,3 +98,14 @@ def test_a_window_not_yet_full_takes_what_there_is(follow):
     assert expected(final, "mean_51") == 3.0
     assert expected(final, "median_51") == 2.0
     assert expected(final, "trimmed_51") == 3.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=100))
+def test_nobody_predicts_what_lies_outside_everything_measured(follow, values):
+    slack = 1e-12
+    for i, record in enumerate(follow(values)):
+        lowest, highest = min(values[: i + 1]), max(values[: i + 1])
+        for expected_of_next in (record["predicted"], record["answered"]):
+            assert expected_of_next.min() >= lowest - slack
+            assert expected_of_next.max() <= highest + slack
