@@ -61,7 +61,6 @@ def fit_overhead(
         return bool(prior.per_rank_s + c[1] >= 0 and prior.per_rank2_s + c[2] >= 0)
 
     fit = choose_terms(design, extra - believed, weights, grows_with_ranks)
-    assert fit is not None or prior.per_rank_s < 0 or prior.per_rank2_s < 0
     candidate = prior if fit is None else _plus(prior, fit, len(usable))
     chosen = min((prior, candidate), key=lambda o: _median_miss(o, inputs, extra))
     trust = weights if fit is None else weights * fit.trust

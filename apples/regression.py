@@ -8,7 +8,7 @@ inputs out at a time. Pure numerics; what the terms mean is the business of `app
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -49,7 +49,7 @@ def robust_fit(design: FloatArray, target: FloatArray, weights: FloatArray) -> F
     for _ in range(_ROUNDS):
         residuals = np.abs(target - design @ coefficients)
         coefficients = _solve(design, target, weights / np.maximum(residuals, floor))
-    scale = max(_scale(target - design @ coefficients, design.shape[1]), floor)
+    scale = max(_scale(target - design @ coefficients, weights, design.shape[1]), floor)
     trust = np.ones_like(target)
     for _ in range(_ROUNDS):
         trust = _biweight((target - design @ coefficients) / (_BIWEIGHT * scale))
@@ -127,10 +127,11 @@ def _solve(design: FloatArray, target: FloatArray, weights: FloatArray) -> Float
     return solution
 
 
-def _scale(residuals: FloatArray, terms: int) -> float:
+def _scale(residuals: FloatArray, weights: FloatArray, terms: int) -> float:
     """Robust standard deviation; as many residuals as terms are near zero by construction and do not count."""
-    sizes: Sequence[float] = np.sort(np.abs(residuals))[terms:].tolist()
-    return _TO_DEVIATION * float(np.median(sizes)) if sizes else 0.0
+    sizes = np.abs(residuals)
+    counted = np.argsort(sizes, kind="stable")[terms:]
+    return _TO_DEVIATION * weighted_median(sizes[counted], weights[counted]) if len(counted) else 0.0
 
 
 def _biweight(ratios: FloatArray) -> FloatArray:

@@ -1,0 +1,317 @@
+"""What finished runs teach: the overhead, and how far benchmarks are off; and where benchmarks are kept."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apples.benchmarkstore import FORMAT, CalibrationStore
+from apples.calibration import correct, corrections, fit_overhead, startup_overhead
+from apples.errors import HistoryError
+from apples.plan import Assignment, Outcome, Plan, RankObservation, Record
+from apples.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
+
+BM = 0.195
+COSTS = Costs(seconds_per_row={"node": {1: BM, 2: 2 * BM}})
+
+
+def a_run(size, ranks, observed_s, *, slowdown=1.0, availability=1.0, slots=1, ended="finished"):
+    """A run on `ranks` hosts (or slots of one), planned with COSTS; ranks computed `slowdown` times as long."""
+    per_host = {1: BM, 2: 2 * BM}[slots]
+    compute = per_host * size / ranks / availability
+    assignments = tuple(
+        Assignment(
+            rank=r,
+            host=f"h{r // slots}",
+            slot=r % slots,
+            rows=size // ranks,
+            compute_s=compute,
+            communicate_s=0.0,
+            overhead_s=0.0,
+        )
+        for r in range(ranks)
+    )
+    observations = tuple(
+        RankObservation(
+            rank=r,
+            host=f"h{r // slots}",
+            rows=size // ranks,
+            iterations=1,
+            setup_s=0.0,
+            compute_s=compute * slowdown,
+            communicate_s=0.0,
+            wait_s=0.0,
+            total_s=compute,
+        )
+        for r in range(ranks)
+    )
+    plan = Plan(
+        scheduler="apples",
+        application="pmhd3d",
+        size=size,
+        model="paper",
+        assignments=assignments,
+        predicted_s=compute,
+        low_s=compute,
+        high_s=compute,
+    )
+    hosts = [
+        {
+            "host": f"h{h}",
+            "cpu_type": "node",
+            "slots": slots,
+            "availability": {"value": availability},
+            "capacity": None,
+        }
+        for h in range(-(-ranks // slots))
+    ]
+    outcome = Outcome(ended=ended, exit_code=0, observed_s=observed_s, observations=observations)
+    return Record(
+        id="run",
+        started_at=0.0,
+        world="mock",
+        key="pmhd3d",
+        plan=plan,
+        outcome=outcome,
+        snapshot={"hosts": hosts},
+        workload={"iterations": 1},
+    )
+
+
+def runs_under(overhead, count, *, noise=0.0, disturbed=0.0, seed=0):
+    """Runs of sizes and counts as in the paper whose overhead is `overhead`, some of them disturbed by load."""
+    rng = np.random.default_rng(seed)
+    records = []
+    for _ in range(count):
+        size, ranks = 1000 * int(rng.integers(1, 7)), 2 * int(rng.integers(2, 14))
+        extra = overhead.seconds(size, ranks) * (1 + noise * rng.standard_normal())
+        if rng.random() < disturbed:
+            extra += rng.uniform(20, 100)
+        records.append(a_run(size, ranks, BM * size / ranks + extra))
+    return records
+
+
+def test_the_papers_overhead_is_found_again_from_106_runs_a_sixth_of_them_disturbed():
+    fitted = fit_overhead(runs_under(PAPER_OVERHEAD, 106, noise=0.02, disturbed=0.17), COSTS)
+    assert fitted.constant_s == pytest.approx(16, rel=0.05)
+    assert fitted.per_row_s == pytest.approx(-1.5e-3, rel=0.1)
+    assert fitted.per_rank_s == 0
+    assert fitted.per_rank2_s == pytest.approx(0.094, rel=0.02)
+    assert fitted.source == "fitted to 106 runs"
+    assert 0 < fitted.error_s < 3
+
+
+def test_one_run_can_carry_a_constant_only():
+    fitted = fit_overhead([a_run(1000, 10, 100 * BM + 12.0)])
+    assert fitted.constant_s == pytest.approx(12.0)
+    assert (fitted.per_row_s, fitted.per_rank_s, fitted.per_rank2_s) == (0, 0, 0)
+    assert fitted.error_s > 0
+
+
+def test_many_runs_of_one_kind_still_carry_a_constant_only():
+    fitted = fit_overhead([a_run(1000, 10, 100 * BM + extra) for extra in (11.0, 12.0, 13.0, 12.0)])
+    assert fitted.constant_s == pytest.approx(12.0, abs=0.5)
+    assert (fitted.per_row_s, fitted.per_rank_s, fitted.per_rank2_s) == (0, 0, 0)
+
+
+def test_terms_the_runs_cannot_carry_come_from_what_was_believed():
+    prior = Overhead(constant_s=1.0, per_rank_s=0.5)
+    fitted = fit_overhead([a_run(1000, 10, 100 * BM + 7.0)], COSTS, prior=prior)
+    assert fitted.per_rank_s == 0.5
+    assert fitted.seconds(1000, 10) == pytest.approx(7.0)
+
+
+def test_without_finished_runs_the_prior_stands():
+    prior = Overhead(constant_s=3.0)
+    failed = a_run(1000, 10, 5.0, ended="failed")
+    never_started = replace(failed, outcome=None)
+    assert fit_overhead([failed, never_started], prior=prior) == prior
+    assert fit_overhead([]) == Overhead()
+
+
+def test_newer_runs_count_more():
+    old = [a_run(1000, 10, 100 * BM + 5.0)] * 60
+    new = [a_run(1000, 10, 100 * BM + 9.0)] * 45
+    assert fit_overhead(old + new).constant_s == pytest.approx(9.0)
+    assert fit_overhead(new + old).constant_s == pytest.approx(5.0)
+
+
+def test_a_run_faster_than_predicted_never_makes_a_prediction_negative():
+    fitted = fit_overhead([a_run(1000, 10, 50 * BM)])
+    assert fitted.seconds(1000, 10) == 0.0
+    assert fitted.seconds(100_000, 1) >= 0.0
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    constant=st.floats(5, 50),
+    per_row=st.floats(-1e-3, 5e-3),
+    per_rank2=st.floats(0.02, 0.2),
+    seed=st.integers(0, 1000),
+)
+def test_known_coefficients_are_recovered_under_noise(constant, per_row, per_rank2, seed):
+    truth = Overhead(constant_s=constant, per_row_s=per_row, per_rank2_s=per_rank2)
+    fitted = fit_overhead(runs_under(truth, 60, noise=0.01, disturbed=0.1, seed=seed), COSTS)
+    for size in (1000, 3000, 6000):
+        for ranks in (6, 16, 26):
+            assert fitted.seconds(size, ranks) == pytest.approx(truth.seconds(size, ranks), rel=0.06)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(1, 6), st.integers(1, 13), st.floats(0.01, 500)), min_size=1, max_size=25),
+    st.floats(0, 50),
+)
+def test_a_fit_is_never_worse_than_no_fit_on_the_median_of_its_runs(runs, believed):
+    records = [a_run(1000 * size, 2 * ranks, observed) for size, ranks, observed in runs]
+    prior = Overhead(constant_s=believed)
+    fitted = fit_overhead(records, prior=prior)
+
+    def median_miss(overhead):
+        return np.median(
+            [
+                abs(observed - BM * 1000 * size / (2 * ranks) - overhead.seconds(1000 * size, 2 * ranks))
+                for size, ranks, observed in runs
+            ]
+        )
+
+    assert median_miss(fitted) <= median_miss(prior) + 1e-9
+    # More ranks never look cheaper to start: a planner would run away with it.
+    assert fitted.per_rank_s >= 0
+    assert fitted.per_rank2_s >= 0
+    assert np.isfinite(fitted.error_s)
+
+
+def test_runs_that_agree_move_a_benchmark_all_the_way():
+    records = [a_run(1000, 10, 30.0, slowdown=1.3) for _ in range(10)]
+    corrected = correct(COSTS, records)
+    assert corrected.row_seconds("node", 1) == pytest.approx(1.3 * BM, rel=0.01)
+    assert corrected.row_seconds("node", 2) == pytest.approx(2 * 1.3 * BM, rel=0.01)
+
+
+def test_one_run_slightly_off_moves_next_to_nothing_and_one_far_off_most_of_the_way():
+    (slight,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=1.02)]).values()
+    (far,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=1.5)]).values()
+    assert 1 < slight.factor < 1.005
+    assert 1.4 < far.factor < 1.5
+
+
+def test_runs_that_contradict_each_other_move_less_than_runs_that_agree():
+    agree = [a_run(1000, 10, 30.0, slowdown=1.2)] * 6
+    differ = [a_run(1000, 10, 30.0, slowdown=s) for s in (0.7, 1.2, 1.9, 0.8, 1.7, 1.2)]
+    (agreed,) = corrections(COSTS, agree).values()
+    (disputed,) = corrections(COSTS, differ).values()
+    assert abs(disputed.factor - 1) < abs(agreed.factor - 1)
+
+
+def test_low_availability_is_no_fault_of_the_benchmark():
+    records = [a_run(1000, 10, 60.0, availability=0.5)] * 5
+    assert correct(COSTS, records) == COSTS
+
+
+def test_ranks_that_share_a_host_are_held_against_the_benchmark_for_sharing():
+    records = [a_run(1000, 10, 60.0, slots=2, slowdown=1.25)] * 10
+    (found,) = corrections(COSTS, records).values()
+    assert found.factor == pytest.approx(1.25, rel=0.02)
+    assert found.runs == 10
+
+
+def test_what_was_learnt_is_not_learnt_twice():
+    """Once planned with corrected costs, the same runs still say the same of the first benchmark."""
+    first = [a_run(1000, 10, 30.0, slowdown=1.3)] * 5
+    later = [
+        replace(
+            r,
+            plan=replace(
+                r.plan, assignments=tuple(replace(a, compute_s=a.compute_s * 1.3) for a in r.plan.assignments)
+            ),
+        )
+        for r in first
+    ]
+    assert correct(COSTS, first + later).row_seconds("node", 1) == pytest.approx(1.3 * BM, rel=0.01)
+
+
+def test_machines_that_did_not_run_keep_their_benchmark():
+    costs = Costs(seconds_per_row={**COSTS.seconds_per_row, "idle": {1: 1.0}})
+    corrected = correct(costs, [a_run(1000, 10, 30.0, slowdown=1.3)] * 3)
+    assert corrected.seconds_per_row["idle"] == {1: 1.0}
+    assert correct(costs, []) == costs
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(0.2, 5), min_size=1, max_size=12))
+def test_a_correction_lies_between_no_correction_and_the_median(slowdowns):
+    (found,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=s) for s in slowdowns]).values()
+    ratios = sorted(slowdowns)
+    assert min(1.0, ratios[0]) - 1e-9 <= found.factor <= max(1.0, ratios[-1]) + 1e-9
+
+
+def test_startup_of_benchmarks_gives_a_constant_and_a_part_per_rank():
+    several = [
+        Benchmark(ranks=r, seconds_per_row=1.0, startup_s=0.4 + 0.1 * r, bytes_per_row=0.0) for r in (1, 2, 4)
+    ]
+    overhead = startup_overhead(several)
+    assert overhead.constant_s == pytest.approx(0.4)
+    assert overhead.per_rank_s == pytest.approx(0.1)
+    assert startup_overhead(several[:1]).constant_s == pytest.approx(0.5)
+    assert startup_overhead([]) == Overhead()
+
+
+@pytest.fixture
+def store(tmp_path):
+    return CalibrationStore(tmp_path / "calibration")
+
+
+def a_benchmark(ranks, seconds_per_row):
+    return Benchmark(ranks=ranks, seconds_per_row=seconds_per_row, startup_s=0.5, bytes_per_row=1e6)
+
+
+def test_benchmarks_are_kept_by_application_and_machine(store):
+    store.put("heat nx=64", "xeon", [a_benchmark(1, 1e-4)], measured_at=1.0)
+    store.put("heat nx=64", "xeon", [a_benchmark(2, 2e-4)], measured_at=2.0)
+    store.put("heat nx=64", "epyc", [a_benchmark(1, 5e-5)], measured_at=3.0)
+    store.put("heat nx=128", "xeon", [a_benchmark(1, 4e-4)], measured_at=4.0)
+    costs = store.costs("heat nx=64")
+    assert costs.seconds_per_row == {"epyc": {1: 5e-5}, "xeon": {1: 1e-4, 2: 2e-4}}
+    assert costs.overhead.constant_s == pytest.approx(0.5)
+    assert store.get("heat nx=64", "xeon").measured_at == 2.0
+    assert [c.machine for c in store.entries()] == ["xeon", "epyc", "xeon"]
+
+
+def test_costs_are_given_by_cpu_type_where_asked(store):
+    store.put("heat", "xeon, numba 0.60", [a_benchmark(1, 1e-4)], measured_at=1.0)
+    costs = store.costs("heat", {"fast": "xeon, numba 0.60", "unknown": "vax"})
+    assert costs.seconds_per_row == {"fast": {1: 1e-4}}
+    assert store.costs("heat", {"unknown": "vax"}) is None
+
+
+def test_a_count_measured_again_replaces_the_old_one(store):
+    store.put("heat", "xeon", [a_benchmark(1, 1e-4)], measured_at=1.0)
+    store.put("heat", "xeon", [a_benchmark(1, 3e-4)], measured_at=2.0)
+    assert store.get("heat", "xeon").seconds_per_row == {1: 3e-4}
+
+
+def test_nothing_measured_is_no_costs(store):
+    assert store.costs("heat") is None
+    assert store.get("heat", "xeon") is None
+
+
+def test_damaged_benchmarks_are_named_with_what_to_do(store):
+    store.put("heat", "xeon", [a_benchmark(1, 1e-4)], measured_at=1.0)
+    (path,) = store.directory.glob("*.json")
+    whole = json.loads(path.read_text())
+    damaged = {
+        "{": "is not readable JSON",
+        json.dumps(whole | {"version": 9}): "is of version 9, written by a newer release",
+        json.dumps({"format": FORMAT.name, "version": 1}): "is not whole: key: field required",
+        json.dumps(whole | {"benchmarks": []}): "has no usable times per row (got [])",
+    }
+    for text, said in damaged.items():
+        path.write_text(text)
+        with pytest.raises(HistoryError) as caught:
+            store.costs("heat")
+        assert str(caught.value).startswith(f"{path}: {said}")
+        assert "apples calibrate" in str(caught.value) or "upgrade" in str(caught.value)
