@@ -52,7 +52,7 @@ class CpuSensor:
     probe_s: float = 0.1
     probe_every: int = 10
     moved: float = 0.1
-    gain: float = 0.4
+    gain: float = 0.25
     nice: int = field(default_factory=lambda: os.nice(0))
     _bias: float = 0.0
     _since_probe: int | None = None

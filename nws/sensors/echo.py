@@ -85,6 +85,8 @@ class EchoServer:
                     return
                 continue
             with self._lock:
+                # a thread that has ended leaves its place here, so that `close` can wait for the others
+                self._open = {c: thread for c, thread in self._open.items() if thread.is_alive()}
                 welcome = not self._closing and len(self._open) < self._most
                 if welcome:
                     thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
@@ -106,8 +108,6 @@ class EchoServer:
             # the client went away or fell silent; the error is its to report, it sees the same broken connection
             pass
         finally:
-            with self._lock:
-                self._open.pop(connection, None)
             connection.close()
 
 

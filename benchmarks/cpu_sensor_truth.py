@@ -1,0 +1,212 @@
+"""How true the CPU sensor is: the share it promises a new process against the share a real one then gets.
+
+    python benchmarks/cpu_sensor_truth.py [--seconds 2] [--repeats 3]
+
+Each scene starts spinners (niced, pinned or in a cgroup quota), lets the sensor measure with and without its spin
+probe, and then runs a process of its own for some seconds: its CPU time over wall time is the truth. Prints every
+scene and the mean absolute error of both readings; the quota scenes need root and a writable CPU hierarchy.
+A repeat during which programs that are no part of the scene used more than `--quiet` CPUs is marked and reported
+apart: their coming and going is no error of the sensor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nws.sensors.procfs import ProcFs, parse_groups
+
+_SPINNER = """
+import os, sys
+os.nice(int(sys.argv[1]))
+if sys.argv[2] != "-":
+    os.sched_setaffinity(0, {int(sys.argv[2])})
+while True:
+    pass
+"""
+_NEWCOMER = """
+import sys, time
+start, cpu = time.perf_counter(), time.process_time()
+while (wall := time.perf_counter() - start) < float(sys.argv[1]):
+    pass
+print((time.process_time() - cpu) / wall)
+"""
+_SENSOR = """
+from nws.sensors.cpu import CpuSensor
+sensor = CpuSensor(host="here")
+passive = CpuSensor(host="here", gain=0.0)
+print(passive.measure()[0].value, *(m.value for m in sensor.measure()))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """spinners : (nice, CPU or None) of each.  pin : CPU that sensor and newcomer are bound to
+    quota : CPUs their cgroup gets.  inside : whether the spinners are in that cgroup too
+    """
+
+    name: str
+    spinners: tuple[tuple[int, int | None], ...] = ()
+    pin: int | None = None
+    quota: float | None = None
+    inside: bool = False
+
+
+def scenes(cpus: Sequence[int]) -> list[Scene]:
+    one = cpus[0]
+    free = (0, None)
+    found = [Scene(name=f"{n} spinners", spinners=(free,) * n) for n in (0, 1, 2, 4)]
+    found += [
+        Scene(name="2 spinners, nice 19", spinners=((19, None),) * 2),
+        Scene(name="4 spinners, nice 5", spinners=((5, None),) * 4),
+        Scene(name="2 spinners + 2 at nice 19", spinners=(free, free, (19, None), (19, None))),
+        Scene(name="all CPUs pinned full", spinners=tuple((0, c) for c in cpus)),
+        Scene(name="on one CPU, nothing there", pin=one),
+        Scene(name="on one CPU, 1 pinned there", spinners=((0, one),), pin=one),
+        Scene(name="on one CPU, 2 pinned there", spinners=((0, one),) * 2, pin=one),
+        Scene(name="on one CPU, 1 pinned, nice 19", spinners=((19, one),), pin=one),
+        Scene(name="on one CPU, 2 free spinners", spinners=(free,) * 2, pin=one),
+    ]
+    if cpus[1:]:
+        found.append(Scene(name="on one CPU, 1 pinned elsewhere", spinners=((0, cpus[1]),), pin=one))
+    found += [
+        Scene(name="quota 0.5", quota=0.5),
+        Scene(name="quota 0.5, 1 spinner inside", quota=0.5, spinners=(free,), inside=True),
+        Scene(name="quota 0.75, 2 spinners outside", quota=0.75, spinners=(free,) * 2),
+        Scene(name="quota 0.2, 2 spinners outside", quota=0.2, spinners=(free,) * 2),
+    ]
+    return found
+
+
+@contextmanager
+def cgroup(quota: float) -> Iterator[Path | None]:
+    """A child of our own CPU cgroup with that quota; None where none can be made."""
+    groups = parse_groups(Path("/proc/self/cgroup").read_text())
+    tops = [("/sys/fs/cgroup/cpu" + groups.get("cpu", "/"), 1), ("/sys/fs/cgroup" + groups.get("", "/"), 2)]
+    for top, version in tops:
+        directory = Path(top) / f"cpu-sensor-truth-{os.getpid()}"
+        try:
+            directory.mkdir()
+        except OSError:
+            continue
+        try:
+            if version == 2 and not (directory / "cpu.max").exists():
+                continue
+            if version == 2:
+                (directory / "cpu.max").write_text(f"{int(quota * 100_000)} 100000")
+            elif (directory / "cpu.cfs_quota_us").exists():
+                (directory / "cpu.cfs_quota_us").write_text(str(int(quota * 100_000)))
+            else:
+                continue
+            yield directory
+            return
+        finally:
+            # a group can be removed once its last process has been reaped
+            directory.rmdir()
+    yield None
+
+
+def run(code: str, *arguments: str, group: Path | None, pin: int | None) -> list[float]:
+    def enter() -> None:
+        settle(group, pin)
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], preexec_fn=enter, capture_output=True, text=True, check=True
+    )
+    return [float(x) for x in done.stdout.split()]
+
+
+def settle(group: Path | None, pin: int | None) -> None:
+    if group is not None:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    if pin is not None:
+        os.sched_setaffinity(0, {pin})
+
+
+@contextmanager
+def spinning(scene: Scene, group: Path | None) -> Iterator[list[int]]:
+    inside = group if scene.inside else None
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", _SPINNER, str(nice), "-" if cpu is None else str(cpu)],
+            preexec_fn=lambda: settle(inside, None),
+        )
+        for nice, cpu in scene.spinners
+    ]
+    try:
+        time.sleep(0.5)
+        yield [process.pid for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def cpu_seconds(spinners: Sequence[int]) -> float:
+    """CPU seconds used on this machine since boot by all that is no part of the scene."""
+    times, _ = ProcFs().cpu_times()
+    everybody = sum(t.normal + t.niced for t in times.values())
+    ran = sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in spinners)
+    ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return everybody - ran - sum(u.ru_utime + u.ru_stime for u in ours)
+
+
+def play(scene: Scene, seconds: float) -> tuple[float, float, float, float] | None:
+    """Passive reading, sensor's reading, truth, and CPUs that others used; None where it cannot be played."""
+    with ExitStack() as stack:
+        group = stack.enter_context(cgroup(scene.quota)) if scene.quota else None
+        if scene.quota and group is None:
+            return None
+        pids = stack.enter_context(spinning(scene, group))
+        start, before = time.perf_counter(), cpu_seconds(pids)
+        passive, new, _, _ = run(_SENSOR, group=group, pin=scene.pin)
+        (real,) = run(_NEWCOMER, str(seconds), group=group, pin=scene.pin)
+        others = (cpu_seconds(pids) - before) / (time.perf_counter() - start)
+    return passive, new, real, others
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of the real process")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quiet", type=float, default=0.1, help="CPUs that others may use in a repeat")
+    options = parser.parse_args()
+    cpus = sorted(os.sched_getaffinity(0))
+    print(f"{len(cpus)} usable CPUs, {options.repeats} repeats of {options.seconds:g} s")
+    print(f"{'scene':34}{'passive':>9}{'sensor':>9}{'real':>9}{'error':>9}{'others':>9}")
+    errors: dict[tuple[str, str], list[float]] = {}
+    for scene in scenes(cpus):
+        for _ in range(options.repeats):
+            played = play(scene, options.seconds)
+            if played is None:
+                print(f"{scene.name:34} skipped: no CPU cgroup can be made here")
+                break
+            passive, new, real, others = played
+            kind = "quiet" if others <= options.quiet else "disturbed"
+            errors.setdefault((kind, "passive reading"), []).append(abs(passive - real))
+            errors.setdefault((kind, "sensor"), []).append(abs(new - real))
+            print(
+                f"{scene.name:34}{passive:9.3f}{new:9.3f}{real:9.3f}{new - real:+9.3f}{others:9.2f}",
+                flush=True,
+            )
+    for (kind, name), found in sorted(errors.items(), reverse=True):
+        high = sorted(found)[math.ceil(0.9 * len(found)) - 1]
+        print(
+            f"{kind}, {name}: mean absolute error {statistics.mean(found):.3f} CPU, median "
+            f"{statistics.median(found):.3f}, 90th percentile {high:.3f}, worst {max(found):.3f}, "
+            f"{len(found)} measurements"
+        )
+
+
+if __name__ == "__main__":
+    main()

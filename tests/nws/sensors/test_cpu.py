@@ -1,0 +1,254 @@
+"""The CPU sensor on hosts made of files: who competes, within which limits, and how the probe corrects."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from nws.errors import ProbeError
+from nws.sensors.cpu import CpuSensor
+from nws.sensors.load import LoadMeter
+from nws.sensors.procfs import ProcFs
+from nws.sensors.spin import spin
+
+
+def readings(sensor):
+    return tuple(m.value for m in sensor.measure())
+
+
+def test_names_and_time_of_the_measurements(host):
+    found = host.sensor().measure()
+    assert [str(m.series) for m in found] == ["cpu.new@here", "cpu.running@here", "cpu.capacity@here"]
+    assert {m.t for m in found} == {host.t}
+
+
+def test_an_idle_host_gives_everything(host):
+    assert readings(host.sensor()) == pytest.approx((1.0, 1.0, 2.0))
+
+
+def test_the_first_reading_watches_for_a_while_and_later_ones_since_the_last(host):
+    sensor, start = host.sensor(), host.t
+    sensor.measure()
+    assert host.t == pytest.approx(start + 0.3)
+    host.task(7, run=1.0)
+    host.sleep(10)
+    assert readings(sensor) == pytest.approx((1.0, 1.0, 4 / 3), abs=0.01)
+    assert host.t == pytest.approx(start + 10.3)
+
+
+def test_a_reading_from_long_ago_is_not_averaged_in(host):
+    sensor = host.sensor()
+    sensor.measure()
+    host.sleep(100_000)
+    for tid in (7, 8):
+        host.task(tid, run=1.0)
+    assert readings(sensor)[0] == pytest.approx(2 / 3, abs=0.01)
+
+
+def test_two_spinners_on_two_cpus(host):
+    for tid in (7, 8):
+        host.task(tid, run=1.0)
+    new, running, capacity = readings(host.sensor())
+    assert new == pytest.approx(2 / 3)
+    assert running == pytest.approx(1.0)
+    assert capacity == pytest.approx(1.0)
+
+
+def test_waiting_time_tells_a_spinner_from_a_part_time_task(host):
+    host.usable = {0}
+    host.task(7, run=0.5, wait=0.5, cpus={0})
+    host.task(8, run=0.5, wait=0.5, cpus={0})
+    assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_a_part_time_task_alone_leaves_the_rest(host):
+    host.usable = {0}
+    host.task(7, run=0.3, cpus={0})
+    assert readings(host.sensor())[0] == pytest.approx(0.7, abs=0.01)
+
+
+def test_a_niced_spinner_hardly_counts(host):
+    host.usable = {0}
+    host.task(7, run=1.0, nice=19, cpus={0})
+    assert readings(host.sensor())[0] > 0.98
+
+
+def test_our_own_nice_value_is_what_new_processes_inherit(host):
+    host.usable = {0}
+    host.task(7, run=1.0, cpus={0})
+    assert readings(host.sensor(nice=19))[0] < 0.02
+
+
+def test_load_on_cpus_we_may_not_use_does_not_count(host):
+    host.usable = {0}
+    for tid in (7, 8, 9):
+        host.task(tid, run=1 / 3, wait=2 / 3, cpus={1})
+    assert readings(host.sensor()) == pytest.approx((1.0, 1.0, 1.0))
+
+
+def test_competitors_that_could_go_elsewhere_do_when_there_is_room(host):
+    host.usable = {0}
+    host.task(7, run=1.0)
+    assert readings(host.sensor())[0] == pytest.approx(1.0, abs=0.01)
+
+
+def test_what_the_sensor_itself_uses_is_no_load(host):
+    host.own_rate = 1.0
+    host.task(1, run=1.0, pid=1)
+    host.tasks[1]["cpus"] = set()
+    assert readings(host.sensor()) == pytest.approx((1.0, 1.0, 2.0))
+
+
+def test_stolen_time_is_not_there_for_anybody(host):
+    host.usable = {0}
+    host.task(7, run=0.6, wait=0.4, cpus={0})
+    host.steal[0] = 0.4
+    assert readings(host.sensor())[0] == pytest.approx(0.3, abs=0.01)
+
+
+def test_interrupts_are_not_there_for_anybody(host):
+    host.interrupts = {0: 0.25, 1: 0.25}
+    assert readings(host.sensor())[0] == pytest.approx(0.75, abs=0.02)
+
+
+def test_load_of_processes_we_cannot_see_counts(host):
+    host.hidden = {0: 1.0, 1: 1.0}
+    host.running = 1 + 2
+    assert readings(host.sensor())[0] == pytest.approx(2 / 3, abs=0.02)
+    host.running = 1 + 4
+    host.write()
+    assert readings(host.sensor())[0] == pytest.approx(2 / 5, abs=0.02)
+
+
+def test_hidden_load_on_our_cpus_alone_counts_though_others_idle(big_host):
+    big_host.usable = {0, 1}
+    big_host.hidden |= {0: 1.0, 1: 1.0}
+    big_host.running = 3
+    assert readings(big_host.sensor())[0] == pytest.approx(2 / 3, abs=0.02)
+
+
+def test_many_small_tasks_count_together(big_host):
+    big_host.usable = {0}
+    for tid in range(10, 30):
+        big_host.task(tid, run=0.04, cpus=set(range(8)))
+    assert readings(big_host.sensor())[2] == pytest.approx(1.0, abs=0.05)
+    big_host.usable = set(range(8))
+    assert readings(big_host.sensor())[2] == pytest.approx(8 - 0.8, abs=0.1)
+
+
+def test_a_kernel_that_does_not_count_waiting(host):
+    host.schedstat = False
+    for tid in (7, 8, 9, 10):
+        host.task(tid, run=0.5)
+    assert readings(host.sensor())[0] == pytest.approx(2 / 5, abs=0.02)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_quota_binds_and_is_never_probed(host, version):
+    group = host.control_group("/job", version=version)
+    if version == 2:
+        (group / "cpu.max").write_text("50000 100000\n")
+        (group / "cpu.stat").write_text("usage_usec 1000\n")
+    else:
+        (group / "cpu.cfs_quota_us").write_text("50000\n")
+        (group / "cpu.cfs_period_us").write_text("100000\n")
+        (group / "cpuacct.usage").write_text("1000\n")
+    sensor = host.sensor(gain=1.0, probe=lambda s: pytest.fail("a quota needs no probe"))
+    assert readings(sensor) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_a_quota_is_shared_with_those_in_its_group_only(host):
+    group = host.control_group("/job", version=1)
+    (group / "cpu.cfs_quota_us").write_text("50000\n")
+    (group / "cpu.cfs_period_us").write_text("100000\n")
+    host.task(7, run=0.5, wait=0.5, group="/job/step")
+    host.task(8, run=0.5, group="/jobless")
+    assert readings(host.sensor())[:2] == pytest.approx((0.25, 0.5), abs=0.01)
+
+
+def test_a_groups_usage_tells_of_members_nobody_sees(host):
+    group = host.control_group("/job", version=2)
+    (group / "cpu.max").write_text("60000 100000\n")
+    usage = group / "cpu.stat"
+    usage.write_text("usage_usec 0\n")
+    sensor = host.sensor()
+    host.hidden = {0: 0.4, 1: 0.0}
+    sensor.measure()
+    host.sleep(10)
+    usage.write_text("usage_usec 4000000\n")
+    assert readings(sensor)[0] == pytest.approx(0.3, abs=0.02)
+
+
+def test_the_probe_corrects_the_passive_reading_step_by_step(host):
+    sensor = host.sensor(gain=0.5, probe=lambda s: 0.8, probe_every=1)
+    assert [round(readings(sensor)[0], 3) for _ in range(4)] == [0.9, 0.85, 0.825, 0.812]
+    assert readings(sensor)[2] == pytest.approx(2 * readings(sensor)[0], abs=0.02)
+
+
+def test_the_probe_runs_now_and_then_and_when_the_load_moves(host):
+    probes = []
+
+    def probe(seconds):
+        probes.append(host.t)
+        return 1.0
+
+    sensor = host.sensor(gain=0.5, probe=probe, probe_every=5)
+    for _ in range(6):
+        sensor.measure()
+    assert len(probes) == 2
+    for tid in (7, 8):
+        host.task(tid, run=1.0)
+    host.sleep(10)
+    sensor.measure()
+    assert len(probes) == 3
+
+
+def test_what_was_learnt_under_another_load_is_forgotten(host):
+    sensor = host.sensor(gain=1.0, probe=lambda s: 0.6)
+    assert readings(sensor)[0] == pytest.approx(0.6)
+    for tid in (7, 8):
+        host.task(tid, run=1.0)
+    host.sleep(10)
+    assert readings(sensor)[0] == pytest.approx(0.6)
+    for tid in (7, 8):
+        host.tasks[tid]["run"] = 0.0
+    host.sleep(10)
+    sensor.probe = lambda s: 1.0
+    assert readings(sensor)[0] == pytest.approx(1.0)
+
+
+def test_without_proc_the_message_says_what_is_needed(tmp_path):
+    sensor = CpuSensor(host="here", meter=LoadMeter(proc=ProcFs(root=tmp_path)))
+    with pytest.raises(ProbeError, match=r"stat: No such file .*need Linux' /proc"):
+        sensor.measure()
+
+
+def test_a_proc_without_cpus(host):
+    (host.proc / "stat").write_text("intr 5\n")
+    with pytest.raises(ProbeError, match="no line begins with cpu0"):
+        host.sensor().measure()
+
+
+def test_a_real_spinner_is_seen_on_its_cpu():
+    """Real processes: two spinners bound to our CPU leave a newcomer there well under a whole one."""
+    cpu = min(os.sched_getaffinity(0))
+    code = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nprint(flush=True)\nwhile True: pass"
+    spinners = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
+    proc = ProcFs(affinity=lambda tid: {cpu} if tid == 0 else os.sched_getaffinity(tid))
+    try:
+        for spinner in spinners:
+            assert spinner.stdout.readline()
+        sensor = CpuSensor(host="here", gain=0.0, meter=LoadMeter(proc=proc))
+        new, _, capacity = readings(sensor)
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+            spinner.stdout.close()
+    assert 0.0 < new < 0.6
+    assert capacity == pytest.approx(new)
+
+
+def test_a_spin_gets_some_of_a_cpu():
+    assert 0.0 < spin(0.02) <= 1.0

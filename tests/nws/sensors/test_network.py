@@ -1,0 +1,172 @@
+"""Probes over real sockets, and over servers that misbehave."""
+
+import socket
+import threading
+from contextlib import suppress
+
+import pytest
+
+from nws.errors import ProbeError
+from nws.sensors.echo import ACK, HEADER, MOST_BYTES, READY, EchoServer
+from nws.sensors.network import SEND_BYTES, Link, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
+from nws.sensors.registry import SensorContext, create
+
+QUICK = ProbePlan(round_trips=3, enough_s=0.001, most_bytes=1 << 20, timeout_s=2.0)
+
+
+class FakeLink:
+    """A link of known latency and bandwidth, without a network."""
+
+    def __init__(self, round_trip, bandwidth):
+        self.round_trip, self.bandwidth, self.sent = round_trip, bandwidth, []
+
+    def exchange_s(self, length):
+        self.sent.append(length)
+        return self.round_trip + (length / self.bandwidth if length > 1 else 0.0)
+
+
+@pytest.fixture
+def impostor():
+    """Starts a server that says the given bytes to its one client, then reads, then hangs up."""
+    servers = []
+
+    def start(*said):
+        listener = socket.create_server(("127.0.0.1", 0))
+
+        def serve():
+            connection, _ = listener.accept()
+            # the client may hang up on us first
+            with connection, suppress(ConnectionError):
+                for text in said:
+                    connection.sendall(text)
+                    connection.recv(100)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        servers.append((listener, thread))
+        return listener.getsockname()
+
+    yield start
+    for listener, thread in servers:
+        thread.join()
+        listener.close()
+
+
+def test_without_an_address_it_probes_the_loopback():
+    latency, bandwidth = NetworkSensor(host="a", peer="a", plan=QUICK, clock=lambda: 7.0).measure()
+    assert (str(latency.series), str(bandwidth.series)) == ("network.latency@a>a", "network.bandwidth@a>a")
+    assert latency.t == bandwidth.t == 7.0
+    assert 0 < latency.value < 1
+    assert bandwidth.value > 1e5
+
+
+def test_a_peer_by_address():
+    with EchoServer() as server:
+        sensor = create("network", SensorContext(host="a", peer="b", address=server.address))
+        assert [str(m.series) for m in sensor.measure()] == ["network.latency@a>b", "network.bandwidth@a>b"]
+
+
+def test_latency_is_half_the_median_round_trip_and_the_first_is_not_counted():
+    link = FakeLink(0.002, 1e9)
+    assert round_trip_s(link, 5) == pytest.approx(0.002)
+    assert link.sent == [1] * 6
+
+
+@pytest.mark.parametrize("bandwidth", [1e5, 1.25e8, 1e9])
+def test_bandwidth_has_the_latency_taken_off(bandwidth):
+    assert bandwidth_Bps(FakeLink(0.05, bandwidth), 0.05, ProbePlan()) == pytest.approx(bandwidth)
+
+
+def test_a_slow_link_is_probed_with_one_length_a_fast_one_with_growing_ones():
+    slow, fast = FakeLink(0.0, 1e5), FakeLink(0.0, 1e9)
+    for link in (slow, fast):
+        bandwidth_Bps(link, 0.0, ProbePlan())
+    assert slow.sent == [SEND_BYTES] * 3
+    assert fast.sent[0] == SEND_BYTES
+    assert fast.sent[-1] >= 0.01 * 1e9
+    assert fast.sent[-3:] == [fast.sent[-1]] * 3
+
+
+def test_no_transfer_is_longer_than_allowed():
+    link = FakeLink(0.0, 1e12)
+    bandwidth_Bps(link, 0.0, QUICK)
+    assert max(link.sent) == QUICK.most_bytes
+
+
+def test_nobody_listens():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = listener.getsockname()
+    with pytest.raises(
+        ProbeError, match=rf"of b at 127.0.0.1 port {address[1]}: cannot connect: .*is it running"
+    ):
+        NetworkSensor(host="a", peer="b", address=address, plan=QUICK).measure()
+
+
+def test_something_else_listens(impostor):
+    with pytest.raises(ProbeError, match=r"got b'S', expected b'R'.*check what listens there"):
+        Link("b", impostor(b"SSH-2.0"))
+
+
+def test_the_server_goes_away_in_the_middle(impostor):
+    with Link("b", impostor(READY)) as link, pytest.raises(ProbeError, match="1 bytes was answered by b''"):
+        link.exchange_s(1)
+
+
+def test_the_server_says_nothing():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        pytest.raises(ProbeError, match="no greeting: timed out"),
+    ):
+        Link("b", listener.getsockname(), timeout_s=0.05)
+
+
+def test_a_full_server_says_so():
+    busy = pytest.raises(ProbeError, match="busy with other probes; try again later")
+    with EchoServer(connections=1) as server, Link("b", server.address), busy:
+        Link("b", server.address)
+
+
+def test_a_place_is_free_again_when_a_client_has_left():
+    with EchoServer(connections=1) as server:
+        Link("b", server.address).__exit__(None, None, None)
+        for _ in range(1000):
+            with suppress(ProbeError), Link("b", server.address) as link:
+                assert link.exchange_s(1) > 0
+                break
+        else:
+            pytest.fail("the place of the client that left was never given to another")
+
+
+def test_closing_ends_connections_and_threads():
+    before = threading.active_count()
+    server = EchoServer()
+    link = Link("b", server.address)
+    link.exchange_s(1)
+    server.close()
+    server.close()
+    with link, pytest.raises(ProbeError):
+        link.exchange_s(1)
+    assert threading.active_count() == before
+
+
+def test_a_silent_client_is_closed():
+    with EchoServer(silence_s=0.05) as server, socket.create_connection(server.address, timeout=2) as client:
+        assert client.recv(1) == READY
+        assert client.recv(1) == b""
+
+
+def test_a_message_longer_than_allowed_ends_the_connection():
+    with EchoServer() as server, socket.create_connection(server.address, timeout=2) as client:
+        assert client.recv(1) == READY
+        client.sendall(HEADER.pack(1) + b"x")
+        assert client.recv(1) == ACK
+        client.sendall(HEADER.pack(MOST_BYTES + 1))
+        assert client.recv(1) == b""
+
+
+def test_a_port_that_is_taken():
+    with (
+        EchoServer() as server,
+        pytest.raises(ProbeError, match=r"cannot listen on 127.0.0.1 port .*or 0 for any"),
+    ):
+        EchoServer(port=server.address[1])
