@@ -1,0 +1,58 @@
+"""Spans of time as people write and read them. Seconds inside, always.
+
+Legal on input: `90` and `90s` (seconds), `15m`, `2h`, `1d`, sums such as `1h30m`, and clocks `M:SS` and
+`H:MM:SS`; a unit or a clock's last field may have decimals.
+"""
+
+from __future__ import annotations
+
+import re
+
+from apples.errors import ConfigError
+
+LEGAL = "90, 90s, 15m, 2h, 1d, 1h30m, 5:00 (minutes:seconds) or 1:30:00 (hours:minutes:seconds)"
+
+_SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+_UNITS = re.compile("".join(rf"(?:({_NUMBER})\s*{unit}\s*)?" for unit in _SECONDS), re.ASCII | re.IGNORECASE)
+_CLOCK = re.compile(rf"(?:([0-9]+):)?([0-9]+):({_NUMBER})", re.ASCII)
+
+
+def parse_duration(text: str, *, what: str = "duration") -> float:
+    """Seconds in `text`; raises `ConfigError` that names `what` and lists the legal forms.
+
+    >>> parse_duration("1:30:00"), parse_duration("15m"), parse_duration("90")
+    (5400.0, 900.0, 90.0)
+    """
+    word = text.strip()
+    if re.fullmatch(_NUMBER, word, re.ASCII):
+        return float(word)
+    if clock := _CLOCK.fullmatch(word):
+        hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+        if seconds >= 60 or (clock[1] is not None and minutes >= 60):
+            raise ConfigError(
+                f"{what} {text!r}: minutes and seconds of a clock stay below 60; legal are {LEGAL}"
+            )
+        return 3600.0 * hours + 60.0 * minutes + seconds
+    units = _UNITS.fullmatch(word)
+    if not word or units is None:
+        raise ConfigError(f"{what} {text!r} is not a span of time; legal are {LEGAL}")
+    return sum(float(part or 0) * size for part, size in zip(units.groups(), _SECONDS.values(), strict=True))
+
+
+def format_seconds(seconds: float) -> str:
+    """A span for people, two units at most: `0.012 s`, `4.27 s`, `1 min 30 s`, `2 h`, `3 d 4 h`."""
+    if seconds < 0:
+        return f"-{format_seconds(-seconds)}"
+    if seconds < 59.95:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    if whole >= 3600:
+        whole = 60 * round(seconds / 60)
+    if whole >= 86400:
+        whole = 3600 * round(seconds / 3600)
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
+    return " ".join(f"{count} {unit}" for count, unit in parts if count)

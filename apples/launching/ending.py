@@ -1,0 +1,134 @@
+"""How a run is brought to its end: a pure state machine, events and the time in, instructions out.
+
+No clock, no processes, no signals inside: `apples.launching.mpiexec` acts on what it answers, and the tests
+need no waiting. The rules:
+
+- INT, TERM, HUP, USR1, USR2 are passed on to the ranks; the first of INT, TERM and HUP also shows their states
+  and marks the run as interrupted.
+- The second of these, the time limit, or the first rank that fails, *ends* the run: TERM to all ranks; after a
+  grace the lifeline is cut, upon which the keepers kill; after another, what is left is killed from here.
+- Failed ranks end the others sooner than people do: what waits for a dead neighbour has nothing left to save.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from signal import SIGHUP, SIGINT, SIGTERM, Signals
+from typing import Literal
+
+Cause = Literal["failed", "time limit", "interrupted"]
+
+INTERRUPTS = (SIGINT, SIGTERM, SIGHUP)
+
+
+class Step(Enum):
+    """How far the ending has gone, in order."""
+
+    RUNNING = 0
+    TERMINATING = 1
+    CUT = 2
+    KILLED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grace:
+    """Seconds between the steps of an ending.
+
+    failure_s : from TERM to the cut when a rank failed.  request_s : the same for a user or the time limit
+    cut_s : from the cut to killing what is left from here
+    """
+
+    failure_s: float = 1.0
+    request_s: float = 5.0
+    cut_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """Instruction: send this signal to every rank, also to those that start later."""
+
+    signal: Signals
+
+
+@dataclass(frozen=True, slots=True)
+class ShowStates:
+    """Instruction: tell the user what every rank is doing and what happens next."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutLifeline:
+    """Instruction: let go of the keepers, which then kill their programs."""
+
+
+@dataclass(frozen=True, slots=True)
+class KillEverything:
+    """Instruction: kill `mpiexec` and every keeper."""
+
+
+Instruction = Forward | ShowStates | CutLifeline | KillEverything
+
+
+class Ending:
+    """One run's way to its end. Times are seconds on any one clock.
+
+    cause : why the run is or was ended, None while it goes its own way
+    interrupt : the first signal that asked for the end
+    """
+
+    def __init__(self, *, started: float, time_limit_s: float | None, grace: Grace) -> None:
+        self.cause: Cause | None = None
+        self.interrupt: Signals | None = None
+        self.step = Step.RUNNING
+        self._grace = grace
+        self._limit_at = None if time_limit_s is None else started + time_limit_s
+        self._next_at: float | None = None
+
+    @property
+    def wake_at(self) -> float | None:
+        """When `tick` has something to do, None for never."""
+        return self._limit_at if self.step is Step.RUNNING else self._next_at
+
+    def signalled(self, signal: Signals, now: float) -> list[Instruction]:
+        """A signal reached the launcher."""
+        if signal not in INTERRUPTS:
+            return [Forward(signal=signal)]
+        if self.step is not Step.RUNNING:
+            # The user insists while the ranks have their grace.
+            return self._cut(now) if self.step is Step.TERMINATING else []
+        if self.interrupt is None:
+            self.interrupt = signal
+            return [ShowStates(), Forward(signal=signal)]
+        return self._terminate("interrupted", now, self._grace.request_s)
+
+    def rank_failed(self, now: float) -> list[Instruction]:
+        """A rank ended otherwise than with exit code 0; after an interrupt that is what was asked for."""
+        if self.step is not Step.RUNNING:
+            return []
+        cause: Cause = "failed" if self.interrupt is None else "interrupted"
+        return self._terminate(cause, now, self._grace.failure_s)
+
+    def tick(self, now: float) -> list[Instruction]:
+        """Time has passed."""
+        due = self.wake_at
+        if due is None or now < due:
+            return []
+        if self.step is Step.RUNNING:
+            return self._terminate("time limit", now, self._grace.request_s)
+        if self.step is Step.TERMINATING:
+            return self._cut(now)
+        self.step, self._next_at = Step.KILLED, None
+        return [KillEverything()]
+
+    def over(self) -> None:
+        """All processes are gone: an interrupt that needed no further step is the cause after all."""
+        if self.cause is None and self.interrupt is not None:
+            self.cause = "interrupted"
+
+    def _terminate(self, cause: Cause, now: float, grace_s: float) -> list[Instruction]:
+        self.cause, self.step, self._next_at = cause, Step.TERMINATING, now + grace_s
+        return [Forward(signal=SIGTERM)]
+
+    def _cut(self, now: float) -> list[Instruction]:
+        self.step, self._next_at = Step.CUT, now + self._grace.cut_s
+        return [CutLifeline()]

@@ -1,0 +1,117 @@
+"""Checks before a launch on this machine: every reason it could not start, before anything is started.
+
+Nothing here changes anything. The hosts of a plan must all be this machine, the program must be there, the run
+directory must take files, and /dev/shm must hold MPICH's segment: too small a one lets `mpiexec` start and ends
+every rank with SIGBUS at its first message.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from apples.errors import LaunchError, NotExecutable, ProgramNotFound
+from apples.launching.command import search_path
+from apples.launching.launcher import LaunchRequest
+
+SHARED_MEMORY = Path("/dev/shm")
+
+#: Size of MPICH 5.0's segment, read off for 1, 2, 4 and 8 ranks; it fails below and runs above.
+SHARED_BYTES_PER_RANK, SHARED_BYTES_FIXED = 1_057_344, 4_096
+
+
+def find_mpiexec(beside: Path | None = None) -> str:
+    """`mpiexec` of this environment: the file beside its interpreter. Raises `ProgramNotFound`."""
+    path = (beside or Path(sys.executable).parent) / "mpiexec"
+    if not path.is_file():
+        raise ProgramNotFound(
+            f"no mpiexec in {path.parent}, the directory of this Python; ranks are started with the mpiexec of the "
+            f"same environment. Install it with: {sys.executable} -m pip install mpich mpi4py"
+        )
+    if not os.access(path, os.X_OK):
+        raise NotExecutable(
+            f"{path} may not be executed; give it the permission (chmod +x) or reinstall mpich"
+        )
+    return str(path)
+
+
+def find_program(request: LaunchRequest) -> str:
+    """Path of the request's program; raises `ProgramNotFound` or `NotExecutable` (exit codes 127, 126)."""
+    if not request.command:
+        raise LaunchError("the command of the run is empty; give the program that every rank is to execute")
+    name = request.command[0]
+    found = shutil.which(name, path=search_path(request))
+    if found is not None:
+        return os.path.abspath(found)
+    if os.sep not in name:
+        raise ProgramNotFound(
+            f"program {name!r} is in none of the directories of PATH; give its path, or install it"
+        )
+    if not os.path.exists(name):
+        raise ProgramNotFound(f"program {name!r} does not exist; give the path of an executable file")
+    kind = "is a directory" if os.path.isdir(name) else "may not be executed (chmod +x would allow it)"
+    raise NotExecutable(f"program {name!r} {kind}; give the path of an executable file")
+
+
+def check_hosts(request: LaunchRequest, addresses: Mapping[str, str]) -> None:
+    """Raise `LaunchError` naming the hosts of the plan that are not this machine.
+
+    addresses : host name → address to use instead of the name
+    """
+    if not request.plan.assignments:
+        raise LaunchError("the plan has no ranks; make a plan for at least one")
+    here = names_of_this_machine()
+    elsewhere = [host for host in request.plan.hosts if addresses.get(host, host) not in here]
+    if elsewhere:
+        known = ", ".join(sorted(here))
+        raise LaunchError(
+            f"hosts {', '.join(elsewhere)} are not this machine, and the mpiexec launcher runs ranks on this machine "
+            f"only ({known}). Give such a host `address: localhost` in the grid file to mean this machine, "
+            "or run on the mock grid"
+        )
+
+
+def names_of_this_machine() -> frozenset[str]:
+    """Names and addresses that mean this machine."""
+    name = socket.gethostname()
+    return frozenset({"localhost", "127.0.0.1", "::1", name, name.partition(".")[0]})
+
+
+def check_run_dir(request: LaunchRequest) -> None:
+    """Raise `LaunchError` when statuses cannot be written."""
+    where = request.run_dir
+    if not where.is_dir():
+        raise LaunchError(f"run directory {where} does not exist; create it, or give another")
+    if not os.access(where, os.W_OK | os.X_OK):
+        raise LaunchError(
+            f"run directory {where} may not be written; change its permissions, or give another"
+        )
+
+
+def check_time_limit(request: LaunchRequest) -> None:
+    """Raise `LaunchError` for a time limit that is over before it begins."""
+    if request.time_limit_s is not None and not request.time_limit_s > 0.0:
+        raise LaunchError(f"time limit {request.time_limit_s} s: give more than 0 seconds, or no limit")
+
+
+def check_shared_memory(ranks: int, where: Path = SHARED_MEMORY) -> None:
+    """Raise `LaunchError` when `where` cannot hold MPICH's segment for `ranks` ranks."""
+    need = SHARED_BYTES_FIXED + ranks * SHARED_BYTES_PER_RANK
+    try:
+        state = os.statvfs(where)
+    except OSError as error:
+        raise LaunchError(
+            f"{where} cannot be used ({error.strerror}); MPI ranks exchange messages through it. "
+            "Mount a tmpfs there (mount -t tmpfs tmpfs /dev/shm)"
+        ) from error
+    free = state.f_bavail * state.f_frsize
+    if free < need:
+        raise LaunchError(
+            f"{where} has {free / 2**20:.1f} MiB free and {ranks} ranks need {need / 2**20:.1f} MiB, without which "
+            "they die of SIGBUS. Make it larger (containers: --shm-size=64m), remove old files there, or use "
+            "fewer ranks"
+        )

@@ -1,0 +1,74 @@
+"""Signals as something a loop can wait for, whether or not it runs in the main thread.
+
+While an `Inbox` is open in the main thread, INT, TERM, HUP, USR1 and USR2 are put into it instead of ending
+the process; what was set before is put back afterwards. A signal that was ignored stays ignored (`nohup`).
+In any other thread nothing is installed, because Python allows it only in the main one; `post` still works.
+What a signal means for a run is decided in `apples.launching.ending`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from types import FrameType, TracebackType
+from typing import Self
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Inbox:
+    """Signals received while it was open, oldest first; `fileno()` is readable when there are any."""
+
+    def __init__(self) -> None:
+        self._received: deque[signal.Signals] = deque()
+        self._previous: dict[signal.Signals, object] = {}
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+
+    def __enter__(self) -> Self:
+        """Install the handlers, in the main thread only."""
+        if threading.current_thread() is threading.main_thread():
+            for number in FORWARDED:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Put back the handlers that were there."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._previous.clear()
+        os.close(self._read)
+        os.close(self._write)
+
+    def fileno(self) -> int:
+        """Descriptor to wait on."""
+        return self._read
+
+    def post(self, number: int) -> None:
+        """Put a signal in, as if it had been received."""
+        self._received.append(signal.Signals(number))
+        try:
+            os.write(self._write, b"!")
+        except BlockingIOError:
+            # The pipe is full of bells: whoever waits will wake.
+            return
+
+    def take(self) -> list[signal.Signals]:
+        """All signals received since the last call."""
+        try:
+            os.read(self._read, 4096)
+        except BlockingIOError:
+            return []
+        taken = []
+        while self._received:
+            taken.append(self._received.popleft())
+        return taken
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.post(number)

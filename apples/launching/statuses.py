@@ -1,0 +1,92 @@
+"""What the shims recorded of their ranks, read back from the run directory. Decides nothing.
+
+A rank has no file (it never started), a file without an end (it runs, or its keeper was killed) or a whole one.
+Files appear complete, so one that cannot be parsed was made by somebody else and is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
+from typing import Literal
+
+from apples.errors import LaunchError
+
+EndedBy = Literal["itself", "request", "parent", "abort"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRecord:
+    """One status file.
+
+    pid, keeper : the program and the process that watches it.  started, ended : seconds since the epoch
+    ended_by : "itself"; "request", after a signal or because the launcher let go; "parent", killed because its
+        parents were; "abort", left while its parents were being killed, as the caller of MPI_Abort does
+    error : why the program could not be executed
+    """
+
+    rank: int
+    host: str
+    pid: int | None
+    keeper: int
+    started: float
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    ended_by: EndedBy | None = None
+    error: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended otherwise than with exit code 0."""
+        return self.ended is not None and self.exit_code != 0
+
+    @property
+    def shell_code(self) -> int:
+        """Exit code as a shell shows it, 128 + signal for a killed rank; 0 while it runs."""
+        return 128 + self.signal if self.signal is not None else self.exit_code or 0
+
+    def describe(self) -> str:
+        """`rank 3 on beta was killed by signal 9 (KILL)`."""
+        who = f"rank {self.rank} on {self.host}"
+        if self.ended is None:
+            return f"{who} runs (pid {self.pid})"
+        if self.error is not None:
+            return f"{who}: {self.error}"
+        if self.signal is not None:
+            return f"{who} was killed by signal {self.signal} ({signal_name(self.signal)})"
+        return f"{who} ended with exit code {self.exit_code}"
+
+
+def signal_name(number: int) -> str:
+    """`KILL` for 9; real-time signals have no name of their own and are called by number."""
+    try:
+        return Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return f"number {number}"
+
+
+def status_path(run_dir: Path, rank: int) -> Path:
+    """Where the shim of a rank writes."""
+    return run_dir / f"status-{rank:05d}.json"
+
+
+def read_status(run_dir: Path, rank: int) -> RankRecord | None:
+    """Record of one rank, None when there is none; raises `LaunchError` for a file that is not one."""
+    path = status_path(run_dir, rank)
+    try:
+        return RankRecord(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise LaunchError(
+            f"{path}: not the status of a rank ({error}); remove it and run again in an empty run directory"
+        ) from error
+
+
+def clear_statuses(run_dir: Path) -> None:
+    """Remove what an earlier run left."""
+    for path in run_dir.glob("status-*.json*"):
+        path.unlink()

@@ -1,0 +1,111 @@
+"""What a finished launch amounts to: pure, from rank records and the way the run ended to an `Outcome`.
+
+`mpiexec`'s exit code proves nothing (MPICH joins the codes of its ranks bit by bit: 3, 4 and 5 give 7, and a run
+whose ranks never started can give 0). A run is finished when every rank has recorded exit code 0. Among
+the ranks that failed, those that were ended because of another are not to blame, and the earliest of the rest
+is named. Only for MPI_Abort, where hydra ends everybody at once, is `mpiexec`'s code the one that was asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from apples.durations import format_seconds
+from apples.launching.ending import Ending
+from apples.launching.statuses import RankRecord, signal_name
+from apples.plan import Outcome, RankStatus
+
+TIME_LIMIT, LAUNCHER_FAILED = 124, 125
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What is known of a launch once everything has ended.
+
+    hosts : host of every rank, in rank order.  records : their records, None where there is none
+    mpiexec_code : exit code of `mpiexec` as Python gives it, negative for a signal.  mpiexec_said : its output
+    """
+
+    hosts: Sequence[str]
+    records: Sequence[RankRecord | None]
+    mpiexec_code: int
+    mpiexec_said: str
+    observed_s: float
+    time_limit_s: float | None = None
+
+
+def judge(launch: Launch, ending: Ending) -> Outcome:
+    """The outcome of a launch; `ending.cause` says why it was ended, if it was."""
+    if ending.cause == "time limit":
+        limit = format_seconds(launch.time_limit_s or 0.0)
+        return _outcome(launch, "time limit", TIME_LIMIT, f"the run was ended at its time limit of {limit}")
+    if ending.cause == "interrupted" and ending.interrupt is not None:
+        name = signal_name(ending.interrupt)
+        return _outcome(
+            launch, "interrupted", 128 + ending.interrupt, f"the run was interrupted by signal {name}"
+        )
+    records = [r for r in launch.records if r is not None]
+    if len(records) == len(launch.hosts) and all(r.exit_code == 0 for r in records):
+        return _outcome(launch, "finished", 0, "")
+    culprits = [r for r in records if r.failed and r.ended_by == "itself"]
+    if culprits:
+        code = max(r.shell_code for r in culprits)
+        return _outcome(launch, "failed", code, _blame(culprits, len(launch.hosts)))
+    aborted = [r for r in records if r.failed and r.ended_by == "abort"]
+    if aborted and 0 < launch.mpiexec_code < LAUNCHER_FAILED:
+        first = _first(aborted)
+        message = (
+            f"rank {first.rank} on {first.host} aborted the run (MPI_Abort) with code {launch.mpiexec_code}"
+        )
+        return _outcome(launch, "failed", launch.mpiexec_code, message)
+    return _launcher_lost(launch)
+
+
+def _first(records: Sequence[RankRecord]) -> RankRecord:
+    return min(records, key=lambda r: (math.inf if r.ended is None else r.ended, r.rank))
+
+
+def _blame(culprits: Sequence[RankRecord], ranks: int) -> str:
+    first = _first(culprits)
+    others = len(culprits) - 1
+    more = f"; {others} of the other {ranks - 1} ranks failed as well" if others else ""
+    return first.describe() + more
+
+
+def _launcher_lost(launch: Launch) -> Outcome:
+    """No rank failed by itself, and yet not all finished: what started them is to blame."""
+    silent = [rank for rank, record in enumerate(launch.records) if record is None]
+    lost = [r for r in launch.records if r is not None and r.ended is None]
+    if silent:
+        listed = ", ".join(f"{rank} on {launch.hosts[rank]}" for rank in silent[:8])
+        what = f"rank {listed}{' …' if len(silent) > 8 else ''} did not start"
+    elif lost:
+        what = f"rank {lost[0].rank} on {lost[0].host} vanished without a status: its keeper was killed"
+    else:
+        what = "the ranks were ended because mpiexec or hydra_pmi_proxy was killed; none failed by itself"
+    code = launch.mpiexec_code
+    how = f"was killed by signal {-code} ({signal_name(-code)})" if code < 0 else f"ended with code {code}"
+    said = launch.mpiexec_said.strip()
+    return _outcome(
+        launch, "failed", LAUNCHER_FAILED, f"{what} (mpiexec {how})" + (f": {said}" if said else "")
+    )
+
+
+def _outcome(launch: Launch, ended: str, exit_code: int, message: str) -> Outcome:
+    statuses = tuple(
+        RankStatus(rank=rank, host=host, exit_code=None)
+        if record is None
+        else RankStatus(
+            rank=rank, host=host, exit_code=record.exit_code, signal=record.signal, pid=record.pid
+        )
+        for rank, (host, record) in enumerate(zip(launch.hosts, launch.records, strict=True))
+    )
+    return Outcome(
+        ended=ended,
+        exit_code=exit_code,
+        observed_s=launch.observed_s,
+        statuses=statuses,
+        message=message,
+    )
