@@ -2,7 +2,7 @@
 
 Neighbours in rank order exchange halos every iteration, so the chain should leave a well-connected group of
 hosts only once. The minimum spanning tree over exchange times holds every group together by its cheapest
-links; walking it depth first from one end of its longest path, small branches before big ones, visits a group
+links; walking it depth first from one end of its longest path, near branches before far ones, visits a group
 whole before the next. A subset of hosts keeps the sequence of the full chain.
 """
 
@@ -57,18 +57,21 @@ def _spanning_tree(cost: FloatArray) -> nx.Graph[int]:
 
 
 def _walk(tree: nx.Graph[int]) -> list[int]:
-    """Nodes depth first from an end of the longest path; near neighbours first, the biggest branch last."""
+    """Nodes depth first from an end of the longest path; at every fork the branch that reaches farthest last.
+
+    Only the last branch is not walked back from, so of all depth-first walks this one crosses least.
+    """
     lengths = nx.single_source_dijkstra_path_length(tree, 0)
     start = max(lengths, key=lambda node: (lengths[node], -node))
     parents = dict(nx.bfs_predecessors(tree, start))
-    size = dict.fromkeys(tree, 1)
-    for node in reversed(list(nx.bfs_tree(tree, start))):
-        if node in parents:
-            size[parents[node]] += size[node]
+    reach = dict.fromkeys(tree, 0.0)
+    for node in reversed(parents):
+        parent = parents[node]
+        reach[parent] = max(reach[parent], reach[node] + tree[node][parent]["weight"])
     walk, stack = [], [start]
     while stack:
         node = stack.pop()
         walk.append(node)
         children = [c for c in tree[node] if parents.get(c) == node]
-        stack.extend(sorted(children, key=lambda c: (-size[c], -tree[node][c]["weight"], -c)))
+        stack.extend(sorted(children, key=lambda c: (-reach[c] - tree[node][c]["weight"], -c)))
     return walk
