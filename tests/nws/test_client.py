@@ -1,0 +1,172 @@
+"""The weather of this host in one process: sensors in, memory between runs, forecasts out."""
+
+import pytest
+
+from nws.client import LocalWeather, state_dir, usable_cpus, weather_file
+from nws.errors import ProbeError, UsageError
+from nws.memory import Memory
+from nws.series import Measurement, Resource, Series
+
+CPU, MEMORY = Series(Resource.CPU_NEW, "a"), Series(Resource.MEMORY_FREE, "a")
+
+
+class FakeSensor:
+    """Measures one series: the values given, in turn; an exception among them is raised."""
+
+    def __init__(self, series, *values):
+        self.series, self.values = series, list(values)
+
+    def measure(self):
+        value = self.values.pop(0)
+        if isinstance(value, Exception):
+            raise value
+        return [Measurement(self.series, CLOCK.t, value)]
+
+
+class FakeClock:
+    t = 1000.0
+
+    def now(self):
+        return self.t
+
+    def sleep(self, seconds):
+        self.t += seconds
+
+
+CLOCK = FakeClock()
+
+
+@pytest.fixture
+def weather(tmp_path):
+    """Opens the same memory as often as asked, with the sensors given."""
+    CLOCK.t = 1000.0
+    opened = []
+
+    def start(*sensors):
+        one = LocalWeather(tmp_path / "w.db", host="a", clock=CLOCK.now, sleep=CLOCK.sleep, sensors=sensors)
+        opened.append(one)
+        return one
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def test_rounds_start_at_their_interval(weather):
+    taken = weather(FakeSensor(CPU, 0.5, 0.6, 0.7)).measure(rounds=3, interval_s=2.0)
+    assert [(m.t, m.value) for m in taken] == [(1000.0, 0.5), (1002.0, 0.6), (1004.0, 0.7)]
+
+
+def test_the_second_run_forecasts_from_the_first_ones_history(weather):
+    first = weather(FakeSensor(CPU, *[0.5] * 10))
+    first.measure(rounds=10)
+    assert first.forecasts()[CPU].samples == 10
+    second = weather(FakeSensor(CPU, 0.9))
+    second.measure()
+    found = second.forecasts()[CPU]
+    assert found.samples == 11
+    assert found.last == 0.9
+    assert found.measured_at == CLOCK.t
+    assert found.mae == pytest.approx(0.04)
+
+
+def test_no_measurement_no_forecast(weather):
+    assert weather().forecasts() == {}
+
+
+def test_what_another_process_measures_meanwhile_counts(weather):
+    one, other = weather(FakeSensor(CPU, 0.5)), weather(FakeSensor(MEMORY, 1e9))
+    one.measure()
+    assert set(one.forecasts()) == {CPU}
+    other.measure()
+    assert set(one.forecasts()) == {CPU, MEMORY}
+
+
+def test_forecasts_step_by_step_are_those_of_a_replay(weather):
+    values = [0.5, 0.7, 0.4, 0.9, 0.3, 0.6]
+    one = weather(FakeSensor(CPU, *values))
+    for _ in values:
+        one.measure()
+        stepwise = one.forecasts()
+    assert weather().forecasts() == stepwise
+
+
+def test_forecasts_look_back_a_day_and_no_more(weather, tmp_path):
+    with Memory(tmp_path / "w.db") as memory:
+        memory.append([Measurement(CPU, t, 0.5) for t in (1000.0, 1000.0 + 80_000, 1000.0 + 90_000)])
+    CLOCK.t = 1000.0 + 100_000
+    assert weather().forecasts()[CPU].samples == 2
+
+
+def test_history_moved_to_chunks_by_another_is_read_again(weather, tmp_path):
+    one = weather(FakeSensor(CPU, 0.5))
+    one.measure()
+    one.forecasts()
+    with Memory(tmp_path / "w.db") as memory:
+        for hours in (1, 2, 8):
+            memory.append([Measurement(CPU, 1000.0 + hours * 3600, 0.6)])
+    CLOCK.t += 8 * 3600
+    assert one.forecasts()[CPU].samples == 4
+
+
+def test_a_failed_probe_is_reported_and_not_recorded(weather):
+    said = []
+    sensors = FakeSensor(CPU, 0.5, 0.5), FakeSensor(MEMORY, ProbeError("no meminfo"), 1e9)
+    one = weather(*sensors)
+    one.measure(rounds=2, notify=said.append)
+    assert said == [
+        "no meminfo",
+        "round 1 of 2: 1 measurements of a",
+        "round 2 of 2: 2 measurements of a",
+    ]
+    assert {s: f.samples for s, f in one.forecasts().items()} == {CPU: 2, MEMORY: 1}
+
+
+def test_without_anybody_to_tell_a_failure_goes_to_the_log(weather, caplog):
+    weather(FakeSensor(CPU, 0.5), FakeSensor(MEMORY, ProbeError("no meminfo"))).measure()
+    assert caplog.messages == ["no meminfo"]
+
+
+def test_when_every_sensor_fails_that_is_an_error(weather):
+    one = weather(
+        FakeSensor(CPU, *[ProbeError("no /proc")] * 2), FakeSensor(MEMORY, *[ProbeError("none")] * 2)
+    )
+    with pytest.raises(ProbeError, match=r"no sensor could measure:\nno /proc\nnone$"):
+        one.measure(rounds=2, notify=lambda line: None)
+
+
+@pytest.mark.parametrize("options", [{"rounds": 0}, {"interval_s": -1.0}, {"interval_s": float("nan")}])
+def test_impossible_rounds(weather, options):
+    with pytest.raises(UsageError, match="expected at least one round"):
+        weather().measure(**options)
+
+
+def test_all_sensors_of_this_host_for_real(tmp_path):
+    with LocalWeather(tmp_path / "w.db", host="here") as real:
+        taken = real.measure()
+        assert {m.series for m in taken} == set(real.forecasts())
+    assert [m.series.resource for m in taken] == list(Resource)
+    assert all(m.value >= 0 for m in taken)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"APPLES_STATE": "/x/state", "XDG_STATE_HOME": "/y"}, "/x/state"),
+        ({"XDG_STATE_HOME": "/y"}, "/y/apples"),
+        ({"XDG_STATE_HOME": "relative"}, "HOME/.local/state/apples"),
+        ({}, "HOME/.local/state/apples"),
+    ],
+)
+def test_where_state_is_kept(environ, expected, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/u")
+    assert str(state_dir(environ)) == expected.replace("HOME", "/home/u")
+
+
+def test_the_weather_file_is_in_it(monkeypatch):
+    monkeypatch.setenv("APPLES_STATE", "/x")
+    assert str(weather_file()) == "/x/weather.db"
+
+
+def test_at_least_one_cpu_is_usable():
+    assert usable_cpus() >= 1
