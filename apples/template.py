@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from apples.grid import Host
 from apples.plan import RankObservation
 
 
@@ -113,6 +114,17 @@ class Benchmark:
     bytes_per_row: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkRequest:
+    """One benchmark to run: `ranks` ranks on `host`, slabs of `rows` rows each (caches make that matter)."""
+
+    template: Template
+    options: Mapping[str, str]
+    host: Host
+    ranks: int
+    rows: int
+
+
 class Template(Protocol):
     """An application class the agent can run. `options` are the user's, already checked by `check`."""
 
@@ -128,8 +140,13 @@ class Template(Protocol):
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
         """Program and arguments of every rank; rank i owns `rows[i]` rows. Records go to `run_dir`."""
 
-    def benchmark_command(self, output: Path, options: Mapping[str, str]) -> list[str]:
-        """Program and arguments of every rank of a benchmark that writes its result to `output`."""
+    def warm_command(self) -> list[str]:
+        """Program to run once before the first launch on a machine (it may compile); empty for none."""
+
+    def benchmark_command(
+        self, output: Path, options: Mapping[str, str], rows: int | None = None
+    ) -> list[str]:
+        """Program and arguments of every rank of a benchmark on slabs of `rows` rows, result in `output`."""
 
     def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
         """Result of a benchmark that took `wall_s` from launch to end; raises `ConfigError` if unreadable."""

@@ -42,8 +42,10 @@ class KnownByModel:
         """See `apples.template.Template.command`: a name for the mock grid, no program."""
         return [self.name, ",".join(map(str, rows))]
 
-    def benchmark_command(self, output: Path, options: Mapping[str, str]) -> list[str]:
-        """See `apples.template.Template.benchmark_command`."""
+    def benchmark_command(
+        self, output: Path, options: Mapping[str, str], rows: int | None = None
+    ) -> list[str]:
+        """See `apples.template.Template.benchmark_command`: what a row costs depends on nothing."""
         return [self.name, "benchmark"]
 
     def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:

@@ -80,7 +80,6 @@ class SlabStencil:
             bytes_per_row=2.0 * plane_bytes,
             bytes_fixed=PROCESS_BYTES + 4.0 * plane_bytes,
             min_rows=1,
-            row=self.physics.row,
         )
 
     def warm_command(self) -> list[str]:

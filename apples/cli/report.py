@@ -52,23 +52,21 @@ def plan_lines(document: dict[str, Any]) -> list[str]:
 
 
 def run_lines(document: dict[str, Any]) -> list[str]:
-    """Host, rows, predicted and observed per rank, then the totals and the error."""
+    """Host, rows, computing predicted and observed per rank, then the whole run and its error."""
     rows = []
     for entry in document["hosts"]:
         observed = entry.get("observed")
-        predicted = entry["predicted"]
         rows.append(
             [
                 entry["host"],
                 str(entry["rank"]),
                 str(entry["rows"]),
-                seconds(predicted["compute_s"]),
+                seconds(entry["predicted"]["compute_s"]),
                 seconds(None if observed is None else observed["compute_s"]),
-                seconds(predicted["total_s"]),
-                seconds(None if observed is None else observed["total_s"]),
+                seconds(None if observed is None else observed["communicate_s"] + observed["wait_s"]),
             ]
         )
-    header = ["host", "rank", "rows", "compute", "(observed)", "predicted", "observed"]
+    header = ["host", "rank", "rows", "predicted", "observed", "waited"]
     lines = table(header, _shortened(rows))
     lines += _summary(document)
     if document["ended"] == "finished":
@@ -107,7 +105,7 @@ def _summary(document: dict[str, Any]) -> list[str]:
 
 def _ended(document: dict[str, Any]) -> str:
     words = {"failed": "failed", "time limit": "hit its time limit", "interrupted": "was interrupted"}
-    return words.get(document["ended"], document["ended"])
+    return words.get(str(document["ended"]), str(document["ended"]))
 
 
 def _shortened(rows: list[list[str]]) -> list[list[str]]:

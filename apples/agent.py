@@ -1,0 +1,182 @@
+"""The agent: one run from a problem size to a record, the only place that joins the rooms.
+
+    weather → snapshot → plan → launch → observed per rank → record → the next run's prediction
+
+`decide` makes a `Decision` (everything a dry run prints), `run` carries it out and leaves a record behind, whatever
+happens. Time, processes and files are behind `World`, `History` and `Costing`.
+Source: Wolski et al. 2000, Figures 1 and 2.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from apples.costing import Application, Costing
+from apples.documents import plan_document, run_document
+from apples.grid import Snapshot
+from apples.history import History, new_id
+from apples.launching.launcher import LaunchRequest, Notify
+from apples.plan import Outcome, Plan, Record
+from apples.planning.baselines import default_plan, smart_user_plan
+from apples.planning.options import PAPER, PlanningOptions
+from apples.planning.planner import make_plan
+from apples.template import Costs, Template, Workload
+from apples.worlds import World
+
+Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
+
+
+def _paper_plan(snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions) -> Plan:
+    return replace(make_plan(snapshot, workload, costs, options), scheduler="paper")
+
+
+#: Scheduler name → what makes its plan.
+SCHEDULERS: dict[str, Planner] = {
+    "apples": make_plan,
+    "paper": _paper_plan,
+    "default": default_plan,
+    "smart-user": smart_user_plan,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What the user asked for.
+
+    template : the application.  settings : its own options.    overrides : fields of `PlanningOptions` the user set
+    """
+
+    size: int
+    template: Template
+    settings: Mapping[str, str] = field(default_factory=dict)
+    scheduler: str = "apples"
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    label: bool = False
+    time_limit_s: float | None = None
+    program_output_to_stderr: bool = False
+
+    @property
+    def planning(self) -> PlanningOptions:
+        """Planner options: the scheduler's preset, then the user's choices."""
+        return replace(PAPER if self.scheduler == "paper" else PlanningOptions(), **self.overrides)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Decision:
+    """A plan with all it was made from, and what making it cost in seconds."""
+
+    plan: Plan
+    snapshot: Snapshot
+    workload: Workload
+    costs: Costs
+    key: str
+    world: str
+    planning_s: float
+    weather_s: float
+    notes: tuple[str, ...] = ()
+
+    def document(self, record: Record | None = None) -> dict[str, Any]:
+        """JSON document of the plan, with what was observed once there is a record."""
+        document = plan_document(
+            self.plan,
+            self.snapshot,
+            planning_s=self.planning_s,
+            weather_s=self.weather_s,
+            notes=self.notes,
+        )
+        if record is None or record.outcome is None:
+            return document
+        return run_document(document, record.outcome, world=self.world, record=record.id)
+
+
+class Agent:
+    """Plans and runs in one world, and learns from every run."""
+
+    def __init__(self, world: World, history: History, costing: Costing, notify: Notify) -> None:
+        self.world = world
+        self._history = history
+        self._costing = costing
+        self._notify = notify
+
+    def decide(self, request: RunRequest) -> Decision:
+        """Measure, price and plan; raises `ConfigError`, `NoFeasiblePlan`, `LaunchError` (a benchmark failed)."""
+        template = request.template
+        template.check(request.settings)
+        workload = template.workload(request.size, request.settings)
+        options = request.planning
+        started = time.perf_counter()
+        snapshot = self.world.snapshot(self._notify)
+        measured = time.perf_counter()
+        application = Application(template=template, settings=request.settings, size=request.size)
+        key = self._costing.key(self.world, application)
+        costs = self._costing.costs(self.world, application, self._notify)
+        priced = time.perf_counter()
+        plan = SCHEDULERS[request.scheduler](snapshot, workload, costs, options)
+        return Decision(
+            plan=plan,
+            snapshot=snapshot,
+            workload=workload,
+            costs=costs,
+            key=key,
+            world=self.world.name,
+            planning_s=time.perf_counter() - priced,
+            weather_s=measured - started,
+            notes=(f"overhead: {costs.overhead.source}",),
+        )
+
+    def command_line(self, request: RunRequest, decision: Decision) -> list[str]:
+        """What `run` would execute."""
+        return self.world.launcher.command_line(self._launch_request(request, decision, Path("RUN_DIR")))
+
+    def run(self, request: RunRequest, decision: Decision) -> Record:
+        """Carry the plan out; the record is in the history when this returns, however the run ended."""
+        started_at = self.world.now()
+        template = request.template
+        with tempfile.TemporaryDirectory(prefix="apples-run-") as directory:
+            launch = self._launch_request(request, decision, Path(directory))
+            self.world.launcher.check(launch)
+            ranks, hosts = len(decision.plan.assignments), len(decision.plan.hosts)
+            self._notify(
+                f"running {request.template.name} {request.size} on {ranks} rank{'s' * (ranks != 1)}, "
+                f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
+            )
+            outcome = self.world.launcher.run(launch, self._notify)
+            if not outcome.observations:
+                outcome = replace(outcome, observations=template.observations(Path(directory)))
+        record = self._record(request, decision, outcome, started_at)
+        self._history.append(record)
+        return record
+
+    def _launch_request(self, request: RunRequest, decision: Decision, run_dir: Path) -> LaunchRequest:
+        template = request.template
+        return LaunchRequest(
+            plan=decision.plan,
+            workload=decision.workload,
+            command=tuple(template.command(decision.plan.rows, run_dir, request.settings)),
+            run_dir=run_dir,
+            label=request.label,
+            time_limit_s=request.time_limit_s,
+            program_output_to_stderr=request.program_output_to_stderr,
+        )
+
+    def _record(self, request: RunRequest, decision: Decision, outcome: Outcome, started_at: float) -> Record:
+        return Record(
+            id=new_id(started_at),
+            started_at=started_at,
+            world=self.world.name,
+            key=decision.key,
+            plan=decision.plan,
+            outcome=outcome,
+            snapshot=decision.snapshot.as_json(),
+            workload=asdict(decision.workload),
+            options={
+                "settings": dict(request.settings),
+                "scheduler": request.scheduler,
+                **request.overrides,
+            },
+        )

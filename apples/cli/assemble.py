@@ -1,0 +1,181 @@
+"""From command line options to an agent and a request: files are read here, every problem is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from apples import applications
+from apples.agent import Agent, RunRequest
+from apples.applications.known import KnownByModel
+from apples.cli.console import Console
+from apples.cli.places import open_benchmarks, open_history
+from apples.costing import Costing
+from apples.durations import parse_duration
+from apples.errors import ConfigError
+from apples.template import Costs
+from apples.worlds import LocalWorld, World, cpu_model, is_this_machine, this_machine
+
+if TYPE_CHECKING:
+    from apples.grid import Grid
+    from apples.gridfile import GridFile
+    from apples.template import Template, Workload
+
+#: Options of the command that are fields of `PlanningOptions` of the same name.
+_OVERRIDES = (
+    "model",
+    "counts",
+    "allocation",
+    "rank_order",
+    "improve",
+    "quantile",
+    "tolerance",
+    "allow_spill",
+    "max_ranks",
+    "ranks",
+)
+
+#: The mock grid's scenario where the user names none.
+DEFAULT_SCENARIO = "centurion"
+
+
+def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[Agent, RunRequest]:
+    """Agent and request of an `apples-run` call; raises `ConfigError` with every problem of the options."""
+    problems: list[str] = []
+
+    def collect(read: Callable[[], Any], otherwise: Any = None) -> Any:
+        try:
+            return read()
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return otherwise
+
+    settings = collect(lambda: parse_settings(options["settings"]), {})
+    limit = options["time_limit"]
+    limit_s = None if limit is None else collect(lambda: parse_duration(limit))
+    world_and_file = collect(lambda: open_world(options))
+    if world_and_file is None:
+        raise ConfigError(problems)
+    world, file = world_and_file
+    template: Template | None = collect(lambda: find_template(options["app"], world, file))
+    if template is not None:
+        checked = template
+        collect(lambda: checked.check(settings))
+    if problems or template is None:
+        raise ConfigError(problems)
+    request = RunRequest(
+        size=size,
+        template=template,
+        settings=settings,
+        scheduler=options["scheduler"],
+        overrides={name: options[name] for name in _OVERRIDES if options[name] is not None},
+        label=options["label"],
+        time_limit_s=limit_s,
+        program_output_to_stderr=options["as_json"] or options["json_lines"],
+    )
+    history = open_history()
+    costing = Costing(open_benchmarks(), history, {} if file is None else _stated(file))
+    return Agent(world, history, costing, console.note), request
+
+
+def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
+    """KEY=VALUE pairs as a mapping; raises `ConfigError` naming every pair that is none."""
+    wrong = [pair for pair in pairs if "=" not in pair or pair.startswith("=")]
+    if wrong:
+        raise ConfigError([f"--set {pair}: expected KEY=VALUE, for example --set nx=128" for pair in wrong])
+    return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def open_world(options: Mapping[str, Any]) -> tuple[World, GridFile | None]:
+    """The world the options ask for, and the grid file behind it, if any."""
+    file = None
+    if options["grid_file"] is not None:
+        from apples.config import find_config
+        from apples.gridfile import load_grid_file
+
+        file = load_grid_file(find_config(options["grid_file"]))
+    if options["mock"] or options["scenario"] is not None:
+        from apples.simulation.mock_world import open_world as open_mock
+
+        grid = None if file is None else choose_hosts(file.grid, options)
+        mock = open_mock(options["scenario"] or DEFAULT_SCENARIO, seed=options["seed"], grid=grid)
+        if file is None:
+            chosen = choose_hosts(mock.grid, options)
+            if chosen.hosts != mock.grid.hosts:
+                mock = open_mock(options["scenario"] or DEFAULT_SCENARIO, seed=options["seed"], grid=chosen)
+        return mock, file
+    grid = choose_hosts(this_machine() if file is None else file.grid, options)
+    return LocalWorld(grid), file
+
+
+def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
+    """The pool: the grid's hosts, or those of -H or --hostfile, kept and left out as asked."""
+    if all(options[name] is None for name in ("hosts", "hostfile", "include", "exclude")):
+        return grid
+    from apples.hostlist import expand, parse_hosts, read_hostfile
+
+    asked: dict[str, int | None] = {}
+    if options["hosts"] is not None:
+        asked |= parse_hosts(options["hosts"])
+    if options["hostfile"] is not None:
+        asked |= read_hostfile(options["hostfile"])
+    if asked:
+        grid = _named_hosts(grid, asked, known=options["grid_file"] is not None or options["mock"])
+    for flag, keep in (("include", True), ("exclude", False)):
+        if options[flag] is None:
+            continue
+        names = set(expand(options[flag]))
+        unknown = sorted(names - {h.name for h in grid.hosts})
+        if unknown:
+            legal = ", ".join(h.name for h in grid.hosts)
+            raise ConfigError(f"--{flag} {options[flag]}: no host {', '.join(unknown)} in the pool ({legal})")
+        grid = grid.restrict(h.name for h in grid.hosts if (h.name in names) == keep)
+    if not grid.hosts:
+        raise ConfigError("the pool is empty: --include and --exclude leave no host")
+    return grid
+
+
+def _named_hosts(grid: Grid, asked: Mapping[str, int | None], *, known: bool) -> Grid:
+    """Hosts by name: out of the grid where there is one, else as they are named, this machine by any of its names."""
+    from apples.grid import Host
+
+    by_name = {h.name: h for h in grid.hosts}
+    unknown = [name for name in asked if name not in by_name]
+    if known and unknown:
+        raise ConfigError(f"{grid.source}: no host {', '.join(unknown)}; legal are {', '.join(by_name)}")
+    hosts = []
+    for name, slots in asked.items():
+        host = by_name.get(name) or Host(name=name)
+        if name not in by_name and is_this_machine(host):
+            host = replace(this_machine().hosts[0], name=name, cpu_type=cpu_model())
+        hosts.append(host if slots is None else replace(host, slots=slots))
+    return replace(grid, hosts=tuple(hosts))
+
+
+def find_template(name: str | None, world: World, file: GridFile | None) -> Template:
+    """The application: ours by name, or one that the grid file or the mock grid knows by its model."""
+    own = getattr(world, "workload", None)
+    stated = {} if file is None else {n: a for n, a in file.applications.items() if a.demands is not None}
+    mock_name = None if own is None else own(1).application
+    name = name or mock_name or "heat"
+    if own is not None and name == mock_name:
+        return KnownByModel(name, own, "the mock grid's scenario")
+    if name in stated and file is not None:
+
+        def demands(size: int) -> Workload:
+            workload = file.workload(name, size)
+            assert workload is not None
+            return workload
+
+        return KnownByModel(name, demands, str(file.grid.source))
+    try:
+        return applications.get(name)
+    except ConfigError:
+        legal = [*applications.names(), *stated, *([mock_name] if mock_name else [])]
+        raise ConfigError(f"unknown application {name!r}; legal are {', '.join(legal)}") from None
+
+
+def _stated(file: GridFile) -> dict[str, Costs]:
+    """Costs the grid file states, by application."""
+    return {name: a.costs for name, a in file.applications.items() if a.costs is not None}

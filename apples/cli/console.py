@@ -1,0 +1,98 @@
+"""What every command shares: messages on stderr, one line per error, the right exit code, no traceback.
+
+Everything of ours goes to stderr; stdout belongs to the program that runs, or to the one JSON document.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+import click
+
+from apples.errors import ApplesError
+from nws.errors import WeatherError
+
+INTERRUPTED = 130
+
+
+class Console:
+    """Progress and messages for people, on stderr.
+
+    quiet : errors only.  verbose : also what is only of interest when something is odd
+    """
+
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        self.quiet, self.verbose = quiet, verbose
+
+    def note(self, text: str) -> None:
+        """A step that may take a moment."""
+        if not self.quiet:
+            self._write(f"· {text}")
+
+    def detail(self, text: str) -> None:
+        """Something only `-v` shows."""
+        if self.verbose:
+            self._write(f"  {text}")
+
+    def lines(self, lines: list[str]) -> None:
+        """A block of text, unless quiet."""
+        if not self.quiet:
+            self._write("\n".join(lines))
+
+    def _write(self, text: str) -> None:
+        with suppress(BrokenPipeError):
+            click.echo(text, err=True)
+
+
+def run_command(command: click.Command, name: str) -> NoReturn:
+    """Run a click command as a program and leave with its exit code; errors become one message."""
+    try:
+        code = command.main(prog_name=name, standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        click.echo(f"{name}: interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except KeyboardInterrupt:
+        click.echo(f"{name}: interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (ApplesError, WeatherError) as error:
+        for line in str(error).splitlines():
+            click.echo(f"{name}: {line}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output left; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+Lazy = Callable[[], click.Command]
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, so that `--help` stays fast."""
+
+    def __init__(self, *, lazy: dict[str, tuple[str, Lazy]], **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order they were given."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        entry = self._lazy.get(cmd_name)
+        return None if entry is None else entry[1]()
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands with their one-line help, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (text, _) in self._lazy.items()])

@@ -1,0 +1,121 @@
+"""`apples history`: predicted against observed, run by run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from apples.plan import Record
+
+
+@click.command()
+@click.option(
+    "-n", "--newest", type=click.IntRange(min=1), default=20, show_default=True, help="Show so many runs."
+)
+@click.option("-a", "--app", help="Only runs of this application.")
+@click.option("--all", "everything", is_flag=True, help="Show every run.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.argument("run_id", required=False)
+def history(newest: int, app: str | None, everything: bool, as_json: bool, run_id: str | None) -> None:
+    """Show past runs, oldest first, or one RUN_ID in full.
+
+    The last line is the mean absolute error of the predictions of the runs shown that finished.
+    """
+    from apples.cli.places import open_history
+
+    kept = open_history()
+    if run_id is not None:
+        _show_one(kept.get(run_id), as_json)
+        return
+    records = [r for r in kept.records() if app in (None, r.plan.application)]
+    shown = records if everything else records[-newest:]
+    if as_json:
+        click.echo(json.dumps({"version": 1, "runs": [_entry(r) for r in shown]}))
+        return
+    _show_many(shown, kept.directory)
+
+
+def _entry(record: Record) -> dict[str, Any]:
+    from apples.documents import error
+
+    outcome = record.outcome
+    return {
+        "id": record.id,
+        "started_at": record.started_at,
+        "world": record.world,
+        "application": record.plan.application,
+        "size": record.plan.size,
+        "scheduler": record.plan.scheduler,
+        "ranks": len(record.plan.assignments),
+        "hosts": list(record.plan.hosts),
+        "predicted_s": record.plan.predicted_s,
+        "low_s": record.plan.low_s,
+        "high_s": record.plan.high_s,
+        "observed_s": None if outcome is None else outcome.observed_s,
+        "error": None if outcome is None else error(record.plan.predicted_s, outcome),
+        "ended": None if outcome is None else outcome.ended,
+    }
+
+
+def _show_many(records: list[Record], directory: object) -> None:
+    from apples.cli.report import seconds, table
+
+    if not records:
+        click.echo(f"no runs yet in {directory}; apples-run SIZE makes the first", err=True)
+        return
+    rows, errors = [], []
+    for record in records:
+        entry = _entry(record)
+        if entry["error"] is not None:
+            errors.append(abs(entry["error"]))
+        rows.append(
+            [
+                entry["id"],
+                f"{entry['application']} {entry['size']}",
+                entry["scheduler"],
+                str(entry["ranks"]),
+                seconds(entry["predicted_s"]),
+                seconds(entry["observed_s"]),
+                entry["ended"] if entry["error"] is None else f"{entry['error']:+.1%}",
+            ]
+        )
+    header = ["run", "what", "scheduler", "ranks", "predicted", "observed", "error"]
+    click.echo("\n".join(table(header, rows)))
+    if errors:
+        click.echo(f"mean absolute error of {len(errors)} finished runs: {sum(errors) / len(errors):.1%}")
+
+
+def _show_one(record: Record, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    document = asdict(record)
+    if as_json:
+        click.echo(json.dumps(document, default=str))
+        return
+    from apples.cli.report import seconds, table
+
+    entry = _entry(record)
+    observed = {} if record.outcome is None else {o.rank: o for o in record.outcome.observations}
+    rows = []
+    for a in record.plan.assignments:
+        seen = observed.get(a.rank)
+        rows.append(
+            [
+                a.host,
+                str(a.rank),
+                str(a.rows),
+                seconds(a.compute_s),
+                seconds(None if seen is None else seen.compute_s),
+                seconds(None if seen is None else seen.communicate_s + seen.wait_s),
+            ]
+        )
+    click.echo(
+        f"run {record.id}: {entry['application']} {entry['size']}, {entry['scheduler']}, {entry['ended']}"
+    )
+    click.echo("\n".join(table(["host", "rank", "rows", "predicted", "observed", "waited"], rows)))
+    click.echo(f"predicted {seconds(entry['predicted_s'])}, observed {seconds(entry['observed_s'])}")
+    if record.outcome is not None and record.outcome.message:
+        click.echo(record.outcome.message)

@@ -1,0 +1,168 @@
+"""`apples-run SIZE`: options in, the agent called, text or JSON out. Nothing is decided here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apples.cli.console import Console, run_command
+
+if TYPE_CHECKING:
+    from apples.agent import Agent, Decision, RunRequest
+
+_EPILOG = """\b
+Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one was killed
+  2 usage · 3 no feasible plan · 4 unreadable store · 124 time limit
+  125 launcher failed · 126 not executable · 127 not found · 130 interrupted
+"""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
+@click.argument("size", type=click.IntRange(min=1))
+@click.option("-a", "--app", help="Application: heat (default), jacobi2d, or one a grid file knows.")
+@click.option(
+    "-s",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of the application; may be repeated.",
+)
+@click.option(
+    "-g", "--grid", "grid_file", metavar="FILE", help="Hosts and links (YAML); without it, this machine."
+)
+@click.option("--mock", is_flag=True, help="Run on the mock grid, in simulated time.")
+@click.option("--scenario", metavar="FILE", help="Truth of the mock grid (YAML); implies --mock.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the mock grid.")
+@click.option("-n", "--ranks", type=click.IntRange(min=1), help="Use exactly so many ranks.")
+@click.option("--max-ranks", type=click.IntRange(min=1), help="Use so many ranks at most.")
+@click.option("-H", "--host", "hosts", metavar="LIST", help="Pool: names, brackets, slots (a:2,node[01-08]).")
+@click.option(
+    "--hostfile", metavar="FILE", help="Pool from a file: 'host', 'host slots=4' or 'host:4' a line."
+)
+@click.option("-w", "--include", metavar="LIST", help="Keep only these hosts of the grid (node[01-08]).")
+@click.option("-x", "--exclude", metavar="LIST", help="Leave these hosts out.")
+@click.option(
+    "-t", "--time-limit", metavar="TIME", help="End the run after 90 (s), 1:30:00, 15m or 2h; exit code 124."
+)
+@click.option(
+    "--scheduler",
+    type=click.Choice(["apples", "paper", "default", "smart-user"]),
+    default="apples",
+    show_default=True,
+    help="apples: the planner; paper: Wolski et al. 2000 line for line; default: all hosts, equal slabs; "
+    "smart-user: right number of hosts, equal slabs.",
+)
+@click.option("--model", type=click.Choice(["exchange", "paper"]), help="Performance model.")
+@click.option("--counts", type=click.Choice(["every", "even"]), help="Host counts to try.")
+@click.option("--allocation", type=click.Choice(["minimax", "lp"]), help="How slab heights are found.")
+@click.option(
+    "--rank-order", type=click.Choice(["tree", "desirability"]), help="Order of the hosts in the chain."
+)
+@click.option("--improve/--no-improve", default=None, help="Look for better chains near the best candidates.")
+@click.option(
+    "--quantile",
+    type=click.FloatRange(0.01, 0.99),
+    help="How sure the run time must be; 0.5 takes forecasts as they are.",
+)
+@click.option("--tolerance", type=click.FloatRange(0.0, 1.0), help="LP: time balance tolerance.")
+@click.option(
+    "--allow-spill",
+    is_flag=True,
+    default=None,
+    help="Let slabs outgrow memory if nothing else holds the work.",
+)
+@click.option("--dry-run", is_flag=True, help="Plan, print, do not run.")
+@click.option("--explain", is_flag=True, help="Say why each host was taken or left.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="One JSON document on stdout; the program's output goes to stderr.",
+)
+@click.option("--json-lines", is_flag=True, help="One JSON event a line on stdout, the document last.")
+@click.option("-l", "--label", is_flag=True, help="Prefix the program's lines with their rank.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the command line and other details.")
+@click.option("-q", "--quiet", is_flag=True, help="Only errors and the program's own output.")
+@click.version_option(package_name="apples-grid", prog_name="apples-run")
+def run(size: int, **options: Any) -> int:
+    """Run an MPI stencil application of SIZE rows on the hosts that will end it soonest.
+
+    Measures what the hosts can deliver now, chooses hosts, rank order and slab heights, runs, and says how
+    good the prediction was. Without a grid file the pool is this machine.
+    """
+    from apples.cli.assemble import assemble
+
+    console = Console(quiet=options["quiet"], verbose=options["verbose"])
+    events = _Events(options["json_lines"])
+    agent, request = assemble(size, options, console)
+    decision = agent.decide(request)
+    document = decision.document()
+    events.emit("plan", document)
+    if options["verbose"]:
+        console.detail("command: " + " ".join(agent.command_line(request, decision)))
+    if options["dry_run"]:
+        _print_plan(document, options, console)
+        return 0
+    return _run(agent, (request, decision), options, events, console)
+
+
+def _run(
+    agent: Agent,
+    what: tuple[RunRequest, Decision],
+    options: dict[str, Any],
+    events: _Events,
+    console: Console,
+) -> int:
+    from apples.cli.report import explanation_lines, run_lines
+
+    request, decision = what
+    record = agent.run(request, decision)
+    outcome = record.outcome
+    assert outcome is not None
+    document = decision.document(record)
+    events.emit("run", document)
+    if options["as_json"]:
+        click.echo(json.dumps(document))
+    elif not options["json_lines"]:
+        if options["explain"]:
+            console.lines(explanation_lines(document))
+        console.lines(run_lines(document))
+    if outcome.message and not outcome.finished:
+        click.echo(f"apples-run: {outcome.message}", err=True)
+    return outcome.exit_code
+
+
+def _print_plan(document: dict[str, Any], options: dict[str, Any], console: Console) -> None:
+    from apples.cli.report import explanation_lines, plan_lines
+
+    if options["as_json"]:
+        click.echo(json.dumps(document))
+        return
+    if options["json_lines"]:
+        return
+    lines = plan_lines(document)
+    if options["explain"]:
+        lines += explanation_lines(document)
+    click.echo("\n".join(lines))
+
+
+class _Events:
+    """`--json-lines`: what happened, one document a line, as it happens."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+
+    def emit(self, event: str, document: dict[str, Any]) -> None:
+        """One event, flushed at once."""
+        if self._wanted:
+            click.echo(json.dumps({"event": event, **document}))
+            sys.stdout.flush()
+
+
+def main() -> None:
+    """Entry point of `apples-run`."""
+    run_command(run, "apples-run")

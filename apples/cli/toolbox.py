@@ -1,0 +1,42 @@
+"""`apples`: the toolbox around `apples-run`. Each command is imported when it is called."""
+
+from __future__ import annotations
+
+import click
+
+from apples.cli.console import LazyGroup, run_command
+
+
+def _calibrate() -> click.Command:
+    from apples.cli.calibrate import calibrate
+
+    return calibrate
+
+
+def _history() -> click.Command:
+    from apples.cli.history import history
+
+    return history
+
+
+def _experiment() -> click.Command:
+    from apples.cli.experiment import experiment
+
+    return experiment
+
+
+toolbox = LazyGroup(
+    name="apples",
+    help="Tools around apples-run: calibration, history, the experiments of the papers.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    lazy={
+        "calibrate": ("Measure an application's benchmarks anew and show what runs have taught.", _calibrate),
+        "history": ("Predicted against observed, run by run.", _history),
+        "experiment": ("Reproduce a row of the papers' claims.", _experiment),
+    },
+)
+
+
+def main() -> None:
+    """Entry point of `apples`."""
+    run_command(toolbox, "apples")

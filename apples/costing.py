@@ -1,0 +1,137 @@
+"""What a run will cost: benchmarks measured once and kept, then corrected by every run that finished.
+
+The order of trust: benchmarks of this very application, options and kind of machine; where there are none and
+none can be made, what the grid file states. Overhead: fitted to the history, starting from what launches of
+the benchmark (or the grid file) showed. The mathematics is `apples.calibration`'s; here it meets the world.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from apples.benchmarkstore import CalibrationStore
+from apples.calibration import correct, fit_overhead
+from apples.grid import Host
+from apples.history import History
+from apples.launching.launcher import Notify
+from apples.template import BenchmarkRequest, Costs, Template
+from apples.worlds import World
+
+#: Records that teach one prediction; older ones have lost their weight anyway.
+_NEWEST = 200
+
+#: Slabs of benchmarks are no larger than this, in bytes: beyond it no cache holds anything of the slab.
+LARGEST_SLAB_BYTES = 400e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """What is to be priced: an application with its options, at one size."""
+
+    template: Template
+    settings: Mapping[str, str]
+    size: int
+
+
+class Costing:
+    """Costs of applications in a world.
+
+    stated : costs a grid file states, by application; they are used where nothing was measured
+    """
+
+    def __init__(
+        self, store: CalibrationStore, history: History, stated: Mapping[str, Costs] | None = None
+    ) -> None:
+        self._store = store
+        self._history = history
+        self._stated = stated or {}
+
+    def key(self, world: World, application: Application) -> str:
+        """What records and benchmarks are filed under: the world and all that changes what a row costs."""
+        template, settings = application.template, dict(sorted(application.settings.items()))
+        # The first word is the interpreter's place, which costs nothing; iterations are not part of a benchmark.
+        words = template.benchmark_command(Path("-"), settings, slab_class(world, application))
+        return f"{world.name} {template.name} {' '.join(words[1:])}"
+
+    def costs(self, world: World, application: Application, notify: Notify) -> Costs:
+        """Corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
+        priced = self._benchmarks(world, application, notify)
+        records = self._history.records(self.key(world, application), newest=_NEWEST)
+        priced = correct(priced, records)
+        return replace(priced, overhead=fit_overhead(records, priced, prior=priced.overhead))
+
+    def calibrate(self, world: World, application: Application, notify: Notify) -> None:
+        """Measure every benchmark anew, whatever is kept."""
+        for host in _one_of_each_type(world):
+            if world.reaches(host):
+                self._measure(world, application, host, notify)
+
+    def _benchmarks(self, world: World, application: Application, notify: Notify) -> Costs:
+        key = self.key(world, application)
+        stated = self._stated.get(application.template.name)
+        types = {}
+        for host in _one_of_each_type(world):
+            machine = world.machine(host)
+            kept = self._store.get(key, machine)
+            complete = kept is not None and set(rank_counts(host.slots)) <= {b.ranks for b in kept.benchmarks}
+            if not complete and world.reaches(host):
+                self._measure(world, application, host, notify)
+            elif kept is None:
+                continue
+            types[host.cpu_type] = machine
+        measured = self._store.costs(key, types) if types else None
+        if measured is None:
+            return stated or Costs(seconds_per_row={})
+        if stated is None:
+            return measured
+        return replace(stated, seconds_per_row={**stated.seconds_per_row, **measured.seconds_per_row})
+
+    def _measure(self, world: World, application: Application, host: Host, notify: Notify) -> None:
+        name, found = application.template.name, []
+        for ranks in rank_counts(host.slots):
+            notify(
+                f"benchmark of {name} on {host.name} with {ranks} rank{'s' * (ranks > 1)} (once, then kept)"
+            )
+            request = BenchmarkRequest(
+                template=application.template,
+                options=application.settings,
+                host=host,
+                ranks=ranks,
+                rows=slab_class(world, application),
+            )
+            found.append(world.benchmark(request))
+        self._store.put(self.key(world, application), world.machine(host), found, world.now())
+
+
+def slab_class(world: World, application: Application) -> int:
+    """Rows of the slabs to benchmark: an equal share of the size, as a power of two, within `LARGEST_SLAB_BYTES`.
+
+    What a row costs depends on how much of a slab stays in the caches.
+    """
+    workload = application.template.workload(application.size, application.settings)
+    share = application.size / sum(host.slots for host in world.grid.hosts)
+    rows: int = 2 ** round(math.log2(max(share, 1.0)))
+    most = LARGEST_SLAB_BYTES / workload.bytes_per_row if workload.bytes_per_row > 0 else rows
+    return max(1, min(rows, int(most)))
+
+
+def rank_counts(slots: int) -> list[int]:
+    """Numbers of ranks to benchmark on a host: powers of two, and all slots."""
+    counts, ranks = [], 1
+    while ranks < slots:
+        counts.append(ranks)
+        ranks *= 2
+    return [*counts, slots]
+
+
+def _one_of_each_type(world: World) -> list[Host]:
+    """The host with most slots of every CPU type, those within reach first."""
+    best: dict[str, Host] = {}
+    for host in world.grid.hosts:
+        rival = best.get(host.cpu_type)
+        if rival is None or (world.reaches(host), host.slots) > (world.reaches(rival), rival.slots):
+            best[host.cpu_type] = host
+    return list(best.values())

@@ -1,0 +1,194 @@
+"""Where a run can happen: the machines, their weather, their benchmarks and the launcher, behind one seam.
+
+The agent plans and runs in a `World` and does not know which. `LocalWorld` is this machine: real sensors, real
+ranks. The mock grid's world stands in `apples.simulation`. Nothing here decides.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Protocol
+
+from apples.errors import ConfigError, LaunchError
+from apples.grid import Grid, Host, Snapshot
+from apples.launching.launcher import Launcher, LaunchRequest, Notify
+from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.preflight import names_of_this_machine
+from apples.plan import Assignment, Plan
+from apples.snapshots import from_forecasts
+from apples.template import Benchmark, BenchmarkRequest, Template, Workload
+from nws.client import LocalWeather, local_host, usable_cpus
+
+#: Sensor rounds before a plan: enough for an expected error when the weather is new, one when it is known.
+_ROUNDS_NEW, _ROUNDS_KNOWN, _KNOWN_SAMPLES = 3, 1, 10
+_ROUND_INTERVAL_S = 0.2
+
+NOT_MEASURED = "the grid file (no host of it is this machine, nothing was measured)"
+
+
+class World(Protocol):
+    """Machines on which plans can be made and run."""
+
+    name: str
+    grid: Grid
+    launcher: Launcher
+
+    def snapshot(self, notify: Notify) -> Snapshot:
+        """Find out what every host will deliver now."""
+
+    def reaches(self, host: Host) -> bool:
+        """Whether a benchmark can be run on this host."""
+
+    def machine(self, host: Host) -> str:
+        """What a benchmark of this host holds for: hosts with the same text share it."""
+
+    def benchmark(self, request: BenchmarkRequest) -> Benchmark:
+        """Run the application's benchmark on one host; raises `LaunchError`."""
+
+    def now(self) -> float:
+        """Seconds since the epoch, in this world's time."""
+
+
+class LocalWorld:
+    """This machine: its sensors, its CPUs as slots, its own `mpiexec`.
+
+    Other hosts of the grid can be planned for, as their file states them; nothing is measured or started there.
+    """
+
+    name = "mpiexec"
+
+    def __init__(self, grid: Grid | None = None, *, weather_file: Path | None = None) -> None:
+        """grid : None for one host with a slot for each usable CPU; raises `ConfigError` if two are this one."""
+        self.grid = grid or this_machine()
+        own = [host for host in self.grid.hosts if is_this_machine(host)]
+        if len(own) > 1:
+            names = " and ".join(host.name for host in own)
+            raise ConfigError(
+                f"{self.grid.source}: {names} are the same machine; name it once, with as many slots"
+            )
+        self._own = own[0] if own else None
+        addresses = {host.name: host.address for host in self.grid.hosts if host.address is not None}
+        self.launcher: Launcher = MpiexecLauncher(addresses=addresses)
+        self._weather_file = weather_file
+        self._warmed: set[str] = set()
+
+    def snapshot(self, notify: Notify) -> Snapshot:
+        """Measure this machine for a moment, then forecast from all the weather kept on disk."""
+        if self._own is None:
+            return replace(Snapshot.nominal(self.grid, taken_at=self.now()), source=NOT_MEASURED)
+        host = self._own.name
+        with LocalWeather(self._weather_file, host=host) as weather:
+            known = [f.samples for f in weather.forecasts().values()]
+            rounds = _ROUNDS_KNOWN if known and min(known) >= _KNOWN_SAMPLES else _ROUNDS_NEW
+            notify(f"measuring {host} ({min(known, default=0)} earlier measurements)")
+            weather.measure(rounds=rounds, interval_s=_ROUND_INTERVAL_S)
+            forecasts = weather.forecasts()
+        return from_forecasts(self.grid, forecasts, now=self.now(), source="sensors on this machine")
+
+    def reaches(self, host: Host) -> bool:
+        """Only this machine is."""
+        return host is self._own
+
+    def machine(self, host: Host) -> str:
+        """CPU model and the versions that shape its speed."""
+        return f"{host.cpu_type} {fingerprint()}"
+
+    def benchmark(self, request: BenchmarkRequest) -> Benchmark:
+        """Real ranks on this machine for a second or two."""
+        self._warm(request.template)
+        with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
+            run_dir = Path(directory)
+            output = run_dir / "benchmark.json"
+            template, ranks = request.template, request.ranks
+            outcome = self.launcher.run(
+                LaunchRequest(
+                    plan=_benchmark_plan(request),
+                    workload=Workload(application=template.name, size=ranks),
+                    command=tuple(template.benchmark_command(output, request.options, request.rows)),
+                    run_dir=run_dir,
+                    program_output_to_stderr=True,
+                ),
+                lambda _: None,
+            )
+            if outcome.ended == "interrupted":
+                raise KeyboardInterrupt
+            if not outcome.finished:
+                raise LaunchError(
+                    f"the benchmark of {template.name} on {request.host.name} failed: {outcome.message}"
+                )
+            return template.read_benchmark(output, outcome.observed_s)
+
+    def _warm(self, template: Template) -> None:
+        """Compile the kernels once, so that no benchmark counts compiling and ranks do not all do it."""
+        command = template.warm_command()
+        if not command or template.name in self._warmed:
+            return
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise LaunchError(
+                f"{' '.join(command)} failed with exit code {done.returncode}: {done.stderr.strip()}"
+            )
+        self._warmed.add(template.name)
+
+    def now(self) -> float:
+        """The clock on the wall."""
+        return time.time()
+
+
+def this_machine() -> Grid:
+    """A grid of one host: this machine, with a slot for each CPU we may use."""
+    host = Host(name=local_host(), slots=usable_cpus(), cpu_type=cpu_model())
+    return Grid(name="this machine", hosts=(host,))
+
+
+def is_this_machine(host: Host) -> bool:
+    """Whether a host means this machine, by its address or its name."""
+    return (host.address or host.name) in names_of_this_machine()
+
+
+@cache
+def cpu_model() -> str:
+    """Model name of this machine's CPU."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name" and value.strip():
+            return " ".join(value.split())
+    return platform.machine() or "unknown"
+
+
+@cache
+def fingerprint() -> str:
+    """Versions that decide how fast the application's kernels are."""
+    parts = [f"python {platform.python_version()}"]
+    parts += [f"{name} {version(name)}" for name in ("apples-grid", "numba", "numpy")]
+    return ", ".join(parts)
+
+
+def _benchmark_plan(request: BenchmarkRequest) -> Plan:
+    chain = tuple(
+        Assignment(
+            rank=r, host=request.host.name, slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0
+        )
+        for r in range(request.ranks)
+    )
+    return Plan(
+        scheduler="benchmark",
+        application=request.template.name,
+        size=request.ranks,
+        model="none",
+        assignments=chain,
+        predicted_s=0.0,
+        low_s=0.0,
+        high_s=0.0,
+    )
