@@ -1,0 +1,57 @@
+"""Numbers and tables for people."""
+
+import sys
+
+import pytest
+
+from nws.cli.tables import duration, echo_table, quantity
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.98123, "CPU", "0.981 CPU"),
+        (2.3e10, "B", "23 GB"),
+        (512.0, "B", "512 B"),
+        (1.25e8, "B/s", "125 MB/s"),
+        (5.34e-5, "s", "53.4 µs"),
+        (0.0123, "s", "12.3 ms"),
+        (3.0, "s", "3 s"),
+        (float("nan"), "CPU", "-"),
+    ],
+)
+def test_quantities(value, unit, text):
+    assert quantity(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4, "4 s"), (119, "119 s"), (720, "12 min"), (12600, "3.5 h"), (181440, "2.1 d")]
+)
+def test_durations(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_plain_columns_where_there_is_no_terminal(capsys):
+    echo_table(["name", "n", ""], [["a", "1", ""], ["bb", "22", "stale"]], numbers=[1])
+    assert capsys.readouterr().out == "name   n\na      1\nbb    22  stale\n"
+
+
+@pytest.fixture
+def terminal(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def test_a_terminal_sees_stale_rows_in_colour(terminal, capsys):
+    echo_table(["name", ""], [["a", "stale"]])
+    assert "\x1b[33m" in capsys.readouterr().out
+
+
+def test_no_color_is_honoured(terminal, capsys, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    echo_table(["name", ""], [["a", "stale"]])
+    said = capsys.readouterr().out
+    assert "stale" in said
+    assert "\x1b[33m" not in said
