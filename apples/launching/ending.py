@@ -7,7 +7,9 @@ need no waiting. The rules:
   and marks the run as interrupted.
 - The second of these, the time limit, or the first rank that fails, *ends* the run: TERM to all ranks; after a
   grace the lifeline is cut, upon which the keepers kill; after another, what is left is killed from here.
-- Failed ranks end the others sooner than people do: what waits for a dead neighbour has nothing left to save.
+- After the first failure a moment passes before the others are ended, so that ranks which fail together
+  (a bad input, read by all) are all seen to fail by themselves. From then on it goes faster than for people:
+  what waits for a dead neighbour has nothing left to save.
 """
 
 from __future__ import annotations
@@ -26,19 +28,22 @@ class Step(Enum):
     """How far the ending has gone, in order."""
 
     RUNNING = 0
-    TERMINATING = 1
-    CUT = 2
-    KILLED = 3
+    FAILED = 1
+    TERMINATING = 2
+    CUT = 3
+    KILLED = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grace:
     """Seconds between the steps of an ending.
 
+    together_s : from the first failure to TERM
     failure_s : from TERM to the cut when a rank failed.  request_s : the same for a user or the time limit
     cut_s : from the cut to killing what is left from here
     """
 
+    together_s: float = 0.25
     failure_s: float = 1.0
     request_s: float = 5.0
     cut_s: float = 2.0
@@ -93,20 +98,24 @@ class Ending:
         """A signal reached the launcher."""
         if signal not in INTERRUPTS:
             return [Forward(signal=signal)]
-        if self.step is not Step.RUNNING:
+        if self.step in (Step.FAILED, Step.TERMINATING):
             # The user insists while the ranks have their grace.
-            return self._cut(now) if self.step is Step.TERMINATING else []
+            return self._cut(now)
+        if self.step is not Step.RUNNING:
+            return []
         if self.interrupt is None:
             self.interrupt = signal
             return [ShowStates(), Forward(signal=signal)]
-        return self._terminate("interrupted", now, self._grace.request_s)
+        self.cause = "interrupted"
+        return self._terminate(now, self._grace.request_s)
 
     def rank_failed(self, now: float) -> list[Instruction]:
         """A rank ended otherwise than with exit code 0; after an interrupt that is what was asked for."""
         if self.step is not Step.RUNNING:
             return []
-        cause: Cause = "failed" if self.interrupt is None else "interrupted"
-        return self._terminate(cause, now, self._grace.failure_s)
+        self.cause = "failed" if self.interrupt is None else "interrupted"
+        self.step, self._next_at = Step.FAILED, now + self._grace.together_s
+        return []
 
     def tick(self, now: float) -> list[Instruction]:
         """Time has passed."""
@@ -114,7 +123,10 @@ class Ending:
         if due is None or now < due:
             return []
         if self.step is Step.RUNNING:
-            return self._terminate("time limit", now, self._grace.request_s)
+            self.cause = "time limit"
+            return self._terminate(now, self._grace.request_s)
+        if self.step is Step.FAILED:
+            return self._terminate(now, self._grace.failure_s)
         if self.step is Step.TERMINATING:
             return self._cut(now)
         self.step, self._next_at = Step.KILLED, None
@@ -125,8 +137,8 @@ class Ending:
         if self.cause is None and self.interrupt is not None:
             self.cause = "interrupted"
 
-    def _terminate(self, cause: Cause, now: float, grace_s: float) -> list[Instruction]:
-        self.cause, self.step, self._next_at = cause, Step.TERMINATING, now + grace_s
+    def _terminate(self, now: float, grace_s: float) -> list[Instruction]:
+        self.step, self._next_at = Step.TERMINATING, now + grace_s
         return [Forward(signal=SIGTERM)]
 
     def _cut(self, now: float) -> list[Instruction]:

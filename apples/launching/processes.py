@@ -18,6 +18,7 @@ from pathlib import Path
 
 from apples.errors import LaunchError
 from apples.launching.command import rank_environment, tethered
+from apples.launching.kernel import children
 from apples.launching.launcher import LaunchRequest
 from apples.launching.statuses import RankRecord, clear_statuses, read_status
 
@@ -93,7 +94,7 @@ class Processes:
 
     def kill(self) -> None:
         """Kill `mpiexec`, its proxy and the keepers from here; programs die with their keepers."""
-        for pid in _children(self._mpiexec.pid):
+        for pid in children(self._mpiexec.pid):
             # Also a proxy that was stopped, and could not notice that mpiexec is gone.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -150,11 +151,3 @@ class Processes:
 def _send(pidfd: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, number)
-
-
-def _children(pid: int) -> list[int]:
-    """Children of a process; none when it is gone."""
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text("ascii").split()]
-    except OSError:
-        return []

@@ -14,7 +14,7 @@ from typing import Literal
 
 from apples.errors import LaunchError
 
-EndedBy = Literal["itself", "request", "parent", "abort"]
+EndedBy = Literal["itself", "request", "parent"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,8 @@ class RankRecord:
 
     pid, keeper : the program and the process that watches it.  started, ended : seconds since the epoch
     ended_by : "itself"; "request", after a signal or because the launcher let go; "parent", killed because its
-        parents were; "abort", left while its parents were being killed, as the caller of MPI_Abort does
-    error : why the program could not be executed
+        parents were
+    error : what happened instead of an exit or a signal, as in `cannot run …`, `aborted the run …`
     """
 
     rank: int
@@ -54,7 +54,7 @@ class RankRecord:
         if self.ended is None:
             return f"{who} runs (pid {self.pid})"
         if self.error is not None:
-            return f"{who}: {self.error}"
+            return f"{who} {self.error}"
         if self.signal is not None:
             return f"{who} was killed by signal {self.signal} ({signal_name(self.signal)})"
         return f"{who} ended with exit code {self.exit_code}"

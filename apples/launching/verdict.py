@@ -3,12 +3,11 @@
 `mpiexec`'s exit code proves nothing (MPICH joins the codes of its ranks bit by bit: 3, 4 and 5 give 7, and a run
 whose ranks never started can give 0). A run is finished when every rank has recorded exit code 0. Among
 the ranks that failed, those that were ended because of another are not to blame, and the earliest of the rest
-is named. Only for MPI_Abort, where hydra ends everybody at once, is `mpiexec`'s code the one that was asked for.
+is named.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,22 +52,11 @@ def judge(launch: Launch, ending: Ending) -> Outcome:
     if culprits:
         code = max(r.shell_code for r in culprits)
         return _outcome(launch, "failed", code, _blame(culprits, len(launch.hosts)))
-    aborted = [r for r in records if r.failed and r.ended_by == "abort"]
-    if aborted and 0 < launch.mpiexec_code < LAUNCHER_FAILED:
-        first = _first(aborted)
-        message = (
-            f"rank {first.rank} on {first.host} aborted the run (MPI_Abort) with code {launch.mpiexec_code}"
-        )
-        return _outcome(launch, "failed", launch.mpiexec_code, message)
     return _launcher_lost(launch)
 
 
-def _first(records: Sequence[RankRecord]) -> RankRecord:
-    return min(records, key=lambda r: (math.inf if r.ended is None else r.ended, r.rank))
-
-
 def _blame(culprits: Sequence[RankRecord], ranks: int) -> str:
-    first = _first(culprits)
+    first = min(culprits, key=lambda r: (r.ended, r.rank))
     others = len(culprits) - 1
     more = f"; {others} of the other {ranks - 1} ranks failed as well" if others else ""
     return first.describe() + more

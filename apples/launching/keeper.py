@@ -1,0 +1,214 @@
+"""The process that watches over one rank: starts the program, passes things on, records how it ended.
+
+It does not decide what a failure means for the others; that is `apples.launching.ending` in the launcher.
+It ends the program by itself in three cases only: its front was killed, the launcher let go of the lifeline (or
+died), or the program called MPI_Abort. Imported by the shim, so it imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from typing import Protocol
+
+from apples.launching.kernel import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    children,
+    close_all_but,
+    prctl,
+)
+from apples.launching.relays import Labeller, PmiRelay
+from apples.launching.statusfile import StatusFile
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Sent by the kernel when the front is dead; none of the signals that users send.
+ORPHANED = signal.SIGALRM
+LOST, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127
+
+#: Seconds that output of an ended program may still take to drain.
+DRAIN_S = 1.0
+
+
+class Relay(Protocol):
+    """Copies between descriptors."""
+
+    sources: list[int]
+
+    def pump(self, fd: int) -> bool:
+        """Copy what can be read from `fd`; False when it has ended."""
+
+
+class Keeper:
+    """Runs the program of one rank to its end.
+
+    fds : inherited descriptors by purpose: lifeline, events, stdout, stderr, pmi; each may be missing
+    """
+
+    def __init__(self, status: StatusFile, command: list[str], *, label: bool, fds: dict[str, int]) -> None:
+        self._status, self._command, self._label, self._fds = status, command, label, fds
+        self._ended_by = "itself"
+        self._program = 0
+        self._wait_status: int | None = None
+        self._poll = select.poll()
+        self._relays: dict[int, Relay] = {}
+        self._pmi: PmiRelay | None = None
+        self._wake, wake_write = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(wake_write, False)
+        for number in (*FORWARDED, ORPHANED, signal.SIGCHLD):
+            signal.signal(number, lambda number, frame: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+
+    def run(self, front: int) -> int:
+        """Run the program; returns the wait status that was recorded."""
+        prctl(PR_SET_PDEATHSIG, ORPHANED)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        if os.getppid() != front:
+            return self._record(LOST << 8, ended_by="parent")
+        stdout, stderr = self._fds.get("stdout", 1), self._fds.get("stderr", 2)
+        handed: list[int] = []
+        if self._label:
+            stdout, stderr = self._labelled(stdout), self._labelled(stderr)
+            handed += [stdout, stderr]
+        inherited: set[int] = set()
+        if "pmi" in self._fds:
+            inherited.add(self._relay_pmi(self._fds["pmi"]))
+        failure = self._start((stdout, stderr), inherited)
+        for fd in [*handed, *inherited]:
+            os.close(fd)
+        if failure is not None:
+            os.waitpid(self._program, 0)
+            code = NOT_FOUND if isinstance(failure, FileNotFoundError) else CANNOT_EXECUTE
+            return self._record(code << 8, error=f"cannot run {self._command[0]}: {failure.strerror}")
+        self._status.pid = self._program
+        self._status.started()
+        self._poll.register(self._wake, select.POLLIN)
+        if "lifeline" in self._fds:
+            self._poll.register(self._fds["lifeline"], select.POLLIN)
+        while self._wait_status is None:
+            self._serve(None)
+        self._sweep()
+        return self._record(self._wait_status)
+
+    def _labelled(self, target: int) -> int:
+        read, write = os.pipe()
+        self._add(Labeller(read, target, self._status.rank))
+        return write
+
+    def _relay_pmi(self, hydra: int) -> int:
+        import _socket
+
+        ours, programs = _socket.socketpair()
+        self._pmi = PmiRelay(ours.detach(), hydra)
+        self._add(self._pmi)
+        fd = programs.detach()
+        os.environ["PMI_FD"] = str(fd)
+        return fd
+
+    def _add(self, relay: Relay) -> None:
+        for fd in relay.sources:
+            self._relays[fd] = relay
+            self._poll.register(fd, select.POLLIN)
+
+    def _start(self, outputs: tuple[int, int], inherited: set[int]) -> OSError | None:
+        """Fork and execute; returns why, where the program could not be executed."""
+        keeper = os.getpid()
+        report_read, report_write = os.pipe()
+        self._program = os.fork()
+        if self._program == 0:
+            try:
+                os.setpgid(0, 0)
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                if os.getppid() != keeper:
+                    os._exit(LOST)
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                os.dup2(outputs[0], 1)
+                os.dup2(outputs[1], 2)
+                close_all_but(inherited | {report_write})
+                for fd in inherited:
+                    os.set_inheritable(fd, True)
+                for number in (*FORWARDED, ORPHANED, signal.SIGCHLD, signal.SIGPIPE):
+                    signal.signal(number, signal.SIG_DFL)
+                os.execvp(self._command[0], self._command)
+            except OSError as error:
+                os.write(report_write, str(error.errno).encode())
+            finally:
+                os._exit(LOST)
+        os.close(report_write)
+        with os.fdopen(report_read, "rb") as report:
+            errno = report.read()
+        return OSError(int(errno), os.strerror(int(errno))) if errno else None
+
+    def _serve(self, timeout_ms: float | None) -> None:
+        """Handle whatever has happened."""
+        for fd, _ in self._poll.poll(timeout_ms):
+            if fd == self._wake:
+                for number in os.read(self._wake, 4096):
+                    self._on_signal(number)
+            elif fd in self._relays:
+                self._pump(fd)
+            else:
+                # Only end of file can be read from the lifeline: the launcher let go of it, or is gone.
+                self._poll.unregister(fd)
+                self._end("request")
+
+    def _pump(self, fd: int) -> None:
+        if not self._relays[fd].pump(fd):
+            self._poll.unregister(fd)
+            del self._relays[fd]
+        if self._pmi is not None and self._pmi.aborted is not None:
+            self._to_program(signal.SIGKILL)
+
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            self._reap()
+        elif number == ORPHANED:
+            self._end("parent")
+        else:
+            if number in ENDING:
+                self._ended_by = "request"
+            self._to_program(number)
+
+    def _end(self, why: str) -> None:
+        if self._ended_by == "itself":
+            self._ended_by = why
+        self._to_program(signal.SIGKILL)
+
+    def _reap(self) -> None:
+        pid = -1
+        while pid != 0:
+            try:
+                pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == self._program:
+                self._wait_status = wait_status
+
+    def _to_program(self, number: int) -> None:
+        try:
+            os.killpg(self._program, number)
+        except ProcessLookupError:
+            return
+
+    def _sweep(self) -> None:
+        """End what the program left running, then copy the rest of its output."""
+        self._to_program(signal.SIGKILL)
+        while left := children(os.getpid()):
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(-1, 0)
+        deadline = time.monotonic() + DRAIN_S
+        while any(isinstance(r, Labeller) for r in self._relays.values()) and time.monotonic() < deadline:
+            self._serve(50)
+
+    def _record(self, wait_status: int, *, ended_by: str | None = None, error: str | None = None) -> int:
+        if self._pmi is not None and self._pmi.aborted is not None:
+            error = f"aborted the run (MPI_Abort) with code {self._pmi.aborted}"
+            # An abort is a failure even with code 0.
+            wait_status = (self._pmi.aborted & 0xFF or 1) << 8
+        self._status.ended(wait_status, ended_by=ended_by or self._ended_by, error=error)
+        return wait_status

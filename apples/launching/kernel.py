@@ -1,0 +1,51 @@
+"""The few Linux calls that the processes of a rank need and Python does not offer. Decides nothing.
+
+Imported by the shim, so it imports little.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+from typing import NoReturn
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+
+
+def prctl(option: int, value: int) -> None:
+    """Linux `prctl(option, value)`; raises `OSError`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
+
+
+def close_all_but(keep: set[int]) -> None:
+    """Close every open descriptor except 0, 1, 2 and `keep`."""
+    for fd in [int(name) for name in os.listdir("/proc/self/fd")]:
+        if fd > 2 and fd not in keep:
+            # One of them is the descriptor of the listing, closed by now.
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def die_like(wait_status: int) -> NoReturn:
+    """End this process the way another one ended, without a second core file."""
+    if os.WIFSIGNALED(wait_status):
+        number = os.WTERMSIG(wait_status)
+        prctl(PR_SET_DUMPABLE, 0)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        os._exit(128 + number)
+    os._exit(os.WEXITSTATUS(wait_status))
+
+
+def children(pid: int) -> list[int]:
+    """Processes that have `pid` as parent; none when it is gone."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []

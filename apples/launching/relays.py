@@ -1,0 +1,82 @@
+"""What passes through a keeper: labelled output, and the rank's conversation with hydra (PMI).
+
+Each relay offers `sources` to wait on and `pump(fd)`, which copies what is there and says whether `fd` may have
+more. Imported by the shim, so it imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+#: A line longer than this is broken, so that a program that never ends one cannot fill our memory.
+LONGEST_LINE = 1 << 20
+CHUNK = 1 << 16
+
+_ABORT = re.compile(rb"cmd=abort\b[^\n]*?\bexitcode=(-?\d+)")
+
+
+def write_all(fd: int, data: bytes) -> bool:
+    """Write everything; False when nobody reads any more."""
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        return False
+    return True
+
+
+class Labeller:
+    """Copies one output of the program line by line, `[rank] ` before each."""
+
+    def __init__(self, source: int, target: int, rank: int) -> None:
+        self.sources = [source]
+        self._target = target
+        self._prefix = f"[{rank}] ".encode()
+        self._partial = b""
+
+    def pump(self, fd: int) -> bool:
+        """Copy whole lines; closes the source at its end or when nobody reads the target any more."""
+        data = os.read(fd, CHUNK)
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if self._partial and (not data or len(self._partial) > LONGEST_LINE):
+            lines.append(self._partial)
+            self._partial = b""
+        heard = write_all(self._target, b"".join(self._prefix + line + b"\n" for line in lines))
+        if data and heard:
+            return True
+        # A program that still writes gets the SIGPIPE it would have had without us.
+        os.close(fd)
+        return False
+
+
+class PmiRelay:
+    """Stands between the program and hydra, because hydra does not say who called MPI_Abort.
+
+    hydra answers an abort by killing every rank, and MPI_Abort may even return before that. Heard here first,
+    it is kept from hydra, and the caller can be ended and recorded like a rank that exits with that code.
+
+    aborted : exit code given to MPI_Abort, None as long as it was not called
+    """
+
+    def __init__(self, program: int, hydra: int) -> None:
+        self.sources = [program, hydra]
+        self.aborted: int | None = None
+        self._other = {program: hydra, hydra: program}
+        self._hydra = hydra
+
+    def pump(self, fd: int) -> bool:
+        """Copy a message; False at the end of that direction."""
+        try:
+            data = os.read(fd, CHUNK)
+        except OSError:
+            data = b""
+        if fd != self._hydra and (abort := _ABORT.search(data)):
+            self.aborted = int(abort[1])
+            return False
+        if data and write_all(self._other[fd], data):
+            return True
+        if fd == self._hydra:
+            # The program must see that hydra is gone.
+            os.close(self._other[fd])
+        return False
