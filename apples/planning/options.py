@@ -22,7 +22,8 @@ class PlanningOptions:
     counts : candidate host counts n, "every" one or only "even" ones as printed
     allocation : "minimax" is exact in whole rows; "lp" is §3.3's linear program, then rounding
     rank_order : "tree" keeps well-connected hosts together; "desirability" leaves the list's order
-    improve : look for a better chain near the best candidates by adding, dropping, swapping, moving
+    improve : try groups of near hosts too, then look for a better chain near the best candidates by
+        adding, dropping, swapping, moving
     quantile : how sure the makespan must be: 0.5 takes forecasts as they are, 0.9 fears their errors
     tolerance : LP only, how far from the common finish a host may be, as a fraction of it
     allow_spill : let slabs outgrow memory where even so that ends the run soonest

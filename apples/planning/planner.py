@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from apples.errors import NoFeasiblePlan
 from apples.grid import Snapshot
 from apples.plan import Plan
-from apples.planning import bounds, desirability, rank_order, reasons, rescue
+from apples.planning import bounds, desirability, groups, rank_order, reasons, rescue
 from apples.planning.candidates import Schedule, best_of, enumerate_orders
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
@@ -64,8 +64,11 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
     """The cheapest schedule; raises `NoFeasiblePlan` naming the limit that binds."""
     uniform = rank_order.is_uniform(problem)
     by_tree = options.rank_order == "tree" and not uniform
-    position = rank_order.tree_positions(problem) if by_tree else None
+    tree = rank_order.spanning_tree(problem) if by_tree else None
+    position = rank_order.tree_positions(problem, tree) if tree is not None else None
     listed = enumerate_orders(problem, desirability.orders(problem).items(), position, options)
+    if options.improve and tree is not None and position is not None:
+        listed += groups.candidates(problem, tree, position, options)
     finalists = _cheapest_of_each(problem, listed, options)
     if not finalists:
         # A last resort tries every count: like the tolerance, "even only" gives way before the run does.

@@ -23,10 +23,14 @@ def is_uniform(problem: Problem) -> bool:
     return flat and problem.single_slots
 
 
-def tree_positions(problem: Problem) -> IntArray:
-    """Place of every processor in the one chain through all of them, int64[N]."""
-    cost = np.maximum(problem.side, problem.side.T)
-    walk = _walk(_spanning_tree(cost))
+def spanning_tree(problem: Problem) -> nx.Graph[int]:
+    """Hosts joined by the cheapest links that reach them all; `weight` in seconds to exchange, whole run."""
+    return _spanning_tree(np.maximum(problem.side, problem.side.T))
+
+
+def tree_positions(problem: Problem, tree: nx.Graph[int] | None = None) -> IntArray:
+    """Place of every processor in the one chain through all of them, int64[N]. tree : the problem's, if at hand."""
+    walk = _walk(spanning_tree(problem) if tree is None else tree)
     place = np.empty(len(walk), dtype=np.int64)
     place[walk] = np.arange(len(walk))
     along = np.lexsort((problem.slot_of, place[problem.host_of]))

@@ -1,0 +1,58 @@
+"""Candidates within one group of near hosts: the sites the links show, whatever the grid file calls them.
+
+A desirability order mixes sites, so its prefixes cross slow links even where one site would do, and a search by
+single moves does not find the way back: between two sites lie only worse chains. So the fastest hosts of every
+group are candidates too, and so is every host alone. A group is a branch of the spanning tree that is joined to the
+rest by a link `GAP` times as dear as any inside. Goes beyond the paper.
+"""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+
+from apples.planning.candidates import host_counts
+from apples.planning.chains import Chains
+from apples.planning.desirability import power
+from apples.planning.options import PlanningOptions
+from apples.planning.problem import IntArray, Problem
+
+#: How much dearer the link to the rest must be than the dearest inside.
+GAP = 2.0
+
+
+def candidates(
+    problem: Problem, tree: nx.Graph[int], position: IntArray, options: PlanningOptions
+) -> list[tuple[str, Chains]]:
+    """Chains of the n fastest processors of every group, for every n, and of every host alone."""
+    speed = power(problem)
+    listed = []
+    for group in groups(tree):
+        members = np.flatnonzero(np.isin(problem.host_of, group))
+        order = members[np.argsort(speed[members], kind="stable")]
+        counts = host_counts(problem, options, len(order))
+        if len(counts):
+            listed.append(("power within a group", Chains.prefixes(order, counts, position)))
+    if options.most_ranks(problem.size // problem.min_rows) >= 1 and options.ranks in (None, 1):
+        first = np.flatnonzero(problem.slot_of == 0)
+        listed.append(("one host alone", Chains(first, np.arange(len(first) + 1))))
+    return listed
+
+
+def groups(tree: nx.Graph[int]) -> list[list[int]]:
+    """Hosts of every group of two or more that is not the whole tree, small groups before those around them."""
+    group = {node: [node] for node in tree}
+    dearest = dict.fromkeys(tree, 0.0)
+    found = []
+    edges: list[tuple[int, int, float]] = sorted(tree.edges(data="weight"), key=lambda edge: edge[2])
+    for a, b, weight in edges:
+        one, other = group[a], group[b]
+        for part in (one, other):
+            if len(part) > 1 and weight >= GAP * dearest[part[0]]:
+                found.append(sorted(part))
+        if len(one) < len(other):
+            one, other = other, one
+        one.extend(other)
+        group.update(dict.fromkeys(other, one))
+        dearest[one[0]] = weight
+    return found
