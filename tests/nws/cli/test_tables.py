@@ -1,5 +1,8 @@
 """Numbers and tables for people."""
 
+import os
+import pty
+import subprocess
 import sys
 
 import pytest
@@ -37,21 +40,33 @@ def test_plain_columns_where_there_is_no_terminal(capsys):
 
 
 @pytest.fixture
-def terminal(capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.delenv("NO_COLOR", raising=False)
+def on_a_terminal():
+    """Runs a table with one stale row on a real terminal and returns what the terminal was sent."""
+
+    def run(**environ):
+        code = "from nws.cli.tables import echo_table; echo_table(['name', ''], [['a', 'stale']])"
+        plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+        ours, theirs = pty.openpty()
+        try:
+            subprocess.run(
+                [sys.executable, "-c", code],
+                stdout=theirs,
+                env=plain | {"TERM": "xterm-256color"} | environ,
+                check=True,
+            )
+            return os.read(ours, 10_000).decode()
+        finally:
+            os.close(ours)
+            os.close(theirs)
+
+    return run
 
 
-def test_a_terminal_sees_stale_rows_in_colour(terminal, capsys):
-    echo_table(["name", ""], [["a", "stale"]])
-    assert "\x1b[33m" in capsys.readouterr().out
+def test_a_terminal_sees_stale_rows_in_colour(on_a_terminal):
+    assert "\x1b[33m" in on_a_terminal()
 
 
-def test_no_color_is_honoured(terminal, capsys, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    echo_table(["name", ""], [["a", "stale"]])
-    said = capsys.readouterr().out
+def test_no_color_is_honoured(on_a_terminal):
+    said = on_a_terminal(NO_COLOR="1")
     assert "stale" in said
     assert "\x1b[33m" not in said
