@@ -11,7 +11,6 @@ import os
 import select
 import signal
 import time
-from typing import Protocol
 
 from apples.launching.kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -33,15 +32,6 @@ LOST, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127
 DRAIN_S = 1.0
 
 
-class Relay(Protocol):
-    """Copies between descriptors."""
-
-    sources: list[int]
-
-    def pump(self, fd: int) -> bool:
-        """Copy what can be read from `fd`; False when it has ended."""
-
-
 class Keeper:
     """Runs the program of one rank to its end.
 
@@ -54,7 +44,7 @@ class Keeper:
         self._program = 0
         self._wait_status: int | None = None
         self._poll = select.poll()
-        self._relays: dict[int, Relay] = {}
+        self._relays: dict[int, Labeller | PmiRelay] = {}
         self._pmi: PmiRelay | None = None
         self._wake, wake_write = os.pipe()
         os.set_blocking(self._wake, False)
@@ -109,7 +99,7 @@ class Keeper:
         os.environ["PMI_FD"] = str(fd)
         return fd
 
-    def _add(self, relay: Relay) -> None:
+    def _add(self, relay: Labeller | PmiRelay) -> None:
         for fd in relay.sources:
             self._relays[fd] = relay
             self._poll.register(fd, select.POLLIN)
