@@ -36,6 +36,9 @@ _OVERRIDES = (
     "ranks",
 )
 
+#: Source of a grid that no file states.
+BUILT_IN = "built in"
+
 #: The mock grid's scenario where the user names none.
 DEFAULT_SCENARIO = "centurion"
 
@@ -89,24 +92,31 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
 
 def open_world(options: Mapping[str, Any]) -> tuple[World, GridFile | None]:
     """The world the options ask for, and the grid file behind it, if any."""
-    file = None
-    if options["grid_file"] is not None:
-        from apples.config import find_config
-        from apples.gridfile import load_grid_file
-
-        file = load_grid_file(find_config(options["grid_file"]))
     if options["mock"] or options["scenario"] is not None:
-        from apples.simulation.mock_world import open_world as open_mock
+        return _open_mock(options)
+    file = _grid_file(options["grid_file"])
+    return LocalWorld(choose_hosts(this_machine() if file is None else file.grid, options)), file
 
-        grid = None if file is None else choose_hosts(file.grid, options)
-        mock = open_mock(options["scenario"] or DEFAULT_SCENARIO, seed=options["seed"], grid=grid)
-        if file is None:
-            chosen = choose_hosts(mock.grid, options)
-            if chosen.hosts != mock.grid.hosts:
-                mock = open_mock(options["scenario"] or DEFAULT_SCENARIO, seed=options["seed"], grid=chosen)
-        return mock, file
-    grid = choose_hosts(this_machine() if file is None else file.grid, options)
-    return LocalWorld(grid), file
+
+def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:
+    """A mock grid on the hosts of the grid file, or of the file its scenario names."""
+    from apples.simulation.mock_world import open_world as open_mock_world
+    from apples.simulation.scenario import load_scenario
+
+    name, file = options["scenario"], _grid_file(options["grid_file"])
+    if file is None:
+        name = name or DEFAULT_SCENARIO
+        file = _grid_file(load_scenario(name)[0].grid)
+        assert file is not None
+    grid = choose_hosts(file.grid, options)
+    return open_mock_world(name, seed=options["seed"], load=options["load"], grid=grid), file
+
+
+def _grid_file(name: str | None) -> GridFile | None:
+    from apples.config import find_config
+    from apples.gridfile import load_grid_file
+
+    return None if name is None else load_grid_file(find_config(name))
 
 
 def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
@@ -121,7 +131,7 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
     if options["hostfile"] is not None:
         asked |= read_hostfile(options["hostfile"])
     if asked:
-        grid = _named_hosts(grid, asked, known=options["grid_file"] is not None or options["mock"])
+        grid = _named_hosts(grid, asked, known=grid.source != BUILT_IN)
     for flag, keep in (("include", True), ("exclude", False)):
         if options[flag] is None:
             continue

@@ -7,7 +7,6 @@ world to the last bit; runs change it only by taking time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from apples.simulation.mock_launcher import MockLauncher
 from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.scenario import Scenario, load_scenario
 from apples.snapshots import from_forecasts
-from apples.template import Benchmark, Template, Workload
+from apples.template import Benchmark, BenchmarkRequest, Workload
 from nws.testing import InMemoryWeather
 
 #: Midnight of 1 January 2000 UTC: the world's second 0, so that its times read like times.
@@ -73,9 +72,13 @@ class MockWorld:
         """What a benchmark of this host holds for: its CPU type in this scenario."""
         return f"mock {self.scenario.name} {host.cpu_type}"
 
-    def benchmark(self, template: Template, options: Mapping[str, str], host: Host, ranks: int) -> Benchmark:
+    def reaches(self, host: Host) -> bool:
+        """Every host of a mock grid can be benchmarked."""
+        return True
+
+    def benchmark(self, request: BenchmarkRequest) -> Benchmark:
         """What a dedicated run of the application on one host measures; raises `LaunchError`."""
-        return self.measure(template.workload(1, options), host, ranks)
+        return self.measure(request.template.workload(1, request.options), request.host, request.ranks)
 
     def measure(self, workload: Workload, host: Host, ranks: int) -> Benchmark:
         """Benchmark of a workload's application, whatever its size; raises `LaunchError`."""
