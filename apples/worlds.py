@@ -36,9 +36,17 @@ NOT_MEASURED = "the grid file (no host of it is this machine, nothing was measur
 class World(Protocol):
     """Machines on which plans can be made and run."""
 
-    name: str
-    grid: Grid
-    launcher: Launcher
+    @property
+    def name(self) -> str:
+        """Name of the world, as records keep it."""
+
+    @property
+    def grid(self) -> Grid:
+        """The pool of hosts."""
+
+    @property
+    def launcher(self) -> Launcher:
+        """What runs plans here."""
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Find out what every host will deliver now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apples import applications
@@ -127,9 +128,9 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
 
     asked: dict[str, int | None] = {}
     if options["hosts"] is not None:
-        asked |= parse_hosts(options["hosts"])
+        asked |= {h.name: h.slots for h in parse_hosts(options["hosts"])}
     if options["hostfile"] is not None:
-        asked |= read_hostfile(options["hostfile"])
+        asked |= {h.name: h.slots for h in read_hostfile(Path(options["hostfile"]))}
     if asked:
         grid = _named_hosts(grid, asked, known=grid.source != BUILT_IN)
     for flag, keep in (("include", True), ("exclude", False)):
