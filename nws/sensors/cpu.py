@@ -9,6 +9,7 @@ Source: Wolski et al. 2000, §2.4, and the NWS CPU sensor it describes.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -67,7 +68,7 @@ class CpuSensor:
         """The three readings, after a short look of its own at first; raises `ProbeError`."""
         load = self.meter.read()
         passive = shares(load, weight_of_nice(self.nice))
-        self._correct(passive)
+        self._correct(passive, load)
         free = min(max(passive.new + self._bias, 0.0), 1.0)
         new = min(free, passive.quota)
         correction = free / passive.new if passive.new > 0 else 1.0
@@ -81,7 +82,7 @@ class CpuSensor:
             Measurement(Series(Resource.CPU_CAPACITY, self.host), now, max(capacity, new)),
         ]
 
-    def _correct(self, passive: Shares) -> None:
+    def _correct(self, passive: Shares, load: Load) -> None:
         """Probe when it is time, and fold what it shows into the bias."""
         if passive.quota < passive.new:
             # the kernel enforces a quota to the letter, and lets a probe shorter than its period run free
@@ -90,7 +91,9 @@ class CpuSensor:
         if self._since_probe is not None and not moved and self._since_probe < self.probe_every:
             self._since_probe += 1
             return
-        difference = self.probe(self.probe_s) - passive.new
+        low, high = _placements(passive.new, load)
+        got = self.probe(self.probe_s)
+        difference = got - min(max(got, low), high)
         # what was learned under another load does not hold under this one
         old = 0.0 if moved else self._bias
         self._bias = old + self.gain * (difference - old)
@@ -118,6 +121,21 @@ def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
         capacity=count * _share(load, load.tasks, count, weight),
         quota=quota,
     )
+
+
+def _placements(share: float, load: Load) -> tuple[float, float]:
+    """Lowest and highest share that a short probe may see where `share` is what a process gets in the long run.
+
+    Where competitors can move, 3 busy processes on 2 CPUs get 2/3 each in the end, but at any moment one has a CPU
+    to itself and two have half of one: a probe that ends before the scheduler moves anybody sees either, and
+    neither is an error of the passive reading.
+    """
+    if share <= 0 or not any(len(t.cpus & load.available.keys()) > 1 and t.demand > 0.5 for t in load.tasks):
+        return share, share
+    sharers = 1.0 / share
+    if abs(sharers - round(sharers)) < 0.05:
+        return share, share
+    return 1.0 / math.ceil(sharers), 1.0 / math.floor(sharers)
 
 
 def _share(load: Load, tasks: Sequence[Task], count: int, weight: float) -> float:

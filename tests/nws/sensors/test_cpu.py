@@ -204,13 +204,21 @@ def test_the_probe_runs_now_and_then_and_when_the_load_moves(host):
     assert len(probes) == 3
 
 
+@pytest.mark.parametrize(("probed", "new"), [(0.5, 2 / 3), (1.0, 2 / 3), (0.4, 2 / 3 - 0.1)])
+def test_a_probe_that_sat_on_a_shared_or_a_free_cpu_is_no_error_of_the_reading(host, probed, new):
+    """Two spinners and a newcomer on two CPUs: 2/3 in the long run, 1/2 or 1 at any moment."""
+    for tid in (7, 8):
+        host.task(tid, run=1.0)
+    assert readings(host.sensor(gain=1.0, probe=lambda s: probed))[0] == pytest.approx(new)
+
+
 def test_what_was_learnt_under_another_load_is_forgotten(host):
     sensor = host.sensor(gain=1.0, probe=lambda s: 0.6)
     assert readings(sensor)[0] == pytest.approx(0.6)
     for tid in (7, 8):
         host.task(tid, run=1.0)
     host.sleep(10)
-    assert readings(sensor)[0] == pytest.approx(0.6)
+    assert readings(sensor)[0] == pytest.approx(2 / 3)
     for tid in (7, 8):
         host.tasks[tid]["run"] = 0.0
     host.sleep(10)
