@@ -1,0 +1,45 @@
+"""Which experiments there are, and the module that runs each; imported only when it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+
+from apples.errors import ConfigError
+from apples.experiments.result import Result
+
+Progress = Callable[[str], None]
+"""Receives one line for the user's eyes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An experiment: what it shows, and the function that runs it, as ``module:function``."""
+
+    title: str
+    runs: str
+
+
+_HERE = "apples.experiments"
+CATALOGUE: dict[str, Entry] = {
+    "A1": Entry("hosts targeted on idle, equal machines, sizes 1000-6000", "host_counts:target_hosts"),
+    "A2": Entry("performance model against observed times, idle machines", "model_accuracy:model_accuracy"),
+    "A3": Entry("pool limit: size 5000, pools 4-26", "host_counts:pool_limit"),
+    "A4": Entry("size 1000, loaded, pools 4-26, against the default scheduler", "loaded_runs:by_pool"),
+    "A5": Entry("83 loaded runs, improvement over the default scheduler", "loaded_runs:improvement"),
+    "A6": Entry("three schedulers at pool 26, sizes 1000-6000", "loaded_runs:three_schedulers"),
+    "A7": Entry("cost of scheduling 34 hosts", "planning_cost:planning_cost"),
+    "A8": Entry("all work placed, no host spills", "schedules:constraints"),
+    "A9": Entry("Figure 2 of the paper, line for line", "schedules:figure_2"),
+}
+
+
+def run(name: str, progress: Progress) -> Result:
+    """Run one experiment; raises `ConfigError` listing the legal ids."""
+    entry = CATALOGUE.get(name.upper())
+    if entry is None:
+        raise ConfigError(f"unknown experiment {name!r}; legal are {', '.join(CATALOGUE)}")
+    module, _, function = entry.runs.partition(":")
+    experiment: Callable[[Progress], Result] = getattr(import_module(f"{_HERE}.{module}"), function)
+    return experiment(progress)
