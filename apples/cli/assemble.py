@@ -15,11 +15,12 @@ from apples.cli.places import open_benchmarks, open_history
 from apples.costing import Costing
 from apples.durations import parse_duration
 from apples.errors import ConfigError
+from apples.grid import Grid, Host
+from apples.launching.preflight import names_of_this_machine
 from apples.template import Costs
-from apples.worlds import LocalWorld, World, cpu_model, is_this_machine, this_machine
+from apples.worlds import LocalWorld, World, is_this_machine, this_machine
 
 if TYPE_CHECKING:
-    from apples.grid import Grid
     from apples.gridfile import GridFile
     from apples.template import Template, Workload
 
@@ -132,7 +133,7 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
     if options["hostfile"] is not None:
         asked |= {h.name: h.slots for h in read_hostfile(Path(options["hostfile"]))}
     if asked:
-        grid = _named_hosts(grid, asked, known=grid.source != BUILT_IN)
+        grid = _named_hosts(grid, asked)
     for flag, keep in (("include", True), ("exclude", False)):
         if options[flag] is None:
             continue
@@ -147,21 +148,27 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
     return grid
 
 
-def _named_hosts(grid: Grid, asked: Mapping[str, int | None], *, known: bool) -> Grid:
-    """Hosts by name: out of the grid where there is one, else as they are named, this machine by any of its names."""
-    from apples.grid import Host
-
+def _named_hosts(grid: Grid, asked: Mapping[str, int | None]) -> Grid:
+    """Hosts by name out of the grid; without a grid file this machine, by any of its names."""
     by_name = {h.name: h for h in grid.hosts}
+    if grid.source == BUILT_IN:
+        own = grid.hosts[0]
+        here = [Host(name=name) for name in asked if is_this_machine(Host(name=name))]
+        by_name |= {host.name: replace(own, name=host.name) for host in here}
     unknown = [name for name in asked if name not in by_name]
-    if known and unknown:
-        raise ConfigError(f"{grid.source}: no host {', '.join(unknown)}; legal are {', '.join(by_name)}")
-    hosts = []
-    for name, slots in asked.items():
-        host = by_name.get(name) or Host(name=name)
-        if name not in by_name and is_this_machine(host):
-            host = replace(this_machine().hosts[0], name=name, cpu_type=cpu_model())
-        hosts.append(host if slots is None else replace(host, slots=slots))
-    return replace(grid, hosts=tuple(hosts))
+    if unknown:
+        legal = ", ".join(by_name) if grid.source != BUILT_IN else ", ".join(sorted(names_of_this_machine()))
+        raise ConfigError(
+            f"no host {', '.join(unknown)} in {grid.source if grid.source != BUILT_IN else 'this machine'}; legal are "
+            f"{legal}. Other hosts are described in a grid file (--grid)"
+        )
+    return replace(
+        grid,
+        hosts=tuple(
+            by_name[name] if slots is None else replace(by_name[name], slots=slots)
+            for name, slots in asked.items()
+        ),
+    )
 
 
 def find_template(name: str | None, world: World, file: GridFile | None) -> Template:
