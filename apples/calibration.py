@@ -44,7 +44,7 @@ def fit_overhead(
 
     costs : benchmarks to price the runs' computation with; None takes the plans' own predictions
     prior : what is believed without records (default none): terms the records cannot carry come from it, and it is
-        the answer where a fit would have done worse on the median of the records.
+        the answer where a fit would have done worse on the (weighted) median of the records.
     """
     prior = Overhead() if prior is None else prior
     usable = [r for r in records if _finished(r) and math.isfinite(_without_overhead(r, costs))]
@@ -61,8 +61,15 @@ def fit_overhead(
         return bool(prior.per_rank_s + c[1] >= 0 and prior.per_rank2_s + c[2] >= 0)
 
     fit = choose_terms(design, extra - believed, weights, grows_with_ranks)
-    candidate = prior if fit is None else _plus(prior, fit, len(usable))
-    chosen = min((prior, candidate), key=lambda o: _median_miss(o, inputs, extra))
+    shift = weighted_median(extra - believed, weights)
+    candidates = [replace(prior, constant_s=prior.constant_s + shift, source=_source(len(usable)))]
+    if fit is not None:
+        candidates.insert(0, _plus(prior, fit, len(usable)))
+
+    def miss(overhead: Overhead) -> float:
+        return weighted_median(np.abs(_misses(overhead, inputs, extra)), weights)
+
+    chosen = next((c for c in candidates if miss(c) <= miss(prior)), prior)
     trust = weights if fit is None else weights * fit.trust
     return replace(chosen, error_s=_spread(chosen, inputs, extra, (trust, observed)))
 
@@ -202,17 +209,17 @@ def _plus(prior: Overhead, fit: Fit, runs: int) -> Overhead:
         per_row_s=prior.per_row_s + per_row,
         per_rank_s=prior.per_rank_s + per_rank,
         per_rank2_s=prior.per_rank2_s + per_rank2,
-        source=f"fitted to {runs} run{'s' * (runs != 1)}",
+        source=_source(runs),
     )
+
+
+def _source(runs: int) -> str:
+    return f"fitted to {runs} run{'s' * (runs != 1)}"
 
 
 def _misses(overhead: Overhead, inputs: Sequence[tuple[int, int]], extra: FloatArray) -> FloatArray:
     misses: FloatArray = extra - np.array([overhead.seconds(size, ranks) for size, ranks in inputs])
     return misses
-
-
-def _median_miss(overhead: Overhead, inputs: Sequence[tuple[int, int]], extra: FloatArray) -> float:
-    return float(np.median(np.abs(_misses(overhead, inputs, extra))))
 
 
 def _spread(

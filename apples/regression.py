@@ -1,13 +1,15 @@
 """Small robust regressions: which of a few terms the data can carry, and their coefficients.
 
 Runs are few, some were disturbed by load nobody forecast, and newer ones count more. So: weighted fits that
-start from least absolute deviations and end with Tukey's biweight (a clear outlier loses all its weight, as in
-MM-estimates: Maronna, Martin, Yohai, Robust Statistics, 2006), and terms chosen by leaving one group of equal
-inputs out at a time. Pure numerics; what the terms mean is the business of `apples.calibration`.
+start from the least median of residuals (up to half of the runs may be wrong) and end with Tukey's biweight (a
+clear outlier loses all its weight), as in MM-estimates: Maronna, Martin, Yohai, Robust Statistics, 2006; and terms
+chosen by leaving one group of equal inputs out at a time. Pure numerics, the same answer every time; what the
+terms mean is the business of `apples.calibration`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -20,6 +22,8 @@ from apples.grid import FloatArray
 _BIWEIGHT = 4.685
 _TO_DEVIATION = 1.4826
 _ROUNDS = 30
+_STARTS = 500
+_SINGULAR = 1e-9
 #: A further term must bring the left-out error down by this fraction.
 _WORTHWHILE = 0.05
 
@@ -45,11 +49,8 @@ def robust_fit(design: FloatArray, target: FloatArray, weights: FloatArray) -> F
     design : float64[n, k] of full column rank, n ≥ k.  target, weights : float64[n]
     """
     floor = 1e-9 * max(float(np.abs(target).max(initial=0.0)), 1e-9)
-    coefficients = _solve(design, target, weights)
-    for _ in range(_ROUNDS):
-        residuals = np.abs(target - design @ coefficients)
-        coefficients = _solve(design, target, weights / np.maximum(residuals, floor))
-    scale = max(_scale(target - design @ coefficients, weights, design.shape[1]), floor)
+    coefficients, scale = _start(design, target, weights)
+    scale = max(scale, floor)
     trust = np.ones_like(target)
     for _ in range(_ROUNDS):
         trust = _biweight((target - design @ coefficients) / (_BIWEIGHT * scale))
@@ -57,6 +58,22 @@ def robust_fit(design: FloatArray, target: FloatArray, weights: FloatArray) -> F
             break
         coefficients = _solve(design, target, weights * trust)
     return Fit(coefficients, trust)
+
+
+def _start(design: FloatArray, target: FloatArray, weights: FloatArray) -> tuple[FloatArray, float]:
+    """Coefficients through as many runs as there are terms (or of all runs) with the least scale; and that scale."""
+    count, terms = design.shape
+    if math.comb(count, terms) <= _STARTS:
+        picks = np.array(list(combinations(range(count), terms)))
+    else:
+        # A fixed seed: the same runs must always teach the same.
+        picks = np.random.default_rng(0).random((_STARTS, count)).argpartition(terms, axis=1)[:, :terms]
+    picks = picks[np.abs(np.linalg.det(design[picks])) > _SINGULAR]
+    exact = np.linalg.solve(design[picks], target[picks][..., None])[..., 0]
+    starts = np.vstack([_solve(design, target, weights), exact])
+    scales = [_scale(residuals, weights, terms) for residuals in target - starts @ design.T]
+    best = int(np.argmin(scales))
+    return starts[best], scales[best]
 
 
 def choose_terms(
