@@ -8,6 +8,7 @@ Whether a host exists is not asked here.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -148,10 +149,7 @@ def _expand(expression: str) -> tuple[list[str], list[str]]:
         choices = [
             [part] if i % 2 == 0 else _numbers(part, element, problems) for i, part in enumerate(parts)
         ]
-        count = len(names)
-        for choice in choices:
-            count = max(count, 1) * len(choice)
-        if count > MOST_HOSTS:
+        if len(names) + math.prod(len(choice) for choice in choices) > MOST_HOSTS:
             problems.append(f"{element!r}: more than {MOST_HOSTS} hosts; check the range")
             continue
         made = ["".join(combination) for combination in product(*choices)]

@@ -1,0 +1,120 @@
+"""Host lists: brackets, slots, files; every problem at once and where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apples.errors import ConfigError
+from apples.hostlist import HostSlots, expand, fold, parse_hosts, read_hostfile
+
+
+@pytest.mark.parametrize(
+    ("expression", "names"),
+    [
+        ("alpha", ["alpha"]),
+        ("node[01-03],alpha", ["node01", "node02", "node03", "alpha"]),
+        ("node[8-10]", ["node8", "node9", "node10"]),
+        ("node[1-2,5]x", ["node1x", "node2x", "node5x"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("10.0.0.[7-8]", ["10.0.0.7", "10.0.0.8"]),
+        ("a,a", ["a", "a"]),
+    ],
+)
+def test_brackets_expand_in_order(expression: str, names: list[str]) -> None:
+    assert expand(expression) == tuple(names)
+
+
+def test_folding_keeps_zeros_order_and_repetitions() -> None:
+    assert fold(["node08", "node09", "node10", "alpha"]) == "node[08-10],alpha"
+    assert fold(["n1", "n01", "n2", "n2"]) == "n[1,01,2,2]"
+    assert fold(["b", "a", "b"]) == "b,a,b"
+    assert fold(["solo7"]) == "solo7"
+
+
+names = st.lists(st.from_regex(r"[a-z]{0,2}[0-9]{1,3}([a-z.-]{0,2}[0-9a-z])?", fullmatch=True), min_size=1)
+
+
+@given(names)
+def test_fold_and_expand_undo_each_other(hosts: list[str]) -> None:
+    assert expand(fold(hosts)) == tuple(hosts)
+
+
+@pytest.mark.parametrize(
+    ("expression", "complaint"),
+    [
+        ("", "no host is named"),
+        ("node[1-", "brackets or commas do not match at '[1-'"),
+        ("a,,b", "brackets or commas do not match"),
+        ("a,", "missing after the last comma"),
+        ("node[8-1]", "runs backwards; write 1-8"),
+        ("node[1-x]", "'1-x' is not a number or a range"),
+        ("node[]", "'' is not a number or a range"),
+        ("n[1-999999]", "more than 100000 hosts"),
+        ("n[1-999][1-999]", "more than 100000 hosts"),
+        ("no de", "'no de' is not a host name"),
+        ("-n", "'-n' is not a host name"),
+    ],
+)
+def test_a_slip_is_named(expression: str, complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        expand(expression)
+    assert complaint in str(caught.value)
+
+
+def test_hosts_of_an_option() -> None:
+    assert parse_hosts("a:2,b,node[1-2]:4") == (
+        HostSlots(name="a", slots=2),
+        HostSlots(name="b"),
+        HostSlots(name="node1", slots=4),
+        HostSlots(name="node2", slots=4),
+    )
+    assert parse_hosts("a,b,a") == (HostSlots(name="a", slots=2), HostSlots(name="b"))
+    assert parse_hosts("a:2,a") == (HostSlots(name="a", slots=3),)
+
+
+def test_all_problems_of_an_option_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_hosts("a:0,b:two,c d,e")
+    assert caught.value.problems == (
+        "-H: 'a:0': '0' is not a number of slots; give a whole number from 1",
+        "-H: 'b:two': 'two' is not a number of slots; give a whole number from 1",
+        caught.value.problems[2],
+    )
+    assert caught.value.problems[2].startswith("-H: 'c d': 'c d' is not a host name")
+
+
+def test_a_hostfile(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("# ours\n\nalpha\nbeta slots=4  # big\ngamma:2\nnode[01-02] slots = 3\nalpha\n")
+    assert read_hostfile(path) == (
+        HostSlots(name="alpha", slots=2),
+        HostSlots(name="beta", slots=4),
+        HostSlots(name="gamma", slots=2),
+        HostSlots(name="node01", slots=3),
+        HostSlots(name="node02", slots=3),
+    )
+
+
+def test_all_problems_of_a_hostfile_at_once_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("alpha slots=0\nbeta\ngamma max_slots=2\nnode[2-1]\n")
+    with pytest.raises(ConfigError) as caught:
+        read_hostfile(path)
+    starts = [problem.removeprefix(str(path)).split(" ")[0] for problem in caught.value.problems]
+    assert starts == [":1:", ":3:", ":4:"]
+
+
+def test_a_hostfile_without_hosts_or_without_a_file(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("# nothing\n")
+    with pytest.raises(ConfigError, match="names no host; give one per line"):
+        read_hostfile(empty)
+    with pytest.raises(ConfigError, match="cannot read the hostfile: No such file"):
+        read_hostfile(tmp_path / "missing")
+    empty.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        read_hostfile(empty)
