@@ -1,0 +1,154 @@
+"""Requests for tiny runs, and a search for processes that should be gone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from apples.launching.kernel import children
+from apples.launching.launcher import LaunchRequest
+from apples.plan import Assignment, Plan
+from apples.template import Workload
+
+MARKER = "APPLES_TEST_MARKER"
+LAUNCH_ONCE = Path(__file__).with_name("launch_once.py")
+
+
+def plan_on(hosts: list[str]) -> Plan:
+    return Plan(
+        scheduler="test",
+        application="test",
+        size=len(hosts),
+        model="none",
+        assignments=tuple(
+            Assignment(rank=r, host=h, slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
+            for r, h in enumerate(hosts)
+        ),
+        predicted_s=0.0,
+        low_s=0.0,
+        high_s=0.0,
+    )
+
+
+def processes_with(marker: str) -> dict[int, str]:
+    """pid → command of every living process that has the marker in its environment."""
+    found = {}
+    for directory in Path("/proc").iterdir():
+        if not directory.name.isdigit():
+            continue
+        try:
+            environment = (directory / "environ").read_bytes()
+            if f"{MARKER}={marker}".encode() in environment.split(b"\0"):
+                found[int(directory.name)] = (
+                    (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                )
+        except OSError:
+            continue
+    return found
+
+
+def wait_for(what: Callable[[], object], *, within_s: float = 20.0) -> object:
+    """The first true value of `what`; fails the test when there is none in time."""
+    deadline = time.monotonic() + within_s
+    while not (value := what()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+    return value
+
+
+class Runs:
+    """Makes requests whose processes can all be recognised."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.marker = uuid.uuid4().hex
+
+    def request(
+        self,
+        *command: str,
+        hosts: list[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        label: bool = False,
+        time_limit_s: float | None = None,
+    ) -> LaunchRequest:
+        return LaunchRequest(
+            plan=plan_on(hosts or ["localhost", "localhost"]),
+            workload=Workload(application="test", size=2),
+            command=command,
+            run_dir=self.directory,
+            environment={MARKER: self.marker, **(environment or {})},
+            label=label,
+            time_limit_s=time_limit_s,
+        )
+
+    def left(self) -> dict[int, str]:
+        return processes_with(self.marker)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    """Whatever a test does, nothing of it may be alive at its end."""
+    directory = tmp_path / "run"
+    directory.mkdir()
+    made = Runs(directory)
+    yield made
+    wait_for(lambda: not made.left())
+
+
+@pytest.fixture(name="wait_for")
+def waiting() -> Callable[..., object]:
+    return wait_for
+
+
+class Launched:
+    """A launcher in a process of its own, so that it can be signalled and killed."""
+
+    def __init__(self, runs: Runs, *command: str, ranks: int = 2) -> None:
+        self.runs = runs
+        self.process = subprocess.Popen(
+            [sys.executable, str(LAUNCH_ONCE), str(runs.directory), str(ranks), runs.marker, *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.ranks = ranks
+
+    def wait_until_running(self) -> None:
+        """Every rank's program has been started."""
+        wait_for(lambda: len(list(self.runs.directory.glob("status-*.json"))) == self.ranks)
+
+    def chain(self) -> dict[str, list[int]]:
+        """Processes from the launcher down to the programs, by their part in it."""
+        parts = ("launcher", "mpiexec", "proxy", "front", "keeper", "program")
+        level = [self.process.pid]
+        found = {}
+        for part in parts:
+            found[part] = level
+            level = [child for pid in level for child in children(pid)]
+        return found
+
+    def ended(self) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture
+def launch(runs: Runs) -> Iterator[Callable[..., Launched]]:
+    """Starts launchers; those that still run at the end are killed."""
+    started: list[Launched] = []
+
+    def start(*command: str, ranks: int = 2) -> Launched:
+        started.append(Launched(runs, *command, ranks=ranks))
+        return started[-1]
+
+    yield start
+    for launched in started:
+        launched.process.kill()
+        launched.process.communicate()

@@ -1,0 +1,43 @@
+"""A launcher as a program: `launch_once.py RUN_DIR RANKS MARKER PROGRAM ARGUMENTS`; notes and message on stderr."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from apples.launching.ending import Grace
+from apples.launching.launcher import LaunchRequest
+from apples.launching.mpiexec import MpiexecLauncher
+from apples.plan import Assignment, Plan
+from apples.template import Workload
+
+
+def main() -> None:
+    run_dir, ranks, marker, *command = sys.argv[1:]
+    chain = tuple(
+        Assignment(rank=r, host="localhost", slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
+        for r in range(int(ranks))
+    )
+    request = LaunchRequest(
+        plan=Plan(
+            scheduler="test",
+            application="test",
+            size=len(chain),
+            model="none",
+            assignments=chain,
+            predicted_s=0.0,
+            low_s=0.0,
+            high_s=0.0,
+        ),
+        workload=Workload(application="test", size=len(chain)),
+        command=tuple(command),
+        run_dir=Path(run_dir),
+        environment={"APPLES_TEST_MARKER": marker},
+    )
+    launcher = MpiexecLauncher(grace=Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0))
+    outcome = launcher.run(request, lambda line: print(line, file=sys.stderr, flush=True))
+    print(f"{outcome.ended}: {outcome.message}", file=sys.stderr)
+    sys.exit(outcome.exit_code)
+
+
+main()

@@ -1,0 +1,90 @@
+"""Whoever of a run's processes is killed without warning, no rank is left.
+
+launcher ── mpiexec ── proxy ── front ── keeper ── program
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+
+STUBBORN = ("sh", "-c", "trap '' INT TERM HUP ALRM; while :; do sleep 1; done")
+#: One write per line, whatever PYTHONUNBUFFERED says.
+MPI = "from mpi4py import MPI; import os, time; MPI.COMM_WORLD.barrier(); os.write(1, b'in\\n'); time.sleep(600)"
+
+
+@pytest.mark.parametrize("part", ["launcher", "mpiexec", "proxy", "front", "keeper", "program"])
+def test_one_process_is_killed(launch, runs, wait_for, part: str) -> None:
+    launched = launch(*STUBBORN)
+    launched.wait_until_running()
+    chain = launched.chain()
+    assert [len(chain[name]) for name in chain] == [1, 1, 1, 2, 2, 2]
+    os.kill(chain[part][-1], signal.SIGKILL)
+    wait_for(lambda: not runs.left())
+    returned, _, err = launched.ended()
+    if part == "launcher":
+        assert returned == -signal.SIGKILL
+    elif part == "program":
+        assert returned == 137
+        assert "was killed by signal 9 (KILL)" in err
+    else:
+        assert returned == 125
+        assert err.startswith("failed: ")
+
+
+@pytest.mark.parametrize("part", ["launcher", "mpiexec", "proxy", "keeper", "program"])
+def test_one_process_of_an_mpi_run_is_killed(launch, runs, wait_for, part: str) -> None:
+    launched = launch(sys.executable, "-c", MPI)
+    for _ in range(2):
+        assert launched.process.stdout.readline() == "in\n"
+    os.kill(launched.chain()[part][-1], signal.SIGKILL)
+    wait_for(lambda: not runs.left())
+    launched.ended()
+
+
+def test_everything_above_the_keepers_is_killed_at_once(launch, runs, wait_for) -> None:
+    launched = launch(*STUBBORN)
+    launched.wait_until_running()
+    chain = launched.chain()
+    for part in ("launcher", "mpiexec", "proxy", "front"):
+        for pid in chain[part]:
+            os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not runs.left())
+
+
+def test_the_launcher_is_killed_while_its_proxy_is_stopped(launch, runs, wait_for) -> None:
+    launched = launch(*STUBBORN)
+    launched.wait_until_running()
+    chain = launched.chain()
+    os.kill(chain["proxy"][0], signal.SIGSTOP)
+    os.kill(chain["launcher"][0], signal.SIGKILL)
+    programs = set(chain["program"])
+    wait_for(lambda: not programs & set(runs.left()))
+    os.kill(chain["proxy"][0], signal.SIGCONT)
+
+
+def test_the_launcher_is_killed_while_the_ranks_start(launch, runs, wait_for) -> None:
+    launched = launch(*STUBBORN, ranks=6)
+    wait_for(lambda: runs.left())
+    launched.process.kill()
+    wait_for(lambda: not runs.left())
+
+
+def test_the_culprit_keeper_is_said_to_have_vanished(launch) -> None:
+    launched = launch(*STUBBORN)
+    launched.wait_until_running()
+    os.kill(launched.chain()["keeper"][0], signal.SIGKILL)
+    returned, _, err = launched.ended()
+    assert returned == 125
+    assert "vanished without a status: its keeper was killed" in err
+
+
+def test_a_proxy_that_was_killed_is_not_blamed_on_a_rank(launch) -> None:
+    launched = launch(*STUBBORN)
+    launched.wait_until_running()
+    os.kill(launched.chain()["proxy"][0], signal.SIGKILL)
+    _, _, err = launched.ended()
+    assert "the ranks were ended because mpiexec or hydra_pmi_proxy was killed; none failed by itself" in err

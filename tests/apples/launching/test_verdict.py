@@ -1,0 +1,142 @@
+"""What a launch amounts to, from records alone."""
+
+from __future__ import annotations
+
+from signal import SIGINT, SIGTERM
+
+import pytest
+
+from apples.errors import LaunchError
+from apples.launching.ending import Ending, Grace
+from apples.launching.statuses import RankRecord, read_status, signal_name
+from apples.launching.statusfile import StatusFile
+from apples.launching.verdict import Launch, judge
+
+
+def record(rank: int, code: int | None = 0, **changes: object) -> RankRecord:
+    fields: dict[str, object] = {
+        "rank": rank,
+        "host": f"host{rank}",
+        "pid": 100 + rank,
+        "keeper": 50 + rank,
+        "started": 1.0,
+        "ended": 2.0,
+        "exit_code": code,
+        "ended_by": "itself",
+    }
+    return RankRecord(**{**fields, **changes})
+
+
+def killed(rank: int, signal: int, **changes: object) -> RankRecord:
+    return record(rank, None, signal=signal, **changes)
+
+
+def verdict(*records: RankRecord | None, mpiexec_code: int = 0, said: str = "", ending: Ending | None = None):
+    launch = Launch(
+        hosts=[f"host{rank}" for rank in range(len(records))],
+        records=records,
+        mpiexec_code=mpiexec_code,
+        mpiexec_said=said,
+        observed_s=4.2,
+        time_limit_s=90.0,
+    )
+    return judge(launch, ending or quiet())
+
+
+def quiet() -> Ending:
+    return Ending(started=0.0, time_limit_s=90.0, grace=Grace())
+
+
+def test_finished_is_every_rank_with_exit_code_0_whatever_mpiexec_says() -> None:
+    outcome = verdict(record(0), record(1), mpiexec_code=7)
+    assert (outcome.ended, outcome.exit_code, outcome.message, outcome.observed_s) == ("finished", 0, "", 4.2)
+    assert [s.pid for s in outcome.statuses] == [100, 101]
+
+
+def test_the_highest_code_over_the_ranks() -> None:
+    outcome = verdict(record(0, 3, ended=3.0), record(1, 5), record(2, 4, ended=2.5), mpiexec_code=7)
+    assert outcome.exit_code == 5
+    assert outcome.message == "rank 1 on host1 ended with exit code 5; 2 of the other 2 ranks failed as well"
+
+
+def test_the_culprit_is_named_not_its_victims() -> None:
+    outcome = verdict(
+        killed(0, 9, ended_by="parent", ended=1.9),
+        record(1),
+        killed(2, 15, ended_by="request"),
+        killed(3, 11),
+    )
+    assert outcome.exit_code == 139
+    assert outcome.message == "rank 3 on host3 was killed by signal 11 (SEGV)"
+
+
+def test_a_program_that_could_not_be_run() -> None:
+    outcome = verdict(record(0, 126, error="cannot run app: Permission denied"), record(1))
+    assert (outcome.exit_code, outcome.message) == (126, "rank 0 on host0 cannot run app: Permission denied")
+
+
+def test_no_exit_code_of_mpiexec_proves_success() -> None:
+    outcome = verdict(record(0), None, mpiexec_code=0, said="sorry\n")
+    assert (outcome.ended, outcome.exit_code) == ("failed", 125)
+    assert outcome.message == "rank 1 on host1 did not start (mpiexec ended with code 0): sorry"
+
+
+def test_a_rank_that_vanished() -> None:
+    outcome = verdict(record(0, ended=None, exit_code=None), record(1), mpiexec_code=9)
+    assert outcome.exit_code == 125
+    assert "rank 0 on host0 vanished without a status" in outcome.message
+
+
+def test_mpiexec_was_killed() -> None:
+    outcome = verdict(killed(0, 9, ended_by="parent"), killed(1, 9, ended_by="parent"), mpiexec_code=-9)
+    assert outcome.exit_code == 125
+    assert "none failed by itself (mpiexec was killed by signal 9 (KILL))" in outcome.message
+
+
+@pytest.mark.parametrize(("signal", "code", "name"), [(SIGINT, 130, "INT"), (SIGTERM, 143, "TERM")])
+def test_interrupted_even_if_the_ranks_end_well(signal, code: int, name: str) -> None:
+    ending = quiet()
+    ending.signalled(signal, 1.0)
+    ending.over()
+    outcome = verdict(record(0), record(1), ending=ending)
+    assert (outcome.ended, outcome.exit_code) == ("interrupted", code)
+    assert outcome.message == f"the run was interrupted by signal {name}"
+
+
+def test_a_time_limit_says_which() -> None:
+    ending = quiet()
+    ending.tick(90.0)
+    outcome = verdict(killed(0, 15, ended_by="request"), ending=ending)
+    assert (outcome.ended, outcome.exit_code) == ("time limit", 124)
+    assert outcome.message == "the run was ended at its time limit of 1 min 30 s"
+
+
+def test_a_status_file_is_read_as_it_was_written(tmp_path) -> None:
+    status = StatusFile(str(tmp_path), 3, 'odd "host"\\', None)
+    status.pid = 77
+    status.started()
+    running = read_status(tmp_path, 3)
+    assert running is not None
+    assert (running.ended, running.describe()) == (None, 'rank 3 on odd "host"\\ runs (pid 77)')
+    status.ended(9, ended_by="itself")
+    ended = read_status(tmp_path, 3)
+    assert ended is not None
+    assert (ended.signal, ended.exit_code, ended.pid, ended.failed, ended.shell_code) == (
+        9,
+        None,
+        77,
+        True,
+        137,
+    )
+    assert [p.name for p in tmp_path.iterdir()] == ["status-00003.json"]
+
+
+def test_a_file_that_is_no_status(tmp_path) -> None:
+    assert read_status(tmp_path, 0) is None
+    (tmp_path / "status-00000.json").write_text('{"rank": 0')
+    with pytest.raises(LaunchError, match="not the status of a rank"):
+        read_status(tmp_path, 0)
+
+
+def test_signals_have_names() -> None:
+    assert [signal_name(n) for n in (9, 15, 40)] == ["KILL", "TERM", "number 40"]

@@ -1,0 +1,65 @@
+"""The published fake launcher: what a user's own test would do with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from apples.errors import LaunchError
+from apples.launching.launcher import Launcher, LaunchRequest
+from apples.plan import Assignment, Plan
+from apples.template import Workload
+from apples.testing import FakeLauncher, failed, finished
+
+
+@pytest.fixture
+def request_of_one(tmp_path: Path) -> LaunchRequest:
+    only = Assignment(rank=0, host="a", slot=0, rows=4, compute_s=1.0, communicate_s=0.0, overhead_s=0.0)
+    plan = Plan(
+        scheduler="s",
+        application="a",
+        size=4,
+        model="m",
+        assignments=(only,),
+        predicted_s=1.0,
+        low_s=1.0,
+        high_s=1.0,
+    )
+    return LaunchRequest(
+        plan=plan, workload=Workload(application="a", size=4), command=("app", "4"), run_dir=tmp_path
+    )
+
+
+def test_outcomes_come_in_the_order_of_the_script(request_of_one: LaunchRequest) -> None:
+    launcher = FakeLauncher([finished(4.2, ["a"]), failed("rank 0 broke", exit_code=3)])
+    notes: list[str] = []
+    as_seam: Launcher = launcher
+    first, second = (as_seam.run(request_of_one, notes.append) for _ in range(2))
+    assert (first.finished, first.observed_s, first.statuses[0].host) == (True, 4.2, "a")
+    assert (second.finished, second.exit_code, second.message) == (False, 3, "rank 0 broke")
+    assert launcher.requests == [request_of_one] * 2
+    assert notes == ["fake run of 1 ranks: finished", "fake run of 1 ranks: failed"]
+
+
+def test_an_error_comes_from_check_already(request_of_one: LaunchRequest) -> None:
+    launcher = FakeLauncher([LaunchError("no room")])
+    with pytest.raises(LaunchError, match="no room"):
+        launcher.check(request_of_one)
+    with pytest.raises(LaunchError, match="no room"):
+        launcher.run(request_of_one, print)
+    assert launcher.checked == [request_of_one]
+
+
+def test_an_outcome_may_depend_on_the_request(request_of_one: LaunchRequest) -> None:
+    launcher = FakeLauncher([lambda request: finished(float(request.plan.size))])
+    assert launcher.run(request_of_one, lambda line: None).observed_s == 4.0
+
+
+def test_a_run_too_many_is_the_tests_mistake(request_of_one: LaunchRequest) -> None:
+    with pytest.raises(AssertionError, match="more than its 0 scripted runs"):
+        FakeLauncher([]).run(request_of_one, print)
+
+
+def test_the_command_line_is_recognisable(request_of_one: LaunchRequest) -> None:
+    assert FakeLauncher([]).command_line(request_of_one) == ["fake", "-n", "1", "app", "4"]
