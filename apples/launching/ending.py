@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from signal import SIGHUP, SIGINT, SIGTERM, Signals
+from signal import SIGTERM, Signals
 from typing import Literal
 
-Cause = Literal["failed", "time limit", "interrupted"]
+from apples.launching.kernel import INTERRUPTS
 
-INTERRUPTS = (SIGINT, SIGTERM, SIGHUP)
+Cause = Literal["failed", "time limit", "interrupted"]
 
 
 class Step(Enum):

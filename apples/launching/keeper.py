@@ -13,6 +13,8 @@ import signal
 import time
 
 from apples.launching.kernel import (
+    FORWARDED,
+    INTERRUPTS,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     children,
@@ -22,8 +24,6 @@ from apples.launching.kernel import (
 from apples.launching.relays import Labeller, PmiRelay
 from apples.launching.statusfile import StatusFile
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Sent by the kernel when the front is dead; none of the signals that users send.
 ORPHANED = signal.SIGALRM
 LOST, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127
@@ -159,7 +159,7 @@ class Keeper:
         elif number == ORPHANED:
             self._end("parent")
         else:
-            if number in ENDING:
+            if number in INTERRUPTS:
                 self._ended_by = "request"
             self._to_program(number)
 

@@ -1,4 +1,4 @@
-"""The few Linux calls that the processes of a rank need and Python does not offer. Decides nothing.
+"""Signals that are passed on, and the few Linux calls that Python does not offer. Decides nothing.
 
 Imported by the shim, so it imports little.
 """
@@ -13,6 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     # typing alone would take 4 ms of every rank's start.
     from typing import NoReturn
+
+#: Passed on from the launcher to the programs; those in `INTERRUPTS` ask for the end of the run.
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 

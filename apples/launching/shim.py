@@ -26,12 +26,9 @@ if __name__ == "__main__":
     # `-I -S` leaves nothing but the standard library on the path.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from apples.launching.keeper import Keeper
-from apples.launching.kernel import PR_SET_PDEATHSIG, close_all_but, die_like, prctl
+from apples.launching.keeper import LOST, Keeper
+from apples.launching.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, die_like, prctl
 from apples.launching.statusfile import StatusFile, host_of
-
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-LOST = 125
 
 
 def main(arguments: list[str]) -> None:

@@ -15,7 +15,7 @@ from collections import deque
 from types import FrameType, TracebackType
 from typing import Self
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+from apples.launching.kernel import FORWARDED
 
 
 class Inbox:
