@@ -53,6 +53,7 @@ print(passive.measure()[0].value, *(m.value for m in sensor.measure()))
 class Scene:
     """spinners : (nice, CPU or None) of each.  pin : CPU that sensor and newcomer are bound to
     quota : CPUs their cgroup gets.  inside : whether the spinners are in that cgroup too
+    together : whether the spinners are one session; else each is one of its own, as sensor and newcomer are
     """
 
     name: str
@@ -60,6 +61,7 @@ class Scene:
     pin: int | None = None
     quota: float | None = None
     inside: bool = False
+    together: bool = False
 
 
 def scenes(cpus: Sequence[int]) -> list[Scene]:
@@ -67,6 +69,7 @@ def scenes(cpus: Sequence[int]) -> list[Scene]:
     free = (0, None)
     found = [Scene(name=f"{n} spinners", spinners=(free,) * n) for n in (0, 1, 2, 4)]
     found += [
+        Scene(name="4 spinners, one session", spinners=(free,) * 4, together=True),
         Scene(name="2 spinners, nice 19", spinners=((19, None),) * 2),
         Scene(name="4 spinners, nice 5", spinners=((5, None),) * 4),
         Scene(name="2 spinners + 2 at nice 19", spinners=(free, free, (19, None), (19, None))),
@@ -121,7 +124,12 @@ def run(code: str, *arguments: str, group: Path | None, pin: int | None) -> list
         settle(group, pin)
 
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], preexec_fn=enter, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *arguments],
+        preexec_fn=enter,
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [float(x) for x in done.stdout.split()]
 
@@ -140,6 +148,7 @@ def spinning(scene: Scene, group: Path | None) -> Iterator[list[int]]:
         subprocess.Popen(
             [sys.executable, "-c", _SPINNER, str(nice), "-" if cpu is None else str(cpu)],
             preexec_fn=lambda: settle(inside, None),
+            start_new_session=not scene.together,
         )
         for nice, cpu in scene.spinners
     ]

@@ -8,7 +8,7 @@ limit. Read only. Layout: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +54,14 @@ class _Level:
     version: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mount:
+    controller: str
+    root: str
+    directory: Path
+    version: int
+
+
 class Cgroups:
     """Limits of the process whose `cgroup` and `mountinfo` are under `process` (default /proc/self).
 
@@ -79,6 +87,18 @@ class Cgroups:
                 )
         return limits
 
+    def weighs(self, groups: Mapping[str, str]) -> bool:
+        """Whether a process of these paths (controller → path) shares CPUs as part of a group below the root's."""
+        if groups.get("cpu", "/") != "/":
+            return True
+        for mount in self._mounts("cpu"):
+            if mount.version == 2:
+                # every group that the CPU controller manages has this file, and the host's root never has
+                below = Path(groups.get("", "/").removeprefix(mount.root).strip("/"))
+                places = [below, *below.parents]
+                return any((mount.directory / place / "cpu.max").exists() for place in places)
+        return False
+
     def memory_limits(self) -> list[MemoryLimit]:
         """Every memory limit that binds this process, own group first; idle file cache counts as free."""
         limits = []
@@ -103,49 +123,44 @@ class Cgroups:
 
     def _levels(self, controller: str) -> Iterator[_Level]:
         """Own group and its ancestors, as far as mounted, in version 2 and in that controller's hierarchy."""
+        groups = self.own_groups()
+        for mount in self._mounts(controller):
+            if mount.controller in groups:
+                yield from _upward(mount, groups[mount.controller])
+
+    def own_groups(self) -> dict[str, str]:
+        """Controller → path of this process; empty where there are no cgroups."""
         try:
-            groups = parse_groups((self._process / "cgroup").read_text())
-            mounts = (self._process / "mountinfo").read_text()
+            return parse_groups((self._process / "cgroup").read_text())
         except (OSError, ValueError):
-            return
-        for line in mounts.splitlines():
+            return {}
+
+    def _mounts(self, controller: str) -> Iterator[_Mount]:
+        for line in _read(self._process / "mountinfo").splitlines():
             before, _, after = line.partition(" - ")
-            root, mount = before.split()[3:5]
+            root, point = before.split()[3:5]
             kind, _, options = [*after.split(), "", "", ""][:3]
+            directory = self._relocate(Path(_unescape(point)))
             if kind == "cgroup2":
-                key, version = "", 2
+                yield _Mount(controller="", root=_unescape(root), directory=directory, version=2)
             elif kind == "cgroup" and controller in options.split(","):
-                key, version = controller, 1
-            else:
-                continue
-            if key not in groups:
-                continue
-            yield from _upward(
-                _Level(
-                    controller=key,
-                    group=groups[key],
-                    directory=self._relocate(Path(_unescape(mount))),
-                    version=version,
-                ),
-                _unescape(root),
-            )
+                yield _Mount(controller=controller, root=_unescape(root), directory=directory, version=1)
 
 
-def _upward(own: _Level, root: str) -> Iterator[_Level]:
-    """From the own group to the mount. `own.directory` is the mount point, which shows the group `root`."""
-    top = root.rstrip("/")
-    inside = own.group == root or own.group.startswith(top + "/")
+def _upward(mount: _Mount, own: str) -> Iterator[_Level]:
+    """From the own group to the mount, which shows the group `mount.root`."""
+    top = mount.root.rstrip("/")
+    inside = own == mount.root or own.startswith(top + "/")
     # a group that the mount does not show (a container's view of the host's path) is the mount itself
-    below = own.group[len(top) :].strip("/") if inside and ".." not in own.group else ""
+    below = own[len(top) :].strip("/") if inside and ".." not in own else ""
     parts = below.split("/") if below else []
     for depth in range(len(parts), -1, -1):
         names = parts[:depth]
-        group = own.group if depth == len(parts) else "/".join([top, *names]) or "/"
         yield _Level(
-            controller=own.controller,
-            group=group,
-            directory=own.directory.joinpath(*names),
-            version=own.version,
+            controller=mount.controller,
+            group=own if depth == len(parts) else "/".join([top, *names]) or "/",
+            directory=mount.directory.joinpath(*names),
+            version=mount.version,
         )
 
 

@@ -1,7 +1,8 @@
 """CPU sensor: what a new process would get, what a running one gets, what a process per CPU would get.
 
 Passive first: who competes (`nws.sensors.load`) and how a fair scheduler would divide the CPUs among them and a
-newcomer (`nws.sensors.sharing`), within affinity masks and cgroup quotas. What the model does not know (groups
+newcomer (`nws.sensors.sharing`), within affinity masks and cgroup quotas. A newcomer is a process in a session of
+its own, as launchers start them. What the model does not know (groups
 with weights of their own, simultaneous multithreading, a hypervisor that steals only from the busy) shows in an
 occasional short spin probe; the smoothed difference corrects the passive reading.
 Source: Wolski et al. 2000, §2.4, and the NWS CPU sensor it describes.
@@ -67,13 +68,14 @@ class CpuSensor:
     def measure(self) -> list[Measurement]:
         """The three readings, after a short look of its own at first; raises `ProbeError`."""
         load = self.meter.read()
-        passive = shares(load, weight_of_nice(self.nice))
+        weight = NORMAL_WEIGHT if load.newcomers_grouped else weight_of_nice(self.nice)
+        passive = shares(load, weight)
         self._correct(passive, load)
         free = min(max(passive.new + self._bias, 0.0), 1.0)
         new = min(free, passive.quota)
         correction = free / passive.new if passive.new > 0 else 1.0
         running = min(max(passive.running + self._bias, new), 1.0, max(passive.quota, passive.running))
-        limit = _quota_share(load, len(load.usable), weight_of_nice(self.nice)) * len(load.usable)
+        limit = _quota_share(load, len(load.usable), weight) * len(load.usable)
         capacity = min(passive.capacity * correction, float(len(load.usable)), limit)
         now = self.clock()
         return [
@@ -103,12 +105,12 @@ class CpuSensor:
 def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
     """What processes of `weight` get under `load`. Pure.
 
-    `running` is what a newcomer would get in the place of the busiest competitor of at least its weight; `new`
-    and `capacity` leave quotas aside, which `quota` gives.
+    `running` is what a newcomer would get in the place of the weightiest competitor; `new` and `capacity` leave
+    quotas aside, which `quota` gives.
     """
     count = len(load.usable)
-    rivals = [t for t in load.tasks if t.weight >= weight and t.cpus & load.usable]
-    busiest = max(rivals, key=lambda t: t.demand, default=None)
+    rivals = [t for t in load.tasks if t.cpus & load.usable]
+    busiest = max(rivals, key=lambda t: (t.demand * t.weight, t.demand), default=None)
     others = list(load.tasks)
     if busiest is not None:
         others.remove(busiest)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from nws.sensors.cgroups import Cgroups, CpuLimit
 from nws.sensors.procfs import CpuTimes, ProcFs, TaskTimes, TaskTraits
-from nws.sensors.sharing import NORMAL_WEIGHT, Task, weight_of_nice
+from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, Task, as_one_group, weight_of_nice
 
 #: A thread below this part of a CPU is lumped with its like: nobody can tell it from noise.
 _SMALL = 0.05
@@ -41,6 +41,8 @@ class Load:
     available : every CPU online → part of it that is there for processes (no interrupts, not stolen), 0..1
     usable : CPUs this process, and so any it starts, may run on
     tasks : competitors on any CPU.  quotas : limits of our own groups
+    newcomers_grouped : whether a new session, such as a launcher gives to what it starts, is scheduled as a group:
+        it then has a normal process' weight whatever its nice value
     """
 
     interval_s: float
@@ -48,6 +50,7 @@ class Load:
     usable: frozenset[int]
     tasks: tuple[Task, ...]
     quotas: tuple[Quota, ...]
+    newcomers_grouped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,13 @@ class _Seen:
     task: Task
     run: float
     runnable: float
+    niced: bool
     groups: Mapping[str, str]
+    session: str | None
+
+
+def _own_cpu_s() -> float:
+    return sum(os.times()[:4])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,14 +84,15 @@ class LoadMeter:
     """Watches the load between calls of `read`; the first call watches for `shortest_s` itself.
 
     A reading older than `longest_s` says nothing about now and is taken anew.
-    `monotonic`, `sleep`, `own_cpu_s` (CPU seconds of this process) and the readers are passed in for tests.
+    `monotonic`, `sleep`, `own_cpu_s` (CPU seconds of this process and its children that ended) and the readers are
+    passed in for tests.
     """
 
     proc: ProcFs = field(default_factory=ProcFs)
     cgroups: Cgroups = field(default_factory=Cgroups)
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    own_cpu_s: Callable[[], float] = time.process_time
+    own_cpu_s: Callable[[], float] = _own_cpu_s
     own_pid: int = field(default_factory=os.getpid)
     shortest_s: float = 0.3
     longest_s: float = 120.0
@@ -124,9 +134,23 @@ class LoadMeter:
             interval_s=interval,
             available={c: 1.0 - r.interrupts - r.stolen for c, r in rates.items()},
             usable=usable,
-            tasks=tuple([s.task for s in seen] + lumped + hidden),
+            tasks=tuple(self._tasks(seen) + lumped + hidden),
             quotas=tuple(_quotas(before.limits, now.limits, seen, own, interval, usable)),
+            newcomers_grouped=self._is_grouped(self.cgroups.own_groups()),
         )
+
+    def _is_grouped(self, groups: Mapping[str, str]) -> bool:
+        """Whether the sessions of processes in these cgroups are groups to the scheduler."""
+        return self.proc.groups_sessions() and not self.cgroups.weighs(groups)
+
+    def _tasks(self, seen: list[_Seen]) -> list[Task]:
+        """The competitors with the weights they have against processes of other sessions."""
+        sessions: dict[str | None, list[Task]] = {}
+        for one in seen:
+            grouped = one.task.weight < REALTIME_WEIGHT and self._is_grouped(one.groups)
+            sessions.setdefault(one.session if grouped else None, []).append(one.task)
+        single = sessions.pop(None, [])
+        return single + [task for members in sessions.values() for task in as_one_group(members)]
 
     def _seen(
         self, before: _Reading, now: _Reading, interval: float, rates: Mapping[int, _Rates]
@@ -164,7 +188,7 @@ class LoadMeter:
     ) -> list[Task]:
         """Competitors behind busy time that no visible thread accounts for. Counts are in CPUs."""
         tolerance = _SMALL + 2 * math.sqrt(len(rates)) / (self.proc.ticks_per_s * interval)
-        niced_seen = sum(s.run for s in seen if s.task.weight < NORMAL_WEIGHT)
+        niced_seen = sum(s.run for s in seen if s.niced)
         normal_seen = sum(s.run for s in seen) - niced_seen + accounted
         normal = sum(r.normal for r in rates.values()) - normal_seen
         niced = sum(r.niced for r in rates.values()) - niced_seen
@@ -225,7 +249,9 @@ def _competitor(run: float, wait: float | None, traits: TaskTraits, rates: Mappi
         task=Task(demand=demand, weight=traits.weight, cpus=traits.cpus),
         run=run,
         runnable=run + wait,
+        niced=traits.weight < NORMAL_WEIGHT,
         groups=traits.groups,
+        session=traits.session,
     )
 
 

@@ -43,11 +43,15 @@ class TaskTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTraits:
-    """Scheduler weight of one thread, the CPUs it may run on, its cgroup paths (hierarchy → path)."""
+    """Scheduler weight of one thread, the CPUs it may run on, its cgroup paths (hierarchy → path).
+
+    session : the autogroup its session is scheduled as, None where the kernel knows none
+    """
 
     weight: float
     cpus: frozenset[int]
     groups: Mapping[str, str]
+    session: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +136,22 @@ class ProcFs:
             weight = IDLE_POLICY_WEIGHT
         else:
             weight = weight_of_nice(nice)
-        return TaskTraits(weight=weight, cpus=cpus, groups=groups)
+        return TaskTraits(weight=weight, cpus=cpus, groups=groups, session=self._session(pid))
+
+    def groups_sessions(self) -> bool:
+        """Whether the kernel schedules each session as one group, wherever no CPU cgroup does it instead."""
+        try:
+            return _bytes(f"{self.root}/sys/kernel/sched_autogroup_enabled").strip() == b"1"
+        except OSError:
+            return False
+
+    def _session(self, pid: int) -> str | None:
+        try:
+            name = _bytes(f"{self.root}/{pid}/autogroup").decode().split(" ")[0]
+        except OSError:
+            return None
+        # kernel threads and init stand in the root group one by one
+        return None if name in ("/autogroup-0", "/", "") else name
 
     def memory_available(self) -> float:
         """Bytes a new process can touch without paging, host-wide: MemAvailable; raises `ProbeError`."""

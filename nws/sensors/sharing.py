@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Weight of nice 0 in Linux' fair scheduler; one step of nice is a factor of 1.25.
 NORMAL_WEIGHT = 1024.0
@@ -36,6 +36,17 @@ class Task:
     demand: float
     weight: float = NORMAL_WEIGHT
     cpus: frozenset[int]
+
+
+def as_one_group(members: Sequence[Task]) -> list[Task]:
+    """The members with the weight of one normal process between them, as Linux gives to each session (autogroup).
+
+    The group's weight lies where its members want to run, so each takes a part of it by its own weight and demand.
+    """
+    total = sum(t.weight * t.demand for t in members)
+    if total <= 0:
+        return list(members)
+    return [replace(t, weight=max(NORMAL_WEIGHT * t.weight * t.demand / total, 1e-6)) for t in members]
 
 
 def newcomer_share(

@@ -1,21 +1,42 @@
 """The spin probe: run flat out for a moment, and see what part of a CPU one really gets.
 
-It costs what it measures, so the CPU sensor uses it now and then only, to correct its passive reading.
+A process of its own in a session of its own, as launchers start them: many kernels give CPUs to sessions rather than
+to processes, and threads of this process must not slow it. It costs what it measures, so the CPU sensor uses it
+now and then only, to correct its passive reading.
 """
 
 from __future__ import annotations
 
-import hashlib
-import time
+import subprocess
+import sys
 
-#: Hashing this much takes about half a millisecond, and CPython lets other threads run meanwhile: a probe
-#: that held the interpreter would measure its own process' threads.
-_BLOCK = bytes(1 << 20)
+from nws.errors import ProbeError
+
+_PROGRAM = """
+import sys, time
+duration_s = float(sys.argv[1])
+start, cpu = time.perf_counter(), time.process_time()
+while (wall := time.perf_counter() - start) < duration_s:
+    pass
+print((time.process_time() - cpu) / wall)
+"""
 
 
 def spin(duration_s: float) -> float:
-    """CPU time over wall time of a busy loop of `duration_s` seconds: the share of one CPU it got, 0..1."""
-    start, cpu = time.perf_counter(), time.thread_time()
-    while (wall := time.perf_counter() - start) < duration_s:
-        hashlib.sha1(_BLOCK, usedforsecurity=False).digest()
-    return min((time.thread_time() - cpu) / wall, 1.0)
+    """CPU time over wall time of a busy loop of `duration_s` seconds: the share of one CPU it got, 0..1.
+
+    Raises `ProbeError` when no process can be started, or it does not come back.
+    """
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(duration_s)]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=100 * duration_s + 10,
+            start_new_session=True,
+            check=True,
+        )
+        return min(float(done.stdout), 1.0)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise ProbeError(f"spin probe: {sys.executable} could not run for {duration_s} s: {error}") from error

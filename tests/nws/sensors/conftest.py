@@ -31,11 +31,12 @@ class FakeHost:
         self.running, self.own_rate, self.own = 1, 0.0, 5.0
         self.counters = {c: [10.0, 0.0, 500.0, 0.0, 0.0] for c in self.cpus}
         self.schedstat = True
+        self.autogroups = False
         (self.proc / "self").mkdir(parents=True)
         self.sys.mkdir()
         self.write()
 
-    def task(self, tid, *, run, wait=0.0, nice=0, policy=0, cpus=None, group="/", pid=None):
+    def task(self, tid, *, run, wait=0.0, nice=0, policy=0, cpus=None, group="/", pid=None, session=0):
         """A competitor: parts of one CPU that it runs and waits."""
         self.tasks[tid] = {
             "run": run,
@@ -45,6 +46,7 @@ class FakeHost:
             "cpus": set(cpus or self.cpus),
             "group": group,
             "pid": pid or tid,
+            "session": session,
             "total": [3.0, 1.0],
         }
         self.write()
@@ -81,6 +83,8 @@ class FakeHost:
             normal, niced, idle, interrupts, steal = (round(x * TICKS) for x in counter)
             lines.append(f"cpu{cpu} {normal} {niced} 0 {idle} 0 {interrupts} 0 {steal} 0 0")
         (self.proc / "stat").write_text("\n".join([*lines, f"procs_running {self.running}"]) + "\n")
+        (self.proc / "sys" / "kernel").mkdir(parents=True, exist_ok=True)
+        (self.proc / "sys" / "kernel" / "sched_autogroup_enabled").write_text(f"{int(self.autogroups)}\n")
         for tid, task in self.tasks.items():
             directory = self.proc / str(task["pid"]) / "task" / str(tid)
             directory.mkdir(parents=True, exist_ok=True)
@@ -90,6 +94,8 @@ class FakeHost:
             fields = ["R", *["0"] * 10, str(round(run * TICKS)), "0", "0", "0", "20", str(task["nice"])]
             fields += ["0"] * 21 + [str(task["policy"]), "0"]
             (directory / "stat").write_text(f"{tid} (a) b) {' '.join(fields)}\n")
+            autogroup = f"/autogroup-{task['session']} nice 0\n"
+            (self.proc / str(task["pid"]) / "autogroup").write_text(autogroup)
             (self.proc / str(task["pid"]) / "cgroup").write_text(f"4:cpu,cpuacct:{task['group']}\n")
 
     def control_group(

@@ -71,3 +71,12 @@ def test_a_mount_point_with_a_blank(host, tmp_path):
 
     assert len(Cgroups(host.proc / "self", relocate=relocate).cpu_limits()) == 1
     assert seen == ["/my cgroups"]
+
+
+def test_a_group_weighs_where_the_cpu_controller_manages_it(host):
+    group = host.control_group("/user/job", version=2)
+    assert not host.cgroups().weighs({"": "/user/job"})
+    (group.parent / "cpu.max").write_text("max 100000\n")
+    assert host.cgroups().weighs({"": "/user/job"})
+    assert not host.cgroups().weighs({"": "/"})
+    assert host.cgroups().weighs({"cpu": "/job", "": "/"})

@@ -80,6 +80,31 @@ def test_our_own_nice_value_is_what_new_processes_inherit(host):
     assert readings(host.sensor(nice=19))[0] < 0.02
 
 
+def test_where_sessions_are_scheduled_as_groups_a_big_one_counts_once(host):
+    host.usable, host.autogroups = {0}, True
+    for tid in (7, 8, 9):
+        host.task(tid, run=1 / 3, wait=2 / 3, cpus={0}, session=5)
+    assert readings(host.sensor())[0] == pytest.approx(1 / 2, abs=0.01)
+    host.task(10, run=0.1, wait=0.9, cpus={0}, session=6)
+    assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_where_sessions_are_groups_nice_counts_within_them_only(host):
+    host.usable, host.autogroups = {0}, True
+    host.task(7, run=1.0, nice=19, cpus={0}, session=5)
+    assert readings(host.sensor(nice=10))[0] == pytest.approx(0.5, abs=0.01)
+
+
+def test_tasks_of_no_session_and_of_cpu_cgroups_count_one_by_one(host):
+    host.usable, host.autogroups = {0}, True
+    for tid in (7, 8):
+        host.task(tid, run=0.5, wait=0.5, cpus={0}, session=0)
+    assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
+    for tid in (7, 8):
+        host.task(tid, run=0.5, wait=0.5, cpus={0}, session=4, group="/batch")
+    assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
+
+
 def test_load_on_cpus_we_may_not_use_does_not_count(host):
     host.usable = {0}
     for tid in (7, 8, 9):
@@ -260,3 +285,11 @@ def test_a_real_spinner_is_seen_on_its_cpu():
 
 def test_a_spin_gets_some_of_a_cpu():
     assert 0.0 < spin(0.02) <= 1.0
+
+
+def test_a_spin_that_cannot_start(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(
+        ProbeError, match=r"spin probe: /no/such/python could not run for 0.02 s: .*No such file"
+    ):
+        spin(0.02)

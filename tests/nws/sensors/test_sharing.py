@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nws.sensors.sharing import REALTIME_WEIGHT, Task, newcomer_share, share_of_new, weight_of_nice
+from nws.sensors.sharing import (
+    REALTIME_WEIGHT,
+    Task,
+    as_one_group,
+    newcomer_share,
+    share_of_new,
+    weight_of_nice,
+)
 
 BOTH = frozenset({0, 1})
 TWO = {0: 1.0, 1: 1.0}
@@ -52,6 +59,17 @@ def test_a_little_movable_work_does_not_open_a_second_cpu_to_one_process():
 
 def test_tasks_elsewhere_do_not_count():
     assert share_of_new({0: 1.0}, [spinner({1})] * 5, 1) == 1.0
+
+
+def test_a_session_has_the_weight_of_one_process_where_its_members_want_to_run():
+    members = as_one_group([spinner({0}), spinner({0}, nice=19), spinner({1})])
+    assert sum(t.weight for t in members) == pytest.approx(weight_of_nice(0))
+    assert members[0].weight == members[2].weight > 50 * members[1].weight
+
+
+def test_a_session_of_idlers_keeps_its_members():
+    idle = [Task(demand=0.0, cpus=BOTH)]
+    assert as_one_group(idle) == idle
 
 
 tasks = st.lists(
