@@ -18,13 +18,16 @@ from typing import Any
 
 from apples.costing import Application, Costing
 from apples.documents import plan_document, run_document
+from apples.errors import ApplesError, LaunchError
 from apples.grid import Snapshot
 from apples.history import History, new_id
+from apples.hostlist import fold
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.plan import Outcome, Plan, Record
 from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
+from apples.snapshots import unmeasured
 from apples.template import Costs, Template, Workload
 from apples.worlds import World
 
@@ -126,29 +129,50 @@ class Agent:
             world=self.world.name,
             planning_s=time.perf_counter() - priced,
             weather_s=measured - started,
-            notes=(f"overhead: {costs.overhead.source}",),
+            notes=self._notes(snapshot, costs),
         )
+
+    def _notes(self, snapshot: Snapshot, costs: Costs) -> tuple[str, ...]:
+        notes = [f"overhead: {costs.overhead.source}"]
+        hosts = unmeasured(snapshot)
+        if hosts:
+            notes.append(
+                f"{fold(hosts)} not measured, taken as idle and as {self.world.grid.source} states it"
+            )
+            self._notify(notes[-1])
+        return tuple(notes)
 
     def command_line(self, request: RunRequest, decision: Decision) -> list[str]:
         """What `run` would execute."""
         return self.world.launcher.command_line(self._launch_request(request, decision, Path("RUN_DIR")))
 
     def run(self, request: RunRequest, decision: Decision) -> Record:
-        """Carry the plan out; the record is in the history when this returns, however the run ended."""
-        started_at = self.world.now()
+        """Carry the plan out; the record is in the history when this returns, however the run ended.
+
+        It is there from the start, without an outcome: a history that cannot be written shows before the run and not
+        after it, and a run whose agent was killed is not forgotten. Raises `LaunchError` (no record where
+        the run could not even start), `HistoryError`.
+        """
         template = request.template
         with tempfile.TemporaryDirectory(prefix="apples-run-") as directory:
             launch = self._launch_request(request, decision, Path(directory))
             self.world.launcher.check(launch)
+            begun = self._record(request, decision)
+            self._history.append(begun)
             ranks, hosts = len(decision.plan.assignments), len(decision.plan.hosts)
             self._notify(
                 f"running {request.template.name} {request.size} on {ranks} rank{'s' * (ranks != 1)}, "
                 f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
             )
-            outcome = self.world.launcher.run(launch, self._notify)
+            started = time.monotonic()
+            try:
+                outcome = self.world.launcher.run(launch, self._notify)
+            except BaseException as error:
+                self._history.append(replace(begun, outcome=_broken_off(error, time.monotonic() - started)))
+                raise
             if not outcome.observations:
                 outcome = replace(outcome, observations=template.observations(Path(directory)))
-        record = self._record(request, decision, outcome, started_at)
+        record = replace(begun, outcome=outcome)
         self._history.append(record)
         return record
 
@@ -164,14 +188,16 @@ class Agent:
             program_output_to_stderr=request.program_output_to_stderr,
         )
 
-    def _record(self, request: RunRequest, decision: Decision, outcome: Outcome, started_at: float) -> Record:
+    def _record(self, request: RunRequest, decision: Decision) -> Record:
+        """Record of a run that starts now."""
+        started_at = self.world.now()
         return Record(
             id=new_id(started_at),
             started_at=started_at,
             world=self.world.name,
             key=decision.key,
             plan=decision.plan,
-            outcome=outcome,
+            outcome=None,
             snapshot=decision.snapshot.as_json(),
             workload=asdict(decision.workload),
             options={
@@ -180,3 +206,13 @@ class Agent:
                 **request.overrides,
             },
         )
+
+
+def _broken_off(error: BaseException, observed_s: float) -> Outcome:
+    """Outcome of a run that the launcher did not live to judge."""
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        asked = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 130
+        message = "the run was interrupted"
+        return Outcome(ended="interrupted", exit_code=asked, observed_s=observed_s, message=message)
+    code = error.exit_code if isinstance(error, ApplesError) else LaunchError.exit_code
+    return Outcome(ended="failed", exit_code=code, observed_s=observed_s, message=str(error))

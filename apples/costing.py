@@ -8,7 +8,7 @@ the benchmark (or the grid file) showed. The mathematics is `apples.calibration`
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from apples.calibration import correct, fit_overhead
 from apples.grid import Host
 from apples.history import History
 from apples.launching.launcher import Notify
-from apples.template import BenchmarkRequest, Costs, Template
+from apples.plan import Record
+from apples.template import BenchmarkRequest, Costs, Overhead, Template
 from apples.worlds import World
 
 #: Records that teach one prediction; older ones have lost their weight anyway.
@@ -58,40 +59,53 @@ class Costing:
 
     def costs(self, world: World, application: Application, notify: Notify) -> Costs:
         """Corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
-        priced = self._benchmarks(world, application, notify)
+        # The history comes first: one that cannot be read must not show only after minutes of benchmarks.
         records = self._history.records(self.key(world, application), newest=_NEWEST)
-        priced = correct(priced, records)
-        return replace(priced, overhead=fit_overhead(records, priced, prior=priced.overhead))
+        for host in _one_of_each_type(world):
+            if world.reaches(host):
+                self._measure(world, application, host, notify)
+        return self._taught(self._benchmarks(world, application), records)
+
+    def known(self, world: World, application: Application) -> Costs:
+        """The same without measuring anything; CPU types of which nothing is known are missing."""
+        records = self._history.records(self.key(world, application), newest=_NEWEST)
+        return self._taught(self._benchmarks(world, application), records)
 
     def calibrate(self, world: World, application: Application, notify: Notify) -> None:
         """Measure every benchmark anew, whatever is kept."""
         for host in _one_of_each_type(world):
             if world.reaches(host):
-                self._measure(world, application, host, notify)
+                self._measure(world, application, host, notify, anew=True)
 
-    def _benchmarks(self, world: World, application: Application, notify: Notify) -> Costs:
-        key = self.key(world, application)
+    @staticmethod
+    def _taught(benchmarks: Costs, records: Sequence[Record]) -> Costs:
+        priced = correct(benchmarks, records)
+        return replace(priced, overhead=fit_overhead(records, priced, prior=priced.overhead))
+
+    def _benchmarks(self, world: World, application: Application) -> Costs:
+        """What is kept, over what the grid file states."""
+        types = {host.cpu_type: world.machine(host) for host in _one_of_each_type(world)}
+        measured = self._store.costs(self.key(world, application), types)
         stated = self._stated.get(application.template.name)
-        types = {}
-        for host in _one_of_each_type(world):
-            machine = world.machine(host)
-            kept = self._store.get(key, machine)
-            complete = kept is not None and set(rank_counts(host.slots)) <= {b.ranks for b in kept.benchmarks}
-            if not complete and world.reaches(host):
-                self._measure(world, application, host, notify)
-            elif kept is None:
-                continue
-            types[host.cpu_type] = machine
-        measured = self._store.costs(key, types) if types else None
         if measured is None:
             return stated or Costs(seconds_per_row={})
         if stated is None:
             return measured
-        return replace(stated, seconds_per_row={**stated.seconds_per_row, **measured.seconds_per_row})
+        return Costs(
+            seconds_per_row={**stated.seconds_per_row, **measured.seconds_per_row},
+            overhead=measured.overhead if stated.overhead == Overhead() else stated.overhead,
+        )
 
-    def _measure(self, world: World, application: Application, host: Host, notify: Notify) -> None:
-        name, found = application.template.name, []
+    def _measure(
+        self, world: World, application: Application, host: Host, notify: Notify, *, anew: bool = False
+    ) -> None:
+        """Run the benchmarks that are not kept, or all `anew`; each is kept at once, whatever ends the next."""
+        name, key, machine = application.template.name, self.key(world, application), world.machine(host)
+        kept = None if anew else self._store.get(key, machine)
+        known = set() if kept is None else {b.ranks for b in kept.benchmarks}
         for ranks in rank_counts(host.slots):
+            if ranks in known:
+                continue
             notify(
                 f"benchmark of {name} on {host.name} with {ranks} rank{'s' * (ranks > 1)} (once, then kept)"
             )
@@ -102,8 +116,7 @@ class Costing:
                 ranks=ranks,
                 rows=slab_class(world, application),
             )
-            found.append(world.benchmark(request))
-        self._store.put(self.key(world, application), world.machine(host), found, world.now())
+            self._store.put(key, machine, [world.benchmark(request)], world.now())
 
 
 def slab_class(world: World, application: Application) -> int:

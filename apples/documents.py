@@ -73,6 +73,17 @@ def error(predicted_s: float | None, outcome: Outcome) -> float | None:
     return predicted_s / outcome.observed_s - 1
 
 
+def strict(value: Any) -> Any:
+    """The value as strict JSON can hold it: numbers that are not finite become null, as everywhere here."""
+    if isinstance(value, float):
+        return _finite(value)
+    if isinstance(value, dict):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    return value
+
+
 def _assignment(a: Assignment) -> dict[str, Any]:
     return {
         "rank": a.rank,

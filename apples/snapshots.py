@@ -1,7 +1,7 @@
 """From forecasts to a snapshot: what the weather says of a grid's hosts and pairs, at one instant.
 
 Pure. A host or pair without a forecast keeps its nominal value, marked as such, so that one silent sensor never
-stops a plan; `missing` names what was not measured. Source: Wolski et al. 2000, §3.2.
+stops a plan; `unmeasured` names the hosts. Source: Wolski et al. 2000, §3.2.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def from_forecasts(grid: Grid, forecasts: Mapping[Series, Forecast], *, now: flo
     )
 
 
-def missing(grid: Grid, forecasts: Mapping[Series, Forecast]) -> tuple[str, ...]:
-    """Hosts of the grid whose CPU or memory has no forecast."""
-    wanted = (Resource.CPU_NEW, Resource.MEMORY_FREE)
-    return tuple(h.name for h in grid.hosts if any(Series(r, h.name) not in forecasts for r in wanted))
+def unmeasured(snapshot: Snapshot) -> tuple[str, ...]:
+    """Hosts whose CPU nobody measured: they count as idle."""
+    pairs = zip(snapshot.hosts, snapshot.conditions, strict=True)
+    return tuple(host.name for host, conditions in pairs if conditions.availability.method == "nominal")
 
 
 def _conditions(host: Host, idle: Conditions, forecasts: Mapping[Series, Forecast], now: float) -> Conditions:

@@ -43,6 +43,7 @@ BUILT_IN = "built in"
 
 #: The mock grid's scenario where the user names none.
 DEFAULT_SCENARIO = "centurion"
+DEFAULT_LOAD, DEFAULT_SEED = "loaded", 1
 
 
 def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[Agent, RunRequest]:
@@ -57,17 +58,18 @@ def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[A
             return otherwise
 
     settings = collect(lambda: parse_settings(options["settings"]), {})
-    limit = options["time_limit"]
-    limit_s = None if limit is None else collect(lambda: parse_duration(limit))
+    limit_s = collect(lambda: _time_limit(options["time_limit"]))
+    problems += _contradictions(options)
     world_and_file = collect(lambda: open_world(options))
-    if world_and_file is None:
-        raise ConfigError(problems)
-    world, file = world_and_file
-    template: Template | None = collect(lambda: find_template(options["app"], world, file))
+    world, file = world_and_file or (None, None)
+    template: Template | None = None
+    # An unreadable grid file may know the application; its own problems come first then.
+    if world is not None or options["app"] in (None, *applications.names()):
+        template = collect(lambda: find_template(options["app"], world, file))
     if template is not None:
         checked = template
         collect(lambda: checked.check(settings))
-    if problems or template is None:
+    if problems or world is None or template is None:
         raise ConfigError(problems)
     request = RunRequest(
         size=size,
@@ -82,6 +84,31 @@ def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[A
     history = open_history()
     costing = Costing(open_benchmarks(), history, {} if file is None else _stated(file))
     return Agent(world, history, costing, console.note), request
+
+
+def _time_limit(text: str | None) -> float | None:
+    if text is None:
+        return None
+    seconds = parse_duration(text, what="--time-limit")
+    if seconds <= 0:
+        raise ConfigError(f"--time-limit {text}: expected more than 0 seconds")
+    return seconds
+
+
+def _contradictions(options: Mapping[str, Any]) -> list[str]:
+    """Options that would be read by nobody, or that exclude each other."""
+    found = []
+    if not (options["mock"] or options["scenario"] is not None):
+        found = [
+            f"--{name} {options[name]} is of the mock grid; add --mock or --scenario FILE"
+            for name in ("load", "seed")
+            if options[name] is not None
+        ]
+    for one, other in (("as_json", "json_lines"), ("quiet", "verbose")):
+        if options[one] and options[other]:
+            names = [name.removeprefix("as_").replace("_", "-") for name in (one, other)]
+            found.append(f"--{names[0]} and --{names[1]} exclude each other; give one of them")
+    return found
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
@@ -111,7 +138,9 @@ def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:
         file = _grid_file(load_scenario(name)[0].grid)
         assert file is not None
     grid = choose_hosts(file.grid, options)
-    return open_mock_world(name, seed=options["seed"], load=options["load"], grid=grid), file
+    seed, load = options["seed"], options["load"]
+    seed = DEFAULT_SEED if seed is None else seed
+    return open_mock_world(name, seed=seed, load=load or DEFAULT_LOAD, grid=grid), file
 
 
 def _grid_file(name: str | None) -> GridFile | None:
@@ -171,7 +200,7 @@ def _named_hosts(grid: Grid, asked: Mapping[str, int | None]) -> Grid:
     )
 
 
-def find_template(name: str | None, world: World, file: GridFile | None) -> Template:
+def find_template(name: str | None, world: World | None, file: GridFile | None) -> Template:
     """The application: ours by name, or one that the grid file or the mock grid knows by its model."""
     own = getattr(world, "workload", None)
     stated = {} if file is None else {n: a for n, a in file.applications.items() if a.demands is not None}

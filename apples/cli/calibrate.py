@@ -39,7 +39,7 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], show: bool, as_jso
     console = Console(quiet=as_json)
     if not show:
         costing.calibrate(world, application, console.note)
-    costs = costing.costs(world, application, console.note)
+    costs = costing.known(world, application)
     key = costing.key(world, application)
     records = history.records(key)
     types = {host.cpu_type: world.machine(host) for host in world.grid.hosts}
@@ -65,6 +65,10 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], show: bool, as_jso
         }
         click.echo(json.dumps(document))
         return
+    if not costs.seconds_per_row:
+        click.echo(
+            f"no benchmarks of {app} are kept for runs near {size}; apples calibrate measures them", err=True
+        )
     rows = []
     for cpu_type, seconds_per_row in costs.seconds_per_row.items():
         factor = factors[cpu_type].factor if cpu_type in factors else 1.0

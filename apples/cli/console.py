@@ -6,9 +6,11 @@ Everything of ours goes to stderr; stdout belongs to the program that runs, or t
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -17,6 +19,14 @@ from apples.errors import ApplesError
 from nws.errors import WeatherError
 
 INTERRUPTED = 130
+
+
+class _Terminated(SystemExit):
+    """TERM or HUP came while nobody was there to pass it on: unwind, so that children and files go with us."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name.removeprefix("SIG")
 
 
 class Console:
@@ -50,6 +60,7 @@ class Console:
 
 def run_command(command: click.Command, name: str) -> NoReturn:
     """Run a click command as a program and leave with its exit code; errors become one message."""
+    _unwind_when_terminated()
     try:
         code = command.main(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
@@ -59,6 +70,9 @@ def run_command(command: click.Command, name: str) -> NoReturn:
     except KeyboardInterrupt:
         click.echo(f"{name}: interrupted", err=True)
         sys.exit(INTERRUPTED)
+    except _Terminated as end:
+        click.echo(f"{name}: ended by signal {end.name}", err=True)
+        raise
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -70,7 +84,23 @@ def run_command(command: click.Command, name: str) -> NoReturn:
         # The reader of our output left; there is nobody to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        # The disk is full, a temporary directory is gone, …: the reason and the file say it all.
+        click.echo(f"{name}: {error}", err=True)
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _unwind_when_terminated() -> None:
+    """By default these signals end Python on the spot, with children and temporary files left behind."""
+
+    def unwind(number: int, frame: FrameType | None) -> None:
+        raise _Terminated(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # A signal that is ignored stays ignored (`nohup`).
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, unwind)
 
 
 Lazy = Callable[[], click.Command]

@@ -10,6 +10,9 @@ import click
 if TYPE_CHECKING:
     from apples.plan import Record
 
+#: What is told of a run without an outcome: it has not ended yet, or its agent was killed.
+_UNKNOWN = "not ended, or lost"
+
 
 @click.command()
 @click.option(
@@ -39,25 +42,28 @@ def history(newest: int, app: str | None, everything: bool, as_json: bool, run_i
 
 
 def _entry(record: Record) -> dict[str, Any]:
-    from apples.documents import error
+    from apples.documents import error, strict
 
     outcome = record.outcome
-    return {
-        "id": record.id,
-        "started_at": record.started_at,
-        "world": record.world,
-        "application": record.plan.application,
-        "size": record.plan.size,
-        "scheduler": record.plan.scheduler,
-        "ranks": len(record.plan.assignments),
-        "hosts": list(record.plan.hosts),
-        "predicted_s": record.plan.predicted_s,
-        "low_s": record.plan.low_s,
-        "high_s": record.plan.high_s,
-        "observed_s": None if outcome is None else outcome.observed_s,
-        "error": None if outcome is None else error(record.plan.predicted_s, outcome),
-        "ended": None if outcome is None else outcome.ended,
-    }
+    entry: dict[str, Any] = strict(
+        {
+            "id": record.id,
+            "started_at": record.started_at,
+            "world": record.world,
+            "application": record.plan.application,
+            "size": record.plan.size,
+            "scheduler": record.plan.scheduler,
+            "ranks": len(record.plan.assignments),
+            "hosts": list(record.plan.hosts),
+            "predicted_s": record.plan.predicted_s,
+            "low_s": record.plan.low_s,
+            "high_s": record.plan.high_s,
+            "observed_s": None if outcome is None else outcome.observed_s,
+            "error": None if outcome is None else error(record.plan.predicted_s, outcome),
+            "ended": None if outcome is None else outcome.ended,
+        }
+    )
+    return entry
 
 
 def _show_many(records: list[Record], directory: object) -> None:
@@ -79,7 +85,7 @@ def _show_many(records: list[Record], directory: object) -> None:
                 str(entry["ranks"]),
                 seconds(entry["predicted_s"]),
                 seconds(entry["observed_s"]),
-                entry["ended"] if entry["error"] is None else f"{entry['error']:+.1%}",
+                (entry["ended"] or _UNKNOWN) if entry["error"] is None else f"{entry['error']:+.1%}",
             ]
         )
     header = ["run", "what", "scheduler", "ranks", "predicted", "observed", "error"]
@@ -91,9 +97,10 @@ def _show_many(records: list[Record], directory: object) -> None:
 def _show_one(record: Record, as_json: bool) -> None:
     from dataclasses import asdict
 
-    document = asdict(record)
     if as_json:
-        click.echo(json.dumps(document, default=str))
+        from apples.documents import strict
+
+        click.echo(json.dumps({"version": 1, **strict(asdict(record))}))
         return
     from apples.cli.report import seconds, table
 
@@ -113,7 +120,7 @@ def _show_one(record: Record, as_json: bool) -> None:
             ]
         )
     click.echo(
-        f"run {record.id}: {entry['application']} {entry['size']}, {entry['scheduler']}, {entry['ended']}"
+        f"run {record.id}: {entry['application']} {entry['size']}, {entry['scheduler']}, {entry['ended'] or _UNKNOWN}"
     )
     click.echo("\n".join(table(["host", "rank", "rows", "predicted", "observed", "waited"], rows)))
     click.echo(f"predicted {seconds(entry['predicted_s'])}, observed {seconds(entry['observed_s'])}")
