@@ -2,8 +2,8 @@
 
 `mpiexec_command` is what `--dry-run` shows and what `apples.launching.mpiexec` executes: hydra is told to fork
 on this machine only (inside a batch allocation it would otherwise take over the allocation), and every rank
-starts through the shim. Ranks are not bound to cores unless asked by the user through hydra's own environment
-(docs/launching.md has the measurement).
+starts through the shim. Ranks are not bound to cores: on a shared machine a bound rank waits for whoever else
+has its core, and no gain was measured (docs/launching.md).
 """
 
 from __future__ import annotations

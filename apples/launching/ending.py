@@ -39,7 +39,8 @@ class Grace:
     """Seconds between the steps of an ending.
 
     together_s : from the first failure to TERM
-    failure_s : from TERM to the cut when a rank failed.  request_s : the same for a user or the time limit
+    failure_s : from TERM to the cut when a rank failed
+    request_s : the same for a user or the time limit; also from the first interrupted rank's end to TERM
     cut_s : from the cut to killing what is left from here
     """
 
@@ -113,8 +114,11 @@ class Ending:
         """A rank ended otherwise than with exit code 0; after an interrupt that is what was asked for."""
         if self.step is not Step.RUNNING:
             return []
-        self.cause = "failed" if self.interrupt is None else "interrupted"
-        self.step, self._next_at = Step.FAILED, now + self._grace.together_s
+        interrupted = self.interrupt is not None
+        self.cause = "interrupted" if interrupted else "failed"
+        # Ranks that were interrupted may be writing a checkpoint while the first has ended already.
+        patience_s = self._grace.request_s if interrupted else self._grace.together_s
+        self.step, self._next_at = Step.FAILED, now + patience_s
         return []
 
     def tick(self, now: float) -> list[Instruction]:

@@ -62,11 +62,12 @@ def test_a_failed_rank_ends_the_others_after_a_moment(ending: Ending) -> None:
     assert ending.cause == "failed"
 
 
-def test_ranks_that_die_of_an_interrupt_did_not_fail(ending: Ending) -> None:
+def test_ranks_that_die_of_an_interrupt_did_not_fail_and_others_may_finish(ending: Ending) -> None:
     ending.signalled(SIGINT, 101.0)
     ending.rank_failed(101.1)
     assert ending.cause == "interrupted"
-    assert ending.tick(101.6) == TERMINATE
+    assert ending.tick(106.0) == []
+    assert ending.tick(106.1) == TERMINATE
 
 
 def test_an_interrupt_after_a_failure_only_hastens_it(ending: Ending) -> None:

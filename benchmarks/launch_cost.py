@@ -1,0 +1,103 @@
+"""What a launch costs: the shim per rank, the tether once, a whole run through the launcher.
+
+    python benchmarks/launch_cost.py [--repeats 20] [--ranks 1,2,4]
+
+Each line compares two commands that alternate, so that other load on the machine meets both; it prints the
+median, 10th and 90th percentile of each in milliseconds, and their difference per rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from apples.launching.command import BARE, SHIM, tethered
+from apples.launching.launcher import LaunchRequest
+from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.preflight import find_mpiexec
+from apples.plan import Assignment, Plan
+from apples.template import Workload
+
+
+def seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def summary(samples: list[float]) -> str:
+    tenths = statistics.quantiles(samples, n=10)
+    return f"{1e3 * statistics.median(samples):6.1f} ({1e3 * tenths[0]:.1f}-{1e3 * tenths[-1]:.1f})"
+
+
+def compare(
+    name: str, actions: tuple[Callable[[], object], Callable[[], object]], repeats: int, ranks: int
+) -> None:
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats):
+        for action, samples in zip(actions, times, strict=True):
+            samples.append(seconds(action))
+    plain, ours = (statistics.median(samples) for samples in times)
+    print(
+        f"{name:28} ranks {ranks:2}  plain {summary(times[0])} ms  ours {summary(times[1])} ms  "
+        f"ratio {ours / plain:.1f}  extra {1e3 * (ours - plain) / ranks:.1f} ms a rank",
+        flush=True,
+    )
+
+
+def command(words: list[str]) -> Callable[[], object]:
+    return lambda: subprocess.run(words, check=True)
+
+
+def whole_run(directory: Path, ranks: int) -> Callable[[], object]:
+    chain = tuple(
+        Assignment(rank=r, host="localhost", slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
+        for r in range(ranks)
+    )
+    times = {"predicted_s": 0.0, "low_s": 0.0, "high_s": 0.0}
+    plan = Plan(scheduler="none", application="none", size=ranks, model="none", assignments=chain, **times)
+    request = LaunchRequest(
+        plan=plan,
+        workload=Workload(application="none", size=ranks),
+        command=("true",),
+        run_dir=directory,
+    )
+    return lambda: MpiexecLauncher().run(request, print)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--ranks", default="1,2,4")
+    options = parser.parse_args()
+    mpiexec = find_mpiexec()
+    with tempfile.TemporaryDirectory() as directory:
+        for ranks in map(int, options.ranks.split(",")):
+            plain = [mpiexec, "-n", str(ranks), "true"]
+            shim = [
+                *plain[:3],
+                sys.executable,
+                *BARE,
+                str(SHIM),
+                directory,
+                f"localhost:{ranks}",
+                "--",
+                "true",
+            ]
+            compare("shim", (command(plain), command(shim)), options.repeats, ranks)
+            compare("tether", (command(plain), command(tethered(plain, os.getpid()))), options.repeats, ranks)
+            run = whole_run(Path(directory), ranks)
+            compare("whole run", (command(plain), run), options.repeats, ranks)
+
+
+if __name__ == "__main__":
+    main()
