@@ -7,6 +7,7 @@ more. Imported by the shim, so it imports little.
 from __future__ import annotations
 
 import os
+import select
 
 #: A line longer than this is broken, so that a program that never ends one cannot fill our memory.
 LONGEST_LINE = 1 << 20
@@ -15,12 +16,27 @@ CHUNK = 1 << 16
 
 def write_all(fd: int, data: bytes) -> bool:
     """Write everything; False when nobody reads any more."""
-    try:
-        while data:
+    while data:
+        try:
             data = data[os.write(fd, data) :]
-    except OSError:
-        return False
+        except BlockingIOError:
+            # Somebody with the same terminal or pipe made it non-blocking.
+            poll = select.poll()
+            poll.register(fd, select.POLLOUT)
+            poll.poll()
+        except OSError:
+            return False
     return True
+
+
+def whole_lines(lines: list[bytes]) -> list[bytes]:
+    """The lines in pieces that a pipe takes at once, so that those of several ranks do not mix."""
+    pieces = [b""]
+    for line in lines:
+        if len(pieces[-1]) + len(line) > select.PIPE_BUF:
+            pieces.append(b"")
+        pieces[-1] += line
+    return pieces
 
 
 class Labeller:
@@ -39,7 +55,8 @@ class Labeller:
         if self._partial and (not data or len(self._partial) > LONGEST_LINE):
             lines.append(self._partial)
             self._partial = b""
-        heard = write_all(self._target, b"".join(self._prefix + line + b"\n" for line in lines))
+        pieces = whole_lines([self._prefix + line + b"\n" for line in lines])
+        heard = all(write_all(self._target, piece) for piece in pieces)
         if data and heard:
             return True
         # A program that still writes gets the SIGPIPE it would have had without us.

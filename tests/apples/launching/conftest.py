@@ -109,10 +109,18 @@ def waiting() -> Callable[..., object]:
 class Launched:
     """A launcher in a process of its own, so that it can be signalled and killed."""
 
-    def __init__(self, runs: Runs, *command: str, ranks: int = 2) -> None:
+    def __init__(self, runs: Runs, *command: str, ranks: int = 2, label: bool = False) -> None:
         self.runs = runs
         self.process = subprocess.Popen(
-            [sys.executable, str(LAUNCH_ONCE), str(runs.directory), str(ranks), runs.marker, *command],
+            [
+                sys.executable,
+                str(LAUNCH_ONCE),
+                str(runs.directory),
+                str(ranks),
+                runs.marker,
+                str(label),
+                *command,
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -144,8 +152,8 @@ def launch(runs: Runs) -> Iterator[Callable[..., Launched]]:
     """Starts launchers; those that still run at the end are killed."""
     started: list[Launched] = []
 
-    def start(*command: str, ranks: int = 2) -> Launched:
-        started.append(Launched(runs, *command, ranks=ranks))
+    def start(*command: str, ranks: int = 2, label: bool = False) -> Launched:
+        started.append(Launched(runs, *command, ranks=ranks, label=label))
         return started[-1]
 
     yield start

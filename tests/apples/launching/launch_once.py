@@ -1,4 +1,4 @@
-"""A launcher as a program: `launch_once.py RUN_DIR RANKS MARKER PROGRAM ARGUMENTS`; notes and message on stderr."""
+"""A launcher as a program: `launch_once.py RUN_DIR RANKS MARKER LABEL PROGRAM …`; notes and message on stderr."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apples.template import Workload
 
 
 def main() -> None:
-    run_dir, ranks, marker, *command = sys.argv[1:]
+    run_dir, ranks, marker, label, *command = sys.argv[1:]
     chain = tuple(
         Assignment(rank=r, host="localhost", slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
         for r in range(int(ranks))
@@ -32,6 +32,7 @@ def main() -> None:
         workload=Workload(application="test", size=len(chain)),
         command=tuple(command),
         run_dir=Path(run_dir),
+        label=label == "True",
         environment={"APPLES_TEST_MARKER": marker},
     )
     launcher = MpiexecLauncher(grace=Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
+import threading
 
-from apples.launching.relays import Labeller, PmiRelay, abort_code
+from apples.launching.relays import Labeller, PmiRelay, abort_code, whole_lines, write_all
 
 
 def labelled(*pieces: bytes) -> bytes:
@@ -62,3 +64,36 @@ def test_codes_of_an_abort() -> None:
     assert abort_code(b"cmd=abort exitcode=5\n") == 5
     assert abort_code(b"cmd=abort exitcode=-1 error_msg=x\n") == -1
     assert abort_code(b"cmd=abort\n") == 1
+
+
+def test_pieces_are_whole_lines_that_a_pipe_takes_at_once() -> None:
+    lines = [b"x" * (i % 900) + b"\n" for i in range(2000)] + [b"y" * 9000 + b"\n", b"z\n"]
+    pieces = whole_lines(lines)
+    assert b"".join(pieces) == b"".join(lines)
+    assert all(piece.endswith(b"\n") for piece in pieces)
+    assert [len(piece) for piece in pieces if len(piece) > select.PIPE_BUF] == [9001]
+
+
+def test_a_non_blocking_output_loses_nothing() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    data = os.urandom(1 << 18)
+    got: list[bytes] = []
+
+    def slowly() -> None:
+        with os.fdopen(read, "rb") as file:
+            got.append(file.read())
+
+    reader = threading.Thread(target=slowly)
+    reader.start()
+    assert write_all(write, data)
+    os.close(write)
+    reader.join()
+    assert got == [data]
+
+
+def test_a_reader_that_left_is_noticed() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    assert not write_all(write, b"x")
+    os.close(write)
