@@ -79,8 +79,9 @@ def target_hosts(progress: Progress) -> Result:
         ),
         further={"sizes": list(settings.sizes), "hosts": chosen, "ranges": [list(r) for r in ranges]},
         notes=(
-            "The paper prints no BM; with its overhead, Table 1's counts are the best only for a BM between 0.184 "
-            "and 0.205 s a row for the whole run. The middle is used.",
+            "The paper prints no BM. With its overhead, and the same Comm for every rank, Table 1's counts are the "
+            "best only for a BM between 0.184 and 0.205 s a row for the whole run; as the planner prices the two ends "
+            "of the chain, between 0.183 and 0.203. The grid file's lies in both.",
             "The paper prints no measure of close to optimal; "
             + (
                 f"its ranges come out for every one from {enough:.2f} to {too_much:.2f} s."
