@@ -2,8 +2,8 @@
 
     python benchmarks/weather_memory.py [--hosts 34] [--hours 3] [--period 10]
 
-Every ordered pair of hosts is a series, and every value a random number, the worst case for compression. Prints the time
-of one step (median, 99th percentile, longest: the step that moves an hour into chunks), bytes on disk for each
+Every ordered pair of hosts is a series, and every value a random number, the worst case for compression. Prints the
+time of one step (median, 99th percentile, longest: the step that moves an hour into chunks), bytes on disk for each
 sample, and the time to read what forecasts replay.
 """
 
