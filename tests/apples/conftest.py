@@ -1,0 +1,132 @@
+"""A world of fakes for the agent: its hosts, weather, benchmarks and launcher are whatever the test says."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from apples.agent import Agent
+from apples.benchmarkstore import CalibrationStore
+from apples.costing import Costing
+from apples.errors import ConfigError
+from apples.grid import Grid, Host, Snapshot
+from apples.history import History
+from apples.plan import RankObservation
+from apples.template import Benchmark, Workload
+from apples.testing import FakeLauncher
+
+
+class Toy:
+    """An application of one option, `iterations`, whose ranks would be told their rows."""
+
+    name, summary = "toy", "for tests"
+    bytes_per_row, recorded = 1e6, ()
+
+    def check(self, options):
+        unknown = [name for name in options if name != "iterations"]
+        if unknown:
+            raise ConfigError(f"toy: unknown option {unknown[0]}; legal is iterations")
+
+    def workload(self, size, options):
+        return Workload(
+            application="toy",
+            size=size,
+            iterations=int(options.get("iterations", 10)),
+            bytes_per_row=self.bytes_per_row,
+        )
+
+    def command(self, rows, run_dir, options):
+        return ["toy", ",".join(map(str, rows))]
+
+    def warm_command(self):
+        return []
+
+    def benchmark_command(self, output, options, rows=None):
+        return ["toy", "benchmark", f"rows={rows}"]
+
+    def read_benchmark(self, output, wall_s):
+        raise AssertionError("the fake world measures by itself")
+
+    def observations(self, run_dir):
+        return self.recorded
+
+
+@dataclass
+class FakeWorld:
+    """`apples.worlds.World` out of plain values. benchmarked : what was asked to be measured."""
+
+    grid: Grid
+    launcher: FakeLauncher
+    row_s: float = 1e-3
+    weather: Snapshot | None = None
+    beyond: tuple[str, ...] = ()
+    name: str = "fake"
+    time: float = 1.7e9
+    benchmarked: list = field(default_factory=list)
+
+    def snapshot(self, notify):
+        notify("looking out of the window")
+        return self.weather or Snapshot.nominal(self.grid, memory_bytes=8e9, taken_at=self.time)
+
+    def reaches(self, host):
+        return host.name not in self.beyond
+
+    def machine(self, host):
+        return f"machine of type {host.cpu_type}"
+
+    def benchmark(self, request):
+        self.benchmarked.append((request.host.name, request.ranks, request.rows))
+        return Benchmark(
+            ranks=request.ranks, seconds_per_row=self.row_s, startup_s=0.5, bytes_per_row=Toy.bytes_per_row
+        )
+
+    def now(self):
+        self.time += 1.0
+        return self.time
+
+
+class Bench:
+    """An agent over a fake world, with stores on disk, and everything it said."""
+
+    def __init__(self, directory, hosts, script, stated):
+        grid = Grid(name="lab", hosts=hosts, source="lab.yaml")
+        self.said = []
+        self.world = FakeWorld(grid, FakeLauncher(script))
+        self.history = History(directory / "history")
+        self.store = CalibrationStore(directory / "benchmarks")
+        self.costing = Costing(self.store, self.history, stated)
+        self.agent = Agent(self.world, self.history, self.costing, self.said.append)
+        self.toy = Toy()
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """Makes a `Bench` of hosts (two of two slots by default) whose launcher answers from a script."""
+
+    def make(*hosts, script=(), stated=None):
+        hosts = hosts or (Host(name="alpha", slots=2), Host(name="beta", slots=2))
+        return Bench(tmp_path / "state", tuple(hosts), script, stated)
+
+    return make
+
+
+@pytest.fixture
+def observed():
+    """What ranks of a run would record: each computed for `compute_s`."""
+
+    def make(plan, compute_s):
+        return tuple(
+            RankObservation(
+                rank=a.rank,
+                host=a.host,
+                rows=a.rows,
+                iterations=10,
+                setup_s=0.1,
+                compute_s=compute_s,
+                communicate_s=0.0,
+                wait_s=0.0,
+                total_s=compute_s + 0.1,
+            )
+            for a in plan.assignments
+        )
+
+    return make

@@ -1,0 +1,241 @@
+"""The agent: from a size to a plan to a record, whatever happens on the way."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from apples.agent import SCHEDULERS, RunRequest
+from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
+from apples.grid import Host
+from apples.plan import Outcome
+from apples.testing import failed, finished
+
+ALPHA, BETA = Host(name="alpha", slots=2), Host(name="beta", slots=2)
+
+
+def request_for(bench, size=64, **more):
+    return RunRequest(size=size, template=bench.toy, **more)
+
+
+def run(bench, **more):
+    request = request_for(bench, **more)
+    return bench.agent.run(request, bench.agent.decide(request))
+
+
+def test_a_plan_as_a_document(bench):
+    b = bench()
+    document = b.agent.decide(request_for(b)).document()
+    assert (document["version"], document["size"]) == (1, 64)
+    assert (document["application"], document["scheduler"]) == ("toy", "apples")
+    assert sum(entry["rows"] for entry in document["hosts"]) == 64
+    for entry in document["hosts"]:
+        parts = entry["predicted"]
+        total = parts["compute_s"] + parts["communicate_s"] + parts["overhead_s"]
+        assert parts["total_s"] == pytest.approx(total)
+    assert document["low_s"] <= document["predicted_s"] <= document["high_s"]
+    assert {e["host"] for e in document["taken"]} | {e["host"] for e in document["left_out"]} == {
+        "alpha",
+        "beta",
+    }
+    assert all(entry["reason"] for entry in document["taken"] + document["left_out"])
+    assert [h["host"] for h in document["snapshot"]["hosts"]] == ["alpha", "beta"]
+    assert document["planning"]["candidates"] >= 1
+    assert document["planning"]["planning_s"] > 0
+    assert document["planning"]["weather_s"] >= 0
+    assert "observed_s" not in document
+    json.dumps(document, allow_nan=False)
+
+
+def test_a_run_as_a_document_adds_what_was_observed(bench, observed):
+    b = bench(script=[finished(2.0, ["alpha"])])
+    request = request_for(b)
+    decision = b.agent.decide(request)
+    b.toy.recorded = observed(decision.plan, 0.25)
+    record = b.agent.run(request, decision)
+    document = decision.document(record)
+    assert (document["observed_s"], document["ended"], document["exit_code"]) == (2.0, "finished", 0)
+    assert document["error"] == pytest.approx(document["predicted_s"] / 2.0 - 1)
+    assert (document["record"], document["world"]) == (record.id, "fake")
+    assert [e["observed"]["compute_s"] for e in document["hosts"]] == [0.25] * len(document["hosts"])
+    assert document["hosts"][0]["exit_code"] == 0
+    json.dumps(document, allow_nan=False)
+
+
+def test_a_host_too_slow_is_left_out_with_a_reason(bench):
+    b = bench(Host(name="fast", slots=2, cpu_type="fast"), Host(name="slow", cpu_type="slow"))
+    b.world.benchmark = lambda r: replace(
+        type(b.world).benchmark(b.world, r), seconds_per_row=10.0 if r.host.name == "slow" else 1e-3
+    )
+    document = b.agent.decide(request_for(b)).document()
+    (left,) = document["left_out"]
+    assert left["host"] == "slow"
+    assert {e["host"] for e in document["hosts"]} == {"fast"}
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_every_scheduler_places_all_rows(bench, scheduler):
+    b = bench()
+    plan = b.agent.decide(request_for(b, scheduler=scheduler)).plan
+    assert (sum(plan.rows), plan.scheduler) == (64, scheduler)
+
+
+def test_the_users_options_are_laid_over_the_schedulers_own(bench):
+    b = bench()
+    paper = request_for(b, scheduler="paper", overrides={"max_ranks": 2}).planning
+    assert (paper.model, paper.allocation, paper.max_ranks) == ("paper", "lp", 2)
+    assert len(b.agent.decide(request_for(b, overrides={"ranks": 3})).plan.rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (finished(2.0), 0),
+        (failed("rank 1 on beta was killed by signal 9 (KILL)", exit_code=137), 137),
+        (Outcome(ended="time limit", exit_code=124, observed_s=5.0, message="too long"), 124),
+        (Outcome(ended="interrupted", exit_code=130, observed_s=1.0, message="by you"), 130),
+    ],
+    ids=lambda value: getattr(value, "ended", ""),
+)
+def test_every_end_of_a_run_is_remembered(bench, outcome, code):
+    b = bench(script=[outcome])
+    record = run(b, settings={"iterations": "20"})
+    assert record.outcome.exit_code == code
+    (kept,) = b.history.records()
+    assert (kept.id, kept.plan, kept.outcome) == (record.id, record.plan, outcome)
+    assert (record.world, record.workload["iterations"]) == ("fake", 20)
+    assert record.options["settings"] == {"iterations": "20"}
+    assert record.snapshot["hosts"][0]["host"] == "alpha"
+
+
+def test_what_the_launcher_is_given(bench):
+    b = bench(script=[finished(2.0)])
+    record = run(b, label=True, time_limit_s=9.0, program_output_to_stderr=True)
+    (launch,) = b.world.launcher.requests
+    assert (launch.label, launch.time_limit_s, launch.program_output_to_stderr) == (True, 9.0, True)
+    assert launch.command == ("toy", ",".join(map(str, record.plan.rows)))
+    assert not launch.run_dir.exists(), "the run's own directory is gone with the run"
+
+
+def test_the_command_line_is_told_without_running(bench):
+    b = bench()
+    request = request_for(b)
+    assert b.agent.command_line(request, b.agent.decide(request))[:2] == ["fake", "-n"]
+    assert b.world.launcher.requests == []
+
+
+def test_the_user_hears_what_is_going_on(bench):
+    b = bench(Host(name="alpha", slots=1), script=[finished(2.0)])
+    run(b)
+    assert b.said[:3] == [
+        "looking out of the window",
+        "benchmark of toy on alpha with 1 rank (once, then kept)",
+        "alpha not measured, taken as idle and as lab.yaml states it",
+    ]
+    assert b.said[3].startswith("running toy 64 on 1 rank, 1 host; predicted ")
+
+
+def test_the_second_run_predicts_from_the_first(bench, observed):
+    b = bench(script=[finished(7.0)])
+    request = request_for(b)
+    first = b.agent.decide(request)
+    assert first.document()["notes"][0] == "overhead: start-up of the benchmark"
+    assert not math.isclose(first.plan.predicted_s, 7.0, rel_tol=0.1)
+    b.toy.recorded = observed(first.plan, first.plan.assignments[0].compute_s)
+    b.agent.run(request, first)
+    second = b.agent.decide(request)
+    assert second.document()["notes"][0] == "overhead: fitted to 1 run"
+    assert second.plan.predicted_s == pytest.approx(7.0, rel=0.05)
+
+
+def test_a_run_is_in_the_history_while_it_runs(bench):
+    seen = []
+
+    def look(launch):
+        seen.extend(b.history.records())
+        return finished(2.0)
+
+    b = bench(script=[look])
+    record = run(b)
+    assert [(r.id, r.outcome) for r in seen] == [(record.id, None)]
+    assert [r.outcome.ended for r in b.history.records()] == ["finished"]
+
+
+@pytest.mark.parametrize(
+    ("breaks", "ended", "code"),
+    [
+        (KeyboardInterrupt(), "interrupted", 130),
+        (SystemExit(143), "interrupted", 143),
+        (LaunchError("no memory for processes"), "failed", 125),
+        (RuntimeError("a fault of the launcher"), "failed", 125),
+    ],
+)
+def test_a_launcher_that_breaks_off_leaves_a_record_too(bench, breaks, ended, code):
+    def launch(request):
+        raise breaks
+
+    b = bench(script=[launch])
+    with pytest.raises(type(breaks)):
+        run(b)
+    (record,) = b.history.records()
+    assert (record.outcome.ended, record.outcome.exit_code) == (ended, code)
+
+
+def test_a_run_that_may_not_start_leaves_no_record(bench):
+    b = bench(script=[LaunchError("hosts beta are not this machine")])
+    with pytest.raises(LaunchError, match="not this machine"):
+        run(b)
+    assert b.history.records() == []
+
+
+def test_a_history_that_cannot_be_written_shows_before_the_run(bench):
+    b = bench(script=[finished(2.0)])
+    request = request_for(b)
+    decision = b.agent.decide(request)
+    b.history.directory.write_text("in the way")
+    with pytest.raises(HistoryError, match=r"cannot be written: .*APPLES_STATE"):
+        b.agent.run(request, decision)
+    assert b.world.launcher.requests == []
+
+
+def test_a_history_that_cannot_be_read_shows_before_benchmarks(bench):
+    b = bench()
+    b.history.directory.mkdir(parents=True)
+    (b.history.directory / "half.json").write_text('{"format": "apples-run-rec')
+    with pytest.raises(HistoryError, match=r"half.json: is not readable JSON .*half-written"):
+        b.agent.decide(request_for(b))
+    assert b.world.benchmarked == []
+
+
+def test_hosts_nobody_measured_are_named(bench):
+    b = bench(*(Host(name=f"node{i}") for i in (1, 2, 3)))
+    notes = b.agent.decide(request_for(b)).document()["notes"]
+    assert notes[1] == "node[1-3] not measured, taken as idle and as lab.yaml states it"
+
+
+def test_an_unknown_option_of_the_application(bench):
+    b = bench()
+    with pytest.raises(ConfigError, match="unknown option speed; legal is iterations"):
+        b.agent.decide(request_for(b, settings={"speed": "9"}))
+    assert b.said == []
+
+
+def test_more_rows_than_all_memory_holds(bench):
+    b = bench(Host(name="alpha", memory_bytes=1e7))
+    with pytest.raises(NoFeasiblePlan, match="64 rows do not fit: 1 hosts hold 10 rows together"):
+        b.agent.decide(request_for(b))
+
+
+@pytest.mark.parametrize(("size", "ranks"), [(64, 100), (2, 3)])
+def test_more_ranks_than_slots_or_rows(bench, size, ranks):
+    b = bench()
+    with pytest.raises(
+        NoFeasiblePlan, match=rf"{ranks} ranks were asked for, but the pool has 4 usable slots"
+    ):
+        b.agent.decide(request_for(b, size, overrides={"ranks": ranks}))
+
+
+def test_a_size_smaller_than_the_slots_uses_fewer(bench):
+    b = bench()
+    assert b.agent.decide(request_for(b, 1)).plan.rows == (1,)

@@ -1,0 +1,142 @@
+"""Costs: measured once, kept, corrected by runs; stated ones where nothing can be measured."""
+
+import pytest
+
+from apples.costing import LARGEST_SLAB_BYTES, Application, rank_counts, slab_class
+from apples.errors import HistoryError, LaunchError
+from apples.grid import Host
+from apples.template import Costs, Overhead
+
+STATED = Costs(seconds_per_row={"old": {1: 0.5}}, overhead=Overhead(constant_s=9.0, source="the file"))
+
+
+def application(b, size=64, **settings):
+    return Application(template=b.toy, settings=settings, size=size)
+
+
+def costs(b, **more):
+    return b.costing.costs(b.world, application(b, **more), b.said.append)
+
+
+def test_a_benchmark_is_run_once_for_each_type_and_count(bench):
+    b = bench(Host(name="a", slots=1), Host(name="b", slots=3), Host(name="c", slots=2, cpu_type="other"))
+    first = costs(b)
+    assert b.world.benchmarked == [("b", 1, 8), ("b", 2, 8), ("b", 3, 8), ("c", 1, 8), ("c", 2, 8)]
+    assert first.seconds_per_row == {"default": dict.fromkeys((1, 2, 3), 1e-3), "other": {1: 1e-3, 2: 1e-3}}
+    assert costs(b) == first
+    assert len(b.world.benchmarked) == 5
+
+
+def test_only_what_is_missing_is_measured(bench):
+    b = bench(Host(name="a", slots=2))
+    costs(b)
+    b.world.grid = bench(Host(name="a", slots=4)).world.grid
+    b.world.benchmarked.clear()
+    costs(b, size=128)
+    assert b.world.benchmarked == [("a", 4, 32)]
+
+
+def test_a_benchmark_that_fails_keeps_those_before_it(bench):
+    b = bench(Host(name="a", slots=4))
+    measure = b.world.benchmark
+
+    def fail_at_four(request):
+        if request.ranks == 4:
+            raise LaunchError("the benchmark of toy on a failed: rank 3 was killed")
+        return measure(request)
+
+    b.world.benchmark = fail_at_four
+    with pytest.raises(LaunchError, match="rank 3 was killed"):
+        costs(b)
+    b.world.benchmark = measure
+    costs(b)
+    assert [ranks for _, ranks, _ in b.world.benchmarked] == [1, 2, 4]
+
+
+def test_calibrating_measures_anew(bench):
+    b = bench()
+    costs(b)
+    b.world.row_s = 2e-3
+    b.costing.calibrate(b.world, application(b), b.said.append)
+    assert costs(b).seconds_per_row == {"default": {1: 2e-3, 2: 2e-3}}
+
+
+def test_what_is_known_is_told_without_measuring(bench):
+    b = bench()
+    assert b.costing.known(b.world, application(b)).seconds_per_row == {}
+    assert b.world.benchmarked == []
+    measured = costs(b)
+    assert b.costing.known(b.world, application(b)) == measured
+
+
+def test_hosts_out_of_reach_have_the_costs_of_the_file(bench):
+    b = bench(Host(name="here"), Host(name="there", cpu_type="old"), stated={"toy": STATED})
+    b.world.beyond = ("there",)
+    found = costs(b)
+    assert found.seconds_per_row == {"default": {1: 1e-3}, "old": {1: 0.5}}
+    assert found.overhead == STATED.overhead
+
+
+def test_what_was_measured_stands_above_what_is_stated(bench):
+    b = bench(Host(name="here", cpu_type="old"), stated={"toy": STATED})
+    assert costs(b).seconds_per_row == {"old": {1: 1e-3}}
+
+
+def test_a_file_that_states_no_overhead_leaves_the_measured_one(bench):
+    b = bench(Host(name="here"), stated={"toy": Costs(seconds_per_row={"old": {1: 0.5}})})
+    assert costs(b).overhead.constant_s == 0.5
+    assert costs(b).overhead.source == "start-up of the benchmark"
+
+
+def test_nothing_known_at_all_is_no_cost_at_all(bench):
+    b = bench(Host(name="there"))
+    b.world.beyond = ("there",)
+    assert costs(b).seconds_per_row == {}
+
+
+def test_a_type_within_reach_is_measured_there(bench):
+    b = bench(Host(name="there", slots=8), Host(name="here", slots=2))
+    b.world.beyond = ("there",)
+    costs(b)
+    assert {host for host, _, _ in b.world.benchmarked} == {"here"}
+
+
+def test_another_application_option_or_world_is_another_key(bench):
+    b = bench()
+    key = b.costing.key(b.world, application(b))
+    assert key == b.costing.key(b.world, application(b, iterations="99")), "iterations do not change a row"
+    assert key != b.costing.key(b.world, application(b, size=4096))
+    b.world.name = "elsewhere"
+    assert key != b.costing.key(b.world, application(b))
+
+
+@pytest.mark.parametrize(
+    ("size", "slots", "rows"),
+    [(64, 2, 32), (1, 4, 1), (90, 1, 64), (91, 1, 128), (1000, 34, 32), (10**6, 1, 400), (10**23, 1, 400)],
+)
+def test_slabs_of_benchmarks(bench, size, slots, rows):
+    b = bench(Host(name="a", slots=slots))
+    assert LARGEST_SLAB_BYTES / b.toy.bytes_per_row == 400
+    assert slab_class(b.world, application(b, size=size)) == rows
+
+
+def test_slabs_of_an_application_without_known_memory(bench):
+    b = bench(Host(name="a"))
+    b.toy.bytes_per_row = 0.0
+    assert slab_class(b.world, application(b, size=10**6)) == 2**20
+
+
+@pytest.mark.parametrize(
+    ("slots", "counts"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 4]), (12, [1, 2, 4, 8, 12])]
+)
+def test_rank_counts(slots, counts):
+    assert rank_counts(slots) == counts
+
+
+def test_damaged_benchmarks_are_named(bench):
+    b = bench()
+    costs(b)
+    (path,) = b.store.directory.iterdir()
+    path.write_text("{")
+    with pytest.raises(HistoryError, match=rf"{path.name}: is not readable JSON .* apples calibrate"):
+        costs(b)

@@ -1,0 +1,11 @@
+"""No test reads or writes what the user's own runs have left."""
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def state_of_its_own(tmp_path, monkeypatch):
+    """An empty state directory (weather, benchmarks, history) for every test and the processes it starts."""
+    state = tmp_path / "apples-state"
+    monkeypatch.setenv("APPLES_STATE", str(state))
+    return state
