@@ -12,8 +12,9 @@ import json
 import os
 import socket
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from stencil_app.errors import OutputError
@@ -26,10 +27,12 @@ class Stopwatch:
     """Seconds of each phase of each iteration, and of checkpoints in between.
 
     started : `time.perf_counter()` when the process began its work; setup lasts from there to `setup_done`
+    clock : what the phases of an iteration are read from, seconds; a benchmark reads the thread's CPU time
     """
 
-    def __init__(self, started: float) -> None:
+    def __init__(self, started: float, clock: Callable[[], float] = perf_counter) -> None:
         self.started = started
+        self.clock = clock
         self.setup_done = started
         self.exchange = array("d")
         self.compute = array("d")
