@@ -1,0 +1,139 @@
+"""What cannot be understood: every problem at once, what is legal, the right exit code, nothing left behind."""
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from apples.cli.run import run as apples_run
+from apples.cli.toolbox import toolbox
+from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
+from apples.worlds import local_host
+
+BAD_GRID = """\
+name: lab
+hosts:
+  - {name: a, slotz: 2}
+  - {name: b, slots: two}
+links:
+  default: {latency: -1ms, bandwidth: 1Gbit/s}
+"""
+
+
+@pytest.fixture
+def problems(state_of_its_own):
+    """Calls `apples-run` in this process and gives the lines of the error it raised."""
+
+    def call(*arguments, kind=ConfigError):
+        result = CliRunner().invoke(apples_run, [str(a) for a in arguments])
+        assert isinstance(result.exception, kind), result.output
+        assert result.stdout == ""
+        assert not state_of_its_own.exists(), "nothing is kept of a call that was not understood"
+        return str(result.exception).splitlines()
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Missing argument 'SIZE'"),
+        (["0"], "0 is not in the range x>=1"),
+        (["-4"], "No such option"),
+        (["many"], "'many' is not a valid integer range"),
+        (["64", "--quantile", "2"], "2.0 is not in the range 0.01<=x<=0.99"),
+        (["64", "--scheduler", "best"], "is not one of 'apples', 'paper', 'default', 'smart-user'"),
+        (["64", "-n", "0"], "0 is not in the range x>=1"),
+        (["64", "--colour"], "No such option"),
+    ],
+)
+def test_usage(arguments, message):
+    result = CliRunner().invoke(apples_run, arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_bad_grid_file_is_told_line_by_line(problems, tmp_path):
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(BAD_GRID)
+    assert problems("64", "--grid", grid) == [
+        f"{grid}:3: hosts.0.slotz: unknown key (did you mean slots?); "
+        "legal keys are name, slots, cpu_type, site, address, memory",
+        f"{grid}:4: hosts.1.slots: should be a whole number; got 'two'",
+        f"{grid}:6: links.default.latency: latency must be 0 or more; got -1ms",
+    ]
+
+
+def test_problems_of_different_kinds_are_told_at_once(problems, tmp_path):
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(BAD_GRID)
+    found = problems("64", "-g", grid, "-s", "nx=-4", "-s", "colour=red", "-t", "soon", "--seed", 1)
+    assert [line.partition(" ")[0] for line in found] == [
+        "--time-limit",
+        "--seed",
+        *(f"{grid}:{line}:" for line in (3, 4, 6)),
+        "heat:",
+        "heat:",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--grid", "nowhere.yaml"], r"nowhere.yaml: no such file, .* shipped are centurion, local"),
+        (["-H", "nowhere"], "no host nowhere in this machine; legal are .*localhost.*--grid"),
+        (["-H", "a[1-"], "brackets or commas do not match"),
+        (["-H", "localhost:none"], "'none' is not a number of slots"),
+        (["-w", "nowhere"], "--include nowhere: no host nowhere in the pool"),
+        (["-x", "nowhere"], "--exclude nowhere: no host nowhere in the pool"),
+        (["-x", local_host()], "the pool is empty"),
+        (["--hostfile", "missing"], "missing: cannot read the hostfile: No such file or directory"),
+        (["--app", "weather"], "unknown application 'weather'; legal are heat, jacobi2d"),
+        (["--set", "bar"], "--set bar: expected KEY=VALUE"),
+        (["--set", "colour=red"], "heat: unknown option 'colour'; legal are nx, ny"),
+        (["--set", "nx=wide"], "heat: option nx: got 'wide'; legal is a whole number at least 1"),
+        (["-t", "soon"], "--time-limit 'soon' is not a span of time; legal are 90, 90s, 15m, 2h"),
+        (["-t", "0"], "--time-limit 0: expected more than 0 seconds"),
+        (["--load", "unloaded"], "--load unloaded is of the mock grid; add --mock"),
+        (["--seed", "0"], "--seed 0 is of the mock grid; add --mock"),
+        (["--scenario", "nope"], "nope.yaml: no such file, .* shipped are mock/centurion"),
+        (["--mock", "--load", "heavy"], "has no load 'heavy'; legal are loaded, unloaded"),
+        (["--json", "--json-lines"], "--json and --json-lines exclude each other"),
+        (["-q", "-v"], "--quiet and --verbose exclude each other"),
+        (["-H", f"localhost,{local_host()}"], "localhost and .* are the same machine; name it once"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_one_problem(problems, arguments, message):
+    (found,) = problems("64", *arguments)
+    assert re.search(message, found), found
+
+
+def test_a_bad_hostfile_is_told_line_by_line(problems, tmp_path):
+    path = tmp_path / "hosts"
+    path.write_text("localhost slots=x\n# fine\nbad/name\n")
+    first, second = problems("64", "--hostfile", path)
+    assert first.startswith(f"{path}:1: ")
+    assert second.startswith(f"{path}:3: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [(ConfigError, 2), (NoFeasiblePlan, 3), (HistoryError, 4), (LaunchError, 125)]
+)
+def test_errors_know_their_exit_code(kind, code):
+    assert kind("x").exit_code == code
+
+
+def test_the_toolbox_lists_its_commands():
+    result = CliRunner().invoke(toolbox, ["--help"])
+    assert result.exit_code == 0
+    assert all(f"  {name} " in result.output for name in ("calibrate", "history", "experiment"))
+
+
+@pytest.mark.parametrize("command", ["calibrate", "history", "experiment"])
+def test_every_tool_has_help_and_json(command):
+    assert "--json" in CliRunner().invoke(toolbox, [command, "--help"]).output
+
+
+def test_an_unknown_tool():
+    assert CliRunner().invoke(toolbox, ["repair"]).exit_code == 2
