@@ -94,7 +94,12 @@ def _need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
 
     host, available = socket.gethostname(), psutil.virtual_memory().available
     needed = 2 * (rows + 2) * problem.layout.message_bytes
-    needs = [need for other, need in comm.allgather((host, needed)) if other == host]
+    together = [
+        (need, free) for other, need, free in comm.allgather((host, needed, available)) if other == host
+    ]
+    needs = [need for need, _ in together]
+    # Free memory moves while ranks look; all of a host go by the least that one of them saw.
+    available = min(free for _, free in together)
     problems = []
     if sum(needs) > available:
         problems.append(
