@@ -21,12 +21,14 @@ from apples.launching.kernel import (
     close_all_but,
     prctl,
 )
-from apples.launching.relays import Labeller, PmiRelay
+from apples.launching.relays import Labeller, PmiRelay, segment_prefix
 from apples.launching.statusfile import StatusFile
 
 #: Sent by the kernel when the front is dead; none of the signals that users send.
 ORPHANED = signal.SIGALRM
 LOST, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127
+
+SHARED_MEMORY = "/dev/shm"
 
 #: Seconds that output of an ended program may still take to drain.
 DRAIN_S = 1.0
@@ -82,6 +84,8 @@ class Keeper:
         while self._wait_status is None:
             self._serve(None)
         self._sweep()
+        if self._wait_status != 0:
+            self._remove_segments()
         return self._record(self._wait_status)
 
     def _labelled(self, target: int) -> int:
@@ -194,6 +198,19 @@ class Keeper:
         deadline = time.monotonic() + DRAIN_S
         while any(isinstance(r, Labeller) for r in self._relays.values()) and time.monotonic() < deadline:
             self._serve(50)
+
+    def _remove_segments(self) -> None:
+        """Remove what MPICH would have removed in MPI_Finalize: a megabyte of memory for every rank."""
+        if self._pmi is None or self._pmi.job is None:
+            return
+        prefix = segment_prefix(self._pmi.job)
+        for name in os.listdir(SHARED_MEMORY):
+            if name.startswith(prefix):
+                try:
+                    os.unlink(os.path.join(SHARED_MEMORY, name))
+                except FileNotFoundError:
+                    # Another rank's keeper was faster.
+                    continue
 
     def _record(self, wait_status: int, *, ended_by: str | None = None, error: str | None = None) -> int:
         if self._pmi is not None and self._pmi.aborted is not None:

@@ -71,11 +71,13 @@ class PmiRelay:
     it is kept from hydra, and the caller can be ended and recorded like a rank that exits with that code.
 
     aborted : exit code given to MPI_Abort, None as long as it was not called
+    job : hydra's name of the run, None as long as the program has not asked for it
     """
 
     def __init__(self, program: int, hydra: int) -> None:
         self.sources = [program, hydra]
         self.aborted: int | None = None
+        self.job: bytes | None = None
         self._other = {program: hydra, hydra: program}
         self._hydra = hydra
 
@@ -88,6 +90,8 @@ class PmiRelay:
         if fd != self._hydra and b"cmd=abort" in data:
             self.aborted = abort_code(data)
             return False
+        if b"cmd=my_kvsname" in data and b" kvsname=" in data:
+            self.job = data.partition(b" kvsname=")[2].split()[0]
         if data and write_all(self._other[fd], data):
             return True
         if fd == self._hydra:
@@ -101,3 +105,14 @@ def abort_code(message: bytes) -> int:
     _, _, after = message.partition(b"exitcode=")
     word = after.split(None, 1)[0] if after.split() else b""
     return int(word) if word.lstrip(b"-").isdigit() else 1
+
+
+def segment_prefix(job: bytes) -> str:
+    """How the names of the shared-memory segments begin that MPICH makes in /dev/shm for this run.
+
+    MPICH 5.0 names them after the 32-bit FNV-1a hash of the run's name, and leaves them there when it is killed.
+    """
+    value = 0x811C9DC5
+    for byte in job:
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return f"mpich_shm_{value:x}_"

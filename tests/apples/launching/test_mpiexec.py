@@ -141,6 +141,22 @@ def test_the_caller_of_mpi_abort_is_named(runs, capfd) -> None:
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.parametrize("death", ["os._exit(3)", "os.kill(os.getpid(), 9)", "MPI.COMM_WORLD.Abort(5)"])
+def test_mpis_shared_memory_goes_with_the_ranks(runs, capfd, death: str) -> None:
+    program = MPI + (
+        "MPI.COMM_WORLD.barrier()\n"
+        "names = {line.split()[-1] for line in open('/proc/self/maps') if '/mpich_shm_' in line}\n"
+        "os.write(1, ' '.join(names).encode() + b'\\n')\n"
+        "MPI.COMM_WORLD.barrier()\n"
+        f"if rank == 1: {death}\n"
+        "MPI.COMM_WORLD.barrier()"
+    )
+    assert not run(runs.request(sys.executable, "-c", program)).finished
+    (segment,) = set(capfd.readouterr().out.split())
+    assert segment.startswith("/dev/shm/mpich_shm_")
+    assert not Path(segment).exists()
+
+
 def test_what_a_program_leaves_running_is_ended(runs) -> None:
     assert run(runs.request(*sh("sleep 600 & setsid sleep 600 & exit 0"))).finished
     assert runs.left() == {}

@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 
-from apples.launching.relays import Labeller, PmiRelay, abort_code, whole_lines, write_all
+from apples.launching.relays import Labeller, PmiRelay, abort_code, segment_prefix, whole_lines, write_all
 
 
 def labelled(*pieces: bytes) -> bytes:
@@ -36,7 +36,11 @@ def test_bytes_stay_as_they_are() -> None:
 def test_pmi_passes_both_ways_and_an_abort_does_not() -> None:
     program, programs_end = socket.socketpair()
     hydra, hydras_end = socket.socketpair()
-    relay = PmiRelay(programs_end.detach(), hydras_end.detach())
+    with program, hydra:
+        converse(program, hydra, PmiRelay(programs_end.detach(), hydras_end.detach()))
+
+
+def converse(program: socket.socket, hydra: socket.socket, relay: PmiRelay) -> None:
     ours, theirs = relay.sources
     program.send(b"cmd=barrier_in\n")
     assert relay.pump(ours)
@@ -44,6 +48,11 @@ def test_pmi_passes_both_ways_and_an_abort_does_not() -> None:
     hydra.send(b"cmd=barrier_out\n")
     assert relay.pump(theirs)
     assert program.recv(100) == b"cmd=barrier_out\n"
+    assert relay.job is None
+    hydra.send(b"cmd=my_kvsname rc=0 kvsname=kvs_1_0_2_here\n")
+    assert relay.pump(theirs)
+    assert relay.job == b"kvs_1_0_2_here"
+    assert program.recv(100) == b"cmd=my_kvsname rc=0 kvsname=kvs_1_0_2_here\n"
     program.send(b"cmd=abort exitcode=5\n")
     assert not relay.pump(ours)
     assert relay.aborted == 5
@@ -56,7 +65,6 @@ def test_pmi_passes_both_ways_and_an_abort_does_not() -> None:
     hydra.close()
     assert not relay.pump(theirs)
     assert program.recv(100) == b""
-    program.close()
     os.close(theirs)
 
 
@@ -97,3 +105,7 @@ def test_a_reader_that_left_is_noticed() -> None:
     os.close(read)
     assert not write_all(write, b"x")
     os.close(write)
+
+
+def test_mpich_names_its_segments_after_the_run() -> None:
+    assert segment_prefix(b"kvs_6373_0_638379764_vm") == "mpich_shm_43673036_"
