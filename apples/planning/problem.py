@@ -105,11 +105,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         why = "; ".join(f"{name}: {reason}" for name, reason in excluded) or "the pool is empty"
         raise NoFeasiblePlan(f"no host can take part in a run of {workload.size} {workload.row}s: {why}")
     hosts = tuple(snapshot.hosts[h] for h in keep)
-    widest = max(host.slots for host in hosts)
-    tables = np.full((6, len(hosts), widest + 1), np.nan)
-    for h, table in enumerate(rows):
-        tables[:, h, : table.shape[1]] = table
-        tables[:, h, table.shape[1] :] = table[:, -1:]
+    tables = _side_by_side(rows)
     network = _network(snapshot, keep, workload)
     # More ranks than each can have its smallest slab on a host are never of use.
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
@@ -139,6 +135,12 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         excluded=tuple(excluded),
         workload=workload,
     )
+
+
+def _side_by_side(rows: list[FloatArray]) -> FloatArray:
+    """Tables of hosts with different slot counts as one, float64[6, H, M+1]; short ones repeat their last column."""
+    widest = max(table.shape[1] for table in rows)
+    return np.stack([np.pad(table, ((0, 0), (0, widest - table.shape[1])), "edge") for table in rows], axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
