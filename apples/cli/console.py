@@ -81,9 +81,9 @@ def run_command(command: click.Command, name: str) -> NoReturn:
             click.echo(f"{name}: {line}", err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # The reader of our output left; there is nobody to tell.
+        # The reader of our output left; there is nobody to tell. (click ends so where it notices first.)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(1)
     except OSError as error:
         # The disk is full, a temporary directory is gone, …: the reason and the file say it all.
         click.echo(f"{name}: {error}", err=True)
