@@ -7,6 +7,7 @@ ranks. The mock grid's world stands in `apples.simulation`. Nothing here decides
 from __future__ import annotations
 
 import platform
+import signal
 import subprocess
 import tempfile
 import time
@@ -126,6 +127,8 @@ class LocalWorld:
                 lambda _: None,
             )
             if outcome.ended == "interrupted":
+                # The launcher took the signal for the ranks; it was meant for us as well, whatever it means here.
+                signal.raise_signal(outcome.exit_code - 128)
                 raise KeyboardInterrupt
             if not outcome.finished:
                 raise LaunchError(

@@ -7,7 +7,7 @@ import signal
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from stencil_app.cli import main  # noqa: E402
+from stencil_app.cli import main
 
 if __name__ == "__main__":
     main()
