@@ -54,9 +54,11 @@ class Command:
             time.sleep(0.05)
         return found
 
-    def ranks(self):
-        """How many ranks of an application are alive."""
-        return sum("--slabs" in line and "shim" not in line for line in self._marked())
+    def wait_for_rank(self, word):
+        """Until a rank with this word on its command line is alive."""
+        while not any(word in line and "shim" not in line for line in self._marked()):
+            assert self.process.poll() is None, self.process.stderr.read()
+            time.sleep(0.02)
 
     def _marked(self):
         found = []

@@ -1,0 +1,144 @@
+"""This machine as a world: who is in it, what is measured of it, and what only its file says."""
+
+import signal
+
+import pytest
+
+from apples import worlds
+from apples.errors import ConfigError, LaunchError
+from apples.grid import Grid, Host
+from apples.plan import Outcome
+from apples.template import BenchmarkRequest
+from apples.testing import FakeLauncher, failed
+from apples.worlds import NOT_MEASURED, LocalWorld, cpu_model, fingerprint, is_this_machine, this_machine
+from nws.client import local_host, usable_cpus
+from nws.series import Measurement, Resource, Series
+
+
+def grid_of(*hosts):
+    return Grid(name="lab", hosts=hosts, source="lab.yaml")
+
+
+class QuietWeather(worlds.LocalWeather):
+    """The weather of this host without its sensors: what they would say is said here."""
+
+    def measure(self, *, rounds, interval_s):
+        now = worlds.time.time()
+        values = {Resource.CPU_NEW: 0.75, Resource.CPU_CAPACITY: 1.5, Resource.MEMORY_FREE: 5e9}
+        self._memory.append(
+            Measurement(Series(resource, self.host), now, value)
+            for _ in range(rounds)
+            for resource, value in values.items()
+        )
+
+
+@pytest.fixture
+def sensors(monkeypatch):
+    monkeypatch.setattr(worlds, "LocalWeather", QuietWeather)
+
+
+def test_a_bare_machine_has_a_slot_for_each_usable_cpu():
+    (host,) = this_machine().hosts
+    assert (host.name, host.slots, host.cpu_type) == (local_host(), usable_cpus(), cpu_model())
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "::1"])
+def test_names_that_mean_this_machine(name):
+    assert is_this_machine(Host(name=name))
+    assert is_this_machine(Host(name="alpha", address=name))
+    assert not is_this_machine(Host(name=name, address="alpha.example.org"))
+
+
+def test_two_names_of_this_machine_are_one_too_many():
+    with pytest.raises(
+        ConfigError,
+        match=r"lab.yaml: alpha and localhost are the same machine; name it once, with as many slots",
+    ):
+        LocalWorld(grid_of(Host(name="alpha", address="127.0.0.1"), Host(name="localhost")))
+
+
+def test_this_machine_is_measured_and_others_are_as_their_file_says(sensors, tmp_path):
+    grid = grid_of(Host(name="here", address="localhost", slots=2), Host(name="there", memory_bytes=4e9))
+    world = LocalWorld(grid, weather_file=tmp_path / "weather.db")
+    said = []
+    snapshot = world.snapshot(said.append)
+    here, there = snapshot.conditions
+    assert said == ["measuring here (0 earlier measurements)"]
+    assert (here.availability.value, here.capacity.value, here.memory_bytes.value) == (0.75, 1.5, 5e9)
+    assert (there.availability.method, there.memory_bytes.value) == ("nominal", 4e9)
+    assert snapshot.source == "sensors on this machine"
+    assert [world.reaches(host) for host in grid.hosts] == [True, False]
+
+
+def test_known_weather_is_measured_less_often(sensors, tmp_path):
+    world = LocalWorld(grid_of(Host(name="localhost")), weather_file=tmp_path / "weather.db")
+    said = []
+    for _ in range(6):
+        world.snapshot(said.append)
+    earlier = [int(line.partition("(")[2].partition(" ")[0]) for line in said]
+    assert earlier == [0, 3, 6, 9, 12, 13]
+
+
+def test_a_pool_elsewhere_is_not_measured_at_all(tmp_path):
+    world = LocalWorld(grid_of(Host(name="there")), weather_file=tmp_path / "weather.db")
+    snapshot = world.snapshot(lambda text: pytest.fail(text))
+    assert snapshot.source == NOT_MEASURED
+    assert not (tmp_path / "weather.db").exists()
+
+
+def test_benchmarks_hold_for_a_cpu_and_the_versions_it_was_measured_with():
+    world = LocalWorld(grid_of(Host(name="localhost", cpu_type="abacus")))
+    machine = world.machine(world.grid.hosts[0])
+    assert machine == f"abacus {fingerprint()}"
+    assert "numba" in machine
+
+
+class Script:
+    """An application whose warm-up is a shell command."""
+
+    name = "script"
+
+    def __init__(self, warm="true"):
+        self._warm = warm
+
+    def warm_command(self):
+        return ["sh", "-c", self._warm]
+
+    def benchmark_command(self, output, options, rows=None):
+        return ["script", str(output)]
+
+    def read_benchmark(self, output, wall_s):
+        raise AssertionError("no benchmark was written")
+
+
+def benchmark(outcome, warm="true"):
+    world = LocalWorld(grid_of(Host(name="localhost", slots=2)))
+    world.launcher = FakeLauncher([outcome])
+    request = BenchmarkRequest(template=Script(warm), options={}, host=world.grid.hosts[0], ranks=2, rows=8)
+    return world.benchmark(request)
+
+
+def test_a_benchmark_that_fails_says_which_and_why():
+    with pytest.raises(LaunchError, match="benchmark of script on localhost failed: rank 1 was killed"):
+        benchmark(failed("rank 1 was killed"))
+
+
+def test_a_warm_up_that_fails_says_what_it_said():
+    with pytest.raises(LaunchError, match=r"sh -c .* failed with exit code 3: no compiler"):
+        benchmark(failed("never reached"), warm="echo no compiler >&2; exit 3")
+
+
+def test_an_interrupted_benchmark_interrupts_the_agent():
+    with pytest.raises(KeyboardInterrupt):
+        benchmark(Outcome(ended="interrupted", exit_code=130, observed_s=1.0))
+
+
+def test_a_terminated_benchmark_is_passed_on_as_that_signal():
+    heard = []
+    previous = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            benchmark(Outcome(ended="interrupted", exit_code=143, observed_s=1.0))
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert heard == [signal.SIGTERM]
