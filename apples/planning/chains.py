@@ -85,7 +85,11 @@ class Chains:
         """How many ranks of the same chain sit on each member's host, int64[L]."""
         if problem.single_slots:
             return np.ones(len(self.members), dtype=np.int64)
+        return self.sum_on_host(problem, np.ones(len(self.members))).astype(np.int64)
+
+    def sum_on_host(self, problem: Problem, per_member: FloatArray) -> FloatArray:
+        """Sum over the members of the same chain on the same host, given to each of them, float64[L]."""
         hosts = len(problem.hosts)
         key = np.repeat(np.arange(len(self)) * hosts, self.lengths) + problem.host_of[self.members]
-        counts: IntArray = np.bincount(key, minlength=len(self) * hosts)[key]
-        return counts
+        sums: FloatArray = np.bincount(key, per_member, minlength=len(self) * hosts)[key]
+        return sums

@@ -4,7 +4,8 @@ Comp_i = x_i·BM_i/Avail_i is linear in the slab height x_i, so for planning a r
 `slope`·x + `fixed`, bent once where the slab outgrows memory. Two ways to price communication:
 
 *paper* (§3.1 as printed): MB/(b_left + b_right) + M·(l_left + l_right), where MB counts both neighbours;
-*exchange*: the exchanges with both neighbours run at the same time, so the slower side is what counts.
+*exchange*: the exchanges with both neighbours run at the same time, so the slower side is what counts; exchanges
+that leave a host share its interface, so the slots of a host belong beside each other.
 
 Over_i depends on the number of ranks only. Source: Wolski et al. 2000, §3.1.
 """
@@ -115,13 +116,32 @@ def paper_communication(problem: Problem, chains: Chains) -> FloatArray:
     )
     communicate: FloatArray = transfer + problem.messages * latency
     # A sum of two bandwidths would hide that one of the two sides does not work at all.
-    slower = exchange_communication(problem, chains)
+    slower = np.maximum(*_neighbours(problem, chains, problem.side))
     return np.where(slower < UNUSABLE_S, communicate, UNUSABLE_S)
 
 
 def exchange_communication(problem: Problem, chains: Chains) -> FloatArray:
-    """The slower of the two neighbour exchanges, seconds, latency of every message included."""
-    return np.maximum(*_neighbours(problem, chains, problem.side))
+    """The slower of the two neighbour exchanges, seconds, latency of every message included.
+
+    All transfers that leave a host go through its one interface at the same time and share it.
+    """
+    left, right = _neighbours(problem, chains, problem.side)
+    more_left, more_right = _neighbours(problem, chains, problem.transfer)
+    flows = _flows(problem, chains)
+    busier = np.maximum(flows[:-1], flows[1:]) - 1
+    right[:-1] += more_right[:-1] * busier
+    left[1:] += more_left[1:] * busier
+    return np.maximum(left, right)
+
+
+def _flows(problem: Problem, chains: Chains) -> FloatArray:
+    """Exchanges of the same chain that leave each member's host, float64[L]."""
+    hosts = problem.host_of[chains.members]
+    leaves = np.zeros(len(hosts) + 1)
+    leaves[1:-1] = hosts[:-1] != hosts[1:]
+    leaves[chains.starts] = 0.0
+    mine: FloatArray = leaves[:-1] + leaves[1:]
+    return mine if problem.single_slots else chains.sum_on_host(problem, mine)
 
 
 COMMUNICATION: dict[str, Callable[[Problem, Chains], FloatArray]] = {

@@ -36,6 +36,7 @@ class Problem:
     share, share_error : float64[H, M+1], CPU share forecast for each of m ranks, and its standard deviation
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error the quantile fears
     side : float64[H, H], seconds to exchange with a neighbour on host j, whole run; `UNUSABLE_S` where they cannot
+    transfer : float64[H, H], the part of `side` that occupies the interfaces of both hosts; 0 within a host
     overhead : float64[N+1], Over for P ranks
     """
 
@@ -51,6 +52,7 @@ class Problem:
     share_error: FloatArray
     priced_share: FloatArray
     side: FloatArray
+    transfer: FloatArray
     side_error: FloatArray
     overhead: FloatArray
     overhead_error_s: float
@@ -124,6 +126,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         share_error=tables[4],
         priced_share=tables[5],
         side=network.side,
+        transfer=network.transfer,
         side_error=network.side_error,
         overhead=np.array([costs.overhead.seconds(workload.size, int(p)) for p in ranks]),
         overhead_error_s=overhead_error_s if is_known(overhead_error_s) else 0.0,
@@ -150,6 +153,7 @@ class _Network:
     latency_s: FloatArray
     bandwidth_Bps: FloatArray
     side: FloatArray
+    transfer: FloatArray
     side_error: FloatArray
 
 
@@ -169,7 +173,8 @@ def _network(snapshot: Snapshot, keep: list[int], workload: Workload) -> _Networ
     )
     talks = workload.messages > 0 or workload.bytes_exchanged > 0
     side = np.where(works, waiting + transfer, UNUSABLE_S) if talks else np.zeros_like(latency)
-    return _Network(latency, bandwidth, side, np.where(works, error, 0.0))
+    outside = np.where(works & ~np.eye(len(keep), dtype=bool), transfer, 0.0)
+    return _Network(latency, bandwidth, side, outside, np.where(works, error, 0.0))
 
 
 def _relative_error(error: FloatArray, value: FloatArray) -> FloatArray:

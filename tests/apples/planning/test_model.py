@@ -33,11 +33,25 @@ def test_paper_communication_sums_bandwidths_and_latencies_of_both_sides(line_of
 
 
 def test_exchange_takes_the_slower_side_whole(line_of_three):
-    assert communicate(line_of_three, [0, 1, 2], EXCHANGE) == pytest.approx([12.5, 12.5, 5.5])
+    # Two transfers share the interface of the one in the middle: 2·120/10 + 5·0.1 and 2·120/30 + 5·0.3.
+    assert communicate(line_of_three, [0, 1, 2], EXCHANGE) == pytest.approx([24.5, 24.5, 9.5])
+
+
+def test_two_hosts_have_their_interfaces_to_themselves(line_of_three):
+    assert communicate(line_of_three, [0, 1], EXCHANGE) == pytest.approx([12.5, 12.5])
 
 
 def test_rank_order_decides_which_links_are_crossed(line_of_three):
-    assert communicate(line_of_three, [0, 2, 1], EXCHANGE) == pytest.approx([165, 165, 5.5])
+    assert communicate(line_of_three, [0, 2, 1], EXCHANGE) == pytest.approx([285, 285, 9.5])
+
+
+def test_slots_of_a_host_that_are_apart_crowd_its_interface(pool):
+    network = np.array([[1e9, 10], [10, 1e9]])
+    snapshot = pool.snapshot([1, 1], slots=2, latency=np.zeros((2, 2)), bandwidth=network)
+    problem = pool.problem(snapshot, pool.workload(10, messages=1, bytes_exchanged=120))
+    together, apart = [0, 1, 2, 3], [0, 2, 1, 3]
+    assert communicate(problem, together, EXCHANGE) == pytest.approx([0, 12, 12, 0], abs=1e-6)
+    assert communicate(problem, apart, EXCHANGE) == pytest.approx([36, 36, 36, 36])
 
 
 @pytest.mark.parametrize("options", [PAPER, EXCHANGE])
@@ -53,7 +67,7 @@ def test_links_may_differ_by_direction(pool):
 
 def test_chains_of_different_lengths_do_not_touch_each_other(line_of_three):
     together = rank_lines(line_of_three, Chains.of([[0, 1], [2], [2, 1, 0]]), EXCHANGE).communicate
-    assert together == pytest.approx([12.5, 12.5, 0, 5.5, 12.5, 12.5])
+    assert together == pytest.approx([12.5, 12.5, 0, 9.5, 24.5, 24.5])
 
 
 def test_compute_is_rows_times_benchmark_over_availability_times_iterations(pool):
