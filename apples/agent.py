@@ -26,7 +26,7 @@ from apples.launching.launcher import LaunchRequest, Notify
 from apples.plan import Outcome, Plan, Record
 from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
-from apples.planning.planner import make_plan
+from apples.planning.planner import check_room, make_plan
 from apples.snapshots import unmeasured
 from apples.template import Costs, Template, Workload
 from apples.worlds import World
@@ -45,6 +45,10 @@ SCHEDULERS: dict[str, Planner] = {
     "default": default_plan,
     "smart-user": smart_user_plan,
 }
+
+
+#: Schedulers that keep to memory and array limits; the others are what people do without.
+RESPECT_LIMITS = ("apples", "paper")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +119,8 @@ class Agent:
         started = time.perf_counter()
         snapshot = self.world.snapshot(self._notify)
         measured = time.perf_counter()
+        if request.scheduler in RESPECT_LIMITS:
+            check_room(snapshot, workload, options)
         application = Application(template=template, settings=request.settings, size=request.size)
         key = self._costing.key(self.world, application)
         costs = self._costing.costs(self.world, application, self._notify)

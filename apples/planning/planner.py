@@ -60,6 +60,14 @@ def make_plan(
     )
 
 
+def check_room(snapshot: Snapshot, workload: Workload, options: PlanningOptions) -> None:
+    """Raise `NoFeasiblePlan` if the hosts together cannot hold the work, before anybody measures what it costs."""
+    anything = Costs(seconds_per_row={host.cpu_type: {1: 1.0} for host in snapshot.hosts})
+    lacking = reasons.lacks_room(build(snapshot, workload, anything, options), options)
+    if lacking is not None:
+        raise NoFeasiblePlan(lacking)
+
+
 def choose(problem: Problem, options: PlanningOptions) -> Choice:
     """The cheapest schedule; raises `NoFeasiblePlan` naming the limit that binds."""
     uniform = rank_order.is_uniform(problem)

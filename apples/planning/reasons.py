@@ -155,8 +155,8 @@ def _with(chain: IntArray, processor: int, position: IntArray) -> IntArray:
     return np.insert(chain, beside + int(after), processor)
 
 
-def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
-    """One sentence naming the limit that leaves work over, with the numbers a user needs."""
+def lacks_room(problem: Problem, options: PlanningOptions) -> str | None:
+    """One sentence if the pool as a whole cannot hold the work, whatever it costs; None if it can."""
     row, size = problem.workload.row, problem.size
     if size < problem.min_rows:
         return f"size {size} is too small: a rank needs at least {problem.min_rows} {row}s"
@@ -174,9 +174,18 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
             limits.append(f"memory at {problem.workload.bytes_per_row / 1e6:.3g} MB a {row}")
         limits += [c.name for c in problem.workload.constraints if own_host(c) is not None]
         return (
-            f"{size} {row}s do not fit: {hosts} hosts hold {hold:.0f} {row}s together ({', '.join(limits)}); "
-            "use a smaller size or more hosts"
+            f"{size} {row}s do not fit: {hosts} host{'s' * (hosts != 1)} can hold {hold:.0f} {row}s "
+            f"({', '.join(limits)}); use a smaller size or more hosts"
         )
+    return None
+
+
+def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
+    """One sentence naming the limit that leaves work over, with the numbers a user needs."""
+    lacking = lacks_room(problem, options)
+    if lacking is not None:
+        return lacking
+    row, size = problem.workload.row, problem.size
     binding = [f"the constraint {c.name}" for c in problem.coupling]
     if (problem.side >= UNUSABLE_S).any():
         binding.append("some links do not work")

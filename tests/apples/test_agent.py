@@ -223,7 +223,7 @@ def test_an_unknown_option_of_the_application(bench):
 
 def test_more_rows_than_all_memory_holds(bench):
     b = bench(Host(name="alpha", memory_bytes=1e7))
-    with pytest.raises(NoFeasiblePlan, match="64 rows do not fit: 1 hosts hold 10 rows together"):
+    with pytest.raises(NoFeasiblePlan, match="64 rows do not fit: 1 host can hold 10 rows"):
         b.agent.decide(request_for(b))
 
 

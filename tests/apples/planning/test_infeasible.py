@@ -21,13 +21,13 @@ def refusal(pool, snapshot, workload, costs=None, **options):
 def test_more_work_than_all_memory_together(pool):
     snapshot = pool.snapshot([1.0, 0.5], memory=[10e6, 20e6])
     assert refusal(pool, snapshot, pool.workload(31, bytes_per_row=1e6)) == (
-        "31 rows do not fit: 2 hosts hold 30 rows together (memory at 1 MB a row); use a smaller size or more hosts"
+        "31 rows do not fit: 2 hosts can hold 30 rows (memory at 1 MB a row); use a smaller size or more hosts"
     )
 
 
 def test_more_work_than_the_array_limit_allows(pool):
     assert refusal(pool, pool.snapshot([1.0] * 3), pool.workload(1522, max_rows=507)) == (
-        "1522 rows do not fit: 3 hosts hold 1521 rows together (array limit 507 rows a rank); "
+        "1522 rows do not fit: 3 hosts can hold 1521 rows (array limit 507 rows a rank); "
         "use a smaller size or more hosts"
     )
 
@@ -42,7 +42,7 @@ def test_more_work_than_limits_on_single_hosts_allow(pool):
 
 def test_too_few_ranks_allowed(pool):
     snapshot, work = pool.snapshot([1.0, 0.5], slots=2), pool.workload(100, max_rows=30)
-    assert "1 hosts hold 30 rows together" in refusal(pool, snapshot, work, max_ranks=1)
+    assert "1 host can hold 30 rows" in refusal(pool, snapshot, work, max_ranks=1)
 
 
 @pytest.mark.parametrize("size", [-3, 0, 3])
