@@ -37,7 +37,7 @@ def test_more_work_than_limits_on_single_hosts_allow(pool):
         LinearConstraint(name=f"quota h{i}", coefficients={f"h{i}": 1.0}, bound=10) for i in range(2)
     )
     message = refusal(pool, pool.snapshot([1.0] * 2), pool.workload(21, constraints=limits))
-    assert "hold 20 rows together (quota h0, quota h1)" in message
+    assert "hold 20 rows (quota h0, quota h1)" in message
 
 
 def test_too_few_ranks_allowed(pool):
