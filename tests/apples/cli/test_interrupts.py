@@ -1,11 +1,12 @@
 """Signals at any moment: the right exit code, no process, no temporary file, a readable history."""
 
-import json
 import os
 import signal
 import time
 
 import pytest
+
+from apples.history import History
 
 LONG = ("64", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=100000000")
 
@@ -20,15 +21,14 @@ def to_process(command, number):
 
 
 @pytest.fixture
-def nothing_left(run, tmp_path):
+def nothing_left(tmp_path):
     """Checks that a command has left no process, no temporary file and a history that can be read."""
 
     def check(command, state):
         assert command.survivors() == []
         assert [p.name for p in tmp_path.iterdir() if p.name.startswith("apples-") and p != state] == []
-        history = run("apples", "history", "--json", state=state)
-        assert history.code == 0, history.err
-        return [entry["ended"] for entry in json.loads(history.out)["runs"]]
+        outcomes = [record.outcome for record in History(state / "history").records()]
+        return [None if outcome is None else outcome.ended for outcome in outcomes]
 
     return check
 

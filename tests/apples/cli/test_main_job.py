@@ -151,14 +151,6 @@ def test_the_mock_grid(run, scheduler):
     assert document["observed_s"] > 0
 
 
-def test_two_runs_on_the_mock_grid_with_one_seed_are_the_same(run, tmp_path):
-    def observed(state):
-        ended = run("apples-run", "2000", "--mock", "--seed", "7", "--json", state=tmp_path / state)
-        return json.loads(ended.out)["observed_s"]
-
-    assert observed("one") == observed("two")
-
-
 def test_hosts_elsewhere_are_planned_for_and_not_run_on(run, tmp_path):
     grid = tmp_path / "far.yaml"
     grid.write_text(

@@ -99,6 +99,7 @@ def test_problems_of_different_kinds_are_told_at_once(problems, tmp_path):
         (["--scenario", "nope"], "nope.yaml: no such file, .* shipped are mock/centurion"),
         (["--mock", "--load", "heavy"], "has no load 'heavy'; legal are loaded, unloaded"),
         (["--json", "--json-lines"], "--json and --json-lines exclude each other"),
+        (["-n", "5", "--max-ranks", "3"], "ranks 5 is more than max_ranks 3"),
         (["-q", "-v"], "--quiet and --verbose exclude each other"),
         (["-H", f"localhost,{local_host()}"], "localhost and .* are the same machine; name it once"),
     ],
