@@ -122,7 +122,7 @@ class Agent:
         if request.scheduler in RESPECT_LIMITS:
             check_room(snapshot, workload, options)
         application = Application(template=template, settings=request.settings, size=request.size)
-        key = self._costing.key(self.world, application)
+        key = self._costing.record_key(self.world, application)
         costs = self._costing.costs(self.world, application, self._notify)
         priced = time.perf_counter()
         plan = SCHEDULERS[request.scheduler](snapshot, workload, costs, options)

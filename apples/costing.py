@@ -51,16 +51,20 @@ class Costing:
         self._stated = stated or {}
 
     def key(self, world: World, application: Application) -> str:
-        """What records and benchmarks are filed under: the world and all that changes what a row costs."""
+        """What benchmarks are filed under: the world and all that changes what a row costs."""
         template, settings = application.template, dict(sorted(application.settings.items()))
         # The first word is the interpreter's place, which costs nothing; iterations are not part of a benchmark.
         words = template.benchmark_command(Path("-"), settings, slab_class(world, application))
         return f"{world.name} {template.name} {' '.join(words[1:])}"
 
+    def record_key(self, world: World, application: Application) -> str:
+        """What records are filed under: runs teach only runs of the same costs on the same grid."""
+        return f"{self.key(world, application)} on {world.grid.name}"
+
     def costs(self, world: World, application: Application, notify: Notify) -> Costs:
         """Corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
         # The history comes first: one that cannot be read must not show only after minutes of benchmarks.
-        records = self._history.records(self.key(world, application), newest=_NEWEST)
+        records = self._history.records(self.record_key(world, application), newest=_NEWEST)
         for host in _one_of_each_type(world):
             if world.reaches(host):
                 self._measure(world, application, host, notify)
@@ -68,7 +72,7 @@ class Costing:
 
     def known(self, world: World, application: Application) -> Costs:
         """The same without measuring anything; CPU types of which nothing is known are missing."""
-        records = self._history.records(self.key(world, application), newest=_NEWEST)
+        records = self._history.records(self.record_key(world, application), newest=_NEWEST)
         return self._taught(self._benchmarks(world, application), records)
 
     def calibrate(self, world: World, application: Application, notify: Notify) -> None:

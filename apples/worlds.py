@@ -156,7 +156,7 @@ class LocalWorld:
 def this_machine() -> Grid:
     """A grid of one host: this machine, with a slot for each CPU we may use."""
     host = Host(name=local_host(), slots=usable_cpus(), cpu_type=cpu_model())
-    return Grid(name="this machine", hosts=(host,))
+    return Grid(name=host.name, hosts=(host,))
 
 
 def is_this_machine(host: Host) -> bool:

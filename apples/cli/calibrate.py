@@ -41,7 +41,7 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], show: bool, as_jso
         costing.calibrate(world, application, console.note)
     costs = costing.known(world, application)
     key = costing.key(world, application)
-    records = history.records(key)
+    records = history.records(costing.record_key(world, application))
     types = {host.cpu_type: world.machine(host) for host in world.grid.hosts}
     raw = store.costs(key, types)
     factors = {} if raw is None else corrections(raw, records)

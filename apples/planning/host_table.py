@@ -76,7 +76,10 @@ def _unusable(host: Host, conditions: Conditions, demands: Demands) -> str | Non
     known = demands.costs.seconds_per_row
     if not known.get(host.cpu_type):
         listed = ", ".join(sorted(known)) or "none"
-        return f"no benchmark for CPU type {host.cpu_type!r} (known: {listed}); apples calibrate"
+        return (
+            f"no benchmark for CPU type {host.cpu_type!r} (known: {listed}); run apples calibrate on such a host, "
+            "or state its seconds_per_row in the grid file"
+        )
     for m in range(1, host.slots + 1):
         seconds = demands.costs.row_seconds(host.cpu_type, m)
         if not (math.isfinite(seconds) and seconds > 0):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from apples.errors import ConfigError, NoFeasiblePlan
 from apples.grid import FloatArray, Host, Snapshot
+from apples.hostlist import fold
 from apples.planning.host_table import Demands, host_table, is_known, own_host
 from apples.planning.options import PlanningOptions
 from apples.template import Costs, LinearConstraint, Workload
@@ -104,7 +105,12 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         else:
             excluded.append((host.name, reason))
     if not keep:
-        why = "; ".join(f"{name}: {reason}" for name, reason in excluded) or "the pool is empty"
+        reasons: dict[str, list[str]] = {}
+        for name, reason in excluded:
+            reasons.setdefault(reason, []).append(name)
+        why = (
+            "; ".join(f"{fold(names)}: {reason}" for reason, names in reasons.items()) or "the pool is empty"
+        )
         raise NoFeasiblePlan(f"no host can take part in a run of {workload.size} {workload.row}s: {why}")
     hosts = tuple(snapshot.hosts[h] for h in keep)
     tables = _side_by_side(rows)

@@ -68,7 +68,7 @@ def test_unknown_cpu_type(pool):
     message = refusal(pool, pool.snapshot([1.0], cpu_type=["p3"]), pool.workload(10), costs)
     assert message == (
         "no host can take part in a run of 10 rows: h0: no benchmark for CPU type 'p3' (known: alpha, p2); "
-        "apples calibrate"
+        "run apples calibrate on such a host, or state its seconds_per_row in the grid file"
     )
 
 
