@@ -32,6 +32,7 @@ CATALOGUE: dict[str, Entry] = {
     "A7": Entry("cost of scheduling 34 hosts", "planning_cost:planning_cost"),
     "A8": Entry("all work placed, no host spills", "schedules:constraints"),
     "A9": Entry("Figure 2 of the paper, line for line", "schedules:figure_2"),
+    "B1": Entry("our planner beside the paper's on two sites with a slow link", "two_sites:two_sites"),
 }
 
 
