@@ -5,7 +5,8 @@ Comp_i = x_i·BM_i/Avail_i is linear in the slab height x_i, so for planning a r
 
 *paper* (§3.1 as printed): MB/(b_left + b_right) + M·(l_left + l_right), where MB counts both neighbours;
 *exchange*: the exchanges with both neighbours run at the same time, so the slower side is what counts; exchanges
-that leave a host share its interface, so the slots of a host belong beside each other.
+that leave a host share its interface, so the slots of a host belong beside each other. It also knows that ranks
+wait for each other in every iteration: see `coupling`.
 
 Over_i depends on the number of ranks only. Source: Wolski et al. 2000, §3.1.
 """
@@ -27,11 +28,15 @@ from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 NO_BEND = 1e15
 
 
+#: How long a busy host runs one process before the next has its turn (assumed: Linux, a few milliseconds).
+TIME_SLICE_S = 4e-3
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RankLines:
     """What each member of each chain costs; all float64[L], seconds and rows.
 
-    slope : seconds per row.  fixed : Comm + Over.  communicate : Comm alone
+    slope : seconds per row, `coupling` included.  fixed : Comm + Over.  communicate : Comm alone
     cap : rows it may hold.  bend : rows after which a row costs `spill_factor` times as much
     """
 
@@ -82,7 +87,7 @@ def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> Ra
     communicate = COMMUNICATION[options.model](problem, chains)
     spills = options.allow_spill or options.model == "exchange"
     return RankLines(
-        slope=problem.slope[hosts, sharing],
+        slope=problem.slope[hosts, sharing] * coupling(problem, chains, options),
         fixed=communicate + chains.spread(problem.overhead[chains.lengths]),
         communicate=communicate,
         cap=problem.cap[hosts, sharing],
@@ -91,6 +96,24 @@ def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> Ra
         else np.full(len(hosts), NO_BEND),
         spill_factor=options.spill_factor,
     )
+
+
+def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:
+    """How much longer each rank takes because the others do not have their CPUs when it has its own, float64[L] ≥ 1.
+
+    Iterations much shorter than a time slice go on only while all ranks run at once: the product of all shares,
+    not the smallest. Iterations much longer average over many slices, and nothing is added. The paper's model
+    leaves this to the overhead.
+    """
+    if options.model == "paper":
+        return np.ones(len(chains.members))
+    hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
+    absent = np.log(problem.priced_share[hosts, sharing])
+    iteration_s = problem.size / chains.total(1 / problem.slope[hosts, sharing]) / problem.workload.iterations
+    weight = TIME_SLICE_S / (TIME_SLICE_S + iteration_s)
+    others = chains.spread(chains.total(absent)) - absent
+    factor: FloatArray = np.exp(-chains.spread(weight) * others)
+    return factor
 
 
 def _neighbours(problem: Problem, chains: Chains, pair: FloatArray) -> tuple[FloatArray, FloatArray]:

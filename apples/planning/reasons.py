@@ -15,7 +15,7 @@ from apples.planning.bounds import UncertainRanks
 from apples.planning.candidates import Schedule, real_makespans
 from apples.planning.chains import Chains
 from apples.planning.host_table import own_host
-from apples.planning.model import rank_lines
+from apples.planning.model import coupling, rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 from apples.planning.rank_order import tree_positions
@@ -28,10 +28,15 @@ _EXPLAINED = 256
 def assignments(
     problem: Problem, schedule: Schedule, ranks: UncertainRanks, options: PlanningOptions
 ) -> tuple[Assignment, ...]:
-    """The chain in rank order with its predicted seconds by part, priced at the forecasts themselves."""
-    communicate = rank_lines(problem, Chains.of([schedule.chain]), options).communicate
+    """The chain in rank order with its predicted seconds by part, priced at the forecasts themselves.
+
+    Waiting for ranks that do not have the CPU counts as communication.
+    """
+    chains = Chains.of([schedule.chain])
     overhead = float(problem.overhead[len(schedule.chain)])
-    compute = ranks.compute()
+    busy = ranks.compute()
+    compute = busy / coupling(problem, chains, options)
+    communicate = rank_lines(problem, chains, options).communicate + busy - compute
     used: dict[int, int] = {}
     result = []
     for rank, h in enumerate(problem.host_of[schedule.chain].tolist()):

@@ -10,7 +10,8 @@ from apples.planning.planner import make_plan
 
 
 def test_default_takes_every_host_in_the_grid_s_order_with_equal_slabs(pool):
-    plan = default_plan(pool.snapshot([0.5, 1.0, 0.25]), pool.workload(32), pool.costs())
+    snapshot = pool.snapshot([0.5, 1.0, 0.25])
+    plan = default_plan(snapshot, pool.workload(32), pool.costs(), PlanningOptions(model="paper"))
     assert plan.scheduler == "default"
     assert [(a.host, a.rows) for a in plan.assignments] == [("h0", 11), ("h1", 11), ("h2", 10)]
     assert plan.predicted_s == pytest.approx(40)

@@ -64,7 +64,7 @@ def test_work_that_fits_nowhere_has_no_allocation(pool):
 @pytest.mark.parametrize("seconds_per_row", [1e-7, 1.0, 1e6])
 def test_units_of_time_do_not_disturb_the_solver(pool, seconds_per_row):
     problem = pool.problem(pool.snapshot([1.0, 0.5]), pool.workload(90), pool.costs(seconds_per_row))
-    lines = rank_lines(problem, Chains.of([[0, 1]]), LP)
+    lines = rank_lines(problem, Chains.of([[0, 1]]), PlanningOptions(model="paper"))
     found = linear_program.allocate(problem, np.array([0, 1]), lines, math.inf)
     assert found.rows == pytest.approx([60, 30], rel=1e-4)
 

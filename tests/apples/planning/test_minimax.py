@@ -95,7 +95,7 @@ def test_real_makespan_equals_the_linear_program(pool, hosts, size, seconds_per_
 
 def test_without_limits_the_closed_form_holds(pool):
     problem = pool.problem(pool.snapshot([1.0, 0.5, 0.25]), pool.workload(70))
-    lines = rank_lines(problem, Chains.of([[0, 1, 2]]), PlanningOptions())
+    lines = rank_lines(problem, Chains.of([[0, 1, 2]]), PlanningOptions(model="paper"))
     assert makespans(lines, Chains.of([[0, 1, 2]]), 70, 1) == pytest.approx([40])
     assert minimax_rows(lines, 70, 1, 40.0).tolist() == [40, 20, 10]
 

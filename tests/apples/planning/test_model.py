@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from apples.planning.chains import Chains
-from apples.planning.model import rank_lines
+from apples.planning.model import coupling, rank_lines
 from apples.planning.options import PlanningOptions
 from apples.template import Costs
 
@@ -52,6 +52,33 @@ def test_slots_of_a_host_that_are_apart_crowd_its_interface(pool):
     together, apart = [0, 1, 2, 3], [0, 2, 1, 3]
     assert communicate(problem, together, EXCHANGE) == pytest.approx([0, 12, 12, 0], abs=1e-6)
     assert communicate(problem, apart, EXCHANGE) == pytest.approx([36, 36, 36, 36])
+
+
+def slowed(problem, chain, options=EXCHANGE):
+    return coupling(problem, Chains.of([chain]), options)
+
+
+def test_ranks_in_short_iterations_go_on_only_while_all_have_their_cpus(pool):
+    problem = pool.problem(pool.snapshot([1.0, 0.5, 0.8]), pool.workload(30), pool.costs(1e-9))
+    assert slowed(problem, [0, 1, 2]) == pytest.approx([1 / (0.5 * 0.8), 1 / 0.8, 1 / 0.5], rel=1e-3)
+
+
+def test_long_iterations_average_over_many_time_slices(pool):
+    problem = pool.problem(pool.snapshot([1.0, 0.5, 0.8]), pool.workload(30), pool.costs(10.0))
+    assert slowed(problem, [0, 1, 2]) == pytest.approx([1, 1, 1], rel=1e-3)
+
+
+def test_half_a_slice_of_waiting_where_an_iteration_is_a_slice_long(pool):
+    # 30 rows on 1.5 CPUs in one iteration of 4 ms: the other's share counts to the power of one half.
+    problem = pool.problem(pool.snapshot([1.0, 0.5]), pool.workload(30), pool.costs(4e-3 * 1.5 / 30))
+    assert slowed(problem, [0, 1]) == pytest.approx([2**0.5, 1.0])
+
+
+def test_nobody_waits_on_idle_hosts_nor_in_the_paper_s_model(pool):
+    idle = pool.problem(pool.snapshot([1.0, 1.0]), pool.workload(30), pool.costs(1e-9))
+    busy = pool.problem(pool.snapshot([1.0, 0.5]), pool.workload(30), pool.costs(1e-9))
+    assert slowed(idle, [0, 1]).tolist() == [1.0, 1.0]
+    assert slowed(busy, [0, 1], PAPER).tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("options", [PAPER, EXCHANGE])
