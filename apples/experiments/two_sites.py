@@ -88,11 +88,12 @@ def two_sites(progress: Progress) -> Result:
         figure=_figure(found, settings),
         further={"runs": [asdict(turns) for turns in found], "ablation": by_size(undone)},
         notes=(
-            "No paper has these figures; grid, truth and load are assumed and were not changed after a result.",
-            "A mean of run times is ruled by the runs that cross the slow link; the medians say what is usual.",
-            "Under the paper's model the calibration runs on many ranks, which have to cross the slow link, become "
-            "overhead of every run: with it the paper's planner keeps to few ranks; with ours, which is near the "
-            "true start-up, it takes more and crosses.",
+            "No paper has these figures. Grid, truth and load are assumed; none of them was changed after a result.",
+            "Means are ruled by few runs: those that cross the slow link, and those whose memory others took after "
+            "the decision. Medians say what is usual.",
+            "The paper's model does not see what the slow link costs, so that the calibration runs that have to cross "
+            "it look like overhead of every run: told that, its planner keeps to few ranks; told the overhead that "
+            "our model learns, it takes more of them, and some runs cross.",
         ),
     )
 
