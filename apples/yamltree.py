@@ -20,6 +20,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT = "tag:yaml.org,2002:str"
 _QUOTES = ("'", '"', "|", ">")
+#: Levels of nesting, and values with all aliases written out, that no configuration needs.
+_DEEPEST = 100
+_MOST_VALUES = 1_000_000
 _PLAIN_TAGS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
@@ -30,6 +33,9 @@ class Problem:
     line: int
     at: Location
     text: str
+
+
+_TOO_DEEP = Problem(line=1, at=(), text="nested too deeply; write it flatter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ def parse(text: str) -> Tree:
     """The one document in `text`; problems are in the tree."""
     import yaml
 
+    if _is_deep(text):
+        return Tree(None, problems=[_TOO_DEEP])
     loader = yaml.CSafeLoader(text)
     try:
         node = loader.get_single_node()
@@ -66,10 +74,32 @@ def parse(text: str) -> Tree:
         return _Builder(loader).build(node)
     except yaml.YAMLError as error:
         return Tree(None, problems=[_syntax_problem(error)])
+    except _TooMany:
+        text = f"more than {_MOST_VALUES} values once aliases are written out; write it without them"
+        return Tree(None, problems=[Problem(line=1, at=(), text=text)])
     except RecursionError:
-        return Tree(None, problems=[Problem(line=1, at=(), text="nested too deeply; write it flatter")])
+        return Tree(None, problems=[_TOO_DEEP])
     finally:
         loader.dispose()
+
+
+def _is_deep(text: str) -> bool:
+    """Whether lists and mappings are nested beyond `_DEEPEST`: the C loader's recursion would end the process."""
+    import yaml
+
+    loader, depth = yaml.CSafeLoader(text), 0
+    try:
+        while loader.check_event():
+            event = loader.get_event()
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                return True
+    except yaml.YAMLError:
+        # said properly by the loader that comes next; up to here it is flat enough
+        return False
+    finally:
+        loader.dispose()
+    return False
 
 
 def _syntax_problem(error: Any) -> Problem:
@@ -83,6 +113,10 @@ def _syntax_problem(error: Any) -> Problem:
     )
 
 
+class _TooMany(Exception):
+    """The file has more values than `_MOST_VALUES`."""
+
+
 class _Builder:
     """Turns nodes into a `Tree`."""
 
@@ -90,12 +124,16 @@ class _Builder:
         self._loader = loader
         self._tree = Tree()
         self._open: list[Any] = []
+        self._values = 0
 
     def build(self, node: Any) -> Tree:
         value = self._value(node, ())
         return replace(self._tree, value=value)
 
     def _value(self, node: Any, at: Location) -> Any:
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            raise _TooMany
         self._tree.lines.setdefault(at, node.start_mark.line + 1)
         if any(node is parent for parent in self._open):
             self._complain(node, at, "an alias that contains itself; write the value out")

@@ -3,6 +3,7 @@
 import math
 import os
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,12 @@ def test_every_problem_is_told_at_once_in_the_order_of_the_file(problems):
         (
             "name: a\nwheels: &w [*w]",
             "cart.yaml:2: wheels.0: an alias that contains itself; write the value out",
+        ),
+        ("name: " + "[" * 100_000, "cart.yaml:1: nested too deeply; write it flatter"),
+        (
+            "a: &a [x, x]\n"
+            + "".join(f"{c}: &{c} [*{b}, *{b}, *{b}, *{b}, *{b}]\n" for b, c in pairwise("abcdefghijkl")),
+            "cart.yaml:1: more than 1000000 values once aliases are written out; write it without them",
         ),
         ("name: a\nwheels: []\n? [b]\n: c", "cart.yaml:3: a key must be text; got a list or a mapping"),
         (
