@@ -86,9 +86,9 @@ class LocalWeather:
         A sensor that fails is reported through `notify` (or the log) and leaves nothing; `ProbeError` when all
         failed every time, `StoreError` when the memory cannot keep it.
         """
-        if rounds < 1 or not interval_s >= 0:
+        if rounds < 1 or not 0 <= interval_s <= DAY_S:
             raise UsageError(
-                f"{rounds} rounds {interval_s} s apart: expected at least one round and no negative interval"
+                f"{rounds} rounds {interval_s} s apart: expected at least one round and 0 to {DAY_S:.0f} s"
             )
         taken: list[Measurement] = []
         failures: list[str] = []

@@ -11,17 +11,26 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from nws.errors import StoreError
+
 
 def state_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Directory for everything kept between runs, absolute; it need not exist yet.
+    """Directory for everything kept between runs, absolute; it need not exist yet. `StoreError` without a home.
 
     A relative `$XDG_STATE_HOME` is ignored, as the XDG base directory specification asks.
     """
     env = os.environ if environ is None else environ
-    if own := env.get("APPLES_STATE"):
-        return Path(own).expanduser().absolute()
-    xdg = Path(env.get("XDG_STATE_HOME", ""))
-    base = xdg if xdg.is_absolute() else Path.home() / ".local" / "state"
+    own, xdg = env.get("APPLES_STATE"), Path(env.get("XDG_STATE_HOME", ""))
+    try:
+        if own:
+            return Path(own).expanduser().absolute()
+        base = xdg if xdg.is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        # a user without an entry, as containers have them, or ~ of somebody who does not exist
+        where = f"APPLES_STATE {own!r}" if own else "where to keep state"
+        raise StoreError(
+            f"{where}: there is no such home directory; set APPLES_STATE to a directory"
+        ) from None
     return base / "apples"
 
 

@@ -17,6 +17,9 @@ from typing import Any
 
 from nws.errors import ProbeError, UsageError
 
+#: A day, the longest period.
+_LONGEST_S = 86400.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
@@ -53,8 +56,8 @@ class Periodic:
         report: Callable[[str], None],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not 0.1 <= period_s < math.inf:
-            raise UsageError(f"a period of {period_s} s: expected 0.1 s or more")
+        if not 0.1 <= period_s <= _LONGEST_S:
+            raise UsageError(f"a period of {period_s} s: expected 0.1 to {_LONGEST_S:.0f} s")
         self._job, self._period_s, self._report = job, period_s, report
         self._monotonic = monotonic
         self._counts = {"done": 0, "failed": 0, "missed": 0, "skipped": 0}
@@ -64,6 +67,8 @@ class Periodic:
 
     def run(self, duration_s: float | None = None) -> Tally:
         """Run for `duration_s` seconds, or until `stop`; waits for the run under way. Raises what `job` raised."""
+        if duration_s is not None and not 0 <= duration_s <= threading.TIMEOUT_MAX:
+            raise UsageError(f"a duration of {duration_s} s: expected 0 to {threading.TIMEOUT_MAX:.0f} s")
         from apscheduler import events
         from apscheduler.executors.pool import ThreadPoolExecutor
         from apscheduler.schedulers.background import BackgroundScheduler

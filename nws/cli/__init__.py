@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Entry point; `arguments` default to the command line. Exit codes are those of `nws.errors`."""
     try:
         code = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
+        sys.stdout.flush()
     except WeatherError as error:
         click.echo(f"nws: {error}", err=True)
         sys.exit(error.exit_code)
@@ -54,6 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.exit(130)
     except BrokenPipeError:
         # the reader has seen enough (`nws show | head`); what is still buffered must not complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        # the disk that stdout goes to is full, and the like: the reason and the file say it all
+        click.echo(f"nws: {error}", err=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

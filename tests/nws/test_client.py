@@ -135,7 +135,9 @@ def test_when_every_sensor_fails_that_is_an_error(weather):
         one.measure(rounds=2, notify=lambda line: None)
 
 
-@pytest.mark.parametrize("options", [{"rounds": 0}, {"interval_s": -1.0}, {"interval_s": float("nan")}])
+@pytest.mark.parametrize(
+    "options", [{"rounds": 0}, *({"interval_s": s} for s in (-1.0, float("nan"), 1e300, float("inf")))]
+)
 def test_impossible_rounds(weather, options):
     with pytest.raises(UsageError, match="expected at least one round"):
         weather().measure(**options)

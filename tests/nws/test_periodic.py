@@ -70,7 +70,13 @@ def test_a_tally_adds_up():
     assert str(tally) == "4 of 10 runs done; 1 failed, 2 missed, 1 skipped, 2 merged"
 
 
-@pytest.mark.parametrize("period", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("period", [0.0, -1.0, 1e300, float("inf"), float("nan")])
 def test_an_impossible_period(period):
-    with pytest.raises(UsageError, match=r"expected 0\.1 s or more"):
+    with pytest.raises(UsageError, match=r"expected 0\.1 to 86400 s"):
         Periodic(lambda: None, period, report=lambda line: None)
+
+
+@pytest.mark.parametrize("duration", [-1.0, 1e300, float("inf"), float("nan")])
+def test_an_impossible_duration(duration):
+    with pytest.raises(UsageError, match=f"a duration of {duration} s: expected 0 to ".replace("+", r"\+")):
+        Periodic(lambda: None, 1.0, report=lambda line: None).run(duration)

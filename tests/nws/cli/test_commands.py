@@ -194,3 +194,26 @@ def test_a_reader_that_has_seen_enough(measured, state):
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+
+
+def test_a_full_disk_under_our_output(measured):
+    measured(NOW, **SERIES)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nws.cli", "show"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "nws: [Errno 28] No space left on device\n")
+
+
+def test_a_home_that_does_not_exist(nws, monkeypatch):
+    monkeypatch.setenv("APPLES_STATE", "~nobody-of-that-name/state")
+    run = nws("show")
+    assert run.code == 4
+    assert run.err == (
+        "nws: APPLES_STATE '~nobody-of-that-name/state': there is no such home directory; "
+        "set APPLES_STATE to a directory\n"
+    )
