@@ -3,7 +3,8 @@
 Strict IEEE arithmetic (no fastmath): a cell's new value depends on nothing but its neighbours, so every
 slab layout, and every process, fresh or cached, gives the same bits. Signatures are written out, so that
 importing a kernel's module compiles it, or loads it from the cache on disk; `stencil-app warm` does that
-once before ranks start. Serial per rank: parallelism is MPI's.
+once before ranks start. The cache is beside the module, or the user's own where that is read-only; where neither
+can be written every rank compiles for itself. Serial per rank: parallelism is MPI's.
 """
 
 from __future__ import annotations
@@ -35,8 +36,16 @@ _use_full_vectors()
 
 def kernel(*signatures: str, cache: bool = True) -> Callable[[F], F]:
     """Decorator: compile for exactly these numba signatures, cached on disk unless `cache` is False."""
-    decorate = numba.njit(list(signatures), cache=cache, error_model="numpy")
-    return cast(Callable[[F], F], decorate)
+
+    def decorate(function: F) -> F:
+        try:
+            compiled = numba.njit(list(signatures), cache=cache, error_model="numpy")(function)
+        except RuntimeError:
+            # numba finds no directory to keep the code in: slower to start, and otherwise the same
+            compiled = numba.njit(list(signatures), error_model="numpy")(function)
+        return cast(F, compiled)
+
+    return decorate
 
 
 def inlined(function: F) -> F:

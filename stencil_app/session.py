@@ -6,6 +6,7 @@ is agreed on by all before anybody goes on, so that all ranks end, and end alike
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from time import perf_counter
@@ -63,10 +64,22 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
     if settings.output is not None and not state.signal:
         write_npy(slab, settings.output)
     line = result_line(slab, state)
-    if comm.rank == 0:
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+    _say(comm, line)
     return 128 + state.signal if state.signal else 0
+
+
+def _say(comm: Intracomm, line: str) -> None:
+    """The result on stdout, by rank 0; collective. Raises `OutputError` on all ranks."""
+    problems = []
+    if comm.rank == 0:
+        try:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+        except OSError as error:
+            problems.append(f"stdout: the result could not be written: {error.strerror}")
+            # what is still buffered must not complain once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    agree(comm, problems, OutputError)
 
 
 def _benchmark(comm: Intracomm, physics: Physics, settings: Settings, watch: Stopwatch) -> None:

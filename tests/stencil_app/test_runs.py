@@ -68,6 +68,18 @@ def test_bad_input_is_said_once_by_all_ranks_together(stencil_app, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_full_disk_under_the_result_ends_all_ranks_with_4():
+    command = [sys.executable, "-m", "stencil_app", "heat", *map(str, SMALL), "--size", "6"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 4
+    assert done.stderr == (
+        "stencil-app heat: stdout: the result could not be written: No space left on device\n"
+    )
+
+
 @pytest.mark.parametrize("words", [("heat", "--nx"), ("heet",)])
 def test_what_cannot_be_parsed_is_said_once_too(stencil_app, words):
     done = stencil_app(2, *words)
