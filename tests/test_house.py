@@ -76,15 +76,21 @@ def test_readme_has_the_two_commands_each_one_line():
     assert test.endswith(".venv/bin/pytest")
 
 
-def test_ci_takes_the_test_command_from_readme():
-    """The very extraction `.ci/run` does, on README as it is."""
+@pytest.mark.parametrize("marker", ["run-command", "test-command"])
+def test_ci_takes_both_commands_from_readme(marker):
+    """The very extraction `.ci/run` does, on README as it is, and that it runs what it extracts."""
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    extraction = re.search(r"^line=\$\((awk .*?README\.md)\)$", script, re.MULTILINE | re.DOTALL)
+    extraction = re.search(r"^readme_line\(\) \{$.*?^\}$", script, re.MULTILINE | re.DOTALL)
     assert extraction
     result = subprocess.run(
-        ["bash", "-c", extraction[1]], cwd=ROOT, capture_output=True, text=True, check=True
+        ["bash", "-c", f"set -euo pipefail\n{extraction[0]}\nreadme_line {marker}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert result.stdout.strip() == _command("test-command")
+    assert result.stdout.rstrip("\n") == _command(marker)
+    assert re.search(rf'^line=\$\(readme_line {marker}\)\ncheck .* bash -c "\$line"$', script, re.MULTILINE)
 
 
 def test_the_distribution_is_what_the_documents_say(project):
