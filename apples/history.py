@@ -91,7 +91,7 @@ def _decode(document: dict[str, Any]) -> Record:
     from pydantic import ValidationError
 
     try:
-        return _adapter().validate_python(document.get("record"))
+        record = _adapter().validate_python(document.get("record"))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "record"
@@ -100,6 +100,26 @@ def _decode(document: dict[str, Any]) -> Record:
         raise BadDocument(
             f"is not a whole record: {place}: {said}{more}; move it away or remove it ({FORMAT.lost})"
         ) from None
+    odd = _odd_input(record)
+    if odd:
+        raise BadDocument(f"is not a whole record: {odd}; move it away or remove it ({FORMAT.lost})")
+    return record
+
+
+def _odd_input(record: Record) -> str | None:
+    """What makes the snapshot or the workload, which are free documents, unfit for `apples.calibration`."""
+    hosts = record.snapshot.get("hosts", [])
+    if not isinstance(hosts, list):
+        return "record.snapshot.hosts: should be a list"
+    for index, entry in enumerate(hosts):
+        known = entry if isinstance(entry, dict) else {}
+        for name in ("host", "cpu_type"):
+            if not isinstance(known.get(name), str):
+                return f"record.snapshot.hosts.{index}.{name}: should be text"
+    iterations = record.workload.get("iterations", 1)
+    if not isinstance(iterations, int | float) or not 0 < iterations < math.inf:
+        return "record.workload.iterations: should be a number above 0"
+    return None
 
 
 def _finite(value: Any) -> Any:

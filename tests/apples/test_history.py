@@ -59,7 +59,7 @@ def a_record(started_at=1.7e9, key="heat", observed_s=2.5):
         key=key,
         plan=plan,
         outcome=outcome,
-        snapshot={"hosts": [{"host": "alpha"}]},
+        snapshot={"hosts": [{"host": "alpha", "cpu_type": "lab"}]},
         workload={"iterations": 500},
         options={"settings": {"nx": "64"}},
     )
@@ -125,6 +125,14 @@ def test_every_bad_file_is_named_with_what_to_do(history):
             "is not a whole record: started_at: field required and 4 more",
         ),
     }
+    for name, part, said in (
+        ("i.json", {"snapshot": {"hosts": {"alpha": 1}}}, "snapshot.hosts: should be a list"),
+        ("j.json", {"snapshot": {"hosts": [5]}}, "snapshot.hosts.0.host: should be text"),
+        ("k.json", {"snapshot": {"hosts": [{"host": "alpha"}]}}, "snapshot.hosts.0.cpu_type: should be text"),
+        ("l.json", {"workload": {"iterations": "many"}}, "workload.iterations: should be a number above 0"),
+    ):
+        text = json.dumps(whole | {"record": whole["record"] | part})
+        bad[name] = (text, f"is not a whole record: record.{said}")
     for name, (text, _) in bad.items():
         (history.directory / name).write_text(text)
     with pytest.raises(HistoryError) as caught:
