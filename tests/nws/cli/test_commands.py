@@ -11,8 +11,13 @@ import time
 import pytest
 
 COMMANDS = ["measure", "show", "forecast", "export", "score"]
-NOW = time.time()
 SERIES = {"cpu.new@a": [0.5, 0.75], "network.latency@a>b": [5.34e-5] * 3, "memory.free@a": [2.3e10]}
+
+
+@pytest.fixture
+def now():
+    """Seconds since the epoch as the test begins: ages are told from it."""
+    return time.time()
 
 
 def test_help_names_all_commands(nws):
@@ -77,9 +82,9 @@ def test_options_that_contradict(nws, options, message):
     assert message in run.err
 
 
-def test_show_marks_what_is_stale(nws, measured):
-    measured(NOW - 1000, **{"cpu.new@a": [0.5]})
-    measured(NOW, **{"cpu.new@b": [0.5, 0.6]})
+def test_show_marks_what_is_stale(nws, measured, now):
+    measured(now - 1000, **{"cpu.new@a": [0.5]})
+    measured(now, **{"cpu.new@b": [0.5, 0.6]})
     old, new = nws("show").out.splitlines()[1:]
     assert old.split() == ["cpu.new@a", "1", "0.500", "CPU", "17", "min", "stale"]
     assert new.split()[:4] == ["cpu.new@b", "2", "0.600", "CPU"]
@@ -87,8 +92,8 @@ def test_show_marks_what_is_stale(nws, measured):
     assert "stale" not in nws("show", "--stale-after", 5000).out
 
 
-def test_show_as_json(nws, measured):
-    measured(NOW - 1000, **SERIES)
+def test_show_as_json(nws, measured, now):
+    measured(now - 1000, **SERIES)
     first = json.loads(nws("show", "--json").out)["series"][0]
     assert first.pop("age_s") >= 1000
     assert first == {
@@ -96,52 +101,52 @@ def test_show_as_json(nws, measured):
         "unit": "CPU",
         "samples": 2,
         "last": 0.75,
-        "measured_at": NOW - 1000,
+        "measured_at": now - 1000,
         "stale": True,
     }
 
 
-def test_forecast_of_named_series(nws, measured):
-    measured(NOW, **SERIES)
+def test_forecast_of_named_series(nws, measured, now):
+    measured(now, **SERIES)
     heading, line = nws("forecast", "network.latency@a>b").out.splitlines()
     assert heading.split() == ["series", "forecast", "MAE", "RMSE", "method", "samples", "age"]
     assert line.split()[:7] == ["network.latency@a>b", "53.4", "µs", "0", "µs", "0", "µs"]
 
 
-def test_forecast_as_json_has_no_nan(nws, measured):
-    measured(NOW, **SERIES)
+def test_forecast_as_json_has_no_nan(nws, measured, now):
+    measured(now, **SERIES)
     (found,) = json.loads(nws("forecast", "memory.free@a", "--json").out)["forecasts"]
     assert (found["value"], found["mae"], found["rmse"], found["samples"]) == (2.3e10, None, None, 1)
 
 
 @pytest.mark.parametrize("command", ["forecast", "export"])
-def test_a_series_nobody_measured(nws, measured, command):
-    measured(NOW, **{"cpu.new@a": [0.5]})
+def test_a_series_nobody_measured(nws, measured, command, now):
+    measured(now, **{"cpu.new@a": [0.5]})
     run = nws(command, "cpu.new@a", "cpu.new@z", "memory.free@z")
     assert run.code == 2
     assert run.err == "nws: no measurements of cpu.new@z, memory.free@z; known are cpu.new@a\n"
 
 
-def test_export_is_exact_and_in_order_of_time(nws, measured):
-    measured(NOW, **SERIES)
+def test_export_is_exact_and_in_order_of_time(nws, measured, now):
+    measured(now, **SERIES)
     rows = list(csv.DictReader(nws("export").out.splitlines()))
     assert [(r["series"], float(r["value"])) for r in rows] == [
         (name, value) for name in sorted(SERIES) for value in SERIES[name]
     ]
-    assert float(rows[1]["t"]) == NOW
+    assert float(rows[1]["t"]) == now
 
 
-def test_score_reads_what_export_writes(nws, measured, tmp_path):
-    measured(NOW, **{"cpu.new@a": [0.5, 0.6] * 20})
+def test_score_reads_what_export_writes(nws, measured, tmp_path, now):
+    measured(now, **{"cpu.new@a": [0.5, 0.6] * 20})
     (tmp_path / "x.csv").write_text(nws("export").out)
     document = json.loads(nws("score", tmp_path / "x.csv", "--json").out)
     assert (document["samples"], document["scored"]) == (40, 20)
 
 
-def test_export_as_json(nws, measured):
-    measured(NOW, **SERIES)
+def test_export_as_json(nws, measured, now):
+    measured(now, **SERIES)
     found = json.loads(nws("export", "cpu.new@a", "--json").out)["series"]
-    assert found == [{"series": "cpu.new@a", "unit": "CPU", "t": [NOW - 10, NOW], "value": [0.5, 0.75]}]
+    assert found == [{"series": "cpu.new@a", "unit": "CPU", "t": [now - 10, now], "value": [0.5, 0.75]}]
 
 
 @pytest.mark.parametrize("command", ["show", "forecast", "export"])
@@ -184,8 +189,8 @@ def test_ctrl_c_ends_a_periodic_measurement_with_130_and_keeps_the_history(tmp_p
     assert len(json.loads(shown.stdout)["series"]) == 6
 
 
-def test_a_reader_that_has_seen_enough(measured, state):
-    measured(NOW, **{"cpu.new@a": [0.5] * 20_000})
+def test_a_reader_that_has_seen_enough(measured, state, now):
+    measured(now, **{"cpu.new@a": [0.5] * 20_000})
     command = [sys.executable, "-m", "nws.cli", "export"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ, text=True
@@ -196,8 +201,8 @@ def test_a_reader_that_has_seen_enough(measured, state):
     assert process.returncode == 1
 
 
-def test_a_full_disk_under_our_output(measured):
-    measured(NOW, **SERIES)
+def test_a_full_disk_under_our_output(measured, now):
+    measured(now, **SERIES)
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "nws.cli", "show"],
