@@ -7,6 +7,7 @@ are counted. Any other error ends the schedule and is raised to the caller. Says
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -19,6 +20,7 @@ from nws.errors import ProbeError, UsageError
 
 #: A day, the longest period.
 _LONGEST_S = 86400.0
+_SILENT = logging.NullHandler()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,8 @@ class Periodic:
         scheduler.add_job(
             self._once, "interval", seconds=self._period_s, next_run_time=datetime.now(UTC), id="measure"
         )
+        # what it would log is reported already; who has set up logging sees it all the same
+        logging.getLogger("apscheduler").addHandler(_SILENT)
         self._start = self._monotonic()
         scheduler.start()
         try:

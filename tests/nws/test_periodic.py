@@ -1,5 +1,7 @@
 """Runs at a period: every start that was due is accounted for."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -80,3 +82,13 @@ def test_an_impossible_period(period):
 def test_an_impossible_duration(duration):
     with pytest.raises(UsageError, match=f"a duration of {duration} s: expected 0 to ".replace("+", r"\+")):
         Periodic(lambda: None, 1.0, report=lambda line: None).run(duration)
+
+
+def test_a_lost_run_is_told_once():
+    program = (
+        "import time\nfrom nws.periodic import Periodic\n"
+        "Periodic(lambda: time.sleep(0.5), 0.1, report=print).run(0.6)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "a run was skipped" in said.stdout
+    assert said.stderr == ""
