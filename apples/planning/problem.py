@@ -105,13 +105,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         else:
             excluded.append((host.name, reason))
     if not keep:
-        reasons: dict[str, list[str]] = {}
-        for name, reason in excluded:
-            reasons.setdefault(reason, []).append(name)
-        why = (
-            "; ".join(f"{fold(names)}: {reason}" for reason, names in reasons.items()) or "the pool is empty"
-        )
-        raise NoFeasiblePlan(f"no host can take part in a run of {workload.size} {workload.row}s: {why}")
+        raise NoFeasiblePlan(_nobody(workload, excluded))
     hosts = tuple(snapshot.hosts[h] for h in keep)
     tables = _side_by_side(rows)
     network = _network(snapshot, keep, workload)
@@ -144,6 +138,15 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         excluded=tuple(excluded),
         workload=workload,
     )
+
+
+def _nobody(workload: Workload, excluded: list[tuple[str, str]]) -> str:
+    """Why no host can take part, hosts with the same reason together."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in excluded:
+        reasons.setdefault(reason, []).append(name)
+    why = "; ".join(f"{fold(names)}: {reason}" for reason, names in reasons.items()) or "the pool is empty"
+    return f"no host can take part in a run of {workload.size} {workload.row}s: {why}"
 
 
 def _side_by_side(rows: list[FloatArray]) -> FloatArray:
