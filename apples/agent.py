@@ -196,10 +196,10 @@ class Agent:
 
     def _record(self, request: RunRequest, decision: Decision) -> Record:
         """Record of a run that starts now."""
-        started_at = self.world.now()
         return Record(
-            id=new_id(started_at),
-            started_at=started_at,
+            # Simulated worlds begin at the same instant again and again; the id tells in which order runs were made.
+            id=new_id(time.time()),
+            started_at=self.world.now(),
             world=self.world.name,
             key=decision.key,
             plan=decision.plan,

@@ -31,9 +31,9 @@ FORMAT = Format(name="apples-run-record", version=1, lost="the record of one run
 _NAME = re.compile(r"(?P<id>\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{6})\.(?P<key>[0-9a-f]{8})\.json")
 
 
-def new_id(started_at: float) -> str:
-    """Id of a run started then (seconds since the epoch): unique, and ids sort by time."""
-    moment = datetime.fromtimestamp(started_at, UTC)
+def new_id(made_at: float) -> str:
+    """Id of a run made then (seconds since the epoch, of this machine): unique, and ids sort by time."""
+    moment = datetime.fromtimestamp(made_at, UTC)
     return f"{moment:%Y%m%dT%H%M%S.%f}Z-{secrets.token_hex(3)}"
 
 

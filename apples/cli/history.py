@@ -33,7 +33,8 @@ def history(newest: int, app: str | None, everything: bool, as_json: bool, run_i
     if run_id is not None:
         _show_one(kept.get(run_id), as_json)
         return
-    records = [r for r in kept.records() if app in (None, r.plan.application)]
+    wanted = newest if app is None and not everything else None
+    records = [r for r in kept.records(newest=wanted) if app in (None, r.plan.application)]
     shown = records if everything else records[-newest:]
     if as_json:
         click.echo(json.dumps({"version": 1, "runs": [_entry(r) for r in shown]}))

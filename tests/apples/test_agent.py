@@ -149,6 +149,18 @@ def test_the_second_run_predicts_from_the_first(bench, observed):
     assert second.plan.predicted_s == pytest.approx(7.0, rel=0.05)
 
 
+def test_runs_are_kept_in_the_order_they_were_made_where_worlds_begin_anew(bench):
+    b = bench(script=[finished(1.0)] * 8)
+    request = request_for(b)
+    decision = b.agent.decide(request)
+    made = []
+    for _ in range(8):
+        b.world.time = 9.5e8
+        made.append(b.agent.run(request, decision))
+    assert len({r.started_at for r in made}) == 1
+    assert [r.id for r in b.history.records()] == [r.id for r in made]
+
+
 def test_a_run_is_in_the_history_while_it_runs(bench):
     seen = []
 
