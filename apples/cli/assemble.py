@@ -219,7 +219,7 @@ def find_template(name: str | None, world: World | None, file: GridFile | None) 
     try:
         return applications.get(name)
     except ConfigError:
-        legal = [*applications.names(), *stated, *([mock_name] if mock_name else [])]
+        legal = dict.fromkeys([*applications.names(), *stated, *([mock_name] if mock_name else [])])
         raise ConfigError(f"unknown application {name!r}; legal are {', '.join(legal)}") from None
 
 
