@@ -68,12 +68,12 @@ class Costing:
         for host in _one_of_each_type(world):
             if world.reaches(host):
                 self._measure(world, application, host, notify)
-        return self._taught(self._benchmarks(world, application), records)
+        return self._taught(self._benchmarks(world, application), records, application)
 
     def known(self, world: World, application: Application) -> Costs:
         """The same without measuring anything; CPU types of which nothing is known are missing."""
         records = self._history.records(self.record_key(world, application), newest=_NEWEST)
-        return self._taught(self._benchmarks(world, application), records)
+        return self._taught(self._benchmarks(world, application), records, application)
 
     def calibrate(self, world: World, application: Application, notify: Notify) -> None:
         """Measure every benchmark anew, whatever is kept."""
@@ -82,9 +82,15 @@ class Costing:
                 self._measure(world, application, host, notify, anew=True)
 
     @staticmethod
-    def _taught(benchmarks: Costs, records: Sequence[Record]) -> Costs:
+    def _taught(benchmarks: Costs, records: Sequence[Record], application: Application) -> Costs:
+        """Benchmarks corrected by all runs; overhead fitted to runs of as many iterations.
+
+        What a run computed longer than expected grows with its iterations and would pass for overhead in a shorter one.
+        """
+        iterations = application.template.workload(application.size, application.settings).iterations
+        alike = [r for r in records if r.workload.get("iterations", 1) == iterations]
         priced = correct(benchmarks, records)
-        return replace(priced, overhead=fit_overhead(records, priced, prior=priced.overhead))
+        return replace(priced, overhead=fit_overhead(alike, priced, prior=priced.overhead))
 
     def _benchmarks(self, world: World, application: Application) -> Costs:
         """What is kept, over what the grid file states."""

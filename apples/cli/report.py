@@ -99,7 +99,7 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
 
 def _summary(document: dict[str, Any]) -> list[str]:
     low, high = document["low_s"], document["high_s"]
-    likely = "" if low == high else f"  (8 of 10 runs: {seconds(low)} … {seconds(high)})"
+    likely = "" if low == high else f"  (likely {seconds(low)} … {seconds(high)})"
     return [f"predicted {seconds(document['predicted_s'])}{likely}"]
 
 

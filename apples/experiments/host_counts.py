@@ -1,6 +1,6 @@
 """How many hosts the planner targets where all are idle and equal: Table 1, Table 2's shape and Figure 4.
 
-A1 and A3 of CLAIMS. The planner is the one `apples-run` uses, with the paper's options; benchmark and overhead
+Rows A1 and A3. The planner is the one `apples-run` uses, with the paper's options; benchmark and overhead
 are those of the grid file `configs/centurion.yaml`. Nothing is run: Wolski et al. 2000 §4.2 compares predictions.
 """
 

@@ -149,6 +149,15 @@ def test_the_second_run_predicts_from_the_first(bench, observed):
     assert second.plan.predicted_s == pytest.approx(7.0, rel=0.05)
 
 
+def test_a_long_run_teaches_no_overhead_to_short_ones(bench, observed):
+    b = bench(script=[finished(700.0)])
+    long_one = replace(request_for(b), settings={"iterations": "1000"})
+    first = b.agent.decide(long_one)
+    b.agent.run(long_one, first)
+    assert b.agent.decide(long_one).costs.overhead.source == "fitted to 1 run"
+    assert b.agent.decide(request_for(b)).costs.overhead.source == "start-up of the benchmark"
+
+
 def test_runs_are_kept_in_the_order_they_were_made_where_worlds_begin_anew(bench):
     b = bench(script=[finished(1.0)] * 8)
     request = request_for(b)
