@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,7 @@ class Database:
 
     def __init__(self, path: Path, *, busy_s: float = 10.0) -> None:
         self.path = path
+        self._busy_s = busy_s
         self._lock = threading.RLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +96,7 @@ class Database:
     def _prepare(self) -> None:
         if self._pragma("application_id") == 0 and self._is_empty():
             # two processes may come here at once; the second finds the first one's work
-            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._write_ahead()
             with self._transaction("BEGIN IMMEDIATE") as connection:
                 if self._is_empty():
                     for statement in _SCHEMA.strip().split(";\n"):
@@ -114,11 +116,24 @@ class Database:
                 f"{self.path}: written by {age} release (schema {version}, this one reads "
                 f"{SCHEMA_VERSION}); use that release, or move the file away to start afresh"
             )
-        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._write_ahead()
         self._connection.execute("PRAGMA synchronous=NORMAL")
         # opening reads little; ask for the write lock once, so that a read-only file shows now and not after a run
         with self._transaction("BEGIN IMMEDIATE") as connection:
             connection.execute("UPDATE progress SET moved_to = moved_to WHERE 0")
+
+    def _write_ahead(self) -> None:
+        """Switch to a write-ahead log; SQLite's own waiting does not cover this step, so it is repeated here."""
+        give_up = time.monotonic() + self._busy_s
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def _pragma(self, name: str) -> int:
         return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])

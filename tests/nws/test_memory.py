@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from array import array
 from pathlib import Path
 
@@ -153,6 +154,18 @@ def test_nothing_is_lost_or_invented_in_any_order_of_time(samples):
     for series, t, value in samples:
         expected.setdefault(series, []).append((t, value))
     assert found == {series: sorted(pairs) for series, pairs in expected.items()}
+
+
+def test_a_new_file_that_another_process_is_preparing_is_waited_for(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    other = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    done = threading.Timer(0.2, lambda: other.execute("ROLLBACK"))
+    done.start()
+    with Memory(path) as memory:
+        assert memory.summaries() == []
+    done.join()
+    other.close()
 
 
 def test_processes_write_at_once_and_nothing_is_lost(path):
