@@ -101,8 +101,6 @@ AMOUNT = Quantity(name="amount of data", base="bytes", units=_BYTES, example="19
 
 Latency_s = Annotated[float, LATENCY]
 """Seconds, 0 or more."""
-Time_s = Annotated[float, SECONDS]
-"""Seconds, more than 0."""
 Bandwidth_Bps = Annotated[float, BANDWIDTH]
 """Bytes per second, more than 0."""
 Memory_bytes = Annotated[float, MEMORY]

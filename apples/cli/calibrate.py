@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import click
 
@@ -54,14 +55,7 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], show: bool, as_jso
             "runs": len(records),
             "seconds_per_row": {t: dict(table_) for t, table_ in costs.seconds_per_row.items()},
             "corrections": {t: {"factor": c.factor, "runs": c.runs} for t, c in factors.items()},
-            "overhead": {
-                "constant_s": overhead.constant_s,
-                "per_row_s": overhead.per_row_s,
-                "per_rank_s": overhead.per_rank_s,
-                "per_rank2_s": overhead.per_rank2_s,
-                "error_s": overhead.error_s,
-                "source": overhead.source,
-            },
+            "overhead": asdict(overhead),
         }
         click.echo(json.dumps(document))
         return

@@ -148,14 +148,7 @@ def constants(settings: Settings, costs: Costs) -> dict[str, Any]:
         "settings": "configs/experiments/wolski2000.yaml",
         "calibration_runs": settings.calibration.runs,
         "seconds_per_row": {cpu: dict(table) for cpu, table in costs.seconds_per_row.items()},
-        "overhead": {
-            "constant_s": overhead.constant_s,
-            "per_row_s": overhead.per_row_s,
-            "per_rank_s": overhead.per_rank_s,
-            "per_rank2_s": overhead.per_rank2_s,
-            "error_s": overhead.error_s,
-            "source": overhead.source,
-        },
+        "overhead": asdict(overhead),
     }
 
 
