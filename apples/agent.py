@@ -55,7 +55,7 @@ RESPECT_LIMITS = ("apples", "paper")
 class RunRequest:
     """What the user asked for.
 
-    template : the application.  settings : its own options.    overrides : fields of `PlanningOptions` the user set
+    template : the application.  settings : its own options.  overrides : fields of `PlanningOptions` the user set
     """
 
     size: int
