@@ -1,35 +1,35 @@
 """Every error the agent raises, in one tree; each class knows its exit code.
 
     ApplesError                 exit 1
-    ├── ConfigError             exit 2    a file or option that cannot be understood; all problems at once
     ├── NoFeasiblePlan          exit 3    no choice of hosts can hold the work
     ├── HistoryError            exit 4    records or calibration that cannot be read or written
     └── LaunchError             exit 125  the launcher itself failed
         ├── NotExecutable       exit 126  the program is there but may not be run
         └── ProgramNotFound     exit 127  the program is not there
 
+What the user wrote and cannot be understood is a `ConfigError` (exit 2) of the settings' reader: all problems at once.
 A run that was started and did not end well is no exception: its `apples.plan.Outcome` carries the exit code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from nws.errors import ConfigError
+
+__all__ = [
+    "ApplesError",
+    "ConfigError",
+    "HistoryError",
+    "LaunchError",
+    "NoFeasiblePlan",
+    "NotExecutable",
+    "ProgramNotFound",
+]
 
 
 class ApplesError(Exception):
     """Base of all errors of the agent."""
 
     exit_code = 1
-
-
-class ConfigError(ApplesError):
-    """What the user wrote cannot be understood. `problems`: one line each, file:line first where known."""
-
-    exit_code = 2
-
-    def __init__(self, problems: str | Iterable[str]) -> None:
-        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
-        super().__init__("\n".join(self.problems))
 
 
 class NoFeasiblePlan(ApplesError):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from apples.config import Document, did_you_mean
 from apples.errors import ConfigError
 from apples.hostlist import expand
-from apples.yamltree import Location, Problem
+from nws.settings.reader import Document, did_you_mean
+from nws.settings.yamltree import Location, Problem
 
 
 def clashes(document: Document) -> list[Problem]:

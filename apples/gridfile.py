@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from apples.config import read_yaml, validate
 from apples.grid import Grid, Host, LinkRule
 from apples.gridcheck import addresses, clashes
 from apples.hostlist import expand
-from apples.quantities import (
+from apples.template import Costs, Overhead, Workload
+from nws.settings.quantities import (
     SECONDS,
     Amount_bytes,
     Bandwidth_Bps,
@@ -26,7 +26,7 @@ from apples.quantities import (
     Memory_bytes,
     WholeNumber,
 )
-from apples.template import Costs, Overhead, Workload
+from nws.settings.reader import read_yaml, validate
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema

@@ -2,9 +2,14 @@
 
 WeatherError                exit 1
 ├── UsageError              exit 2   a name, option or input file that cannot be understood
+│   └── ConfigError         exit 2   a settings file or option; all its problems at once
 ├── StoreError              exit 4   a store that cannot be read or written
 └── ProbeError              exit 5   a measurement that could not be made
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class WeatherError(Exception):
@@ -17,6 +22,14 @@ class UsageError(WeatherError):
     """What the user wrote cannot be understood; the message says what is legal."""
 
     exit_code = 2
+
+
+class ConfigError(UsageError):
+    """What the user set cannot be understood. `problems`: one line each, file:line first where known."""
+
+    def __init__(self, problems: str | Iterable[str]) -> None:
+        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
 
 
 class StoreError(WeatherError):

@@ -13,12 +13,12 @@ from apples.applications.known import KnownByModel
 from apples.cli.console import Console
 from apples.cli.places import open_benchmarks, open_history
 from apples.costing import Costing
-from apples.durations import parse_duration
 from apples.errors import ConfigError
 from apples.grid import Grid, Host
 from apples.launching.preflight import names_of_this_machine
 from apples.template import Costs
 from apples.worlds import LocalWorld, World, is_this_machine, this_machine
+from nws.settings.durations import parse_duration
 
 if TYPE_CHECKING:
     from apples.gridfile import GridFile

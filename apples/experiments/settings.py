@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from apples.config import find_config, load_yaml
+from apples.config import find_config
+from nws.settings.reader import load_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from apples.applications.heat import TEMPLATE
 from apples.calibration import fit_overhead
-from apples.config import find_config, load_yaml
+from apples.config import find_config
 from apples.costing import rank_counts
 from apples.experiments.catalogue import Progress
 from apples.experiments.mock_runs import Planner, shuffled
@@ -28,6 +28,7 @@ from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
 from apples.simulation.mock_world import MockWorld, open_world
 from apples.template import Costs
+from nws.settings.reader import load_yaml
 
 #: The settings file, within ``configs``.
 SETTINGS = "experiments/two-sites"

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apples.durations import format_seconds
 from apples.launching.ending import Ending
 from apples.launching.statuses import RankRecord, signal_name
 from apples.plan import Outcome, RankStatus
+from nws.settings.durations import format_seconds
 
 TIME_LIMIT, LAUNCHER_FAILED = 124, 125
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.durations import format_seconds, parse_duration
 from apples.errors import ConfigError
+from nws.settings.durations import format_seconds, parse_duration
 
 
 @pytest.mark.parametrize(

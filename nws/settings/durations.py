@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from apples.errors import ConfigError
+from nws.errors import ConfigError
 
 LEGAL = "90, 90s, 15m, 2h, 1d, 1h30m, 5:00 (minutes:seconds) or 1:30:00 (hours:minutes:seconds)"
 

@@ -1,0 +1,244 @@
+"""Configuration files: what is wrong is said once, all together, with file and line."""
+
+import math
+import os
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nws.errors import ConfigError
+from nws.settings.quantities import BANDWIDTH, LATENCY, MEMORY, Bandwidth_Bps, Count, Latency_s, Memory_bytes
+from nws.settings.reader import load_yaml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    radius: float
+    spokes: Count = 1
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cart:
+    name: str
+    wheels: tuple[Wheel, ...]
+    prices: dict[str, float] = field(default_factory=dict)
+    latency: Latency_s = 0.0
+    bandwidth: Bandwidth_Bps | None = None
+    memory: Memory_bytes | None = None
+    spare: Wheel | None = None
+    covered: bool = False
+
+
+@pytest.fixture
+def cart(tmp_path, monkeypatch):
+    """Loads text as a Cart from cart.yaml."""
+    monkeypatch.chdir(tmp_path)
+
+    def load(text):
+        Path("cart.yaml").write_text(text, encoding="utf-8")
+        return load_yaml("cart.yaml", Cart)
+
+    return load
+
+
+@pytest.fixture
+def problems(cart):
+    """The problems of a text that is no Cart."""
+
+    def find(text):
+        with pytest.raises(ConfigError) as caught:
+            cart(text)
+        assert caught.value.exit_code == 2
+        return list(caught.value.problems)
+
+    return find
+
+
+def test_a_good_file_becomes_frozen_records(cart):
+    loaded = cart("name: a\nwheels: [{radius: 1}, {radius: 2.5, spokes: 8}]\nlatency: 0.5ms\nmemory: 1.5GiB")
+    assert loaded.wheels == (Wheel(radius=1.0), Wheel(radius=2.5, spokes=8))
+    assert loaded.latency == 0.0005
+    assert loaded.memory == 1.5 * 2**30
+
+
+def test_a_number_with_an_exponent_and_no_point_is_a_number(cart):
+    assert cart("name: a\nwheels: []\nprices: {hay: 1e-4, '1e3': 2}").prices == {"hay": 1e-4, "1e3": 2.0}
+
+
+def test_anchors_aliases_and_merges_work(cart):
+    text = "name: a\nspare: &wheel {radius: 1, spokes: 4}\nwheels:\n- *wheel\n- <<: *wheel\n  radius: 3"
+    assert cart(text).wheels == (Wheel(radius=1.0, spokes=4), Wheel(radius=3.0, spokes=4))
+
+
+def test_every_problem_is_told_at_once_in_the_order_of_the_file(problems):
+    text = "name: 5\nwheels:\n- radius: wide\n  spoke: 3\n- spokes: 0\ncovered: 1\nlatency: -1ms\nnmae: x\nname: b\n"
+    assert problems(text) == [
+        "cart.yaml:1: name: should be text; got 5; write it in quotes to make it text",
+        "cart.yaml:3: wheels.0.radius: should be a number; got 'wide'",
+        "cart.yaml:4: wheels.0.spoke: unknown key (did you mean spokes?); legal keys are radius, spokes, label",
+        "cart.yaml:5: wheels.1.radius: missing; this key is needed here beside spokes",
+        "cart.yaml:5: wheels.1.spokes: should be greater than or equal to 1; got 0",
+        "cart.yaml:6: covered: should be true or false; got 1",
+        "cart.yaml:7: latency: latency must be 0 or more; got -1ms",
+        "cart.yaml:8: nmae: unknown key (did you mean name?); legal keys are "
+        "name, wheels, prices, latency, bandwidth, memory, spare, covered",
+        "cart.yaml:9: name: duplicate key; it stands in line 1 already, keep one",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "cart.yaml:1: the file is empty; write the keys it needs"),
+        ("# only a comment", "cart.yaml:1: the file is empty; write the keys it needs"),
+        ("- a", "cart.yaml:1: should be a mapping of keys to values; got a list of 1"),
+        ("just text", "cart.yaml:1: should be a mapping of keys to values; got 'just text'"),
+        (
+            "name: no\nwheels: []",
+            "cart.yaml:1: name: should be text; got no; write it in quotes to make it text",
+        ),
+        ("name:\nwheels: []", "cart.yaml:1: name: should be text; got nothing"),
+        ("name: a\nwheels: {b: 1}", "cart.yaml:2: wheels: should be a list; got a mapping"),
+        ("name: a\nwheels: [3]", "cart.yaml:2: wheels.0: should be a mapping of keys to values; got 3"),
+        (
+            "name: a\nwheels:\n- {radius: 1, spokes: '4'}",
+            "cart.yaml:3: wheels.0.spokes: should be a whole number; got '4'",
+        ),
+        (
+            "name: a\nwheels:\n- {radius: 1, spokes: 4.5}",
+            "cart.yaml:3: wheels.0.spokes: should be a whole number; got 4.5",
+        ),
+        (
+            "name: a\nwheels: []\nprices: {hay: .inf}",
+            "cart.yaml:3: prices.hay: must be a finite number; got .inf, leave the key out for no limit",
+        ),
+        (
+            "name: a\nwheels: []\nspare: {radius: 2020-99-99}",
+            "cart.yaml:3: spare.radius: '2020-99-99': month must be in 1..12; write it in quotes if it is text",
+        ),
+        (
+            "name: a\nwheels: &w [*w]",
+            "cart.yaml:2: wheels.0: an alias that contains itself; write the value out",
+        ),
+        ("name: " + "[" * 100_000, "cart.yaml:1: nested too deeply; write it flatter"),
+        (
+            "a: &a [x, x]\n"
+            + "".join(f"{c}: &{c} [*{b}, *{b}, *{b}, *{b}, *{b}]\n" for b, c in pairwise("abcdefghijkl")),
+            "cart.yaml:1: more than 1000000 values once aliases are written out; write it without them",
+        ),
+        ("name: a\nwheels: []\n? [b]\n: c", "cart.yaml:3: a key must be text; got a list or a mapping"),
+        (
+            "name: a\nwheels: []\nspare: {<<: 5, radius: 1}",
+            "cart.yaml:3: spare: << takes another mapping, or a list of them",
+        ),
+        (
+            "name: !!python/object:os.system a\nwheels: []",
+            "cart.yaml:1: name: could not determine a constructor for the tag "
+            "'tag:yaml.org,2002:python/object:os.system'; leave the tag out",
+        ),
+        (
+            "name: a\nwheels: !cart []",
+            "cart.yaml:2: wheels: the tag !cart is not known here; leave it out",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(problems, text, problem):
+    assert problems(text) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("name: [", "cart.yaml:2: not valid YAML: while parsing a flow node"),
+        ("name: a\n wheels: []", "cart.yaml:2: not valid YAML: mapping values are not allowed"),
+        ("name: a\n---\nname: b", "cart.yaml:2: not valid YAML: expected a single document"),
+        ("name: \0", "cart.yaml:1: not valid YAML: unacceptable character #x0000"),
+    ],
+)
+def test_bad_yaml_is_told_with_its_line(problems, text, start):
+    (problem,) = problems(text)
+    assert problem.startswith(start)
+    assert problem.endswith("check indentation, quotes and brackets")
+
+
+def test_files_that_cannot_be_read_say_what_to_do(tmp_path):
+    not_text = tmp_path / "latin.yaml"
+    not_text.write_bytes("a: 1\nname: café\n".encode("latin-1"))
+    expected = {
+        tmp_path / "absent.yaml": "no such file; check the path",
+        tmp_path: "is a directory; give the path of a YAML file",
+        not_text: "byte 0xe9 is not UTF-8 text; save the file as UTF-8",
+    }
+    for path, message in expected.items():
+        with pytest.raises(ConfigError) as caught:
+            load_yaml(path, Cart)
+        assert str(caught.value).endswith(message)
+    assert "latin.yaml:2:" in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_file_says_so(tmp_path):
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("name: a")
+    secret.chmod(0)
+    with pytest.raises(ConfigError, match="cannot be read: Permission denied; check the file"):
+        load_yaml(secret, Cart)
+
+
+def test_a_file_through_a_file_cannot_be_read(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match="cannot be read: Not a directory; check the file"):
+        load_yaml(tmp_path / "file" / "grid.yaml", Cart)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "text", "value"),
+    [
+        (LATENCY, "0.5ms", 0.0005),
+        (LATENCY, "100us", 0.0001),
+        (LATENCY, "100 µs", 0.0001),
+        (LATENCY, 0.25, 0.25),
+        (LATENCY, "1e-3", 0.001),
+        (LATENCY, 0, 0.0),
+        (BANDWIDTH, "100Mbit/s", 12.5e6),
+        (BANDWIDTH, "12.5MB/s", 12.5e6),
+        (BANDWIDTH, "1 GiB/s", 2.0**30),
+        (MEMORY, "256MB", 256e6),
+        (MEMORY, "1.5GiB", 1.5 * 2**30),
+        (MEMORY, 1024, 1024.0),
+    ],
+)
+def test_quantities_are_read_in_the_units_people_write(quantity, text, value):
+    assert quantity.parse(text) == pytest.approx(value, rel=1e-12)
+
+
+@given(st.floats(1e-3, 1e6), st.sampled_from(sorted(MEMORY.units)))
+def test_a_quantity_is_its_number_times_its_unit(number, unit):
+    assert MEMORY.parse(f"{number!r}{unit}") == number * MEMORY.units[unit]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "text", "message"),
+    [
+        (LATENCY, "-1ms", "latency must be 0 or more; got -1ms"),
+        (BANDWIDTH, 0, "bandwidth must be more than 0; got 0"),
+        (MEMORY, math.inf, "memory size must be finite; got inf"),
+        (MEMORY, True, "True is not a memory size; legal are a number of bytes or one with B, kB, MB"),
+        (MEMORY, "lots", "'lots' is not a memory size; legal are a number of bytes"),
+        (
+            LATENCY,
+            "3 msec",
+            "'msec' is not a unit of latency (did you mean ms?); legal are a number of seconds",
+        ),
+        (BANDWIDTH, "100mbit/s", "'mbit/s' is not a unit of bandwidth (did you mean"),
+    ],
+)
+def test_a_bad_quantity_lists_the_legal_units(quantity, text, message):
+    with pytest.raises(ValueError, match=r"legal are|must be") as caught:
+        quantity.parse(text)
+    assert message in str(caught.value)
