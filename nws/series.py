@@ -7,12 +7,14 @@ measures, stores or predicts. Source: Wolski et al. 2000, §2.4.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from nws.errors import UsageError
 
 _FORBIDDEN = set("@>,/\\ \t\n")
+_EXTERNAL = re.compile(r"x\.[a-z0-9_.]{1,60}")
 
 
 class Resource(StrEnum):
@@ -52,20 +54,46 @@ _UNITS = {
 }
 
 
-@dataclass(frozen=True, slots=True, order=True)
+class External(str):
+    """Resource of a series that somebody else measures: ``x.`` and up to 60 of a-z 0-9 _ and dot. It has no unit.
+
+    Its series belong to a host or to a pair of hosts, as they are written: ``x.power@alpha``, ``x.hops@a>b``.
+    Raises `UsageError` for any other name.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, name: str) -> External:
+        """Checked when it is made."""
+        if not _EXTERNAL.fullmatch(name):
+            raise UsageError(
+                f"{name!r} is not a resource from elsewhere: expected x. and 1 to 60 of a-z, 0-9, _ and dot"
+            )
+        return super().__new__(cls, name)
+
+    @property
+    def unit(self) -> str:
+        """Nobody told us."""
+        return ""
+
+
+_RESOURCES: dict[str, Resource] = {resource.value: resource for resource in Resource}
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
-    """Identity of a series; `str()` gives its name, `parse` takes it back.
+    """Identity of a series; `str()` gives its name, `parse` takes it back. Series sort by name.
 
     >>> str(Series(Resource.LATENCY, "alpha", "beta"))
     'network.latency@alpha>beta'
     """
 
-    resource: Resource
+    resource: Resource | External
     host: str
     peer: str | None = None
 
     def __post_init__(self) -> None:
-        if self.resource.is_pair != (self.peer is not None):
+        if isinstance(self.resource, Resource) and self.resource.is_pair != (self.peer is not None):
             kind = "a pair of hosts" if self.resource.is_pair else "one host"
             raise UsageError(
                 f"a series of {self.resource} belongs to {kind}; got {self.host!r}, {self.peer!r}"
@@ -78,21 +106,37 @@ class Series:
 
     def __str__(self) -> str:
         pair = f">{self.peer}" if self.peer is not None else ""
-        return f"{self.resource.value}@{self.host}{pair}"
+        return f"{self.resource}@{self.host}{pair}"
+
+    def __lt__(self, other: Series) -> bool:
+        return str(self) < str(other)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether it belongs to an ordered pair of hosts."""
+        return self.peer is not None
 
     @classmethod
     def parse(cls, name: str) -> Series:
         """Series of a name such as ``cpu.new@alpha``; raises `UsageError` saying what is legal."""
         resource, at, place = name.partition("@")
-        legal = ", ".join(r.value for r in Resource)
         if not at:
             raise UsageError(f"{name!r} is not a series name: expected RESOURCE@HOST or RESOURCE@FROM>TO")
-        try:
-            kind = Resource(resource)
-        except ValueError:
-            raise UsageError(f"{name!r}: unknown resource {resource!r}; legal are {legal}") from None
+        kind = _RESOURCES.get(resource) or _external(name, resource)
         host, arrow, peer = place.partition(">")
         return cls(kind, host, peer if arrow else None)
+
+
+def _external(name: str, resource: str) -> External:
+    legal = ", ".join(Resource)
+    if not resource.startswith("x."):
+        raise UsageError(
+            f"{name!r}: unknown resource {resource!r}; legal are {legal}, and x.… for series from elsewhere"
+        )
+    try:
+        return External(resource)
+    except UsageError as error:
+        raise UsageError(f"{name!r}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,20 @@ import click
 
 from nws.errors import WeatherError
 
-_COMMANDS = ("measure", "show", "forecast", "export", "score")
+#: Command → what `nws --help` says of it; the module of that name is imported when the command is called.
+_COMMANDS = {
+    "measure": "Measure CPU, memory and network of this host, and keep the values.",
+    "show": "List all series, or the hosts of a service: last values, ages, what is stale or lost.",
+    "forecast": "Forecast the next value of series.",
+    "pairs": "Latency and bandwidth between hosts, as a matrix or a list.",
+    "export": "Print all samples of series as CSV.",
+    "insert": "Add measurements from a CSV file.",
+    "score": "Score the forecasters on a file of measurements.",
+    "server": "Serve the weather of many hosts: name server, memory and forecaster.",
+    "sensor": "Measure this host for a service until stopped.",
+    "token": "Make a token for a service.",
+    "forget": "Make a service forget a host.",
+}
 
 
 class _Lazy(click.Group):
@@ -32,11 +45,15 @@ class _Lazy(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="apples-grid")
 def cli() -> None:
-    """Network Weather Service: measure what this host delivers, keep it, forecast it."""
+    """Network Weather Service: measure what hosts deliver, keep it, forecast it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
