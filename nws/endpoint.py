@@ -1,0 +1,79 @@
+"""Where a weather service is and what is needed to speak to it: its address, a token, certificates to trust.
+
+Read from options or from the environment (`NWS_SERVER`, `NWS_TOKEN_FILE`, `NWS_CA`) and checked before anything is
+sent. A token file that others can read is refused, as ssh refuses such a key.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from nws.errors import UsageError
+
+_LEGAL = "expected http://HOST:PORT or https://HOST:PORT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A service that can be called. url : without a slash at its end.  token : None for an open service."""
+
+    url: str
+    token: str | None = None
+    ca: Path | None = None
+
+    @classmethod
+    def of(cls, url: str, *, token_file: Path | None = None, ca: Path | None = None) -> Endpoint:
+        """Check an address and read the token; raises `UsageError` saying what is legal."""
+        if ca is not None and not ca.is_file():
+            raise UsageError(f"{ca}: no such file; it holds the certificates to trust, in PEM form")
+        return cls(url=checked_url(url), token=None if token_file is None else read_token(token_file), ca=ca)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Endpoint | None:
+        """The service that `NWS_SERVER` names; None when it names none. Raises `UsageError`."""
+        env = os.environ if environ is None else environ
+        url, token_file, ca = (env.get(name) for name in ("NWS_SERVER", "NWS_TOKEN_FILE", "NWS_CA"))
+        if not url:
+            return None
+        return cls.of(url, token_file=Path(token_file) if token_file else None, ca=Path(ca) if ca else None)
+
+
+def checked_url(url: str) -> str:
+    """The address of a service, without a slash at its end; raises `UsageError` when it is none."""
+    try:
+        parts = urlsplit(url)
+        legal = (
+            parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+        )
+    except ValueError as error:
+        raise UsageError(f"{url!r} is no address of a service: {error}; {_LEGAL}") from None
+    if not legal or any(c.isspace() for c in url):
+        raise UsageError(f"{url!r} is no address of a service; {_LEGAL}")
+    if parts.username is not None:
+        raise UsageError(
+            f"the address of a service at {parts.hostname} holds a name or password; use a token file"
+        )
+    if parts.query or parts.fragment:
+        raise UsageError(f"{url!r} has more than an address; {_LEGAL}")
+    return url.rstrip("/")
+
+
+def read_token(path: Path) -> str:
+    """The token a file holds; raises `UsageError` when it cannot be read, others could read it, or it is none."""
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read(4097)
+    except OSError as error:
+        raise UsageError(f"{path}: the token cannot be read: {error.strerror or error}") from error
+    if mode & 0o077:
+        raise UsageError(f"{path}: others may read this token (mode {mode:04o}); run: chmod 600 '{path}'")
+    token = content.strip()
+    if not token or len(token) > 4096 or not all(33 <= byte <= 126 for byte in token):
+        raise UsageError(f"{path}: not a token: expected one word of visible ASCII characters")
+    return token.decode("ascii")

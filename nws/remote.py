@@ -1,0 +1,371 @@
+"""The weather service from elsewhere: its HTTP interface as methods, one for each path.
+
+`ServiceClient` sends and receives documents as docs/weather-api.md describes them, and turns every failure into one
+sentence: `ServiceUnreachable` when nobody answered, a `ServiceError` with the server's own message when it refused.
+It keeps one connection open, asks no proxy and reads no .netrc: the address given is the one that is called. Nothing
+is buffered or tried again except a question whose connection was closed while it was on its way. `nws.remoteweather`
+makes forecasts of the documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from nws.endpoint import Endpoint, checked_url
+from nws.errors import (
+    KeyRefused,
+    NameTaken,
+    NotFound,
+    Refused,
+    ServiceError,
+    ServiceUnreachable,
+    TooMany,
+)
+
+if TYPE_CHECKING:
+    import requests
+
+    from nws.series import Measurement
+
+Document = dict[str, Any]
+"""A JSON object as the service sends it."""
+
+#: Series asked for in one request: their names stand in its address, which servers bound.
+NAMES_PER_REQUEST = 200
+
+_KINDS: dict[int, type[ServiceError]] = {
+    403: KeyRefused,
+    404: NotFound,
+    409: NameTaken,
+    422: Refused,
+    429: TooMany,
+}
+
+
+class ServiceClient:
+    """One service; a context manager. Methods raise `ServiceUnreachable` and `ServiceError`.
+
+    url : ``http://HOST:PORT`` or ``https://HOST:PORT``.  token : bearer token of the role that is needed
+    ca : file of certificates that an https server is checked against instead of the system's
+    host, key : identity of a host that writes its own series; `register` learns the key
+    timeout_s : for making a connection, and for each pause in an answer
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        ca: Path | None = None,
+        host: str | None = None,
+        key: str | None = None,
+        timeout_s: float = 5.0,
+    ) -> None:
+        self.url = checked_url(url)
+        self.host, self.key, self.timeout_s = host, key, timeout_s
+        self._token, self._ca = token, ca
+        self._session: requests.Session | None = None
+
+    @classmethod
+    def at(cls, endpoint: Endpoint, *, timeout_s: float = 5.0) -> ServiceClient:
+        """Client of a service that options or the environment name."""
+        return cls(endpoint.url, token=endpoint.token, ca=endpoint.ca, timeout_s=timeout_s)
+
+    # name server
+
+    def register(self, host: str, registration: Mapping[str, object]) -> Document:
+        """Tell who this host is; the answer has `now`, `every`, `schedule`, `peers`, and `key` the first time.
+
+        When `host` is this client's host, a key that comes with the answer is used from here on.
+        """
+        answer = self._object("POST", f"/v1/hosts/{_quoted(host)}", body=registration)
+        if host == self.host and isinstance(answer.get("key"), str):
+            self.key = answer["key"]
+        return answer
+
+    def schedule(self) -> Document:
+        """`now`, `schedule` and `peers` (host → address and port)."""
+        return self._object("GET", "/v1/schedule")
+
+    def hosts(self) -> Document:
+        """`now` and `hosts`, alive and lost."""
+        return self._object("GET", "/v1/hosts")
+
+    def host_state(self, name: str) -> Document:
+        """What the service knows of one host; raises `NotFound`."""
+        return self._object("GET", f"/v1/hosts/{_quoted(name)}")
+
+    def forget(self, name: str) -> None:
+        """Make the service forget a host; needs the admin role. Raises `NotFound`."""
+        self._call("DELETE", f"/v1/hosts/{_quoted(name)}")
+
+    # memory
+
+    def put(
+        self,
+        measurements: Iterable[Measurement] = (),
+        *,
+        source: str | None = None,
+        first: int | None = None,
+        status: Mapping[str, object] | None = None,
+    ) -> Document:
+        """Deliver measurements in one batch; without any it is a sign of life.
+
+        source, first : name of a numbered stream and the number of its first measurement here; what the service has
+        of the stream already is not kept twice.  status : counters of the sender
+        """
+        return self.put_batch(batch_document(measurements, source=source, first=first, status=status))
+
+    def put_batch(self, batch: Mapping[str, object]) -> Document:
+        """The same for a document that is made already; see `batch_document`."""
+        return self._object("POST", "/v1/measurements", body=batch)
+
+    def series(self, *, host: str | None = None, resource: str | None = None) -> Document:
+        """`now` and `series`: samples, last value and age of each."""
+        return self._object("GET", "/v1/series", query={"host": host, "resource": resource})
+
+    def samples(
+        self,
+        name: str,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        resolution: str = "auto",
+        most: int | None = None,
+    ) -> Document:
+        """Columns `t` and `value` of one series; since, until : seconds since the epoch.
+
+        resolution : ``raw``, ``60``, ``600`` or ``auto``.  most : samples at most
+        """
+        query = {"since": since, "until": until, "resolution": resolution, "most": most}
+        return self._object("GET", f"/v1/series/{_quoted(name)}/samples", query=query)
+
+    def plot(
+        self,
+        name: str,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        points: int | None = None,
+    ) -> Document:
+        """What a plot of one series needs: values, forecasts made before each, and their errors."""
+        query = {"since": since, "until": until, "points": points}
+        return self._object("GET", f"/v1/series/{_quoted(name)}/plot", query=query)
+
+    # forecaster
+
+    def forecasts(self, names: Sequence[str] = ()) -> Document:
+        """`now` and `forecasts`, of all series without names."""
+        if not names:
+            return self._object("GET", "/v1/forecasts")
+        parts = [
+            self._object("GET", "/v1/forecasts", query={"series": list(names[at : at + NAMES_PER_REQUEST])})
+            for at in range(0, len(names), NAMES_PER_REQUEST)
+        ]
+        return parts[-1] | {"forecasts": [found for part in parts for found in part["forecasts"]]}
+
+    def snapshot(self, *, hosts: Sequence[str] | None = None, composed: bool = False) -> Document:
+        """Forecasts of everything, or of these hosts and the pairs among them, in one document of columns.
+
+        composed : also pairs that nobody measures, put together from others
+        """
+        query = {
+            "hosts": None if hosts is None else ",".join(hosts),
+            "composed": "true" if composed else None,
+        }
+        return self._object("GET", "/v1/snapshot", query=query)
+
+    # events and health
+
+    def events(
+        self, *, since: float | None = None, until: float | None = None, most: int | None = None
+    ) -> Document:
+        """`events`: time, kind, host and text of each."""
+        return self._object("GET", "/v1/events", query={"since": since, "until": until, "most": most})
+
+    def event(self, kind: str, text: str, *, t: float, host: str | None = None) -> None:
+        """Tell of something that happened at `t` seconds since the epoch; kind : a-z and blanks, at most 40."""
+        self._call("POST", "/v1/events", body={"t": t, "kind": kind, "host": host, "text": text})
+
+    def health(self) -> Document:
+        """`status` and why it is not ``ok``, also from a server that cannot do its work."""
+        return self._object("GET", "/healthz", accept=(503,))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def __enter__(self) -> ServiceClient:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # the wire
+
+    def _object(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+        accept: tuple[int, ...] = (),
+    ) -> Document:
+        answer = self._call(method, path, query=query, body=body, accept=accept)
+        document = _parsed(answer)
+        if not isinstance(document, dict):
+            raise ServiceError(
+                f"{self.url}: {path} was answered with {_glimpse(answer)}, not a JSON object; {_OTHER}"
+            )
+        return document
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: Mapping[str, object] | None = None,
+        accept: tuple[int, ...] = (),
+    ) -> requests.Response:
+        import orjson
+
+        data = None if body is None else orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+        asked = {} if query is None else {key: value for key, value in query.items() if value is not None}
+        answer = self._send(method, path, asked, data)
+        if 200 <= answer.status_code < 300 or answer.status_code in accept:
+            return answer
+        raise self._refused(answer)
+
+    def _send(
+        self, method: str, path: str, query: Mapping[str, object], data: bytes | None
+    ) -> requests.Response:
+        import requests
+
+        headers = {} if data is None else {"Content-Type": "application/json"}
+        for name, value in (("X-NWS-Host", self.host), ("X-NWS-Key", self.key)):
+            if value is not None:
+                headers[name] = value
+        # a connection kept open may be closed by the server just as a request goes out; asking again does no harm
+        attempts = 2 if method == "GET" and self._session is not None else 1
+        for left in range(attempts - 1, -1, -1):
+            try:
+                return self._connected().request(
+                    method,
+                    self.url + path,
+                    params=query,  # type: ignore[arg-type]
+                    data=data,
+                    headers=headers,
+                    timeout=self.timeout_s,
+                    allow_redirects=False,
+                )
+            except requests.ConnectionError as error:
+                if left and not isinstance(error, requests.exceptions.SSLError | requests.Timeout):
+                    continue
+                raise self._unreachable(error) from error
+            except requests.RequestException as error:
+                raise self._unreachable(error) from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def _connected(self) -> requests.Session:
+        if self._session is None:
+            import requests
+
+            session = requests.Session()
+            # a .netrc entry would replace the token, a proxy would see it
+            session.trust_env = False
+            if self._ca is not None:
+                session.verify = str(self._ca)
+            if self._token is not None:
+                session.headers["Authorization"] = f"Bearer {self._token}"
+            self._session = session
+        return self._session
+
+    def _unreachable(self, error: Exception) -> ServiceUnreachable:
+        return ServiceUnreachable(f"{self.url}: {_reason(error, self.timeout_s)}")
+
+    def _refused(self, answer: requests.Response) -> ServiceError:
+        status = answer.status_code
+        told = _parsed(answer)
+        problem = told.get("error") if isinstance(told, dict) else None
+        if not isinstance(problem, dict) or not isinstance(problem.get("message"), str):
+            where = f", which points to {answer.headers['Location']}" if "Location" in answer.headers else ""
+            text = f"{self.url}: answered {status} {answer.reason}{where}; {_OTHER}"
+        else:
+            lines = [problem["message"], *map(str, problem.get("problems") or ())]
+            text = f"{self.url}: " + "\n".join(dict.fromkeys(lines))
+        error = _KINDS.get(status, ServiceError)(text)
+        error.status = status
+        return error
+
+
+def batch_document(
+    measurements: Iterable[Measurement],
+    *,
+    source: str | None = None,
+    first: int | None = None,
+    status: Mapping[str, object] | None = None,
+) -> Document:
+    """Body of a delivery: names of the series once, then a column each of their places, times and values."""
+    places: dict[str, int] = {}
+    index, times, values = [], [], []
+    for measurement in measurements:
+        index.append(places.setdefault(str(measurement.series), len(places)))
+        times.append(measurement.t)
+        values.append(measurement.value)
+    batch: Document = {"series": list(places), "index": index, "t": times, "value": values}
+    for key, value in (("source", source), ("first", first), ("status", status)):
+        if value is not None:
+            batch[key] = value
+    return batch
+
+
+_OTHER = "is this the address of a weather service?"
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _parsed(answer: requests.Response) -> object:
+    """What the answer says in JSON; None when it is not JSON."""
+    import orjson
+
+    try:
+        return orjson.loads(answer.content)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _glimpse(answer: requests.Response) -> str:
+    kind = answer.headers.get("Content-Type", "unknown type").partition(";")[0]
+    return f"{len(answer.content)} bytes of {kind}"
+
+
+def _reason(error: Exception, timeout_s: float) -> str:
+    """Why nobody answered, without the layers that noticed."""
+    import requests
+
+    text = str(error)
+    if isinstance(error, requests.exceptions.SSLError):
+        short = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+        return f"its certificate is not trusted ({short or 'TLS failed'}); name the file that it is signed with (--ca)"
+    if isinstance(error, requests.Timeout):
+        return f"no answer within {timeout_s:g} s"
+    for sign, told in (
+        ("Connection refused", "nobody listens there (connection refused)"),
+        ("Name or service not known", "no host of that name"),
+        ("Temporary failure in name resolution", "the name of the host could not be looked up now"),
+        ("No address associated", "no host of that name"),
+        ("No route to host", "no route to that host"),
+        ("Network is unreachable", "the network is unreachable"),
+    ):
+        if sign in text:
+            return told
+    return "the connection broke before an answer came"
