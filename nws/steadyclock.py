@@ -1,0 +1,127 @@
+"""A clock that steps of the host's own wall clock do not move: the server's time, carried on by a counter.
+
+Every answer of the server says what time it is there; half of the round trip is the most it can be wrong by. Of the
+last answers the one with the least doubt counts, and small corrections are spread out, so that time neither
+jumps nor runs backwards. Before the first answer it shows the wall clock, for want of better. Only a server whose own
+clock has moved, which several answers in a row have to say, makes it step.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+def boot_time() -> float:
+    """Seconds since the host was started, those it slept included; nobody can set it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """`offset`: the server's time less the counter, wrong by `doubt` at most, learnt when the counter was `at`."""
+
+    offset: float
+    doubt: float
+    at: float
+
+    def doubt_at(self, counter: float) -> float:
+        return self.doubt + _DRIFT * (counter - self.at)
+
+
+#: Seconds per second by which a counter of ordinary hardware may be off.
+_DRIFT = 1e-4
+#: Answers the best is chosen from.
+_KEPT = 8
+#: Corrections above this are a clock that was set, not one that drifted.
+_STEP_S = 1.0
+#: Answers in a row that must agree on a step.
+_WITNESSES = 3
+
+
+class SteadyClock:
+    """Seconds since the epoch as the server counts them: call it. Safe from any thread.
+
+    wall : the host's clock, for the time before the first answer
+    counter : seconds that nobody can set.  slew : seconds of correction in a second, less than 1
+    """
+
+    def __init__(
+        self,
+        *,
+        wall: Callable[[], float] = time.time,
+        counter: Callable[[], float] = boot_time,
+        slew: float = 0.02,
+    ) -> None:
+        self._wall, self.counter, self._slew = wall, counter, slew
+        self._lock = threading.Lock()
+        self._answers: deque[_Answer] = deque(maxlen=_KEPT)
+        self._strangers: list[_Answer] = []
+        self._shown: float | None = None
+        self._target = 0.0
+        self._slewed_at = 0.0
+
+    @property
+    def is_set(self) -> bool:
+        """Whether a server has told the time."""
+        return self._shown is not None
+
+    def __call__(self) -> float:
+        """The time now."""
+        with self._lock:
+            counter = self.counter()
+            if self._shown is None:
+                return self._wall()
+            return counter + self._offset(counter)
+
+    def correction_s(self) -> float:
+        """How far the host's wall clock is behind this one, seconds; 0 before the first answer."""
+        return self() - self._wall() if self.is_set else 0.0
+
+    def observe(self, server_now: float, *, sent: float, received: float) -> None:
+        """Learn from an answer: `server_now` is its time, `sent` and `received` are counter readings around it."""
+        if not math.isfinite(server_now) or received < sent:
+            return
+        doubt = (received - sent) / 2
+        answer = _Answer(offset=server_now - (sent + received) / 2, doubt=doubt, at=received)
+        with self._lock:
+            if self._shown is None:
+                self._step([answer], received)
+                return
+            self._offset(received)
+            if abs(answer.offset - self._target) > _STEP_S + doubt:
+                self._suspect(answer, received)
+                return
+            self._strangers.clear()
+            self._answers.append(answer)
+            self._target = self._best(received).offset
+
+    def _suspect(self, answer: _Answer, counter: float) -> None:
+        """An answer far from what is known: a step, if others bear it out."""
+        self._strangers = [
+            s for s in self._strangers if abs(s.offset - answer.offset) < _STEP_S + answer.doubt
+        ]
+        self._strangers.append(answer)
+        if len(self._strangers) >= _WITNESSES:
+            self._step(self._strangers, counter)
+
+    def _step(self, answers: list[_Answer], counter: float) -> None:
+        self._answers = deque(answers, maxlen=_KEPT)
+        self._strangers = []
+        self._target = self._shown = self._best(counter).offset
+        self._slewed_at = counter
+
+    def _best(self, counter: float) -> _Answer:
+        return min(self._answers, key=lambda a: a.doubt_at(counter))
+
+    def _offset(self, counter: float) -> float:
+        """Move what is shown towards the target, as far as the time since the last move allows."""
+        assert self._shown is not None
+        most = self._slew * max(counter - self._slewed_at, 0.0)
+        self._slewed_at = max(counter, self._slewed_at)
+        self._shown += min(max(self._target - self._shown, -most), most)
+        return self._shown
