@@ -1,14 +1,21 @@
 """Spans of time as people write and read them. Seconds inside, always.
 
 Legal on input: `90` and `90s` (seconds), `15m`, `2h`, `1d`, sums such as `1h30m`, and clocks `M:SS` and
-`H:MM:SS`; a unit or a clock's last field may have decimals.
+`H:MM:SS`; a unit or a clock's last field may have decimals. `Duration_s` and `Period_s` are pydantic annotations, so
+that a bad span is reported by `nws.settings.reader` with file and line.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 from nws.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import CoreSchema
 
 LEGAL = "90, 90s, 15m, 2h, 1d, 1h30m, 5:00 (minutes:seconds) or 1:30:00 (hours:minutes:seconds)"
 
@@ -56,3 +63,41 @@ def format_seconds(seconds: float) -> str:
     minutes, rest = divmod(rest, 60)
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
     return " ".join(f"{count} {unit}" for count, unit in parts if count)
+
+
+# Compared by identity, because annotations must be hashable.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Duration:
+    """A span of time in a settings file: text as `parse_duration` reads it, or a number of seconds.
+
+    zero : whether zero is legal
+    """
+
+    zero: bool = False
+
+    def parse(self, value: object) -> float:
+        """Seconds; raises `ValueError` saying what is legal."""
+        if isinstance(value, str):
+            try:
+                seconds = parse_duration(value, what="time")
+            except ConfigError as error:
+                raise ValueError(str(error)) from None
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            seconds = float(value)
+        else:
+            raise ValueError(f"time {value!r} is not a span of time; legal are {LEGAL}")
+        if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not self.zero):
+            raise ValueError(f"time must be {'0 or more' if self.zero else 'more than 0'}; got {value}")
+        return seconds
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Read by pydantic: the field's value is whatever `parse` makes of what was written."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+
+Duration_s = Annotated[float, Duration(zero=True)]
+"""Seconds, 0 or more."""
+Period_s = Annotated[float, Duration()]
+"""Seconds, more than 0."""
