@@ -1,8 +1,8 @@
 """The way in for programs that want the weather: one call answers for every series that is known.
 
 `Weather` is what an agent needs and no more; `LocalWeather` is the weather of this host in one process: its own
-sensors, a memory on disk, a battery for every series. Daemons and a server answer the same protocol from
-elsewhere. Source: Wolski et al. 2000, §2.4 and §4.1 (the whole pool's forecasts in one step).
+sensors, a memory on disk, a battery for every series; `RemoteWeather` asks a service that has the weather of many
+hosts. Source: Wolski et al. 2000, §2.4 and §4.1 (the whole pool's forecasts in one step).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,16 +22,46 @@ from nws.paths import local_host, state_dir
 from nws.series import Forecast, Measurement, Series
 
 if TYPE_CHECKING:
+    from nws.endpoint import Endpoint
     from nws.forecasting.bank import BatteryBank
+    from nws.remote import ServiceClient
+    from nws.remoteweather import RemoteHost, RemoteSnapshot, RemoteWeather
     from nws.sensors import Sensor
 
-__all__ = ["LocalWeather", "Weather", "local_host", "state_dir", "usable_cpus", "weather_file"]
+__all__ = [
+    "Endpoint",
+    "LocalWeather",
+    "RemoteHost",
+    "RemoteSnapshot",
+    "RemoteWeather",
+    "ServiceClient",
+    "Weather",
+    "local_host",
+    "state_dir",
+    "usable_cpus",
+    "weather_file",
+]
+
+#: What speaks to a service is imported by those who do: name → module.
+_ELSEWHERE = {
+    "Endpoint": "nws.endpoint",
+    "RemoteHost": "nws.remoteweather",
+    "RemoteSnapshot": "nws.remoteweather",
+    "RemoteWeather": "nws.remoteweather",
+    "ServiceClient": "nws.remote",
+}
 
 _LOG = logging.getLogger(__name__)
 
 #: What forecasts look back on: enough for every window of the battery, little enough to replay at once.
 REPLAY_S = DAY_S
 REPLAY_SAMPLES = 2000
+
+
+def __getattr__(name: str) -> object:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ELSEWHERE[name]), name)
 
 
 class Weather(Protocol):

@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from nws.endpoint import Endpoint, checked_url
-from nws.errors import (
-    KeyRefused,
-    NameTaken,
-    NotFound,
-    Refused,
-    ServiceError,
-    ServiceUnreachable,
-    TooMany,
-)
+from nws.errors import ServiceError, ServiceUnreachable
 
 if TYPE_CHECKING:
     import requests
@@ -35,14 +27,6 @@ Document = dict[str, Any]
 
 #: Series asked for in one request: their names stand in its address, which servers bound.
 NAMES_PER_REQUEST = 200
-
-_KINDS: dict[int, type[ServiceError]] = {
-    403: KeyRefused,
-    404: NotFound,
-    409: NameTaken,
-    422: Refused,
-    429: TooMany,
-}
 
 
 class ServiceClient:
@@ -296,13 +280,16 @@ class ServiceClient:
         problem = told.get("error") if isinstance(told, dict) else None
         if not isinstance(problem, dict) or not isinstance(problem.get("message"), str):
             where = f", which points to {answer.headers['Location']}" if "Location" in answer.headers else ""
-            text = f"{self.url}: answered {status} {answer.reason}{where}; {_OTHER}"
-        else:
-            lines = [problem["message"], *map(str, problem.get("problems") or ())]
-            text = f"{self.url}: " + "\n".join(dict.fromkeys(lines))
-        error = _KINDS.get(status, ServiceError)(text)
-        error.status = status
-        return error
+            return ServiceError.of(status, f"{self.url}: answered {status} {answer.reason}{where}; {_OTHER}")
+        problems = [str(line) for line in problem.get("problems") or ()]
+        lines = dict.fromkeys([problem["message"], *problems])
+        wait = answer.headers.get("Retry-After", "")
+        return ServiceError.of(
+            status,
+            f"{self.url}: " + "\n".join(lines),
+            problems=problems,
+            retry_after_s=float(wait) if wait.isdecimal() else None,
+        )
 
 
 def batch_document(
