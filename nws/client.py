@@ -22,10 +22,11 @@ from nws.paths import local_host, state_dir
 from nws.series import Forecast, Measurement, Series
 
 if TYPE_CHECKING:
+    from nws.documents import RemoteHost, RemoteSnapshot
     from nws.endpoint import Endpoint
     from nws.forecasting.bank import BatteryBank
     from nws.remote import ServiceClient
-    from nws.remoteweather import RemoteHost, RemoteSnapshot, RemoteWeather
+    from nws.remoteweather import RemoteWeather
     from nws.sensors import Sensor
 
 __all__ = [
@@ -45,8 +46,8 @@ __all__ = [
 #: What speaks to a service is imported by those who do: name → module.
 _ELSEWHERE = {
     "Endpoint": "nws.endpoint",
-    "RemoteHost": "nws.remoteweather",
-    "RemoteSnapshot": "nws.remoteweather",
+    "RemoteHost": "nws.documents",
+    "RemoteSnapshot": "nws.documents",
     "RemoteWeather": "nws.remoteweather",
     "ServiceClient": "nws.remote",
 }

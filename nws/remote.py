@@ -3,17 +3,18 @@
 `ServiceClient` sends and receives documents as docs/weather-api.md describes them, and turns every failure into one
 sentence: `ServiceUnreachable` when nobody answered, a `ServiceError` with the server's own message when it refused.
 It keeps one connection open, asks no proxy and reads no .netrc: the address given is the one that is called. Nothing
-is buffered or tried again except a question whose connection was closed while it was on its way. `nws.remoteweather`
-makes forecasts of the documents.
+is buffered or tried again except a question whose connection was closed while it was on its way. `nws.documents`
+makes records of the documents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from nws.documents import Document
 from nws.endpoint import Endpoint, checked_url
 from nws.errors import ServiceError, ServiceUnreachable
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     import requests
 
     from nws.series import Measurement
-
-Document = dict[str, Any]
-"""A JSON object as the service sends it."""
 
 #: Series asked for in one request: their names stand in its address, which servers bound.
 NAMES_PER_REQUEST = 200

@@ -1,0 +1,240 @@
+"""Where a command reads the weather: a store on this host's disk, or a service. Both answer the same questions.
+
+`--server URL` (or `NWS_SERVER`) means the service, `--store FILE` the disk; what is said on the command line wins over
+the environment. Decides nothing about what is shown.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import click
+
+from nws.cli.common import chosen, existing, store_option
+from nws.documents import KeptSeries, RemoteHost, RemoteSnapshot, read_forecasts, read_kept
+from nws.endpoint import Endpoint
+from nws.errors import UsageError
+from nws.series import Forecast, Series
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: A service that computes a thousand hosts' forecasts, or writes a large batch, may take some seconds.
+TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """Samples of one series, oldest first. times : seconds since the epoch"""
+
+    series: Series
+    times: Sequence[float]
+    values: Sequence[float]
+
+
+class Origin(Protocol):
+    """Weather that commands can show."""
+
+    @property
+    def where(self) -> dict[str, str]:
+        """Key and value that name it in documents: ``store`` and a file, or ``server`` and an address."""
+
+    def kept(self) -> list[KeptSeries]:
+        """Every series, by name."""
+
+    def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
+        """Time at the origin, and forecasts of these series (all without names), by name."""
+
+    def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
+        """Everything of these hosts, or of all, at one instant, pairs that nobody measures composed."""
+
+    def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
+        """Samples of these series (all without names) from `since` up to `until`."""
+
+
+class Stored:
+    """A store on this host's disk."""
+
+    def __init__(self, store: Path | None) -> None:
+        self._path = existing(store)
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The file."""
+        return {"store": str(self._path)}
+
+    def kept(self) -> list[KeptSeries]:
+        """Read from the file."""
+        from nws.memory import Memory
+
+        with Memory(self._path) as memory:
+            found = memory.summaries()
+        now = time.time()
+        return [
+            KeptSeries(
+                series=s.series,
+                samples=s.samples,
+                last=s.last,
+                measured_at=s.last_t,
+                age_s=max(now - s.last_t, 0.0),
+            )
+            for s in found
+        ]
+
+    def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
+        """Made here, from the last day."""
+        from nws.client import LocalWeather
+
+        with LocalWeather(self._path) as weather:
+            found = weather.forecasts()
+        return time.time(), {series: found[series] for series in chosen(names, found)}
+
+    def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
+        """The same forecasts, as a service would send them."""
+        from nws.remoteweather import complete
+
+        now, found = self.forecasts(())
+        known = sorted({name for s in found for name in (s.host, s.peer) if name is not None})
+        unknown = sorted(set(hosts or ()) - set(known))
+        if unknown:
+            raise UsageError(f"no host {', '.join(unknown)} in {self._path}; known are {', '.join(known)}")
+        everything = complete(
+            RemoteSnapshot(
+                now=now, grid="", hosts=tuple(RemoteHost(name=name) for name in known), forecasts=found
+            )
+        )
+        return everything if hosts is None else everything.restrict(hosts)
+
+    def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
+        """Read from the file, all at once."""
+        from nws.memory import Memory
+
+        with Memory(self._path) as memory:
+            history = memory.history(since=since).samples
+        for series in chosen(names, history):
+            samples = history[series]
+            keep = [i for i, t in enumerate(samples.times) if t <= until]
+            yield Column(
+                series=series,
+                times=[float(samples.times[i]) for i in keep],
+                values=[float(samples.values[i]) for i in keep],
+            )
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Served:
+    """A service."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        from nws.remote import ServiceClient
+
+        self.client = ServiceClient.at(endpoint, timeout_s=TIMEOUT_S)
+
+    @property
+    def where(self) -> dict[str, str]:
+        """Its address."""
+        return {"server": self.client.url}
+
+    def kept(self) -> list[KeptSeries]:
+        """Asked for in one request."""
+        return read_kept(self.client.series(), self.client.url)
+
+    def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
+        """Made there."""
+        wanted = [str(Series.parse(name)) for name in names]
+        return read_forecasts(self.client.forecasts(wanted), self.client.url)
+
+    def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
+        """Asked for in one request."""
+        from nws.remoteweather import take_snapshot
+
+        return take_snapshot(self.client, hosts)
+
+    def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
+        """Asked for series by series, newest first, until all of a series is here."""
+        from nws.remoteweather import all_samples
+
+        wanted = [Series.parse(name) for name in names] or [entry.series for entry in self.kept()]
+        for series in wanted:
+            times, values = all_samples(self.client, str(series), since=since, until=until)
+            yield Column(series=series, times=times, values=values)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.client.close()
+
+
+def server_options(command: _F) -> _F:
+    """``--server``, ``--token-file`` and ``--ca``, also from the environment."""
+    for option in (
+        click.option("--ca", type=click.Path(path_type=Path), envvar="NWS_CA", help="Certificates to trust."),
+        click.option(
+            "--token-file",
+            type=click.Path(path_type=Path),
+            envvar="NWS_TOKEN_FILE",
+            help="File with the service's token, mode 0600.",
+        ),
+        click.option("--server", metavar="URL", envvar="NWS_SERVER", help="Ask this weather service."),
+    ):
+        command = option(command)
+    return command
+
+
+def with_origin(command: _F) -> Callable[..., Any]:
+    """`--store` and the options of a service; the command gets an open `origin` in their place."""
+
+    @store_option
+    @server_options
+    @functools.wraps(command)
+    def run(
+        *, store: Path | None, server: str | None, token_file: Path | None, ca: Path | None, **options: Any
+    ) -> Any:
+        endpoint = endpoint_of(store, server, token_file, ca)
+        with closing(Stored(store) if endpoint is None else Served(endpoint)) as origin:
+            return command(origin=origin, **options)
+
+    return run
+
+
+def endpoint_of(
+    store: Path | None, server: str | None, token_file: Path | None, ca: Path | None
+) -> Endpoint | None:
+    """The service the options mean, None for the store; raises `UsageError` when they contradict each other."""
+    said = click.get_current_context().get_parameter_source
+    on_line = {
+        name
+        for name in ("store", "server", "token_file", "ca")
+        if said(name) is click.core.ParameterSource.COMMANDLINE
+    }
+    if {"store", "server"} <= on_line:
+        raise UsageError("--store and --server exclude each other; name the file or the service")
+    meant = server if "store" not in on_line else None
+    if not meant:
+        for name in sorted(on_line & {"token_file", "ca"}):
+            raise UsageError(f"--{name.replace('_', '-')} is for a service; name one with --server URL")
+        return None
+    return Endpoint.of(meant, token_file=token_file, ca=ca)
+
+
+def is_stale(age_s: float, limit_s: float) -> bool:
+    """Whether a value of that age is too old to be relied on; one of unknown age is."""
+    return math.isnan(age_s) or age_s > limit_s
+
+
+def stale_option(command: _F) -> _F:
+    """``--stale-after S``."""
+    return click.option(
+        "--stale-after",
+        type=click.FloatRange(min=0),
+        default=300.0,
+        show_default=True,
+        help="Mark what was measured longer ago than so many seconds.",
+    )(command)

@@ -1,0 +1,245 @@
+"""What a weather service answers, as records: hosts, series, forecasts, and a snapshot of all of them.
+
+Times are the service's own: an age is `RemoteSnapshot.now` less the time of the measurement, whatever the clock here
+says. An answer that another release has sent and this one cannot understand is one `ServiceError`. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from nws.composition import Composed, Pair
+from nws.errors import ServiceError, UsageError
+from nws.series import Forecast, Resource, Series
+
+FORMAT, VERSION = "nws-snapshot", 1
+
+Document = dict[str, Any]
+"""A JSON object as the service sends it."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteHost:
+    """A host as the service knows it.
+
+    address : where it takes probes.  cpus : that processes may use.  memory_bytes : installed; None: unknown
+    lost : it has been silent for too long.  last_seen : seconds since the epoch, the service's clock
+    cliques : in which it measures.  series : how many it has.  status : what its sensor last counted
+    """
+
+    name: str
+    address: str | None = None
+    site: str | None = None
+    cpus: int = 1
+    cpu_model: str = "unknown"
+    memory_bytes: float | None = None
+    lost: bool = False
+    last_seen: float = math.nan
+    cliques: tuple[str, ...] = ()
+    series: int = 0
+    status: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSeries:
+    """What is known of a series without forecasting. last : newest value.  age_s : of it, seconds."""
+
+    series: Series
+    samples: int
+    last: float
+    measured_at: float
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSnapshot:
+    """All that is known at one instant.
+
+    now : the service's clock, seconds since the epoch.  grid : name it gives itself
+    forecasts : of measured and of composed series.  through : hosts on the way of each composed pair
+    """
+
+    now: float
+    grid: str
+    hosts: tuple[RemoteHost, ...]
+    forecasts: Mapping[Series, Forecast]
+    through: Mapping[Pair, tuple[str, ...]] = field(default_factory=dict)
+
+    def age_s(self, series: Series) -> float:
+        """Seconds since the series, or the oldest part of it, was measured."""
+        return max(self.now - self.forecasts[series].measured_at, 0.0)
+
+    def restrict(self, names: Sequence[str]) -> RemoteSnapshot:
+        """The same instant with only these hosts and the pairs among them."""
+        only = frozenset(names)
+        return replace(
+            self,
+            hosts=tuple(host for host in self.hosts if host.name in only),
+            forecasts={
+                s: f for s, f in self.forecasts.items() if s.host in only and (s.peer or s.host) in only
+            },
+            through={pair: path for pair, path in self.through.items() if only.issuperset(pair)},
+        )
+
+
+def read_hosts(document: Document, url: str) -> tuple[float, tuple[RemoteHost, ...]]:
+    """The service's time and its hosts by name, from ``GET /v1/hosts``. url : for the message of an error."""
+    return _understood(url, lambda: (float(document["now"]), _hosts(document["hosts"])))
+
+
+def read_kept(document: Document, url: str) -> list[KeptSeries]:
+    """All series by name, from ``GET /v1/series``."""
+    return _understood(
+        url,
+        lambda: sorted(
+            (
+                KeptSeries(
+                    series=Series.parse(entry["series"]),
+                    samples=int(entry["samples"]),
+                    last=_number(entry["last"]),
+                    measured_at=_number(entry["measured_at"]),
+                    age_s=_number(entry["age_s"]),
+                )
+                for entry in document["series"]
+            ),
+            key=lambda kept: str(kept.series),
+        ),
+    )
+
+
+def read_forecasts(document: Document, url: str) -> tuple[float, dict[Series, Forecast]]:
+    """The service's time and forecasts in the order sent, from ``GET /v1/forecasts``."""
+
+    def read() -> tuple[float, dict[Series, Forecast]]:
+        found = {
+            Series.parse(entry["series"]): Forecast(
+                value=_number(entry["value"]),
+                mae=_number(entry["mae"]),
+                rmse=_number(entry["rmse"]),
+                method=str(entry["method"]),
+                samples=int(entry["samples"]),
+                measured_at=_number(entry["measured_at"]),
+                last=_number(entry["last"]),
+            )
+            for entry in document["forecasts"]
+        }
+        return float(document["now"]), found
+
+    return _understood(url, read)
+
+
+def read_snapshot(document: Document, url: str) -> RemoteSnapshot:
+    """The records of ``GET /v1/snapshot``."""
+    if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
+        raise ServiceError(
+            f"{url}: sent {document.get('format')!r} version {document.get('version')!r}; this release reads "
+            f"{FORMAT} version {VERSION}: use releases of one age at both ends"
+        )
+
+    def read() -> RemoteSnapshot:
+        composed = _composed(document.get("composed") or {})
+        return RemoteSnapshot(
+            now=float(document["now"]),
+            grid=str(document.get("grid") or ""),
+            hosts=_hosts(document["hosts"]),
+            forecasts={**composed_forecasts(composed), **dict(_measured(document["series"]))},
+            through={pair: one.through for pair, one in composed.items()},
+        )
+
+    return _understood(url, read)
+
+
+def composed_forecasts(composed: Mapping[Pair, Composed]) -> dict[Series, Forecast]:
+    """Two forecasts of each composed pair, with the path as their method; what is not known is left out."""
+    found = {}
+    for (start, end), pair in composed.items():
+        for resource, value, error in (
+            (Resource.LATENCY, pair.latency_s, pair.latency_error_s),
+            (Resource.BANDWIDTH, pair.bandwidth_Bps, pair.bandwidth_error_Bps),
+        ):
+            if math.isfinite(value):
+                found[Series(resource, start, end)] = Forecast(
+                    value=value,
+                    mae=math.nan,
+                    rmse=error,
+                    method=f"composed via {', '.join(pair.through)}",
+                    samples=0,
+                    measured_at=pair.measured_at,
+                    last=math.nan,
+                )
+    return found
+
+
+def _hosts(entries: Sequence[Mapping[str, Any]]) -> tuple[RemoteHost, ...]:
+    found = [
+        RemoteHost(
+            name=str(entry["name"]),
+            address=entry.get("address") or None,
+            site=entry.get("site") or None,
+            cpus=max(int(entry.get("cpus") or 1), 1),
+            cpu_model=" ".join(str(entry.get("cpu_model") or "unknown").split()),
+            memory_bytes=float(entry["memory_bytes"]) if entry.get("memory_bytes") else None,
+            lost=bool(entry.get("lost")),
+            last_seen=_number(entry.get("last_seen")),
+            cliques=tuple(map(str, entry.get("cliques") or ())),
+            series=int(entry.get("series") or 0),
+            status=dict(entry.get("status") or {}),
+        )
+        for entry in entries
+    ]
+    return tuple(sorted(found, key=lambda host: host.name))
+
+
+def _measured(columns: Mapping[str, Any]) -> Iterator[tuple[Series, Forecast]]:
+    names = ("name", "forecast", "mae", "rmse", "method", "samples", "measured_at", "last")
+    for name, value, mae, rmse, method, samples, measured_at, last in zip(
+        *(columns[column] for column in names), strict=True
+    ):
+        # a series that was never measured has no forecast
+        if value is not None and measured_at is not None:
+            yield (
+                Series.parse(name),
+                Forecast(
+                    value=float(value),
+                    mae=_number(mae),
+                    rmse=_number(rmse),
+                    method=method,
+                    samples=samples,
+                    measured_at=float(measured_at),
+                    last=_number(last),
+                ),
+            )
+
+
+def _composed(columns: Mapping[str, Any]) -> dict[Pair, Composed]:
+    if not columns:
+        return {}
+    numbers = ("latency_s", "latency_error_s", "bandwidth_Bps", "bandwidth_error_Bps", "measured_at")
+    return {
+        (start, end): Composed(
+            **dict(zip(numbers, map(_number, row), strict=True)), through=tuple(map(str, path))
+        )
+        for start, end, path, *row in zip(
+            *(columns[column] for column in ("from", "to", "through", *numbers)), strict=True
+        )
+    }
+
+
+def _number(value: Any) -> float:
+    """JSON's null is a number that is not known."""
+    return math.nan if value is None else float(value)
+
+
+def _understood(url: str, read: Callable[[], _T]) -> _T:
+    try:
+        return read()
+    except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise ServiceError(
+            f"{url}: its answer cannot be understood ({what}); use releases of one age at both ends"
+        ) from error
