@@ -1,52 +1,127 @@
-"""One hour of one series as a compressed blob, exact to the last bit. Pure.
+"""Samples of one series as a compressed blob, exact to the last bit. Pure.
 
-Layout: a byte with the version, then zlib of the times and the values as little-endian float64, each with all
-first bytes first, then all second bytes, and so on: neighbours share exponents and leading digits, which compress.
+A column of numbers becomes integers in the first way that loses nothing: thousandths or millionths (times stamped
+by a clock of whole milliseconds), the bits of float32, the bits of float64. Neighbours are alike, so what is
+stored are the differences between them less their median, as small as they fit, all lowest bytes first, then all
+second bytes, and so on, deflated. The order of the samples is kept. What a blob holds is for the memory to know.
 """
 
 from __future__ import annotations
 
-import sys
+import struct
 import zlib
-from array import array
-from collections.abc import Sequence
+from typing import Any
 
-_VERSION = b"\x01"
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_VERSION = 2
+_HEAD = struct.Struct("<BI")
+#: way, bytes per difference, first integer, median of the differences
+_COLUMN = struct.Struct("<BBqq")
+
+_FLOAT64, _FLOAT32 = 0, 1
+_SCALES = {2: 1e3, 3: 1e6}
+#: beyond it neighbouring integers are the same float64
+_EXACT = float(1 << 53)
 
 
-def pack(times: Sequence[float], values: Sequence[float]) -> bytes:
-    """Blob of n samples, in the order given."""
-    return _VERSION + zlib.compress(_shuffle(times) + _shuffle(values), 6)
+def pack(times: Floats, values: Floats) -> bytes:
+    """Blob of n samples: times float64[n], values float64[n], in the order given."""
+    whole = _integers(times, (2, 3, _FLOAT32, _FLOAT64))
+    return _blob(len(times), [whole, _integers(values, (_FLOAT32, 2, 3, _FLOAT64))])
 
 
-def unpack(blob: bytes) -> tuple[array[float], array[float]]:
+def unpack(blob: bytes) -> tuple[Floats, Floats]:
     """Times and values, float64[n] each; raises `ValueError` when the blob is none of `pack`'s."""
-    if blob[:1] != _VERSION:
-        raise ValueError(f"chunk of version {blob[:1]!r}, expected {_VERSION!r}")
+    times, values = _columns(blob, 2)
+    return times, values
+
+
+def to_planes(integers: Integers) -> tuple[int, bytes]:
+    """Bytes per integer, 1, 2, 4 or 8, and the integers as that many planes of bytes, lowest first."""
+    # 0, -1, 1, -2, … become 0, 1, 2, 3, …, so that small ones of either sign are short
+    small = ((integers << 1) ^ (integers >> 63)).view(np.uint64)
+    largest = int(small.max()) if len(small) else 0
+    width = next(width for width in (1, 2, 4, 8) if largest < 1 << (8 * width))
+    narrow: NDArray[Any] = small.astype(f"<u{width}")
+    return width, narrow.view(np.uint8).reshape(-1, width).T.tobytes()
+
+
+def from_planes(width: int, planes: bytes) -> Integers:
+    """What `to_planes` was given."""
+    rows = np.frombuffer(planes, np.uint8).reshape(width, -1)
+    small = np.ascontiguousarray(rows.T).view(f"<u{width}").ravel().astype(np.uint64)
+    return (small >> np.uint64(1)).view(np.int64) ^ -(small & np.uint64(1)).view(np.int64)
+
+
+def _blob(n: int, columns: list[tuple[int, Integers]]) -> bytes:
+    heads, bodies = [], []
+    for way, integers in columns:
+        # wrap-around is harmless: adding up wraps back
+        steps = np.diff(integers)
+        base = int(np.partition(steps, len(steps) // 2)[len(steps) // 2]) if len(steps) else 0
+        width, planes = to_planes(steps - np.int64(base))
+        heads.append(_COLUMN.pack(way, width, int(integers[0]) if n else 0, base))
+        bodies.append(planes)
+    return _HEAD.pack(_VERSION, n) + b"".join(heads) + zlib.compress(b"".join(bodies), 6)
+
+
+def _columns(blob: bytes, count: int) -> list[Floats]:
+    if blob[:1] != bytes([_VERSION]):
+        raise ValueError(f"chunk of version {blob[:1]!r}, expected {bytes([_VERSION])!r}")
+    body = _HEAD.size + count * _COLUMN.size
+    if len(blob) < body:
+        raise ValueError(f"chunk of {len(blob)} bytes, expected at least {body}")
+    n = _HEAD.unpack_from(blob)[1]
     try:
-        plain = zlib.decompress(blob[1:])
+        plain = zlib.decompress(blob[body:])
     except zlib.error as error:
         raise ValueError(f"chunk that does not decompress: {error}") from error
-    if len(plain) % 16:
-        raise ValueError(f"chunk of {len(plain)} bytes, expected a multiple of 16")
-    half = len(plain) // 2
-    return _unshuffle(plain[:half]), _unshuffle(plain[half:])
+    found, at = [], 0
+    for column in range(count):
+        way, width, first, base = _COLUMN.unpack_from(blob, _HEAD.size + column * _COLUMN.size)
+        size = max(n - 1, 0) * width
+        if width not in (1, 2, 4, 8) or at + size > len(plain) or way not in (_FLOAT64, _FLOAT32, *_SCALES):
+            raise ValueError(f"chunk whose column {column} makes no sense")
+        integers = np.empty(n, np.int64)
+        if n:
+            integers[0] = first
+            integers[1:] = from_planes(width, plain[at : at + size]) + np.int64(base)
+            np.cumsum(integers, out=integers)
+        found.append(_floats(way, integers))
+        at += size
+    if at != len(plain):
+        raise ValueError(f"chunk with {len(plain)} bytes inside, expected {at}")
+    return found
 
 
-def _shuffle(numbers: Sequence[float]) -> bytes:
-    raw = _little(array("d", numbers)).tobytes()
-    return b"".join(raw[i::8] for i in range(8))
+def _integers(column: Floats, ways: tuple[int, ...]) -> tuple[int, Integers]:
+    """The first of the ways that is exact, and the integers."""
+    column = np.ascontiguousarray(column, np.float64)
+    bits = column.view(np.int64)
+    for way in ways[:-1]:
+        integers = _attempt(way, column)
+        if integers is not None and np.array_equal(_floats(way, integers).view(np.int64), bits):
+            return way, integers
+    return ways[-1], bits
 
 
-def _unshuffle(planes: bytes) -> array[float]:
-    count = len(planes) // 8
-    raw = bytearray(len(planes))
-    for i in range(8):
-        raw[i::8] = planes[i * count : (i + 1) * count]
-    return _little(array("d", bytes(raw)))
+def _attempt(way: int, column: Floats) -> Integers | None:
+    if way == _FLOAT32:
+        with np.errstate(over="ignore", under="ignore"):
+            return column.astype(np.float32).view(np.int32).astype(np.int64)
+    with np.errstate(over="ignore"):
+        scaled = np.rint(column * _SCALES[way])
+    return scaled.astype(np.int64) if bool((np.abs(scaled) < _EXACT).all()) else None
 
 
-def _little(numbers: array[float]) -> array[float]:
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
+def _floats(way: int, integers: Integers) -> Floats:
+    if way == _FLOAT64:
+        return integers.view(np.float64)
+    if way == _FLOAT32:
+        return integers.astype(np.int32).view(np.float32).astype(np.float64)
+    return integers.astype(np.float64) / _SCALES[way]

@@ -1,28 +1,68 @@
 """The memory: every measurement kept on disk between runs, and read back in time order.
 
-New measurements go to the end of one table in the order they come; once an hour is over, and another has passed,
-its samples move into one compressed chunk for each series (`nws.chunks`). A row per sample keyed by series would
-write a page for every sample; this writes a page for many. What is older than the retention is forgotten.
-Several processes may use one memory; see `nws.database` for what happens when the file is unfit.
+New measurements go to the end of a log in the order they come, a row for each step; once an hour is over its samples
+move into one compressed chunk for each series (`nws.chunks`) and into roll-ups (`nws.rollups`), a slice at a time
+(`nws.closing`). What is still in the log stands in memory by series as well (`nws.tail`). What is older than its
+retention, by the clock, is forgotten. Several threads and several processes may use one memory; see `nws.database`
+for what happens when the file is unfit. numpy is imported when the first memory is opened: names from here are
+imported by commands that open none.
 """
 
 from __future__ import annotations
 
 import math
 import sqlite3
+import time
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from nws.chunks import pack, unpack
-from nws.database import Database, damaged
-from nws.errors import UsageError
+from nws.database import Database, StoreFull, damaged
+from nws.errors import StoreError, UsageError
 from nws.series import Measurement, Series
 
-_HOUR_S = 3600.0
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from nws.deliveries import Delivery, Receipt
+    from nws.rollups import Buckets
+
+__all__ = [
+    "DAY_S",
+    "Buckets",
+    "Delivery",
+    "History",
+    "Keep",
+    "Memory",
+    "Receipt",
+    "Samples",
+    "StoreFull",
+    "Summary",
+]
+
 DAY_S = 86400.0
+
+#: Housekeeping that a writer does on its way, seconds.
+_ON_THE_WAY_S = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """How long samples and roll-ups are kept, in seconds; what is older by the clock may be forgotten."""
+
+    samples_s: float = 7 * DAY_S
+    minutes_s: float = 60 * DAY_S
+    ten_minutes_s: float = 730 * DAY_S
+
+    def __post_init__(self) -> None:
+        for name in ("samples_s", "minutes_s", "ten_minutes_s"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise UsageError(f"keep {name} = {value}: expected a positive, finite number of seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +77,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Samples of one series, float64[n] each, oldest first."""
+    """Samples of one series, float64[n] each, oldest first; numpy takes them without copying."""
 
     times: array[float]
     values: array[float]
@@ -54,89 +94,228 @@ class History:
     cursor: int
 
 
+def __getattr__(name: str) -> object:
+    """Records that need numpy, when somebody asks for them."""
+    if name in ("Delivery", "Receipt"):
+        from nws import deliveries
+
+        return getattr(deliveries, name)
+    if name == "Buckets":
+        from nws.rollups import Buckets
+
+        return Buckets
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class Memory:
     """The measurements in one file; a context manager. Raises `StoreError` wherever the file fails.
 
-    retention_s : a sample older than the newest by that much may be forgotten
+    keep : how long what is kept.  clock : seconds since the epoch; decides what is over and what is too old
+    in_memory : no file, everything is gone when closed.  full_sync : not even a power failure loses what was kept
     """
 
-    def __init__(self, path: Path, *, retention_s: float = 30 * DAY_S) -> None:
-        self._database = Database(path)
-        self._retention_s = retention_s
+    def __init__(
+        self,
+        path: Path,
+        *,
+        keep: Keep | None = None,
+        clock: Callable[[], float] = time.time,
+        in_memory: bool = False,
+        full_sync: bool = False,
+    ) -> None:
+        from nws.closing import Horizon, Housekeeping
+        from nws.names import Names
+        from nws.tail import Tail
+
+        keep = keep or Keep()
+        self._clock = clock
+        self._database = Database(path, in_memory=in_memory, full_sync=full_sync)
+        self._names = Names(path)
+        self._tail = Tail()
+        horizon = Horizon(
+            samples_s=keep.samples_s,
+            rollups_s={60: keep.minutes_s, 600: keep.ten_minutes_s},
+            sources_s=keep.ten_minutes_s,
+        )
+        self._housekeeping = Housekeeping(self._database, self._tail, horizon, clock)
 
     @property
     def path(self) -> Path:
         """The file."""
         return self._database.path
 
+    @property
+    def database(self) -> Database:
+        """The file itself, for tables of others (`host`, `event`, `forecaster`)."""
+        return self._database
+
     def append(self, measurements: Iterable[Measurement]) -> None:
         """Keep all of them, or none when this raises; `UsageError` for a value or time that is not finite."""
-        rows = [(str(m.series), m.t, m.value) for m in measurements]
-        for name, t, value in rows:
-            if not (math.isfinite(t) and math.isfinite(value)):
-                raise UsageError(f"{name}: {value} at {t} is not a measurement; both must be finite numbers")
-        if not rows:
+        import numpy as np
+
+        from nws.deliveries import Delivery
+
+        taken = list(measurements)
+        for m in taken:
+            if not (math.isfinite(m.t) and math.isfinite(m.value)):
+                raise UsageError(
+                    f"{m.series}: {m.value} at {m.t} is not a measurement; both must be finite numbers"
+                )
+        if not taken:
             return
-        with self._database.writing() as connection:
-            names = sorted({name for name, _, _ in rows})
-            connection.executemany("INSERT OR IGNORE INTO series (name) VALUES (?)", [(n,) for n in names])
-            ids = dict(connection.execute("SELECT name, id FROM series"))
-            connection.executemany(
-                "INSERT INTO hot (series, t, value) VALUES (?, ?, ?)", [(ids[n], t, v) for n, t, v in rows]
-            )
-            newest = max(t for _, t, _ in rows)
-            first = connection.execute("SELECT t FROM hot ORDER BY id LIMIT 1").fetchone()
-            if first[0] < _start_of_hour(newest) - _HOUR_S:
-                self._move(connection, _start_of_hour(newest), newest - self._retention_s)
+        delivery = Delivery(
+            ids=self.series_ids([str(m.series) for m in taken]),
+            times=np.array([m.t for m in taken]),
+            values=np.array([m.value for m in taken]),
+            received=self._clock(),
+        )
+        self.deliver([delivery])
+        try:
+            self.tend(budget_s=_ON_THE_WAY_S)
+        except StoreError:
+            # the measurements are kept; what fails here fails again, and louder, at the next step
+            return
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> list[Receipt]:
+        """Keep all deliveries in one step, or none when this raises; a receipt for each.
+
+        Samples that a source has delivered before are left out, so a delivery may be repeated. `UsageError` for
+        columns of different lengths, an unknown series, or a sample that is no finite number.
+        """
+        from nws import log
+        from nws.deliveries import accept, check
+
+        with self._database.lock, self._sense():
+            if any(len(d.ids) and int(d.ids.max()) >= len(self._names) for d in deliveries):
+                self.names()
+            for delivery in deliveries:
+                check(delivery, self._names)
+            with self._database.writing() as connection:
+                receipts, batch = accept(connection, deliveries)
+                received = max((d.received for d in deliveries), default=0.0)
+                row = log.write(connection, batch, received) if len(batch) else None
+            if row is not None:
+                self._tail.written(row, batch)
+        return receipts
+
+    def series_ids(self, names: Sequence[str]) -> NDArray[np.int32]:
+        """Id of each name, int32[n]; makes those that are missing. Ids count from 0 and never change."""
+        import numpy as np
+
+        with self._database.lock:
+            missing = self._names.missing(names)
+            if missing:
+                with self._database.writing() as connection:
+                    self._names.follow(connection)
+                    connection.executemany(
+                        "INSERT INTO series (id, name) VALUES (?, ?)",
+                        enumerate(self._names.missing(names), len(self._names)),
+                    )
+                self.names()
+            return np.fromiter((self._names.ids[n] for n in names), np.int32, len(names))
+
+    def names(self) -> list[str]:
+        """Names of all series, in the order of their ids."""
+        with self._reading() as _:
+            return self._names.all()
 
     def summaries(self) -> list[Summary]:
         """One for each series that has samples, by name."""
-        with self._database.reading() as connection:
-            names = self._names(connection)
-            rows = connection.execute(
-                "SELECT series, samples, last_t, last_value FROM chunk "
-                "UNION ALL SELECT series, 1, t, value FROM hot"
-            ).fetchall()
-        known: dict[int, tuple[int, float, float]] = {}
-        for key, samples, t, value in rows:
-            count, last_t, last = known.get(key, (0, -math.inf, math.nan))
-            known[key] = (count + samples, *((t, value) if t >= last_t else (last_t, last)))
-        found = [Summary(series=names[k], samples=n, last_t=t, last=v) for k, (n, t, v) in known.items()]
+        with self._reading() as connection:
+            self._tail.follow(connection)
+            rows = connection.execute("SELECT samples, last_t, last_value FROM series ORDER BY id").fetchall()
+            series = [self._names.series(i) for i in range(len(rows))]
+        totals = self._tail.totals(len(rows))
+        columns = (totals.samples.tolist(), totals.last_t.tolist(), totals.last.tolist())
+        found = []
+        for one, (samples, last_t, last), more, t, value in zip(series, rows, *columns, strict=True):
+            if samples + more:
+                late = last_t is None or t >= last_t
+                found.append(
+                    Summary(
+                        series=one,
+                        samples=samples + more,
+                        last_t=t if late else last_t,
+                        last=value if late else last,
+                    )
+                )
         return sorted(found, key=lambda s: str(s.series))
 
-    def history(self, *, since: float = -math.inf, most: int | None = None) -> History:
-        """Samples measured at `since` (seconds since the epoch) or later, the newest `most` of each series."""
-        times: dict[int, array[float]] = {}
-        values: dict[int, array[float]] = {}
-        with self._database.reading() as connection:
-            names, cursor = self._names(connection), self._cursor(connection)
-            hour = -(1 << 62) if since == -math.inf else math.floor(since / _HOUR_S)
-            chunks = connection.execute(
-                "SELECT series, data FROM chunk WHERE hour >= ? ORDER BY series, hour", (hour,)
-            )
-            for key, data in chunks:
-                t, v = self._unpack(data)
-                times.setdefault(key, array("d")).extend(t)
-                values.setdefault(key, array("d")).extend(v)
-            for key, t, v in connection.execute("SELECT series, t, value FROM hot ORDER BY id"):
-                times.setdefault(key, array("d")).append(t)
-                values.setdefault(key, array("d")).append(v)
-        samples = {names[key]: _recent(times[key], values[key], since, most) for key in times}
-        return History(samples={series: s for series, s in samples.items() if s}, cursor=cursor)
+    def history(
+        self, *, since: float = -math.inf, most: int | None = None, series: Iterable[Series] | None = None
+    ) -> History:
+        """Samples measured at `since` (seconds since the epoch) or later, the newest `most` of each series.
+
+        series : only these; a long history of many series is better read one by one, with `samples`
+        """
+        from nws import log
+        from nws.reading import samples_of
+
+        with self._reading() as connection:
+            self._tail.follow(connection)
+            cursor = log.last_row(connection)
+            wanted = range(len(self._names)) if series is None else self._names.known(series)
+            found = {}
+            for i in wanted:
+                batch = samples_of(connection, self._tail, i, (since, math.inf))
+                if len(batch):
+                    batch = batch.picked(slice(0 if most is None else max(len(batch) - most, 0), None))
+                    found[self._names.series(i)] = _samples(batch.times, batch.values)
+        return History(samples={s: samples for s, samples in found.items() if samples}, cursor=cursor)
 
     def news(self, cursor: int) -> tuple[list[Measurement], int] | None:
         """Measurements kept since `cursor`, by any process, and the new cursor.
 
-        None when some of them are in chunks already: read the `history` again.
+        None when some of them are in chunks only: read the `history` again.
         """
-        with self._database.reading() as connection:
-            if cursor < connection.execute("SELECT moved_to FROM progress").fetchone()[0]:
+        from nws import log
+
+        with self._reading() as connection:
+            if cursor < log.progress(connection).deleted_to:
                 return None
-            names = self._names(connection)
-            rows = connection.execute(
-                "SELECT series, t, value FROM hot WHERE id > ? ORDER BY id", (cursor,)
-            ).fetchall()
-            return [Measurement(names[key], t, v) for key, t, v in rows], self._cursor(connection)
+            found = []
+            for _, batch in log.rows_after(connection, cursor):
+                columns = (batch.ids.tolist(), batch.times.tolist(), batch.values.tolist())
+                found += [Measurement(self._names.series(i), t, v) for i, t, v in zip(*columns, strict=True)]
+            return found, log.last_row(connection)
+
+    def samples(self, series: Series, *, since: float = -math.inf, until: float = math.inf) -> Samples:
+        """Samples of one series measured between two times, both included; none of a series nobody knows."""
+        from nws.reading import samples_of
+
+        with self._reading() as connection:
+            self._tail.follow(connection)
+            for i in self._names.known([series]):
+                batch = samples_of(connection, self._tail, i, (since, until))
+                return _samples(batch.times, batch.values)
+        return Samples(times=array("d"), values=array("d"))
+
+    def rollup(
+        self,
+        series: Series,
+        *,
+        bucket_s: Literal[60, 600],
+        since: float = -math.inf,
+        until: float = math.inf,
+    ) -> Buckets:
+        """Buckets of one series that begin between two times, both included; the open hour's samples are in them."""
+        from nws.reading import buckets_of
+        from nws.rollups import SPANS_S, joined
+
+        if bucket_s not in SPANS_S:
+            raise UsageError(
+                f"roll-ups of {bucket_s} s are not kept; legal are {', '.join(map(str, SPANS_S))}"
+            )
+        with self._reading() as connection:
+            self._tail.follow(connection)
+            for i in self._names.known([series]):
+                return buckets_of(connection, self._tail, i, bucket_s, (since, until))
+        return joined([])
+
+    def tend(self, *, budget_s: float = 0.02) -> bool:
+        """Close hours and forget what is too old, for about that long; True if more is waiting."""
+        with self._database.lock, self._sense():
+            return self._housekeeping.tend(budget_s)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -148,59 +327,20 @@ class Memory:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _move(self, connection: sqlite3.Connection, before: float, oldest: float) -> None:
-        """Samples measured before `before` into chunks; whole hours before `oldest` out of the memory."""
-        rows = connection.execute("SELECT series, t, value, id FROM hot WHERE t < ?", (before,)).fetchall()
-        moved_to = max(row[3] for row in rows)
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._sense(), self._database.reading() as connection:
+            self._names.follow(connection)
+            yield connection
 
-        def place(row: tuple[int, float, float, int]) -> tuple[int, int]:
-            return row[0], math.floor(row[1] / _HOUR_S)
-
-        for (key, hour), group in groupby(sorted(rows, key=lambda r: (*place(r), r[1], r[3])), key=place):
-            samples = [(t, value) for _, t, value, _ in group]
-            there = connection.execute(
-                "SELECT data FROM chunk WHERE series = ? AND hour = ?", (key, hour)
-            ).fetchone()
-            if there is not None:
-                samples = sorted([*zip(*self._unpack(there[0]), strict=True), *samples], key=lambda s: s[0])
-            connection.execute(
-                "INSERT OR REPLACE INTO chunk (series, hour, samples, last_t, last_value, data) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (key, hour, len(samples), *samples[-1], pack(*zip(*samples, strict=True))),
-            )
-        connection.execute("DELETE FROM hot WHERE t < ?", (before,))
-        connection.execute("UPDATE progress SET moved_to = max(moved_to, ?)", (moved_to,))
-        connection.execute("DELETE FROM chunk WHERE hour < ?", (math.floor(oldest / _HOUR_S),))
-
-    def _names(self, connection: sqlite3.Connection) -> dict[int, Series]:
+    @contextmanager
+    def _sense(self) -> Iterator[None]:
+        """What is on disk is ours to understand."""
         try:
-            return {
-                key: Series.parse(name) for key, name in connection.execute("SELECT id, name FROM series")
-            }
-        except UsageError as error:
-            raise damaged(self.path, error) from error
-
-    def _unpack(self, data: bytes) -> tuple[array[float], array[float]]:
-        try:
-            return unpack(data)
+            yield
         except ValueError as error:
             raise damaged(self.path, error) from error
 
-    @staticmethod
-    def _cursor(connection: sqlite3.Connection) -> int:
-        # the sequence remembers the last id given out even when the row has moved to a chunk
-        row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'hot'").fetchone()
-        return int(row[0]) if row else 0
 
-
-def _start_of_hour(t: float) -> float:
-    return math.floor(t / _HOUR_S) * _HOUR_S
-
-
-def _recent(times: array[float], values: array[float], since: float, most: int | None) -> Samples:
-    """Oldest first, as processes with clocks of their own may have written out of order."""
-    order = sorted(range(len(times)), key=times.__getitem__)
-    keep = [i for i in order if times[i] >= since]
-    if most is not None:
-        keep = keep[max(len(keep) - most, 0) :]
-    return Samples(times=array("d", (times[i] for i in keep)), values=array("d", (values[i] for i in keep)))
+def _samples(times: NDArray[np.float64], values: NDArray[np.float64]) -> Samples:
+    return Samples(times=array("d", times.tobytes()), values=array("d", values.tobytes()))

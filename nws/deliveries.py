@@ -1,0 +1,103 @@
+"""Deliveries to the memory: columns of samples, and the numbered streams that make repeating them harmless.
+
+A sender numbers its samples from 0 on, and repeats what nobody has acknowledged; the memory remembers for each
+source which number it expects next, and leaves out what has a lower one. That number moves in the same transaction as
+the samples.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nws.errors import UsageError
+from nws.log import Batch, joined
+from nws.names import Names
+
+#: Times beyond ± that many seconds since the epoch, three thousand years, are nobody's.
+FURTHEST_S = 1e11
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Delivery:
+    """n samples: ids int32[n] of series, times float64[n] (seconds since the epoch), values float64[n] in their units.
+
+    source : who numbers them, None when nobody does.  first : number of the first sample, the others follow
+    received : when they came, seconds since the epoch by the clock of the memory
+    wanted : bool[n]; False where a sample counts as delivered and is not kept, None to keep all
+    """
+
+    ids: NDArray[np.int32]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+    received: float
+    source: str | None = None
+    first: int = 0
+    wanted: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """kept : samples of the delivery that are new and kept.  next : number expected of the source next"""
+
+    kept: int
+    next: int
+
+
+def check(delivery: Delivery, names: Names) -> None:
+    """Raises `UsageError` for what cannot be kept."""
+    d = delivery
+    wanted = np.ones(len(d.ids), bool) if d.wanted is None else d.wanted
+    if not d.ids.shape == d.times.shape == d.values.shape == wanted.shape or d.ids.ndim != 1:
+        raise UsageError(
+            f"a delivery of {d.ids.shape} series, {d.times.shape} times, {d.values.shape} values, "
+            f"{wanted.shape} marks: expected four columns of one length"
+        )
+    if not 0 <= d.first < 1 << 62:
+        raise UsageError(f"a delivery that begins with sample {d.first}: expected a number from 0 to 2^62")
+    if not np.isfinite(d.received):
+        raise UsageError(f"a delivery received at {d.received}: expected seconds since the epoch")
+    unknown = (d.ids < 0) | (d.ids >= len(names))
+    if unknown.any():
+        raise UsageError(
+            f"no series {int(d.ids[unknown][0])} in a memory of {len(names)}; `series_ids` makes one"
+        )
+    wrong = np.flatnonzero(wanted & ~(np.isfinite(d.values) & (np.abs(d.times) <= FURTHEST_S)))
+    if wrong.size:
+        at = int(wrong[0])
+        raise UsageError(
+            f"{names.all()[int(d.ids[at])]}: {d.values[at]} at {d.times[at]} is not a measurement; both must be "
+            f"finite numbers, and the time within ±{FURTHEST_S:g} s of the epoch"
+        )
+
+
+def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tuple[list[Receipt], Batch]:
+    """Receipts, and all samples that are new; the sources' numbers move in this transaction."""
+    sources = {d.source: d.received for d in deliveries if d.source is not None}
+    expected = {name: _expected(connection, name) for name in sources}
+    receipts, batches = [], []
+    for d in deliveries:
+        end = d.first + len(d.ids)
+        due = expected.get(d.source, 0) if d.source is not None else d.first
+        batch = Batch(ids=d.ids, times=d.times, values=d.values)
+        if d.wanted is not None or due > d.first:
+            new = np.arange(len(batch)) >= due - d.first
+            batch = batch.picked(new if d.wanted is None else new & d.wanted)
+        if d.source is not None:
+            expected[d.source] = end = max(due, end)
+        batches.append(batch)
+        receipts.append(Receipt(kept=len(batch), next=end))
+    connection.executemany(
+        "INSERT OR REPLACE INTO source (name, next, heard) VALUES (?, ?, ?)",
+        [(name, expected[name], heard) for name, heard in sources.items()],
+    )
+    return receipts, joined(batches)
+
+
+def _expected(connection: sqlite3.Connection, source: str) -> int:
+    row = connection.execute("SELECT next FROM source WHERE name = ?", (source,)).fetchone()
+    return int(row[0]) if row else 0

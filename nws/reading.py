@@ -1,0 +1,63 @@
+"""One series read from where its samples are: chunks and roll-ups on disk, and the tail in memory."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+
+import numpy as np
+
+from nws import chunks
+from nws.log import Batch, joined
+from nws.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
+from nws.rollups import joined as joined_buckets
+from nws.tail import HOUR_S, Tail
+
+_FURTHEST = 1 << 60
+
+
+def samples_of(connection: sqlite3.Connection, tail: Tail, series: int, span: tuple[float, float]) -> Batch:
+    """Samples measured between two times, both included, oldest first; those of one time as they came."""
+    rows = connection.execute(
+        "SELECT data FROM chunk WHERE series = ? AND hour BETWEEN ? AND ? ORDER BY hour",
+        (series, *(_number(t, HOUR_S) for t in span)),
+    )
+    parts = []
+    for (data,) in rows:
+        times, values = chunks.unpack(data)
+        parts.append(Batch(ids=np.full(len(times), series, np.int32), times=times, values=values))
+    batch = in_order(joined([*parts, tail.of(series)]))
+    if span == (-math.inf, math.inf):
+        return batch
+    a = np.searchsorted(batch.times, span[0], "left")
+    b = np.searchsorted(batch.times, span[1], "right")
+    return batch.picked(slice(int(a), int(b)))
+
+
+def buckets_of(
+    connection: sqlite3.Connection, tail: Tail, series: int, bucket_s: int, span: tuple[float, float]
+) -> Buckets:
+    """Buckets that begin between two times, both included, oldest first."""
+    rows = connection.execute(
+        "SELECT data FROM rollup WHERE bucket_s = ? AND series = ? AND span BETWEEN ? AND ? ORDER BY span",
+        (bucket_s, series, *(_number(t, SPANS_S[bucket_s]) for t in span)),
+    )
+    parts = [unpack_buckets(data, bucket_s) for (data,) in rows]
+    fresh = tail.of(series)
+    parts.append(summed_up(fresh.times, fresh.values, bucket_s))
+    return between(joined_buckets(parts), *span)
+
+
+def in_order(batch: Batch) -> Batch:
+    """By time; samples of the same time stay in the order they came."""
+    if bool((batch.times[1:] >= batch.times[:-1]).all()):
+        return batch
+    order = np.argsort(batch.times, kind="stable")
+    return Batch(ids=batch.ids[order], times=batch.times[order], values=batch.values[order])
+
+
+def _number(t: float, length_s: float) -> int:
+    """Number of the hour or span that holds a time, which may be infinite."""
+    if math.isinf(t):
+        return int(math.copysign(_FURTHEST, t))
+    return max(-_FURTHEST, min(math.floor(t / length_s), _FURTHEST))

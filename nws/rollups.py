@@ -1,0 +1,150 @@
+"""Roll-ups: samples of one series summed up in buckets of fixed length, number, mean, lowest and highest. Pure.
+
+A bucket is known by its number, the start in seconds since the epoch over its length, so that buckets made at
+different times from different samples of the same minute join to what all samples at once would have given.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nws.chunks import Floats, Integers, from_planes, to_planes
+
+#: Lengths that are kept, in seconds, and how much time one stored blob of each covers.
+SPANS_S = {60: 3600, 600: 86400}
+
+_VERSION = 1
+#: version, bytes per value (4 or 8), bytes per integer, number of buckets, start of the first one
+_HEAD = struct.Struct("<BBBId")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Buckets:
+    """n buckets of one series, oldest first, none of them empty.
+
+    times : float64[n], where each begins, seconds since the epoch.  count : int64[n] samples
+    mean, low, high : float64[n], in the series' unit
+    """
+
+    times: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+    count: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Number of buckets."""
+        return len(self.times)
+
+
+def summed_up(times: Floats, values: Floats, bucket_s: int) -> Buckets:
+    """Buckets of n samples in any order, float64[n] each."""
+    starts = np.floor(times / bucket_s) * bucket_s
+    return _joined(starts, values, values, values, np.ones(len(values), np.int64))
+
+
+def joined(parts: list[Buckets]) -> Buckets:
+    """All parts as one; buckets of the same time become one, weighted by their counts."""
+    if len(parts) == 1:
+        return parts[0]
+    return _joined(
+        np.concatenate([p.times for p in parts] or [np.empty(0)]),
+        np.concatenate([p.mean for p in parts] or [np.empty(0)]),
+        np.concatenate([p.low for p in parts] or [np.empty(0)]),
+        np.concatenate([p.high for p in parts] or [np.empty(0)]),
+        np.concatenate([p.count for p in parts] or [np.empty(0, np.int64)]),
+    )
+
+
+def between(buckets: Buckets, since: float, until: float) -> Buckets:
+    """Those that begin at `since` or later, and before or at `until`."""
+    a, b = np.searchsorted(buckets.times, since, "left"), np.searchsorted(buckets.times, until, "right")
+    return Buckets(
+        times=buckets.times[a:b],
+        mean=buckets.mean[a:b],
+        low=buckets.low[a:b],
+        high=buckets.high[a:b],
+        count=buckets.count[a:b],
+    )
+
+
+def pack_buckets(buckets: Buckets, bucket_s: int) -> bytes:
+    """Blob; exact but for the mean, which is rounded to float32 where all lowest and highest are float32."""
+    narrow = _is_float32(buckets.low) and _is_float32(buckets.high)
+    low, mean, high = (_bits(column, narrow) for column in (buckets.low, buckets.mean, buckets.high))
+    start = float(buckets.times[0])
+    numbers = np.rint((buckets.times - start) / bucket_s).astype(np.int64)
+    rows = [_steps(numbers), buckets.count, _steps(low), mean - low, high - low]
+    width, planes = to_planes(np.concatenate(rows))
+    head = _HEAD.pack(_VERSION, 4 if narrow else 8, width, len(buckets), start)
+    return head + zlib.compress(planes, 6)
+
+
+def unpack_buckets(blob: bytes, bucket_s: int) -> Buckets:
+    """What `pack_buckets` was given; raises `ValueError` when the blob is none of its."""
+    if len(blob) < _HEAD.size or blob[0] != _VERSION:
+        raise ValueError(f"roll-up of version {blob[:1]!r}, expected {bytes([_VERSION])!r}")
+    _, bytes_per_value, width, n, start = _HEAD.unpack_from(blob)
+    try:
+        planes = zlib.decompress(blob[_HEAD.size :])
+    except zlib.error as error:
+        raise ValueError(f"roll-up that does not decompress: {error}") from error
+    if width not in (1, 2, 4, 8) or len(planes) != 5 * n * width:
+        raise ValueError(f"roll-up of {n} buckets with {len(planes)} bytes inside")
+    numbers, count, low, mean, high = from_planes(width, planes).reshape(5, n)
+    low = np.cumsum(low)
+    return Buckets(
+        times=start + np.cumsum(numbers) * bucket_s,
+        mean=_values(mean + low, bytes_per_value == 4),
+        low=_values(low, bytes_per_value == 4),
+        high=_values(high + low, bytes_per_value == 4),
+        count=count.copy(),
+    )
+
+
+def _joined(times: Floats, mean: Floats, low: Floats, high: Floats, count: NDArray[np.int64]) -> Buckets:
+    if not len(times):
+        return Buckets(times=times, mean=mean, low=low, high=high, count=count)
+    if not bool((times[1:] >= times[:-1]).all()):
+        order = np.argsort(times, kind="stable")
+        times, mean, low, high, count = times[order], mean[order], low[order], high[order], count[order]
+    first = np.flatnonzero(np.concatenate([[True], times[1:] != times[:-1]]))
+    total = np.add.reduceat(count, first)
+    lowest, highest = np.minimum.reduceat(low, first), np.maximum.reduceat(high, first)
+    # shares are added up, not values, so that no sum is too large to be represented
+    share = count / np.repeat(total, np.diff(np.append(first, len(times))))
+    with np.errstate(under="ignore"):
+        weighted = np.add.reduceat(mean * share, first)
+    return Buckets(
+        times=times[first],
+        mean=np.clip(weighted, lowest, highest),
+        low=lowest,
+        high=highest,
+        count=total,
+    )
+
+
+def _steps(integers: Integers) -> Integers:
+    return np.diff(integers, prepend=0)
+
+
+def _bits(column: Floats, narrow: bool) -> Integers:
+    if narrow:
+        return column.astype(np.float32).view(np.int32).astype(np.int64)
+    return np.ascontiguousarray(column).view(np.int64)
+
+
+def _values(bits: Integers, narrow: bool) -> Floats:
+    if narrow:
+        return bits.astype(np.int32).view(np.float32).astype(np.float64)
+    return bits.view(np.float64)
+
+
+def _is_float32(column: Floats) -> bool:
+    with np.errstate(over="ignore", under="ignore"):
+        return bool((column.astype(np.float32).astype(np.float64) == column).all())
