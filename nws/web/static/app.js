@@ -1,0 +1,160 @@
+/* The page itself: which view the address asks for, when it is read anew, and what happens when that fails. */
+
+import { address, followLinks, linkTo, onChange } from "./address.js";
+import { tick } from "./ages.js";
+import * as api from "./api.js";
+import { banner } from "./banner.js";
+import { now } from "./clock.js";
+import { el, setAttribute, setText } from "./dom.js";
+import { redrawAll } from "./plot/figure.js";
+import { timeBar } from "./timebar.js";
+import { setUp as setUpToken } from "./token.js";
+import { eventsView } from "./views/events.js";
+import { hostView } from "./views/host.js";
+import { matrixView } from "./views/matrix.js";
+import { seriesView } from "./views/series.js";
+import { sitesView } from "./views/sites.js";
+
+const HEALTH_EVERY_MS = 30000;
+const RETRY_S = [2, 4, 8, 15, 30];
+
+const main = document.getElementById("content");
+const grid = { name: "Weather", sites: new Map() };
+const page = { view: null, key: "", controller: null, timer: 0, failures: 0, healthDue: 0, plotError: null };
+const notice = banner({ root: document.getElementById("banner"), freshness: document.getElementById("freshness"), retry: () => refresh() });
+const showTimes = timeBar(document.getElementById("times"), { refresh: () => refresh() });
+
+const keyOf = (state) => [state.place, state.site, state.host, state.series].join("\n");
+
+function makeView(state) {
+  const site = (name) => grid.sites.get(name) ?? null;
+  const onError = (error) => {
+    page.plotError = error;
+    fail(error);
+  };
+  if (state.place === "series") return seriesView({ name: state.series, site, onError });
+  if (state.place === "host") return hostView({ name: state.host, site: () => site(state.host), onError });
+  if (state.place === "matrix") return matrixView();
+  if (state.place === "events") return eventsView();
+  return sitesView({ site: state.site, gridName: () => grid.name });
+}
+
+function showPlace(state) {
+  const crumbs = [{ text: grid.name, href: linkTo({}) }, ...page.view.crumbs()];
+  document.getElementById("crumbs").replaceChildren(
+    ...crumbs.map((crumb, i) => el("li", null, el("a", { href: crumb.href, "aria-current": i === crumbs.length - 1 ? "page" : null }, crumb.text))),
+  );
+  const places = [["Hosts", linkTo({}), ["grid", "site", "host", "series"]], ["Links", linkTo({ view: "matrix" }), ["matrix"]], ["Events", linkTo({ view: "events" }), ["events"]]];
+  document.getElementById("places").replaceChildren(
+    ...places.map(([text, href, mine]) => el("li", null, el("a", { href, "aria-current": mine.includes(state.place) ? "true" : null }, text))),
+  );
+  document.title = [page.view.title, grid.name].filter(Boolean).join(" – ");
+}
+
+function arrive(state) {
+  const key = keyOf(state);
+  const moved = key !== page.key;
+  if (moved) {
+    const first = page.view === null;
+    page.view?.close?.();
+    page.key = key;
+    page.view = makeView(state);
+    main.replaceChildren(page.view.element);
+    setAttribute(main, "data-ready", null);
+    if (!first) {
+      main.querySelector("h1").focus({ preventScroll: true });
+      window.scrollTo(0, 0);
+    }
+  } else {
+    page.view.changed?.();
+  }
+  showTimes(state);
+  showPlace(state);
+  refresh();
+}
+
+function schedule(wait_s) {
+  clearTimeout(page.timer);
+  page.timer = setTimeout(() => {
+    // Nobody looks: the next look, not the clock, asks again.
+    if (!document.hidden) refresh();
+  }, 1000 * wait_s);
+}
+
+function fail(error) {
+  const wait = error.retry_s ?? RETRY_S[Math.min(page.failures, RETRY_S.length - 1)];
+  page.failures += 1;
+  notice.failed(error, wait);
+  schedule(wait);
+}
+
+async function refresh() {
+  page.controller?.abort();
+  const controller = new AbortController();
+  page.controller = controller;
+  page.plotError = null;
+  clearTimeout(page.timer);
+  const { view } = page;
+  try {
+    await Promise.all([view.load(controller.signal), learnGrid(controller.signal)]);
+  } catch (error) {
+    if (controller.signal.aborted) return;
+    fail(error);
+    return;
+  }
+  if (controller.signal.aborted) return;
+  if (!page.plotError) {
+    page.failures = 0;
+    notice.well(now());
+  }
+  setAttribute(main, "data-ready", "yes");
+  showTimes(address());
+  showPlace(address());
+  tick();
+  checkHealth();
+  if (address().live && !page.plotError) schedule(view.every_s());
+}
+
+/* The grid's name and each host's site, for the breadcrumbs; asked again after a minute. */
+async function learnGrid(signal) {
+  if (performance.now() < (grid.due ?? 0)) return;
+  const { hosts } = await api.hosts(signal);
+  grid.sites = new Map(hosts.map((host) => [host.name, host.site ?? ""]));
+  const one = await api.snapshot({ hosts: hosts[0]?.name }, signal);
+  grid.name = one.grid || "Weather";
+  grid.due = performance.now() + 60000;
+  page.view.changed?.();
+}
+
+async function checkHealth() {
+  if (performance.now() < page.healthDue) return;
+  page.healthDue = performance.now() + HEALTH_EVERY_MS;
+  notice.degraded(await api.trouble());
+}
+
+function setUpTheme() {
+  const button = document.getElementById("theme");
+  const show = () => {
+    setText(button, { auto: "◐ Auto", light: "☀ Light", dark: "☾ Dark" }[window.nwsTheme.choice()]);
+    setAttribute(button, "aria-label", `Colours: ${window.nwsTheme.choice()}. Change`);
+  };
+  button.addEventListener("click", () => {
+    window.nwsTheme.next();
+    show();
+  });
+  document.addEventListener("themechange", redrawAll);
+  show();
+}
+
+setUpTheme();
+setUpToken();
+followLinks(document);
+onChange(arrive);
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && address().live) refresh();
+});
+setInterval(() => {
+  tick();
+  notice.tick();
+}, 1000);
+arrive(address());

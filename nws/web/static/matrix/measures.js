@@ -1,0 +1,85 @@
+/* What the matrix can show: each measure's value of a link, its unit, which side is worse, and how it is coloured:
+   against a threshold, of all links or of one, or without one by rank from best to worst. Pure but for the clock. */
+
+import { now } from "../clock.js";
+import { digits, duration, parseQuantity, quantity, scaleOf } from "../units.js";
+import { asymmetry } from "./links.js";
+
+export const STEPS = 6;
+
+const times = (v) => `× ${digits(v)}`;
+
+export const MEASURES = {
+  latency: {
+    name: "Latency", unit: "s", bare: 1e-3, example: "5 ms", higherIsWorse: true,
+    of: (link) => link.latency_s, text: (v) => quantity(v, "s"),
+  },
+  bandwidth: {
+    name: "Bandwidth", unit: "B/s", bare: 1e6, example: "100 MB/s", higherIsWorse: false,
+    of: (link) => link.bandwidth_Bps, text: (v) => quantity(v, "B/s"),
+  },
+  age: {
+    name: "Age", unit: "s", bare: 1, example: "5 min", higherIsWorse: true,
+    of: (link) => (Number.isFinite(link.measured_at) ? Math.max(now() - link.measured_at, 0) : null), text: duration,
+  },
+  asymmetry: {
+    name: "Asymmetry", unit: "×", bare: 1, example: "1.5", higherIsWorse: true,
+    of: (link, links) => asymmetry(links, link).worst, text: times,
+  },
+};
+
+/** The threshold that somebody typed for a measure, in its unit; null when there is none or it makes no sense. */
+export const parseLimit = (measure, text) => parseQuantity(text, measure.unit, measure.bare);
+
+/** Thresholds of single links, `a>b:5ms,c>d:20ms` → Map. */
+export function parseLimits(measure, text) {
+  const found = new Map();
+  for (const part of text.split(",")) {
+    const colon = part.lastIndexOf(":");
+    const limit = colon > 0 ? parseLimit(measure, part.slice(colon + 1)) : null;
+    if (limit !== null) found.set(part.slice(0, colon), part.slice(colon + 1));
+  }
+  return found;
+}
+
+export const formatLimits = (limits) => [...limits].map(([key, text]) => `${key}:${text}`).join(",");
+
+/** Short text for a cell of the matrix, and the unit that all cells share. */
+export function cellFormat(name, values) {
+  if (name === "age") return { unit: "", text: duration };
+  if (name === "asymmetry") return { unit: "times the way back", text: (v) => digits(v) };
+  const sorted = values.filter((v) => v > 0).sort((a, b) => a - b);
+  const scale = scaleOf(sorted[Math.floor(sorted.length / 2)] ?? 0, MEASURES[name].unit);
+  return { unit: scale.unit, text: (v) => short(v / scale.factor) };
+}
+
+function short(v) {
+  if (v >= 9999.5) return `${digits(v / 1000)}k`;
+  return v >= 99.5 ? v.toFixed(0) : Number(v.toPrecision(2)).toString();
+}
+
+/** How far a value is on the bad side of a threshold: below 0.5 well within, to 1 within, to 2 beyond, more far beyond. */
+export function verdict(measure, value, limit) {
+  const share = measure.higherIsWorse ? value / limit : limit / value;
+  if (share <= 0.5) return "well";
+  if (share <= 1) return "within";
+  return share <= 2 ? "beyond" : "far";
+}
+
+/** Bounds of equal ratios between the best and the worst value: a function value → step 0 (best) … STEPS − 1. */
+export function steps(measure, values) {
+  const positive = values.filter((v) => v > 0);
+  let low = Infinity;
+  let high = -Infinity;
+  for (const v of positive) {
+    low = Math.min(low, v);
+    high = Math.max(high, v);
+  }
+  const wide = positive.length && high > low * 1.0001;
+  const place = (v) => {
+    if (!wide) return 0;
+    const share = Math.log(Math.max(v, low) / low) / Math.log(high / low);
+    return Math.min(Math.floor((measure.higherIsWorse ? share : 1 - share) * STEPS), STEPS - 1);
+  };
+  return { place, low, high, wide };
+}

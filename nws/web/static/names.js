@@ -1,0 +1,41 @@
+/* What the names of series mean: host, peer and resource taken apart, each resource in plain words. */
+
+const LABELS = {
+  "cpu.new": "CPU a new process gets",
+  "cpu.running": "CPU a running process gets",
+  "cpu.capacity": "CPUs that new processes get together",
+  "memory.free": "Free memory",
+  "network.latency": "Latency",
+  "network.bandwidth": "Bandwidth",
+};
+const RESOURCES = Object.keys(LABELS);
+
+/** `{resource, host, peer}` of a series name; `peer` is null for a series of one host. */
+export function parseSeries(name) {
+  const at = name.indexOf("@");
+  if (at < 0) return { resource: name, host: "", peer: null };
+  const place = name.slice(at + 1);
+  const arrow = place.indexOf(">");
+  if (arrow < 0) return { resource: name.slice(0, at), host: place, peer: null };
+  return { resource: name.slice(0, at), host: place.slice(0, arrow), peer: place.slice(arrow + 1) };
+}
+
+/** The resource in plain words; external ones keep their own name. */
+export const label = (resource) => LABELS[resource] ?? resource;
+
+/** What a series is, in one line: `Latency alpha → beta`. */
+export function title(name) {
+  const { resource, host, peer } = parseSeries(name);
+  return `${label(resource)} ${peer === null ? `of ${host}` : `${host} → ${peer}`}`;
+}
+
+/** Order in which resources are shown: ours first, then external ones by name. */
+export function byResource(a, b) {
+  const place = (resource) => (RESOURCES.includes(resource) ? RESOURCES.indexOf(resource) : RESOURCES.length);
+  return place(a) - place(b) || (a < b ? -1 : a > b ? 1 : 0);
+}
+
+const collator = new Intl.Collator("en", { numeric: true });
+
+/** Order of hosts and sites: node2 before node10. */
+export const byName = (a, b) => collator.compare(a, b);

@@ -1,0 +1,90 @@
+/* A plot document of the server as columns to draw, gaps to hatch, a sentence and a table to read. Pure. */
+
+import { duration, moment, quantity, withError } from "../units.js";
+
+const isNumber = (v) => typeof v === "number" && Number.isFinite(v);
+
+/** Columns for uPlot: times, least, greatest, forecast less and plus its error, forecast, measured. */
+export function columns(document) {
+  const n = document.t.length;
+  const blank = () => new Array(n).fill(null);
+  const column = (name) => (Array.isArray(document[name]) ? document[name] : blank());
+  const low = column("low");
+  const high = column("high");
+  const forecast = column("forecast");
+  const error = column("error");
+  const edge = (sign) => forecast.map((f, i) => (isNumber(f) && isNumber(error[i]) ? f + sign * error[i] : null));
+  return { t: document.t, low, high, under: edge(-1), over: edge(1), forecast, error, value: column("value") };
+}
+
+/** Whether the points are means over longer times, with a least and a greatest value each. */
+export const isRolledUp = (c) => c.low.some((low, i) => isNumber(low) && isNumber(c.high[i]) && c.high[i] > low);
+
+/** Stretches without values, `[[from, to], …]`: between points, and since the last one if that is too long ago. */
+export function gaps(c, { since, until }, quiet_s) {
+  const found = [];
+  let last = null;
+  let open = false;
+  c.value.forEach((value, i) => {
+    if (!isNumber(value)) {
+      open = true;
+    } else {
+      if (open && last !== null) found.push([last, c.t[i]]);
+      open = false;
+      last = c.t[i];
+    }
+  });
+  if (last === null) found.push([since, until]);
+  else if (until - last > quiet_s || open) found.push([last, until]);
+  return found.filter(([from, to]) => to > from);
+}
+
+/** Everything the plot shows, in one sentence. */
+export function sentence(document, c, holes) {
+  const values = c.value.filter(isNumber);
+  const unit = document.unit;
+  if (!values.length) return "No values in this time.";
+  const lows = c.low.filter(isNumber);
+  const highs = c.high.filter(isNumber);
+  let least = Infinity;
+  let greatest = -Infinity;
+  let sum = 0;
+  for (const v of lows.length ? lows : values) least = Math.min(least, v);
+  for (const v of highs.length ? highs : values) greatest = Math.max(greatest, v);
+  for (const v of values) sum += v;
+  const last = c.value.findLastIndex(isNumber);
+  const told = [
+    `${values.length} ${document.resolution_s ? `means of ${duration(document.resolution_s)}` : "values"}`,
+    `mean ${quantity(sum / values.length, unit)}`,
+    `least ${quantity(least, unit)}`,
+    `greatest ${quantity(greatest, unit)}`,
+    `last ${quantity(c.value[last], unit)} at ${moment(c.t[last])}`,
+  ];
+  if (isNumber(c.forecast[last])) told.push(`forecast for it ${withError(c.forecast[last], c.error[last], unit)}`);
+  told.push(holes.length ? `${holes.length} ${holes.length === 1 ? "gap" : "gaps"}` : "no gap");
+  return `${told.join(", ")}.`;
+}
+
+/** Rows of the table that stands for the plot, newest first, at most `most`; and every how manyth point they are. */
+export function rows(document, c, most = 240) {
+  const every = Math.max(1, Math.ceil(c.t.length / most));
+  const picked = [];
+  for (let i = c.t.length - 1; i >= 0; i -= every) {
+    picked.push([
+      moment(c.t[i]),
+      isNumber(c.value[i]) ? quantity(c.value[i], document.unit) : "gap",
+      quantity(c.forecast[i], document.unit),
+      isNumber(c.error[i]) ? `± ${quantity(c.error[i], document.unit)}` : "–",
+      isNumber(c.low[i]) && isNumber(c.high[i]) ? `${quantity(c.low[i], document.unit)} … ${quantity(c.high[i], document.unit)}` : "–",
+    ]);
+  }
+  return { picked, every };
+}
+
+/** The plot as CSV with full precision, for a spreadsheet. */
+export function csv(document, c) {
+  const text = (v) => (isNumber(v) ? String(v) : "");
+  const lines = ["t,value,forecast,error,low,high"];
+  c.t.forEach((t, i) => lines.push([t, c.value[i], c.forecast[i], c.error[i], c.low[i], c.high[i]].map(text).join(",")));
+  return `${lines.join("\n")}\n`;
+}

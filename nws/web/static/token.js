@@ -1,0 +1,73 @@
+/* The reader's token: asked for when the server wants one, kept for this tab only, sent to this server only. */
+
+import { el } from "./dom.js";
+
+const KEY = "nws-token";
+let held = "";
+try {
+  held = window.sessionStorage.getItem(KEY) ?? "";
+} catch {
+  // storage is switched off: the token lives as long as the page
+}
+
+export const token = () => held;
+
+function keep(value) {
+  held = value;
+  try {
+    if (value) window.sessionStorage.setItem(KEY, value);
+    else window.sessionStorage.removeItem(KEY);
+  } catch {
+    // see above
+  }
+  document.getElementById("forget").hidden = !held;
+}
+
+let asking = null;
+
+/** Ask for a token; resolves when one was given. Several askers share one question. */
+export function ask(message) {
+  asking ??= new Promise((resolve) => show(message, resolve)).finally(() => (asking = null));
+  return asking;
+}
+
+function show(message, resolve) {
+  const dialog = document.getElementById("token");
+  const input = el("input", {
+    id: "token-value", type: "password", autocomplete: "off", spellcheck: "false", required: true,
+    "aria-describedby": "token-why",
+  });
+  const form = el(
+    "form",
+    { method: "dialog" },
+    el("h2", { id: "token-title" }, "This server asks for a token"),
+    el("p", { id: "token-why" }, message),
+    el("label", { for: "token-value" }, "Token for reading"),
+    input,
+    el("p", { class: "hint" }, "It stays in this tab and is sent to this server only."),
+    el("button", { type: "submit", class: "main" }, "Use this token"),
+  );
+  form.addEventListener("submit", () => {
+    keep(input.value.trim());
+    dialog.replaceChildren();
+    resolve();
+  });
+  // Escape would leave an empty page with no way to ask again.
+  dialog.oncancel = (event) => event.preventDefault();
+  dialog.onclose = () => {
+    if (dialog.childElementCount) dialog.showModal();
+  };
+  dialog.replaceChildren(form);
+  if (!dialog.open) dialog.showModal();
+  input.focus();
+}
+
+/** Forget the token and start over, so that nothing read with it stays on the screen. */
+export function setUp() {
+  const button = document.getElementById("forget");
+  button.hidden = !held;
+  button.addEventListener("click", () => {
+    keep("");
+    window.location.reload();
+  });
+}
