@@ -1,43 +1,59 @@
-"""`nws export [SERIES…]`: everything that is kept, as CSV that `nws score` reads, or JSON."""
+"""`nws export [SERIES…]`: everything that is kept, as CSV that `nws score` and `nws insert` read, or JSON."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import math
+from itertools import chain
 
 import click
 
-from nws.cli.common import chosen, echo_json, existing, json_option, store_option
+from nws.cli.common import echo_json, json_option
+from nws.cli.origin import Origin, with_origin
+from nws.errors import UsageError
+
+#: Lines written at once.
+_LINES = 1000
 
 
 @click.command()
 @click.argument("series", nargs=-1)
-@store_option
+@click.option("--since", type=float, metavar="T", help="Only from this time on, seconds since the epoch.")
+@click.option("--until", type=float, metavar="T", help="Only up to this time.")
+@with_origin
 @json_option
-def export(*, series: tuple[str, ...], store: Path | None, as_json: bool) -> None:
+def export(
+    *, origin: Origin, series: tuple[str, ...], since: float | None, until: float | None, as_json: bool
+) -> None:
     """Print all samples of each SERIES (all by default), oldest first: series, t (seconds since the epoch), value."""
-    from nws.memory import Memory
-
-    with Memory(existing(store)) as memory:
-        history = memory.history().samples
-    wanted = chosen(series, history)
+    first, last = -math.inf if since is None else since, math.inf if until is None else until
+    if not first <= last:
+        raise UsageError(
+            f"--since {since} --until {until}: expected numbers, the first no later than the other"
+        )
+    columns = origin.columns(series, first, last)
     if as_json:
         echo_json(
             {
+                **origin.where,
                 "series": [
                     {
-                        "series": str(s),
-                        "unit": s.resource.unit,
-                        "t": list(history[s].times),
-                        "value": list(history[s].values),
+                        "series": str(column.series),
+                        "unit": column.series.resource.unit,
+                        "t": list(column.times),
+                        "value": list(column.values),
                     }
-                    for s in wanted
-                ]
+                    for column in columns
+                ],
             }
         )
         return
+    # an origin that cannot be read shows before anything is written
+    begun = next(columns, None)
     click.echo("series,t,value")
-    for one in wanted:
-        samples = history[one]
-        for t, value in zip(samples.times, samples.values, strict=True):
-            # repr is exact: what is read back is the very same number
-            click.echo(f"{one},{t!r},{value!r}")
+    for column in chain([] if begun is None else [begun], columns):
+        # repr is exact: what is read back is the very same number
+        lines = [
+            f"{column.series},{t!r},{value!r}" for t, value in zip(column.times, column.values, strict=True)
+        ]
+        for at in range(0, len(lines), _LINES):
+            click.echo("\n".join(lines[at : at + _LINES]))

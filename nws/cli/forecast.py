@@ -1,14 +1,13 @@
-"""`nws forecast [SERIES…]`: what the battery expects next, with both expected errors and the method."""
+"""`nws forecast [SERIES…]`: what the battery expects next, with both expected errors, the method and the age."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from nws.cli.common import chosen, echo_json, existing, finite, json_option, store_option
+from nws.cli.common import echo_json, finite, json_option
+from nws.cli.origin import Origin, is_stale, stale_option, with_origin
 
 if TYPE_CHECKING:
     from nws.series import Forecast, Series
@@ -16,52 +15,51 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("series", nargs=-1)
-@store_option
+@stale_option
+@with_origin
 @json_option
-def forecast(*, series: tuple[str, ...], store: Path | None, as_json: bool) -> None:
+def forecast(*, origin: Origin, series: tuple[str, ...], stale_after: float, as_json: bool) -> None:
     """Forecast the next value of each SERIES (all by default), from the last day that is kept."""
-    from nws.client import LocalWeather
-
-    with LocalWeather(existing(store)) as weather:
-        forecasts = weather.forecasts()
-        wanted = chosen(series, forecasts)
-    now = time.time()
+    now, forecasts = origin.forecasts(series)
     if as_json:
-        echo_json({"forecasts": [_document(s, forecasts[s], now) for s in wanted]})
+        rows = [_document(s, f, now, stale_after) for s, f in forecasts.items()]
+        echo_json({**origin.where, "now": now, "forecasts": rows})
     else:
-        _table([(s, forecasts[s]) for s in wanted], now)
+        _table(forecasts, now, stale_after)
 
 
-def _document(series: Series, forecast: Forecast, now: float) -> dict[str, object]:
+def _document(series: Series, forecast: Forecast, now: float, stale_after: float) -> dict[str, object]:
+    age_s = max(now - forecast.measured_at, 0.0)
     return {
         "series": str(series),
         "unit": series.resource.unit,
-        "value": forecast.value,
+        "value": finite(forecast.value),
         "mae": finite(forecast.mae),
         "rmse": finite(forecast.rmse),
         "method": forecast.method,
         "samples": forecast.samples,
-        "last": forecast.last,
+        "last": finite(forecast.last),
         "measured_at": forecast.measured_at,
-        "age_s": max(now - forecast.measured_at, 0.0),
+        "age_s": age_s,
+        "stale": is_stale(age_s, stale_after),
     }
 
 
-def _table(forecasts: list[tuple[Series, Forecast]], now: float) -> None:
+def _table(forecasts: dict[Series, Forecast], now: float, stale_after: float) -> None:
     from nws.cli.tables import duration, echo_table, quantity
 
     rows = []
-    for series, found in forecasts:
-        unit = series.resource.unit
+    for series, found in forecasts.items():
+        unit, age_s = series.resource.unit, max(now - found.measured_at, 0.0)
         rows.append(
             [
                 str(series),
                 *(quantity(x, unit) for x in (found.value, found.mae, found.rmse)),
                 found.method,
                 str(found.samples),
-                duration(max(now - found.measured_at, 0.0)),
+                duration(age_s),
+                "stale" if is_stale(age_s, stale_after) else "",
             ]
         )
-    echo_table(
-        ["series", "forecast", "MAE", "RMSE", "method", "samples", "age"], rows, numbers=[1, 2, 3, 5, 6]
-    )
+    headings = ["series", "forecast", "MAE", "RMSE", "method", "samples", "age", ""]
+    echo_table(headings, rows, numbers=[1, 2, 3, 5, 6])

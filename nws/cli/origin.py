@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import click
 
 from nws.cli.common import chosen, existing, store_option
-from nws.documents import KeptSeries, RemoteHost, RemoteSnapshot, read_forecasts, read_kept
+from nws.documents import KeptSeries, RemoteHost, RemoteSnapshot, read_forecasts, read_hosts, read_kept
 from nws.endpoint import Endpoint
 from nws.errors import UsageError
 from nws.series import Forecast, Series
@@ -147,10 +147,15 @@ class Served:
         """Asked for in one request."""
         return read_kept(self.client.series(), self.client.url)
 
+    def hosts(self) -> tuple[float, tuple[RemoteHost, ...]]:
+        """Time at the service, and its hosts by name."""
+        return read_hosts(self.client.hosts(), self.client.url)
+
     def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
         """Made there."""
         wanted = [str(Series.parse(name)) for name in names]
-        return read_forecasts(self.client.forecasts(wanted), self.client.url)
+        now, found = read_forecasts(self.client.forecasts(wanted), self.client.url)
+        return now, {series: found[series] for series in sorted(found)}
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
         """Asked for in one request."""

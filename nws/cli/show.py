@@ -1,61 +1,144 @@
-"""`nws show`: what is kept of every series, and how old it is."""
+"""`nws show`: what is kept of every series, or which hosts a service has, and how old all of it is."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from nws.cli.common import echo_json, existing, json_option, store_option
+from nws.cli.common import echo_json, finite, json_option
+from nws.cli.origin import Origin, Served, is_stale, stale_option, with_origin
+from nws.documents import KeptSeries, RemoteHost
+from nws.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Counts of a sensor's runs that left no measurement.
+_LOST_RUNS = ("failed", "missed", "skipped")
 
 
 @click.command()
-@click.option(
-    "--stale-after",
-    type=click.FloatRange(min=0),
-    default=300.0,
-    show_default=True,
-    help="Mark series whose last value is older than this many seconds.",
-)
-@store_option
+@click.option("--hosts", is_flag=True, help="List the hosts of the service instead.")
+@click.option("--host", metavar="NAME", help="Only the series of this host, at either end.")
+@stale_option
+@with_origin
 @json_option
-def show(*, stale_after: float, store: Path | None, as_json: bool) -> None:
-    """List all series: unit, samples kept, last value and its age; stale ones are marked."""
-    from nws.cli.tables import duration, echo_table, quantity
-    from nws.memory import Memory
+def show(*, origin: Origin, hosts: bool, host: str | None, stale_after: float, as_json: bool) -> None:
+    """List all series: samples, last value and its age; stale ones are marked.
 
-    with Memory(existing(store)) as memory:
-        summaries = memory.summaries()
-    now = time.time()
-    ages = [max(now - s.last_t, 0.0) for s in summaries]
+    With --hosts, the hosts of a service: alive or lost, when each was last heard of, its cliques, and the runs of
+    its sensors that left no measurement.
+    """
+    if not hosts:
+        found = [k for k in origin.kept() if host is None or host in (k.series.host, k.series.peer)]
+        if host is not None and not found:
+            raise UsageError(f"no series of host {host}; `nws show` lists all")
+        _show_series(origin, found, stale_after, as_json)
+    elif isinstance(origin, Served):
+        now, known = origin.hosts()
+        chosen = [h for h in known if host is None or h.name == host]
+        if host is not None and not chosen:
+            names = ", ".join(h.name for h in known) or "none"
+            raise UsageError(f"no host {host} at {origin.client.url}; known are {names}")
+        _show_hosts(origin, now, chosen, as_json)
+    else:
+        raise UsageError("--hosts lists the hosts of a service; name one with --server URL or NWS_SERVER")
+
+
+def _show_series(origin: Origin, kept: Sequence[KeptSeries], stale_after: float, as_json: bool) -> None:
+    from nws.cli.tables import duration, echo_table, quantity
+
     if as_json:
-        echo_json(
+        rows = [
             {
-                "store": str(memory.path),
-                "series": [
-                    {
-                        "series": str(s.series),
-                        "unit": s.series.resource.unit,
-                        "samples": s.samples,
-                        "last": s.last,
-                        "measured_at": s.last_t,
-                        "age_s": age,
-                        "stale": age > stale_after,
-                    }
-                    for s, age in zip(summaries, ages, strict=True)
-                ],
+                "series": str(k.series),
+                "unit": k.series.resource.unit,
+                "samples": k.samples,
+                "last": finite(k.last),
+                "measured_at": finite(k.measured_at),
+                "age_s": finite(k.age_s),
+                "stale": is_stale(k.age_s, stale_after),
             }
-        )
-        return
-    rows = [
-        [
-            str(s.series),
-            str(s.samples),
-            quantity(s.last, s.series.resource.unit),
-            duration(age),
-            "stale" if age > stale_after else "",
+            for k in kept
         ]
-        for s, age in zip(summaries, ages, strict=True)
+        echo_json({**origin.where, "series": rows})
+        return
+    echo_table(
+        ["series", "samples", "last", "age", ""],
+        [
+            [
+                str(k.series),
+                str(k.samples),
+                quantity(k.last, k.series.resource.unit),
+                duration(k.age_s),
+                "stale" if is_stale(k.age_s, stale_after) else "",
+            ]
+            for k in kept
+        ],
+        numbers=[1, 2, 3],
+    )
+
+
+def _show_hosts(origin: Origin, now: float, hosts: Sequence[RemoteHost], as_json: bool) -> None:
+    from nws.cli.tables import duration, echo_table
+
+    if as_json:
+        echo_json({**origin.where, "now": now, "hosts": [_document(host, now) for host in hosts]})
+        return
+    rows = []
+    for host in hosts:
+        seen_s = max(now - host.last_seen, 0.0)
+        lost_runs = _lost_runs(host)
+        rows.append(
+            [
+                host.name,
+                host.site or "",
+                "lost" if host.lost else "alive",
+                duration(seen_s),
+                host.address or "-",
+                str(host.cpus),
+                " ".join(host.cliques) or "-",
+                str(host.series),
+                "-" if lost_runs is None else f"{lost_runs:.0f}",
+                f"{host.status.get('buffered', 0):.0f}",
+            ]
+        )
+    headings = [
+        "host",
+        "site",
+        "state",
+        "seen",
+        "address",
+        "CPUs",
+        "cliques",
+        "series",
+        "lost runs",
+        "buffered",
     ]
-    echo_table(["series", "samples", "last", "age", ""], rows, numbers=[1, 2, 3])
+    echo_table(headings, rows, numbers=[3, 5, 7, 8, 9], warn=[row[2] == "lost" for row in rows])
+
+
+def _document(host: RemoteHost, now: float) -> dict[str, Any]:
+    seen_s = max(now - host.last_seen, 0.0)
+    return {
+        "host": host.name,
+        "site": host.site,
+        "lost": host.lost,
+        "last_seen": finite(host.last_seen),
+        "age_s": finite(seen_s),
+        "address": host.address,
+        "cpus": host.cpus,
+        "cpu_model": host.cpu_model,
+        "memory_bytes": host.memory_bytes,
+        "cliques": list(host.cliques),
+        "series": host.series,
+        "lost_runs": _lost_runs(host),
+        "status": dict(host.status),
+    }
+
+
+def _lost_runs(host: RemoteHost) -> float | None:
+    """Runs of its sensors that left no measurement; None when nobody counted."""
+    counts = [host.status[name] for name in _LOST_RUNS if name in host.status]
+    return sum(counts) if counts else None

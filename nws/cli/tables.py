@@ -24,11 +24,13 @@ def quantity(value: float, unit: str) -> str:
             if abs(value) >= factor:
                 return f"{value / factor:.3g} {prefix}s"
         return f"{value / 1e-6:.3g} µs"
-    return f"{value:.3f} {unit}"
+    return f"{value:.3f} {unit}" if unit else f"{value:.6g}"
 
 
 def duration(seconds: float) -> str:
-    """A span of time, coarse: ``4 s``, ``12 min``, ``3.5 h``, ``2.1 d``."""
+    """A span of time, coarse: ``4 s``, ``12 min``, ``3.5 h``, ``2.1 d``; a dash for one that is not known."""
+    if math.isnan(seconds):
+        return "-"
     for factor, name in ((86400.0, "d"), (3600.0, "h")):
         if seconds >= factor:
             return f"{seconds / factor:.1f} {name}"
@@ -36,11 +38,18 @@ def duration(seconds: float) -> str:
 
 
 def echo_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] = ()
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: Sequence[int] = (),
+    warn: Sequence[bool] | None = None,
 ) -> None:
-    """Print a table on stdout; columns in `numbers` are aligned right. A last column ``stale`` stands out."""
+    """Print a table on stdout; columns in `numbers` are aligned right.
+
+    warn : rows that stand out on a terminal; by default those whose last column is ``stale``
+    """
     if sys.stdout.isatty():
-        _rich(headings, rows, numbers)
+        _rich(headings, rows, numbers, [row[-1] == "stale" for row in rows] if warn is None else warn)
         return
     widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
     for row in [headings, *rows]:
@@ -51,7 +60,9 @@ def echo_table(
         click.echo("  ".join(cells).rstrip())
 
 
-def _rich(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> None:
+def _rich(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int], warn: Sequence[bool]
+) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -59,6 +70,6 @@ def _rich(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Seque
     table = Table(box=box.SIMPLE_HEAD)
     for i, heading in enumerate(headings):
         table.add_column(heading, justify="right" if i in numbers else "left")
-    for row in rows:
-        table.add_row(*row, style="yellow" if row[-1] == "stale" else None)
+    for row, stands_out in zip(rows, warn, strict=True):
+        table.add_row(*row, style="yellow" if stands_out else None)
     Console(no_color=bool(os.environ.get("NO_COLOR"))).print(table)

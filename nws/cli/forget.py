@@ -1,0 +1,31 @@
+"""`nws forget HOST`: a host that will not come back is taken off a service; needs the admin role there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from nws.cli.origin import TIMEOUT_S, server_options
+from nws.endpoint import Endpoint
+from nws.errors import UsageError
+
+
+@click.command()
+@click.argument("hosts", metavar="HOST…", nargs=-1, required=True)
+@server_options
+def forget(*, hosts: tuple[str, ...], server: str | None, token_file: Path | None, ca: Path | None) -> None:
+    """Make a service forget each HOST: its name is free again, and its series are hidden.
+
+    What was measured stays in the service's store as long as everything does. Needs an admin token, where the service
+    has tokens. A sensor that still runs on the host must be stopped first: it would register again.
+    """
+    from nws.remote import ServiceClient
+
+    if not server:
+        raise UsageError("name the service with --server URL or NWS_SERVER")
+    endpoint = Endpoint.of(server, token_file=token_file, ca=ca)
+    with ServiceClient.at(endpoint, timeout_s=TIMEOUT_S) as client:
+        for host in hosts:
+            client.forget(host)
+            click.echo(f"{client.url}: forgot {host}", err=True)

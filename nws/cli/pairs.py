@@ -1,0 +1,150 @@
+"""`nws pairs`: latency and bandwidth from every host to every other, how old, and how different both ways are.
+
+A matrix for people as long as it fits a terminal, else a list; pairs that nobody measures are marked and told with
+their path. What is shown is decided in `nws.cli.pairtable`, how in this module.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+
+import click
+
+from nws.cli.common import echo_json, json_option
+from nws.cli.origin import Origin, is_stale, stale_option, with_origin
+from nws.cli.pairtable import SORTS, PairRow, document, pair_rows, sort_rows
+
+#: Hosts up to which a terminal is wide enough for a matrix.
+MATRIX_MOST = 12
+
+#: What a matrix shows of a pair: title → text.
+_CELLS: dict[str, Callable[[PairRow], str]]
+
+
+@click.command()
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Only pairs of this host; more of them: among them.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice(list(SORTS)),
+    help="List by name, or worst first: highest latency, lowest bandwidth, oldest, most different both ways.",
+)
+@click.option(
+    "--matrix/--list", default=None, help="How to print; by default a matrix on a terminal if it fits."
+)
+@stale_option
+@with_origin
+@json_option
+def pairs(
+    *,
+    origin: Origin,
+    hosts: tuple[str, ...],
+    sort: str | None,
+    matrix: bool | None,
+    stale_after: float,
+    as_json: bool,
+) -> None:
+    """Latency and bandwidth between all pairs of hosts: forecast, expected error, age, and asymmetry.
+
+    Asymmetry is how many times the slower direction takes what the faster one takes, in latency or in bandwidth,
+    whichever differs more. Pairs marked * are composed: nobody measures them, a path of other pairs stands for them.
+    """
+    snapshot = origin.snapshot(hosts if len(hosts) > 1 else None)
+    rows = sort_rows(pair_rows(snapshot, only=hosts), sort or "name")
+    if as_json:
+        echo_json({**origin.where, "now": snapshot.now, "pairs": [document(r, stale_after) for r in rows]})
+        return
+    names = sorted({name for row in rows for name in (row.start, row.end)})
+    fits = sys.stdout.isatty() and len(names) <= MATRIX_MOST and sort is None
+    if not rows:
+        click.echo("no pair of hosts is measured", err=True)
+    elif matrix if matrix is not None else fits:
+        _matrices(rows, names, stale_after)
+    else:
+        _list(rows, stale_after)
+
+
+def _list(rows: Sequence[PairRow], stale_after: float) -> None:
+    from nws.cli.tables import duration, echo_table, quantity
+
+    echo_table(
+        ["from", "to", "latency", "±", "bandwidth", "±", "age", "asymmetry", "via", ""],
+        [
+            [
+                row.start,
+                row.end,
+                quantity(row.latency_s, "s"),
+                quantity(row.latency_error_s, "s"),
+                quantity(row.bandwidth_Bps, "B/s"),
+                quantity(row.bandwidth_error_Bps, "B/s"),
+                duration(row.age_s),
+                _times(row.asymmetry),
+                "* " + ", ".join(row.through) if row.through else "",
+                "stale" if is_stale(row.age_s, stale_after) else "",
+            ]
+            for row in rows
+        ],
+        numbers=[2, 3, 4, 5, 6, 7],
+    )
+
+
+def _matrices(rows: Sequence[PairRow], names: Sequence[str], stale_after: float) -> None:
+    from nws.cli.tables import echo_table
+
+    by_pair = {(row.start, row.end): row for row in rows}
+    for title, cell in _CELLS.items():
+        click.echo(f"{title}, from (down) to (across)")
+        table = []
+        for start in names:
+            found = [by_pair.get((start, end)) for end in names]
+            table.append(
+                [start, *("" if row is None else cell(row) + _marks(row, stale_after) for row in found)]
+            )
+        echo_table(["", *names], table, numbers=range(1, len(names) + 1), warn=[False] * len(table))
+        click.echo("")
+    for row in rows:
+        if row.through:
+            click.echo(f"* {row.start} → {row.end} composed via {', '.join(row.through)}")
+    if any(is_stale(row.age_s, stale_after) for row in rows):
+        click.echo(f"! measured more than {stale_after:g} s ago")
+
+
+def _marks(row: PairRow, stale_after: float) -> str:
+    return ("*" if row.through else "") + ("!" if is_stale(row.age_s, stale_after) else "")
+
+
+def _times(factor: float) -> str:
+    return "-" if math.isnan(factor) else f"{factor:.3g}×"
+
+
+def _latency(row: PairRow) -> str:
+    from nws.cli.tables import quantity
+
+    return quantity(row.latency_s, "s")
+
+
+def _bandwidth(row: PairRow) -> str:
+    from nws.cli.tables import quantity
+
+    return quantity(row.bandwidth_Bps, "B/s")
+
+
+def _age(row: PairRow) -> str:
+    from nws.cli.tables import duration
+
+    return duration(row.age_s)
+
+
+_CELLS = {
+    "latency": _latency,
+    "bandwidth": _bandwidth,
+    "age": _age,
+    "asymmetry": lambda row: _times(row.asymmetry),
+}
