@@ -1,0 +1,47 @@
+"""`nws server`: serve the weather of many hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--config", "settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Where to listen; default: 127.0.0.1:8090, port 0 chooses."
+)
+@click.option(
+    "--store",
+    type=click.Path(path_type=Path),
+    help="File the measurements are kept in; default: service.db in $APPLES_STATE, $XDG_STATE_HOME/apples or "
+    "~/.local/state/apples.",
+)
+@click.option("--check", is_flag=True, help="Check the settings, print what would be done, and end.")
+@click.pass_context
+def server(
+    context: click.Context, *, settings: Path | None, listen: str | None, store: Path | None, check: bool
+) -> None:
+    """Serve the weather of many hosts: name server, memory and forecaster in one process.
+
+    Sensors register and deliver (nws sensor --server URL), clients ask; the weather page is at /. Ends on TERM
+    and Ctrl-C, with everything accepted kept. What can be set is in docs/weather-service.md.
+    """
+    from nws.server.setup import prepare
+    from nws.service.config import ServiceConfig
+    from nws.service.configfile import load_config, parse_listen
+
+    config = ServiceConfig() if settings is None else load_config(settings)
+    if listen is not None:
+        config = dataclasses.replace(config, listen=parse_listen(listen))
+    setup = prepare(config, store=store)
+    if check:
+        for line in setup.lines():
+            click.echo(line)
+        return
+    from nws.server.run import log_to_stderr, serve
+
+    log_to_stderr()
+    context.exit(serve(setup))

@@ -1,0 +1,117 @@
+"""The application: routes of the interface, the weather page, and the gate around both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nws.server.answers import refused
+from nws.server.backend import Backend, Endpoint, run
+from nws.server.gate import Gate
+from nws.server.limits import RateLimit
+from nws.server.routes import ENDPOINTS
+from nws.server.tokens import Tokens
+
+if TYPE_CHECKING:
+    from nws.server.driver import SourceTallies
+    from nws.service.core import WeatherService
+
+#: Where the weather page's files are, when they are installed.
+WEB = Path(__file__).resolve().parent.parent / "web"
+
+
+def create_app(
+    service: WeatherService,
+    tokens: Tokens,
+    *,
+    web: Path | None = WEB,
+    sources: Sequence[SourceTallies] = (),
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Starlette:
+    """Application over a service; the caller closes the service after the application has ended.
+
+    tokens : who may do what.  web : folder with `index.html` and `static`, None for no page
+    sources : counts of what is read from elsewhere, for `/metrics`.  monotonic : seconds, for rates and durations
+    """
+    backend = Backend(service, tokens, tuple(sources))
+    gate = Middleware(
+        Gate,
+        tokens=tokens,
+        limit=RateLimit(service.config.limits.requests_per_minute),
+        tallies=backend.tallies,
+        monotonic=monotonic,
+    )
+    app = Starlette(
+        routes=[*_operations(backend), *_page(web)],
+        middleware=[gate],
+        exception_handlers={HTTPException: _http_error},
+        lifespan=backend.lifespan,
+    )
+    app.state.backend = backend
+    # a path with a slash too many is another path; nobody is sent elsewhere
+    app.router.redirect_slashes = False
+    return app
+
+
+def _operations(backend: Backend) -> list[BaseRoute]:
+    """One route for each path, so that a wrong method is told from a wrong path."""
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in ENDPOINTS:
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+
+    def route(path: str, methods: dict[str, Endpoint]) -> Route:
+        async def answered(request: Request) -> Response:
+            return await run(backend, methods["GET" if request.method == "HEAD" else request.method], request)
+
+        return Route(path, answered, methods=list(methods))
+
+    return [route(path, methods) for path, methods in by_path.items()]
+
+
+def _page(web: Path | None) -> list[BaseRoute]:
+    if web is None or not (web / "index.html").is_file():
+        return []
+    routes: list[BaseRoute] = [Route("/", _index(web / "index.html"), methods=["GET"])]
+    if (web / "static").is_dir():
+        routes.append(Mount("/static", _named("/static", StaticFiles(directory=web / "static"))))
+    return routes
+
+
+def _index(file: Path) -> Callable[[Request], Awaitable[Response]]:
+    async def index(request: Request) -> Response:
+        request.scope["nws"].route = "/"
+        return FileResponse(file, media_type="text/html; charset=utf-8")
+
+    return index
+
+
+def _named(route: str, app: ASGIApp) -> ASGIApp:
+    """The same application, counted under a route of its own."""
+
+    async def named(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["nws"].route = route
+        await app(scope, receive, send)
+
+    return named
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What Starlette itself refuses."""
+    assert isinstance(error, HTTPException)
+    messages = {
+        404: f"nothing at {request.url.path[:200]}; /openapi.json describes what there is",
+        405: f"{request.method} is not for {request.url.path[:200]}",
+    }
+    message = messages.get(error.status_code, str(error.detail))
+    return refused(error.status_code, message, headers=error.headers)

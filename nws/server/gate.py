@@ -1,0 +1,169 @@
+"""What every request passes before any route sees it, and every answer on its way out.
+
+In order: headers that may come only once, the host name it was sent to, its token, its rate. Answers get the
+security headers, are counted and timed. Whether a token's role is enough is decided by the route.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nws.errors import Malformed, TooMany, WeatherError
+from nws.server.answers import refusal_of, refused
+from nws.server.limits import RateLimit
+from nws.server.tallies import Tallies
+from nws.server.tokens import Role, Tokens, fingerprint
+
+_LOG = logging.getLogger(__name__)
+
+_ONCE = (
+    b"host",
+    b"authorization",
+    b"content-type",
+    b"content-length",
+    b"content-encoding",
+    b"x-nws-host",
+    b"x-nws-key",
+)
+#: The page may load its own files, and ask its own server; nothing else, and nobody may frame it.
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY.encode("ascii")),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
+
+
+@dataclass(slots=True)
+class Visit:
+    """What the gate knows of a request. `roles`: what its token allows; `route`: template, set by the route."""
+
+    roles: frozenset[Role]
+    token_given: bool
+    route: str = "other"
+
+
+class Gate:
+    """ASGI middleware around the whole application. `monotonic`: seconds, for rates and durations."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        tokens: Tokens,
+        limit: RateLimit,
+        tallies: Tallies,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app, self._tokens, self._limit, self._tallies = app, tokens, limit, tallies
+        self._monotonic = monotonic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = self._monotonic()
+        status = 0
+
+        async def dressed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                present = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(h for h in _HEADERS if h[0] not in present)]
+                if b"cache-control" not in present:
+                    # a static file may be kept, if it is asked for anew whether it has changed
+                    kept = b"no-cache" if b"etag" in present else b"no-store"
+                    message["headers"].append((b"cache-control", kept))
+            await send(message)
+
+        visit = scope["nws"] = Visit(roles=frozenset(), token_given=False)
+        try:
+            turned_away = self._turned_away(scope, visit, began)
+            if turned_away is not None:
+                await turned_away(scope, receive, dressed)
+            else:
+                await self._app(scope, receive, dressed)
+        except ClientDisconnect:
+            status = status or 499
+        except Exception:
+            _LOG.exception("%s %s failed", scope["method"], visit.route)
+            if status == 0:
+                await refused(500, "the server failed; its log says why")(scope, receive, dressed)
+        finally:
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            self._tallies.count(visit.route, method, status or 499, self._monotonic() - began)
+
+    def _turned_away(self, scope: Scope, visit: Visit, now: float) -> Response | None:
+        """The refusal of a request that no route is to see, if it is one."""
+        try:
+            headers = self._single(scope)
+            if any(c < " " or c == "\x7f" for c in scope["path"]):
+                raise Malformed("the path has control characters")
+            if not self._tokens.required and not _is_here(headers.get(b"host", b"localhost")):
+                # a page from elsewhere whose name was made to lead here must not get at a server without tokens
+                raise Malformed(
+                    "the Host header names no loopback address; without tokens only those are answered"
+                )
+            token = _bearer(headers.get(b"authorization"))
+        except WeatherError as error:
+            self._tallies.refused["malformed"] += 1
+            return refusal_of(error)
+        visit.roles = self._tokens.roles(token)
+        visit.token_given = token is not None
+        peer = scope["client"][0] if scope["client"] else ""
+        known = token is not None and visit.roles and self._tokens.required
+        wait_s = self._limit.ask(f"{fingerprint(token) if known and token else ''}@{peer}", now)
+        if wait_s > 0:
+            self._tallies.refused["rate"] += 1
+            return refusal_of(TooMany("too many requests; slow down", retry_after_s=wait_s))
+        return None
+
+    @staticmethod
+    def _single(scope: Scope) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            if name in _ONCE:
+                if name in found:
+                    raise Malformed(f"header {name.decode('ascii')} given twice")
+                found[name] = value
+        if b"host" not in found and scope["http_version"] == "1.1":
+            raise Malformed("no Host header")
+        return found
+
+
+def _bearer(header: bytes | None) -> str | None:
+    if header is None:
+        return None
+    kind, _, token = header.decode("latin-1").partition(" ")
+    if kind.lower() != "bearer" or not token.strip():
+        raise Malformed("the Authorization header is not understood; expected: Bearer TOKEN")
+    return token.strip()
+
+
+def _is_here(host: bytes) -> bool:
+    """Whether a Host header names this machine's loopback."""
+    name = host.decode("latin-1").lower()
+    name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

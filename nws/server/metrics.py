@@ -1,0 +1,180 @@
+"""The page `/metrics`: the weather itself, the hosts and their sensors, the service, its requests, its process.
+
+Every series has the same four families, told apart by the labels `resource`, `host`, `peer` (pairs only) and `unit`,
+so that a name never depends on what somebody measures. The names are in docs/weather-api.md.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nws.series import Series
+from nws.server.exposition import Exposition, labels
+from nws.server.tallies import BUCKETS_S
+
+if TYPE_CHECKING:
+    from nws.server.backend import Backend
+    from nws.service.records import Counters, HostState
+
+_SERIES_FAMILIES = (
+    ("nws_series_last", "last", "Last measurement, in the unit of the series."),
+    ("nws_series_forecast", "forecast", "Forecast of the next measurement, in the unit of the series."),
+    ("nws_series_error", "mae", "Mean absolute error expected of the forecast, in the unit of the series."),
+    ("nws_series_age_seconds", "age_s", "Time since the last measurement."),
+)
+_RUNS = ("done", "failed", "missed", "skipped", "merged")
+_SENSOR = (
+    ("buffered", "nws_sensor_buffered_samples", "gauge", "Measurements a sensor has not delivered yet."),
+    ("dropped", "nws_sensor_dropped_samples_total", "counter", "Measurements a sensor had to give up."),
+    ("cpu_s", "nws_sensor_cpu_seconds_total", "counter", "CPU time a sensor has used."),
+    ("rss_bytes", "nws_sensor_resident_memory_bytes", "gauge", "Memory a sensor uses."),
+)
+#: Labels of series, made once; a name takes about 300 bytes.
+_LABELS: dict[str, str] = {}
+_MOST_LABELS = 200_000
+
+
+def render(backend: Backend) -> str:
+    """The whole page, as of now."""
+    page = Exposition()
+    _weather(page, backend.service.snapshot().document["series"])
+    _hosts(page, backend.service.hosts())
+    _service(page, backend, backend.service.counters())
+    _sources(page, backend)
+    _requests(page, backend)
+    _process(page, backend.started)
+    return page.page()
+
+
+def _weather(page: Exposition, columns: dict[str, Any]) -> None:
+    made = _made(columns["name"])
+    for name, column, text in _SERIES_FAMILIES:
+        page.family(name, "gauge", text)
+        page.column(name, made, np.asarray(columns[column], np.float64).tolist())
+
+
+def _made(names: Sequence[str]) -> list[str]:
+    if len(_LABELS) > _MOST_LABELS:
+        _LABELS.clear()
+    made = []
+    for name in names:
+        text = _LABELS.get(name)
+        if text is None:
+            one = Series.parse(name)
+            pairs = {"resource": str(one.resource), "host": one.host}
+            if one.peer is not None:
+                pairs["peer"] = one.peer
+            text = _LABELS[name] = labels(pairs | {"unit": one.resource.unit})
+        made.append(text)
+    return made
+
+
+def _hosts(page: Exposition, hosts: Sequence[HostState]) -> None:
+    page.one("nws_hosts", "gauge", "Hosts the service knows.", len(hosts))
+    page.one("nws_hosts_lost", "gauge", "Hosts not heard of lately.", sum(h.lost for h in hosts))
+    page.family("nws_host_lost", "gauge", "1 for a host not heard of lately.")
+    for host in hosts:
+        page.sample("nws_host_lost", host.lost, {"host": host.name})
+    page.family("nws_host_last_seen_timestamp_seconds", "gauge", "When a host was last heard of.")
+    for host in hosts:
+        if host.last_seen is not None:
+            page.sample("nws_host_last_seen_timestamp_seconds", host.last_seen, {"host": host.name})
+    page.family("nws_sensor_runs_total", "counter", "Runs of a host's sensors since its daemon started.")
+    for host in hosts:
+        for outcome in _RUNS:
+            if outcome in host.status:
+                page.sample(
+                    "nws_sensor_runs_total", host.status[outcome], {"host": host.name, "outcome": outcome}
+                )
+    for key, name, kind, text in _SENSOR:
+        page.family(name, kind, text)
+        for host in hosts:
+            if key in host.status:
+                page.sample(name, host.status[key], {"host": host.name})
+
+
+def _service(page: Exposition, backend: Backend, counts: Counters) -> None:
+    page.family(
+        "nws_samples_total", "counter", "Measurements delivered; repeated ones were acknowledged before."
+    )
+    for outcome in ("accepted", "refused", "repeated"):
+        page.sample("nws_samples_total", getattr(counts, f"samples_{outcome}"), {"outcome": outcome})
+    page.one("nws_batches_total", "counter", "Batches of measurements.", counts.batches)
+    page.one(
+        "nws_batches_failed_total", "counter", "Batches the store could not keep.", counts.batches_failed
+    )
+    page.one(
+        "nws_transactions_total", "counter", "Groups of batches put together.", backend.writer.transactions
+    )
+    page.one("nws_waiting_samples", "gauge", "Measurements that wait for the store.", backend.writer.waiting)
+    page.one("nws_series", "gauge", "Series the service knows.", counts.series)
+    page.one("nws_events_total", "counter", "Events taken in.", counts.events)
+    page.one("nws_schedule_version", "gauge", "Version of the measuring schedule.", counts.schedule_version)
+    page.one("nws_store_bytes", "gauge", "Size of the store's files.", counts.store_bytes)
+    page.one("nws_healthy", "gauge", "0 while the store cannot be written.", backend.service.health().ok)
+    page.one(
+        "nws_forecaster_saves_total",
+        "counter",
+        "Times the forecasters' state was saved.",
+        counts.battery_saves,
+    )
+    page.one(
+        "nws_forecaster_save_failures_total",
+        "counter",
+        "Times it could not be.",
+        counts.battery_save_failures,
+    )
+    page.one("nws_forecaster_save_seconds", "gauge", "How long the last save took.", counts.battery_save_s)
+    page.one("nws_restore_seconds", "gauge", "How long the service took to start.", counts.restore_s)
+    page.one("nws_tick_failures_total", "counter", "Failures of the housekeeping.", backend.tick_failures)
+
+
+def _sources(page: Exposition, backend: Backend) -> None:
+    page.family("nws_source_reads_total", "counter", "Reads of other monitors by what became of them.")
+    for source in backend.sources:
+        for outcome, count in source.counts().items():
+            page.sample("nws_source_reads_total", count, {"source": source.name, "outcome": outcome})
+    page.family("nws_source_samples_total", "counter", "Measurements taken over from other monitors.")
+    for source in backend.sources:
+        page.sample("nws_source_samples_total", source.samples, {"source": source.name})
+
+
+def _requests(page: Exposition, backend: Backend) -> None:
+    tallies = backend.tallies
+    page.family("nws_http_requests_total", "counter", "Requests by route, method and status.")
+    for (route, method, status), count in sorted(tallies.requests.copy().items()):
+        pairs = {"route": route, "method": method, "status": str(status)}
+        page.sample("nws_http_requests_total", count, pairs)
+    page.family("nws_http_turned_away_total", "counter", "Requests no route has seen, by reason.")
+    for reason, count in sorted(tallies.refused.copy().items()):
+        page.sample("nws_http_turned_away_total", count, {"reason": reason})
+    name = "nws_http_request_duration_seconds"
+    page.family(name, "histogram", "Time from a request's head to the end of its answer.")
+    for route, durations in sorted(tallies.durations.copy().items()):
+        total = 0
+        counts = list(durations.counts)
+        for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), counts, strict=True):
+            total += count
+            page.sample(f"{name}_bucket", total, {"route": route, "le": bound})
+        page.sample(f"{name}_sum", durations.total_s, {"route": route})
+        page.sample(f"{name}_count", total, {"route": route})
+
+
+def _process(page: Exposition, started: float) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    page.one("process_cpu_seconds_total", "counter", "CPU time used.", used.ru_utime + used.ru_stime)
+    page.one("process_start_time_seconds", "gauge", "When the application was made.", started)
+    page.one("process_resident_memory_bytes", "gauge", "Memory used.", resident_bytes())
+    page.one("process_open_fds", "gauge", "Files and connections open.", len(os.listdir("/proc/self/fd")))
+
+
+def resident_bytes() -> int:
+    """Memory of this process, bytes, from /proc."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

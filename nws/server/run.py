@@ -1,0 +1,236 @@
+"""A server on a socket: in this process until a signal ends it, or in a thread for tests and programs.
+
+Ending is graceful: what was accepted is answered and kept, the state of the forecasters is saved. Lines for people
+go to the log, one for each thing worth knowing, never with a token in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from nws.errors import ConfigError, ServiceError
+from nws.server.app import WEB, create_app
+from nws.server.driver import Driven, Driver, SourceTallies
+from nws.server.protocol import MOST_CONNECTIONS, bounded
+from nws.server.setup import Setup, without_password
+from nws.server.tokens import Tokens
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from nws.service.config import ServiceConfig
+    from nws.service.core import WeatherService
+
+_LOG = logging.getLogger(__name__)
+
+#: Time for requests under way when the server is asked to end, seconds.
+GRACE_S = 10
+#: A connection without requests is closed after so long; sensors deliver more often than that, seconds.
+IDLE_S = 75
+#: Files that the process needs beside its connections.
+_OTHER_FILES = 64
+
+
+def serve(setup: Setup) -> int:
+    """Serve until SIGTERM (returns 0) or SIGINT (130). Raises `ConfigError` for a port that is taken, `StoreError`."""
+    from nws.service.core import WeatherService
+
+    most = raise_file_limit()
+    with bind(setup.family, setup.address, setup.config.listen.port) as listening:
+        for warning in setup.warnings:
+            _LOG.warning("%s", warning)
+        with WeatherService(setup.config, store=setup.store) as service:
+            driven = sources(setup.config)
+            app = create_app(service, setup.tokens, sources=[one.tallies for one in driven])
+            server = _Server(_uvicorn_config(app, most), lambda: notify("READY=1"))
+            server.config.load()
+            server.config.ssl = setup.tls
+            url = setup.url(listening.getsockname()[1])
+            _LOG.info("grid %s at %s, store %s", setup.config.grid, url, setup.store)
+            with Driver(service, driven, clock=time.time), _signals(server) as received:
+                server.run(sockets=[listening])
+                notify("STOPPING=1")
+        _LOG.info("ended, state saved")
+    return 130 if received == [signal.SIGINT] else 0
+
+
+class ServerThread:
+    """A server in a thread of this process; a context manager. The caller closes the service afterwards.
+
+    port : 0 lets the system choose; `url` tells.  web : folder of the page, None for none
+    """
+
+    def __init__(
+        self,
+        service: WeatherService,
+        tokens: Tokens,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        web: Path | None = WEB,
+    ) -> None:
+        self.app = create_app(service, tokens, web=web)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = bind(family, host, port)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        self._ready = threading.Event()
+        self._server = _Server(_uvicorn_config(self.app, MOST_CONNECTIONS), self._ready.set)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [self._socket]}, name="nws-server", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start, and return when requests are answered; raises `ServiceError` when that does not come about."""
+        self._thread.start()
+        while not self._ready.wait(0.05):
+            if not self._thread.is_alive():
+                raise ServiceError(f"{self.url}: the server did not start; the log says why", status=503)
+
+    def stop(self) -> None:
+        """Answer what is under way, and end."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join()
+        self._socket.close()
+
+    def __enter__(self) -> ServerThread:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+
+def bind(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
+    """A socket at an address; raises `ConfigError` when somebody else has it."""
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # `::` means everybody, `::1` nobody but this host
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind((address, port))
+    except OSError as error:
+        listening.close()
+        reasons = {
+            98: f"is taken by another program; find it with `ss -ltnp 'sport = :{port}'`, or choose another port",
+            13: "needs more rights; choose a port of 1024 or more",
+            99: "is no address of this host; see `ip address`",
+        }
+        why = reasons.get(error.errno or 0, f"cannot be listened at: {error.strerror}")
+        raise ConfigError(f"listen {address} port {port}: {why}") from None
+    return listening
+
+
+def sources(config: ServiceConfig) -> list[Driven]:
+    """What is to be read from elsewhere by the settings."""
+    if not config.prometheus:
+        return []
+    from nws.sources.prometheus import PrometheusSource
+
+    return [
+        Driven(
+            source=PrometheusSource(one),
+            period_s=one.every_s,
+            tallies=SourceTallies(without_password(one.url)),
+        )
+        for one in config.prometheus
+    ]
+
+
+def log_to_stderr(level: int = logging.INFO) -> None:
+    """Lines of the service to stderr: with their time, unless a journal that adds it reads them."""
+    when = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(f"nws: {when}%(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    for name in ("nws", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.propagate = False
+    logging.getLogger("nws").setLevel(level)
+
+
+def notify(state: str) -> None:
+    """Tell systemd, where it asked for it (`Type=notify`)."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+        to.sendto(state.encode("ascii"), "\0" + path[1:] if path.startswith("@") else path)
+
+
+def raise_file_limit() -> int:
+    """Let this process open as many files as it may; returns the connections that leaves room for."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + _OTHER_FILES
+    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return max(min(MOST_CONNECTIONS, most - _OTHER_FILES), 16)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which leaves signals to us and says when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+
+@contextlib.contextmanager
+def _signals(server: _Server) -> Iterator[list[int]]:
+    """SIGTERM and SIGINT end the server; a second one does not wait for clients. Yields those received."""
+    received: list[int] = []
+
+    def handle(number: int, _: FrameType | None) -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+        received.append(number)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _uvicorn_config(app: Starlette, most_connections: int) -> uvicorn.Config:
+    options: dict[str, Any] = {
+        "http": bounded(most_connections),
+        "ws": "none",
+        "loop": "uvloop",
+        "lifespan": "on",
+        "interface": "asgi3",
+        "log_config": None,
+        "access_log": False,
+        # who is asking is who is connected; a header that anybody can write does not change that
+        "proxy_headers": False,
+        "server_header": False,
+        "timeout_keep_alive": IDLE_S,
+        "timeout_graceful_shutdown": GRACE_S,
+    }
+    return uvicorn.Config(app, **options)

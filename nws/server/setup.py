@@ -1,0 +1,166 @@
+"""What a server would do by its settings, checked before it does any of it.
+
+Tokens and certificate are read, the address is looked up, and a server that others could reach without a token is
+refused. Nothing is opened for writing and nothing listens yet.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from nws.errors import ConfigError
+from nws.paths import state_dir
+from nws.server.tokens import Role, Tokens
+from nws.service.config import Listen, ServiceConfig, Tls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A server that may be started. address : looked up; store : file; warnings : what its user should know"""
+
+    config: ServiceConfig
+    tokens: Tokens
+    tls: ssl.SSLContext | None
+    family: socket.AddressFamily
+    address: str
+    store: Path
+    warnings: tuple[str, ...]
+
+    def url(self, port: int) -> str:
+        """Where it answers."""
+        shown = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{'https' if self.tls else 'http'}://{shown}:{port}"
+
+    def lines(self) -> list[str]:
+        """What it would do, for people."""
+        config = self.config
+        limits, keep = config.limits, config.keep
+        cliques = (
+            f"automatic, at most {config.clique_most} hosts each"
+            if config.cliques is None
+            else ", ".join(f"{name} ({len(c.members)} hosts)" for name, c in config.cliques.items()) or "none"
+        )
+        roles = ", ".join(f"{len(some)} {role}" for role, some in self.tokens.digests.items() if some)
+        return [
+            f"grid:        {config.grid}",
+            f"listens at:  {self.url(config.listen.port)}",
+            f"tokens:      {roles or 'none: everybody on this host may do everything'}",
+            f"TLS:         {config.tls.certificate if config.tls else 'no'}",
+            f"store:       {self.store}{'' if self.store.exists() else ' (new)'}",
+            f"keeps:       samples {_days(keep.samples_s)}, minutes {_days(keep.minutes_s)}, "
+            f"ten minutes {_days(keep.ten_minutes_s)}",
+            f"limits:      bodies {limits.body_bytes} B, {limits.requests_per_minute} requests a minute and "
+            f"client, {limits.hosts} hosts, {limits.series_per_host} series a host",
+            f"sensors:     CPU every {config.every.cpu_s:g} s, memory every {config.every.memory_s:g} s, "
+            f"delivered every {config.every.deliver_s:g} s; lost after {config.lost_after_s:g} s",
+            f"cliques:     {cliques}; frames of {config.frame_s:g} s",
+            f"prometheus:  {', '.join(without_password(p.url) for p in config.prometheus) or 'none'}",
+            *(f"warning:     {w}" for w in self.warnings),
+        ]
+
+
+def prepare(config: ServiceConfig, *, store: Path | None = None) -> Setup:
+    """Check everything that can be checked; raises `ConfigError` with all problems.
+
+    store : file of the memory, before what the settings say
+    """
+    problems: list[str] = []
+    warnings: list[str] = []
+    tokens, tls, family, address = Tokens.none(), None, socket.AF_INET, config.listen.host
+    try:
+        files = {
+            Role.READ: config.tokens.read,
+            Role.WRITE: config.tokens.write,
+            Role.ADMIN: config.tokens.admin,
+        }
+        tokens = Tokens.load(files)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        tls = None if config.tls is None else tls_context(config.tls, warnings)
+    except ConfigError as error:
+        problems += error.problems
+    try:
+        family, address = resolve(config.listen)
+    except ConfigError as error:
+        problems += error.problems
+    if not problems and not _is_loopback(address):
+        if not tokens.required:
+            problems.append(
+                f"listen {config.listen}: reaches beyond this host, and no tokens are set: anybody could write; "
+                "make tokens with `nws token FILE`, name them under `tokens:` in the settings file (--config), "
+                "or listen at 127.0.0.1"
+            )
+        elif tls is None:
+            warnings.append(
+                f"tokens travel unencrypted to {config.listen}; set `tls:` with a certificate and its key, "
+                "or put a proxy with TLS in front"
+            )
+    if problems:
+        raise ConfigError(problems)
+    return Setup(
+        config=config,
+        tokens=tokens,
+        tls=tls,
+        family=family,
+        address=address,
+        store=store or config.store or state_dir() / "service.db",
+        warnings=tuple(warnings),
+    )
+
+
+def resolve(listen: Listen) -> tuple[socket.AddressFamily, str]:
+    """Family and address of a host name; raises `ConfigError`."""
+    try:
+        found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(
+            f"listen {listen}: {listen.host!r} is no address of this host ({error}); such as 127.0.0.1:8090"
+        ) from None
+    # where a name has both kinds the old one is what clients find first
+    family, _, _, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, str(where[0])
+
+
+def tls_context(files: Tls, warnings: list[str]) -> ssl.SSLContext:
+    """Context with this certificate and key; raises `ConfigError`. Appends to `warnings`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    for what, path in (("certificate", files.certificate), ("key", files.key)):
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            raise ConfigError(f"tls.{what}: {path}: {error.strerror}; name a PEM file") from None
+        if what == "key" and mode & 0o007:
+            warnings.append(
+                f"{path}: mode {stat.S_IMODE(mode):04o} lets everybody read the key; run: chmod o= {path}"
+            )
+    try:
+        # a key with a passphrase would ask for it on the terminal
+        context.load_cert_chain(files.certificate, files.key, password=lambda: b"")
+    except OSError as error:
+        raise ConfigError(
+            f"tls: {files.certificate} and {files.key}: {error.strerror or error}; expected a certificate "
+            "(with its chain) and its key in PEM form, the key without a passphrase"
+        ) from None
+    return context
+
+
+def without_password(url: str) -> str:
+    """A URL that may be shown."""
+    scheme, slashes, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{place.rpartition('@')[2]}{slash}{path}"
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds / 86400:g} d"

@@ -1,0 +1,85 @@
+"""Routes that change something: who the sender is checked here, what it wants by the core."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nws.errors import Forbidden, Refused
+from nws.server.answers import answer
+from nws.server.backend import Backend
+from nws.server.bodies import Query
+from nws.server.gate import Visit
+from nws.server.reading import host_of
+from nws.server.tokens import Role
+from nws.service import parsing
+from nws.service.config import HOST_NAME_LEGAL, is_host_name
+from nws.service.records import Event
+
+_LONGEST_KEY = 200
+#: A batch of so many bytes of JSON becomes a record in a thread.
+_LONG_BATCH = 2_000
+
+
+def sender(request: Request) -> tuple[str | None, str | None]:
+    """Host and key that the request names, as they are; raises `Refused` when they cannot be any."""
+    host, key = request.headers.get("x-nws-host"), request.headers.get("x-nws-key")
+    if host is not None and not is_host_name(host):
+        raise Refused(f"X-NWS-Host {host[:80]!r} is not a host name: expected {HOST_NAME_LEGAL}")
+    if key is not None and (not key or len(key) > _LONGEST_KEY or not key.isascii()):
+        raise Refused(f"X-NWS-Key is not a key: expected 1 to {_LONGEST_KEY} ASCII characters")
+    return host, key
+
+
+async def register(backend: Backend, request: Request) -> Response:
+    """A sensor tells who it is, and is told how to measure."""
+    Query(request, ()).check()
+    name = host_of(request)
+    host, key = sender(request)
+    if host is not None and host != name:
+        raise Refused(f"X-NWS-Host says {host}, the path {name}; a host registers itself")
+    record = parsing.registration(await backend.document(request))
+    told = await backend.ask(backend.service.register, name, record, key)
+    return answer(await backend.ask(told.as_json))
+
+
+async def forget(backend: Backend, request: Request) -> Response:
+    """A host is given up."""
+    Query(request, ()).check()
+    name = host_of(request)
+    await backend.ask(backend.service.forget, name)
+    return answer({"now": backend.service.now(), "forgotten": name})
+
+
+async def measurements(backend: Backend, request: Request) -> Response:
+    """A batch of measurements, or none as a sign of life."""
+    Query(request, ()).check()
+    host, key = sender(request)
+    visit: Visit = request.scope["nws"]
+    admin = Role.ADMIN in visit.roles
+    if host is None and not admin:
+        raise Forbidden(
+            "a batch without X-NWS-Host may be about any host, and needs the role admin; "
+            "send X-NWS-Host and X-NWS-Key as registration gave them"
+        )
+    document = await backend.document(request)
+    long = (
+        len(document.get("value") or ()) > _LONG_BATCH if isinstance(document.get("value"), list) else False
+    )
+    batch = await backend.ask(parsing.batch, document) if long else parsing.batch(document)
+    # who holds an admin's token may write for a host whose key it does not have
+    check = host is not None and not (admin and backend.tokens.required and key is None)
+    return answer(await backend.writer.put(batch, host=host, key=key, check=check))
+
+
+async def event(backend: Backend, request: Request) -> Response:
+    """Something happened."""
+    Query(request, ()).check()
+    host, key = sender(request)
+    record: Event = parsing.event(await backend.document(request))
+    if host is not None:
+        if record.host not in (None, host):
+            raise Refused(f"X-NWS-Host says {host}, the event {record.host}; a host tells of itself")
+        await backend.ask(backend.service.check_key, host, key)
+    await backend.ask(backend.service.event, record)
+    return answer(record)

@@ -1,0 +1,286 @@
+"""A service that keeps nothing on disk and can be told to fail or to wait, and servers in front of it."""
+
+import threading
+import time
+
+import numpy as np
+import orjson
+import pytest
+import requests
+
+from nws.cliques import Clique, schedule
+from nws.errors import KeyRefused, NameTaken, StoreError, UnknownHost
+from nws.series import Forecast, Series
+from nws.server.run import ServerThread
+from nws.server.tokens import Role, Tokens
+from nws.service.config import Every, ServiceConfig
+from nws.service.records import (
+    Counters,
+    Health,
+    HostState,
+    PutReceipt,
+    Refusals,
+    Registered,
+    SeriesState,
+)
+from nws.service.snapshot import SnapshotDocument
+
+NOW = 1.8e9
+
+
+class FakeService:
+    """Methods of `nws.service.core.WeatherService` over dictionaries.
+
+    failure : raised by every write.  gate : writes wait for it.  groups : sizes of the transactions
+    """
+
+    def __init__(self, config=None):
+        self.config = config or ServiceConfig()
+        self.failure = None
+        self.gate = threading.Event()
+        self.gate.set()
+        self.groups = []
+        self.kept = {}
+        self.registered = {}
+        self.noted = []
+        self.ticks = 0
+        self.closed = False
+
+    def now(self):
+        return NOW
+
+    def register(self, host, registration, key):
+        if self.failure:
+            raise self.failure
+        known = self.registered.get(host)
+        if known is not None and key != known[1]:
+            raise NameTaken(f"{host} is held by another host")
+        self.registered[host] = (registration, "k-" + host)
+        new = None if known else "k-" + host
+        every = Every()
+        return Registered(
+            now=NOW, key=new, every=every, schedule=self.schedule(), peers=self.peers(), grid="lab"
+        )
+
+    def check_key(self, host, key):
+        if host not in self.registered:
+            raise UnknownHost(f"{host} is not registered")
+        if self.registered[host][1] != key:
+            raise KeyRefused(f"the key is not {host}'s")
+
+    def hosts(self):
+        return [self.host(name) for name in sorted(self.registered)]
+
+    def host(self, name):
+        if name not in self.registered:
+            raise UnknownHost(f"{name} is not registered")
+        told = self.registered[name][0]
+        return HostState(
+            name=name,
+            address=told.address,
+            port=told.port,
+            site=told.site,
+            cpus=told.cpus,
+            cpu_model=told.cpu_model,
+            memory_bytes=told.memory_bytes,
+            version=told.version,
+            registered_at=NOW,
+            last_seen=NOW,
+            lost=False,
+            cliques=(),
+            series=0,
+            status={"done": 3, "missed": 1, "buffered": 7},
+        )
+
+    def forget(self, name):
+        self.host(name)
+        del self.registered[name]
+
+    def schedule(self):
+        members = tuple(sorted(self.registered))
+        cliques = [Clique(name="all", members=members)] if len(members) > 1 else []
+        return schedule(cliques, version=1, effective_from=NOW)
+
+    def peers(self):
+        return {name: (told.address, told.port) for name, (told, _) in self.registered.items()}
+
+    def put_many(self, batches):
+        self.gate.wait()
+        if self.failure:
+            raise self.failure
+        self.groups.append(len(batches))
+        return [self._put(batch, host) for batch, host in batches]
+
+    def put(self, batch, *, as_host):
+        return self.put_many([(batch, as_host)])[0]
+
+    def _put(self, batch, host):
+        for place, t, value in zip(batch.index, batch.t, batch.value, strict=True):
+            self.kept.setdefault(batch.series[place], []).append((t, value))
+        n = len(batch.t)
+        return PutReceipt(now=NOW, accepted=n, next=batch.first + n, schedule=1, refused=Refusals())
+
+    def series(self, *, host=None, resource=None):
+        return [
+            SeriesState(
+                series=name,
+                unit=Series.parse(name).resource.unit,
+                samples=len(some),
+                last=some[-1][1],
+                measured_at=some[-1][0],
+                age_s=0.0,
+            )
+            for name, some in sorted(self.kept.items())
+        ]
+
+    def forecasts(self, names=None):
+        return {
+            Series.parse(name): Forecast(
+                value=some[-1][1],
+                mae=float("nan"),
+                rmse=float("nan"),
+                method="last",
+                samples=len(some),
+                measured_at=some[-1][0],
+                last=some[-1][1],
+            )
+            for name, some in sorted(self.kept.items())
+            if names is None or name in names
+        }
+
+    def snapshot(self, *, hosts=None, composed=False):
+        found = self.forecasts()
+        columns = {
+            "name": [str(s) for s in found],
+            **{
+                column: np.array([getattr(f, field) for f in found.values()], float)
+                for column, field in [
+                    ("forecast", "value"),
+                    ("mae", "mae"),
+                    ("rmse", "rmse"),
+                    ("last", "last"),
+                    ("measured_at", "measured_at"),
+                ]
+            },
+            "age_s": np.array([NOW - f.measured_at for f in found.values()], float),
+            "samples": np.array([f.samples for f in found.values()], np.int64),
+            "method": np.zeros(len(found), np.int64),
+        }
+        return SnapshotDocument(
+            document={
+                "format": "nws-snapshot",
+                "version": 1,
+                "now": NOW,
+                "grid": "lab",
+                "hosts": self.hosts(),
+                "methods": ["last"],
+                "series": columns,
+            }
+        )
+
+    def event(self, event):
+        if self.failure:
+            raise self.failure
+        self.noted.append(event)
+
+    def events(self, since, until, most=1000):
+        return [e for e in self.noted if since <= e.t <= until][-most:]
+
+    def tick(self):
+        self.ticks += 1
+
+    def health(self):
+        bad = isinstance(self.failure, StoreError)
+        return Health(
+            status="degraded" if bad else "ok", store="memory", reason=str(self.failure) if bad else None
+        )
+
+    def counters(self):
+        kept = sum(map(len, self.kept.values()))
+        return Counters(
+            batches=len(self.groups),
+            batches_failed=0,
+            samples_accepted=kept,
+            samples_refused=0,
+            samples_repeated=0,
+            hosts=len(self.registered),
+            hosts_lost=0,
+            series=len(self.kept),
+            schedule_version=1,
+            events=len(self.noted),
+            store_bytes=4096,
+            battery_saves=0,
+            battery_save_failures=0,
+            battery_save_s=0.0,
+            restored="empty",
+            restore_s=0.0,
+        )
+
+    def close(self):
+        self.closed = True
+
+
+class Caller:
+    """Requests to one server: `call("GET", "/healthz")`, `call("POST", "/v1/…", body)`."""
+
+    def __init__(self, url):
+        self.url = url
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def __call__(self, method, path, body=None, *, headers=None, token=None):
+        headers = dict(headers or {})
+        data = None
+        if body is not None:
+            data = body if isinstance(body, bytes) else orjson.dumps(body)
+            headers.setdefault("Content-Type", "application/json")
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return self._session.request(method, self.url + path, data=data, headers=headers, timeout=20)
+
+    def close(self):
+        self._session.close()
+
+
+@pytest.fixture
+def service():
+    return FakeService()
+
+
+@pytest.fixture
+def start():
+    """`start(service, tokens={role: [token]})` gives a `Caller` of a real server on loopback."""
+    open_ = []
+
+    def started(service, tokens=None, **options):
+        known = Tokens.of({Role(role): some for role, some in (tokens or {}).items()})
+        server = ServerThread(service, known, **options)
+        server.start()
+        caller = Caller(server.url)
+        caller.server = server
+        open_.append((caller, server))
+        return caller
+
+    yield started
+    for caller, server in open_:
+        caller.close()
+        server.stop()
+
+
+@pytest.fixture
+def call(start, service):
+    """A server without tokens in front of `service`."""
+    return start(service)
+
+
+@pytest.fixture
+def eventually():
+    """`eventually(lambda: …)` waits, some seconds at most, until it is true."""
+
+    def wait(condition, timeout_s=10.0):
+        end = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < end, "it did not happen"
+            time.sleep(0.005)
+
+    return wait
