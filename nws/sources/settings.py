@@ -1,0 +1,70 @@
+"""What the user sets of a source of measurements; checked when it is made, before anything is asked.
+
+Plain records without heavy imports: the settings of the service include them. Nothing is read here; a password or
+token that others may read is refused when it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from nws.endpoint import checked_url
+from nws.errors import ConfigError, UsageError
+
+#: Shortest and longest times that make sense, seconds.
+_SHORTEST_S, _LONGEST_S = 0.1, 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusSettings:
+    """A Prometheus server that scrapes node_exporter; raises `ConfigError` with everything that is wrong.
+
+    url : address, with the path where it stands below one.  every_s : seconds from one reading to the next
+    hosts : instance (``10.0.0.1:9100``) → name of the host, and nobody else is read; empty: every instance, called
+        by its address without port
+    match : label matchers that narrow every query, such as ``job="node"``
+    over_s : CPU rates are means over so many seconds, at least two scrapes; None: between the two newest scrapes
+    timeout_s : for making a connection, and for each pause in an answer
+    token_file : file with a bearer token.  user, password_file : for basic authentication instead
+    ca : certificates that an https server is checked against instead of the system's
+    """
+
+    url: str
+    every_s: float = 30.0
+    hosts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    match: str = ""
+    over_s: float | None = None
+    timeout_s: float = 5.0
+    token_file: Path | None = None
+    user: str | None = None
+    password_file: Path | None = None
+    ca: Path | None = None
+
+    def __post_init__(self) -> None:
+        problems = []
+        try:
+            object.__setattr__(self, "url", checked_url(self.url))
+        except UsageError as error:
+            problems.append(f"url: {error}")
+        for name in ("every_s", "over_s", "timeout_s"):
+            value = getattr(self, name)
+            if value is not None and not _SHORTEST_S <= value <= _LONGEST_S:
+                problems.append(f"{name}: expected {_SHORTEST_S:g} to {_LONGEST_S:g} seconds; got {value:g}")
+        if (self.user is None) != (self.password_file is None):
+            problems.append("user and password_file belong together; set both or none")
+        if self.token_file is not None and self.user is not None:
+            problems.append("token_file and user exclude each other; keep one")
+        if self.user is not None and (not self.user or ":" in self.user):
+            problems.append(f"user: expected a name without a colon; got {self.user!r}")
+        if any(c in self.match for c in "{}"):
+            problems.append(
+                f'match: expected label matchers without braces, such as job="node"; got {self.match!r}'
+            )
+        twice = sorted({name for name in self.hosts.values() if list(self.hosts.values()).count(name) > 1})
+        if twice:
+            problems.append(f"hosts: two instances are called {', '.join(twice)}; one host has one instance")
+        if problems:
+            raise ConfigError(f"prometheus {self.url}: {problem}" for problem in problems)
