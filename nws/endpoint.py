@@ -65,15 +65,20 @@ def checked_url(url: str) -> str:
 
 def read_token(path: Path) -> str:
     """The token a file holds; raises `UsageError` when it cannot be read, others could read it, or it is none."""
+    return read_secret(path, "token")
+
+
+def read_secret(path: Path, what: str) -> str:
+    """The one word a file holds; raises as `read_token` does. what : token or key, for the message"""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             content = file.read(4097)
     except OSError as error:
-        raise UsageError(f"{path}: the token cannot be read: {error.strerror or error}") from error
+        raise UsageError(f"{path}: the {what} cannot be read: {error.strerror or error}") from error
     if mode & 0o077:
-        raise UsageError(f"{path}: others may read this token (mode {mode:04o}); run: chmod 600 '{path}'")
-    token = content.strip()
-    if not token or len(token) > 4096 or not all(33 <= byte <= 126 for byte in token):
-        raise UsageError(f"{path}: not a token: expected one word of visible ASCII characters")
-    return token.decode("ascii")
+        raise UsageError(f"{path}: others may read this {what} (mode {mode:04o}); run: chmod 600 '{path}'")
+    secret = content.strip()
+    if not secret or len(secret) > 4096 or not all(33 <= byte <= 126 for byte in secret):
+        raise UsageError(f"{path}: not a {what}: expected one word of visible ASCII characters")
+    return secret.decode("ascii")

@@ -112,19 +112,13 @@ class Stored:
         return everything if hosts is None else everything.restrict(hosts)
 
     def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
-        """Read from the file, all at once."""
+        """Read from the file, series by series."""
         from nws.memory import Memory
 
         with Memory(self._path) as memory:
-            history = memory.history(since=since).samples
-        for series in chosen(names, history):
-            samples = history[series]
-            keep = [i for i, t in enumerate(samples.times) if t <= until]
-            yield Column(
-                series=series,
-                times=[float(samples.times[i]) for i in keep],
-                values=[float(samples.values[i]) for i in keep],
-            )
+            for series in chosen(names, [summary.series for summary in memory.summaries()]):
+                samples = memory.samples(series, since=since, until=until)
+                yield Column(series=series, times=samples.times, values=samples.values)
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -175,7 +175,8 @@ def test_ctrl_c_ends_a_periodic_measurement_with_130_and_keeps_the_history(tmp_p
     store = tmp_path / "w.db"
     command = [sys.executable, "-m", "nws.cli", "measure", "--every", "0.7", "--store", str(store)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert "round 1 of 1" in process.stderr.readline()
+        # on a busy machine the first round may outlast the period: that is told before it
+        assert any("round 1 of 1" in line for line in process.stderr)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=20)
     assert process.returncode == 130

@@ -1,0 +1,157 @@
+"""Reads the file of `nws insert`: a measurement a line, ``series,t,value``, plain or gzipped, or from a pipe.
+
+The whole file is read before anything is kept anywhere, so that every line that is wrong is told at once as
+``file:line: what was got, what is legal``. Knows what a measurement is, not where it goes. 20 bytes of memory a line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import sys
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from nws.errors import ConfigError, UsageError
+from nws.series import Series
+
+#: Beyond this no forecaster takes a value (its square must be finite).
+LARGEST = 1e120
+
+#: Times further ahead than this are no measurements, seconds.
+AHEAD_S = 86_400.0
+
+_Report = Callable[[int, str], None]
+"""Takes the number of a line and what is wrong with it."""
+
+_HEADERS = (b"series,t,value", b"series,time,value")
+_MOST_PROBLEMS = 1000
+_MOST_BYTES = 1000
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(slots=True, kw_only=True)
+class Columns:
+    """Measurements in the order of the file: names of the series, and for each line its series, time and value.
+
+    index : int[n], places in `names`.  t : seconds since the epoch.  value : in the series' unit
+    """
+
+    names: list[str] = field(default_factory=list)
+    index: array[int] = field(default_factory=lambda: array("l"))
+    t: array[float] = field(default_factory=lambda: array("d"))
+    value: array[float] = field(default_factory=lambda: array("d"))
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+
+def read_columns(name: str, *, now: float) -> Columns:
+    """All measurements of a file, ``-`` for standard input; raises `ConfigError` with every line that is wrong.
+
+    now : seconds since the epoch; what is a day ahead of it was not measured
+    """
+    where = "standard input" if name == "-" else name
+    columns = Columns()
+    problems: list[str] = []
+
+    def problem(number: int, text: str) -> None:
+        problems.append(f"{where}:{number}: {text}")
+
+    try:
+        with _opened(name) as lines:
+            _parse(lines, columns, now, problem)
+    except (OSError, EOFError, zlib.error) as error:
+        told = getattr(error, "strerror", None) or str(error)
+        problems.append(f"{where}: cannot be read: {told}; expected CSV lines series,t,value, plain or .gz")
+    if not problems and not len(columns):
+        problems.append(f"{where}: no measurements; expected lines series,t,value")
+    if problems:
+        further = len(problems) - _MOST_PROBLEMS
+        told = problems[:_MOST_PROBLEMS]
+        raise ConfigError([*told, f"{where}: and {further} further lines"] if further > 0 else told)
+    return columns
+
+
+def _parse(lines: Iterable[bytes], columns: Columns, now: float, problem: _Report) -> None:
+    places: dict[bytes, int] = {}
+    latest = now + AHEAD_S
+    for number, raw in enumerate(lines, 1):
+        line = raw.strip()
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+            if line.replace(b" ", b"").lower() in _HEADERS:
+                continue
+        if not line:
+            continue
+        fields = line.split(b",")
+        if len(fields) != 3:
+            problem(number, f"{_shown(line)} has {len(fields)} columns; expected series,t,value")
+            continue
+        name, t, value = fields[0].strip(), _number(fields[1]), _number(fields[2])
+        wrong = []
+        if name not in places:
+            try:
+                series = str(Series.parse(name.decode()))
+            except (UsageError, UnicodeDecodeError) as error:
+                # a name is judged once, and told at every line that has it
+                places[name] = -1
+                wrong.append(str(error) if isinstance(error, UsageError) else f"{_shown(name)} is not text")
+            else:
+                places[name] = len(columns.names)
+                columns.names.append(series)
+        elif places[name] < 0:
+            wrong.append(f"{_shown(name)} is not a series, as told above")
+        if not 0 <= t <= latest:
+            what = "is later than tomorrow" if t > latest else "is no time"
+            wrong.append(f"t {_shown(fields[1])} {what}; expected seconds since the epoch, such as {now:.0f}")
+        if not abs(value) <= LARGEST:
+            wrong.append(f"value {_shown(fields[2])}: expected a finite number up to ±{LARGEST:g}")
+        if wrong:
+            problem(number, "; ".join(wrong))
+            continue
+        columns.index.append(places[name])
+        columns.t.append(t)
+        columns.value.append(value)
+
+
+def _number(text: bytes) -> float:
+    """NaN for what is no number."""
+    try:
+        # float() also takes 1_000, which no other program writes
+        return math.nan if b"_" in text else float(text)
+    except ValueError:
+        return math.nan
+
+
+def _shown(text: bytes) -> str:
+    told = text.strip().decode(errors="replace")
+    return repr(told if len(told) <= 80 else told[:79] + "…")
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[Iterable[bytes]]:
+    if name == "-":
+        yield _lines(sys.stdin.buffer)
+        return
+    with Path(name).open("rb") as file:
+        zipped = file.read(2) == _GZIP_MAGIC
+        file.seek(0)
+        if not zipped:
+            yield _lines(file)
+            return
+        with gzip.GzipFile(fileobj=file) as unzipped:
+            yield _lines(unzipped)
+
+
+def _lines(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
+    """Lines of bounded length: a file that is no text has lines of any."""
+    while line := file.readline(_MOST_BYTES):
+        yield line
+        while len(line) == _MOST_BYTES and not line.endswith(b"\n"):
+            line = file.readline(_MOST_BYTES)

@@ -1,0 +1,242 @@
+"""`nws insert FILE`: measurements from elsewhere into a service or a store, all of a file or, if a line is wrong, none.
+
+What goes to a service goes in batches, numbered within a stream that is named after the file's content: a file that was
+broken off half way, or is inserted twice, is not kept twice. Reading is `nws.cli.csvfile`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from nws.cli.common import echo_json, json_option, store_option
+from nws.cli.csvfile import Columns, read_columns
+from nws.cli.origin import TIMEOUT_S, endpoint_of, server_options
+from nws.endpoint import Endpoint, read_secret
+from nws.errors import Refused, ServiceError, TooMany, UsageError
+from nws.series import Series
+
+if TYPE_CHECKING:
+    from nws.memory import Memory
+    from nws.remote import ServiceClient
+
+#: Measurements in one batch: some 400 kB of JSON, well below what servers take. Halved when one takes less.
+BATCH = 10_000
+
+#: How often a long insertion says how far it is, seconds.
+_SAY_S = 2.0
+
+#: How often a server that is busy is asked again.
+_PATIENCE = 20
+
+
+class _Target(Protocol):
+    """Takes measurements `first` up to `end` of the file; returns how many are new, and what was refused."""
+
+    def put(self, columns: Columns, first: int, end: int) -> tuple[int, int, list[str]]: ...
+
+
+@click.command()
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option("--as-host", metavar="NAME", help="Write as this host: only its own series are taken.")
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path),
+    help="With --as-host: file with the key that the service gave the host; default: the sensor's, if it ran here.",
+)
+@click.option("--check", is_flag=True, help="Only read the file and tell what is wrong with it.")
+@store_option
+@server_options
+@json_option
+def insert(
+    *,
+    file: str,
+    as_host: str | None,
+    key_file: Path | None,
+    check: bool,
+    store: Path | None,
+    server: str | None,
+    token_file: Path | None,
+    ca: Path | None,
+    as_json: bool,
+) -> None:
+    """Add the measurements of FILE (- for standard input): lines of series, t (seconds since the epoch), value.
+
+    What `nws export` writes, plain or .gz. A series from elsewhere is called x.… (x.power@alpha). If a line is
+    wrong nothing is kept and every wrong line is told. A service with tokens wants an admin's token, or --as-host.
+    """
+    endpoint = endpoint_of(store, server, token_file, ca)
+    if endpoint is None and (as_host or key_file):
+        raise UsageError(
+            "--as-host and --key-file are for a service; name one with --server URL or NWS_SERVER"
+        )
+    if key_file is not None and as_host is None:
+        raise UsageError(f"--key-file {key_file} needs --as-host, the host whose key it is")
+    columns = read_columns(file, now=time.time())
+    if as_host is not None:
+        _refuse_foreign(columns, as_host)
+    where = {} if check else _insert(columns, endpoint, store, as_host=as_host, key_file=key_file)
+    document = {"measurements": len(columns), "series": len(columns.names), **where}
+    if as_json:
+        echo_json(document)
+    else:
+        click.echo(_sentence(file, document))
+    if where.get("refused"):
+        raise Refused(f"{where['refused']} of {len(columns)} measurements were refused")
+
+
+def _insert(
+    columns: Columns,
+    endpoint: Endpoint | None,
+    store: Path | None,
+    *,
+    as_host: str | None,
+    key_file: Path | None,
+) -> dict[str, object]:
+    source = f"{as_host or 'insert'}/{_digest(columns)}"
+    if endpoint is None:
+        from nws.client import weather_file
+        from nws.memory import Memory
+
+        with Memory(store or weather_file()) as memory:
+            told = _in_batches(columns, _Store(memory, source))
+            while memory.tend(budget_s=0.5):
+                pass
+            return {"store": str(memory.path), **told}
+    from nws.remote import ServiceClient
+
+    key = None if as_host is None else _key(as_host, key_file)
+    with ServiceClient(
+        endpoint.url, token=endpoint.token, ca=endpoint.ca, host=as_host, key=key, timeout_s=TIMEOUT_S
+    ) as client:
+        return {"server": client.url, **_in_batches(columns, _Service(client, source))}
+
+
+def _in_batches(columns: Columns, target: _Target) -> dict[str, object]:
+    """All batches in turn, with progress of long ones; one that is too large for the server is halved."""
+    at, size, inserted, refused = 0, BATCH, 0, 0
+    said = time.monotonic()
+    while at < len(columns):
+        end = min(at + size, len(columns))
+        try:
+            new, bad, reasons = target.put(columns, at, end)
+        except ServiceError as error:
+            if error.status == 413 and size > 1:
+                size //= 2
+                continue
+            raise _broken_off(error, at, len(columns)) from error
+        at, inserted, refused = end, inserted + new, refused + bad
+        for reason in reasons:
+            click.echo(f"nws: refused: {reason}", err=True)
+        if time.monotonic() - said > _SAY_S:
+            said = time.monotonic()
+            click.echo(f"nws: {at:,} of {len(columns):,} measurements", err=True)
+    return {"inserted": inserted, "present": len(columns) - inserted - refused, "refused": refused}
+
+
+def _broken_off(error: ServiceError, at: int, total: int) -> ServiceError:
+    text = (
+        f"{error}\n{at} of {total} measurements were delivered before; the same file again goes on from there"
+    )
+    return ServiceError.of(error.status, text if at else str(error), problems=error.problems)
+
+
+class _Service:
+    """Batches over HTTP."""
+
+    def __init__(self, client: ServiceClient, source: str) -> None:
+        self._client, self._source = client, source
+
+    def put(self, columns: Columns, first: int, end: int) -> tuple[int, int, list[str]]:
+        """One request; waits when the server says that it is asked too often."""
+        places: dict[int, int] = {}
+        index = [places.setdefault(i, len(places)) for i in columns.index[first:end]]
+        batch = {
+            "source": self._source,
+            "first": first,
+            "series": [columns.names[i] for i in places],
+            "index": index,
+            "t": columns.t[first:end].tolist(),
+            "value": columns.value[first:end].tolist(),
+        }
+        answer = _patiently(lambda: self._client.put_batch(batch))
+        refused = answer.get("refused") or {}
+        return int(answer["accepted"]), int(refused.get("count", 0)), list(refused.get("reasons", ()))
+
+
+def _patiently(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    for _ in range(_PATIENCE):
+        try:
+            return ask()
+        except TooMany as error:
+            if error.retry_after_s is None:
+                raise
+            time.sleep(min(error.retry_after_s, 60.0))
+    return ask()
+
+
+class _Store:
+    """Batches into a file of this host, a transaction each."""
+
+    def __init__(self, memory: Memory, source: str) -> None:
+        self._memory, self._source = memory, source
+
+    def put(self, columns: Columns, first: int, end: int) -> tuple[int, int, list[str]]:
+        """What a store cannot take was found when the file was read."""
+        import numpy as np
+
+        from nws.memory import Delivery
+
+        ids = self._memory.series_ids(columns.names)
+        delivery = Delivery(
+            source=self._source,
+            first=first,
+            ids=ids[np.array(columns.index[first:end])],
+            times=np.array(columns.t[first:end]),
+            values=np.array(columns.value[first:end]),
+            received=time.time(),
+        )
+        (receipt,) = self._memory.deliver([delivery])
+        return receipt.kept, 0, []
+
+
+def _digest(columns: Columns) -> str:
+    """Name of the stream: the same measurements have the same, from whatever file they come."""
+    digest = hashlib.sha256("\n".join(columns.names).encode())
+    for column in (columns.index, columns.t, columns.value):
+        digest.update(column.tobytes())
+    return digest.hexdigest()[:32]
+
+
+def _refuse_foreign(columns: Columns, host: str) -> None:
+    foreign = [name for name in columns.names if Series.parse(name).host != host]
+    if foreign:
+        more = f" and {len(foreign) - 5} more" if len(foreign) > 5 else ""
+        raise UsageError(
+            f"--as-host {host}: {', '.join(foreign[:5])}{more} of other hosts; a host writes its own series only "
+            "(of a pair, those that begin at it)"
+        )
+
+
+def _key(host: str, key_file: Path | None) -> str | None:
+    """The host's key; None where there is none here, which an admin's token makes up for."""
+    if key_file is not None:
+        return read_secret(key_file, "key")
+    from nws.client import state_dir
+
+    own = state_dir() / f"sensor-{host}.key"
+    return read_secret(own, "key") if own.exists() else None
+
+
+def _sentence(file: str, document: dict[str, object]) -> str:
+    what = f"{'standard input' if file == '-' else file}: {document['measurements']} measurements of {document['series']} series"
+    if "inserted" not in document:
+        return f"{what}, nothing wrong"
+    present = f", {document['present']} were there already" if document["present"] else ""
+    refused = f", {document['refused']} refused" if document["refused"] else ""
+    return f"{what}: {document['inserted']} inserted{present}{refused}"
