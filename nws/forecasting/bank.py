@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -37,6 +38,26 @@ _TEXT = [
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Columns:
+    """Forecasts of n series as arrays[n]; the fields are those of `Forecast`, NaN where nothing is known.
+
+    method : int64, place in `METHOD_TEXTS`
+    """
+
+    value: NDArray[np.float64]
+    mae: NDArray[np.float64]
+    rmse: NDArray[np.float64]
+    method: NDArray[np.int64]
+    samples: NDArray[np.int64]
+    measured_at: NDArray[np.float64]
+    last: NDArray[np.float64]
+
+
+METHOD_TEXTS = tuple(text for selector in _TEXT for text in selector)
+"""What `Columns.method` stands for, such as ``median_21 (mae/50)``."""
+
+
 def first_illegal(values: NDArray[np.float64]) -> int | None:
     """Place of the first value that no battery takes: NaN, infinite or beyond ±`LARGEST`; None if all are legal."""
     # written so that NaN counts as illegal
@@ -58,6 +79,22 @@ class BatteryBank:
     def __init__(self, capacity: int = 16) -> None:
         self._states = np.zeros(max(capacity, 1), STATE)
         self._size = 0
+
+    @classmethod
+    def restored(cls, states: NDArray[np.void]) -> BatteryBank:
+        """A bank that goes on from what `states` gave, STATE[series]; the array is the bank's from then on."""
+        bank = cls()
+        bank._states, bank._size = states, len(states)
+        return bank
+
+    def states(self) -> NDArray[np.void]:
+        """Copy of everything the batteries know, STATE[series]."""
+        return self._states[: self._size].copy()
+
+    @property
+    def bytes_per_series(self) -> int:
+        """Size of what is known of one series."""
+        return self._states.itemsize
 
     def __len__(self) -> int:
         """Number of series."""
@@ -111,34 +148,53 @@ class BatteryBank:
     def forecasts(self, indices: Sequence[int] | None = None, pick: Pick = Pick.MAE) -> list[Forecast]:
         """Forecasts of many series, of all by default; raises `WeatherError` where one has no value yet."""
         at = np.arange(self._size) if indices is None else np.asarray(indices, np.int64)
-        self._check(at)
-        state = self._states[: self._size]
-        samples = state["samples"][at]
-        if not samples.all():
-            empty = int(at[samples == 0][0])
+        found = self.columns(at, pick)
+        if not found.samples.all():
+            empty = int(at[found.samples == 0][0])
             raise WeatherError(
                 f"series {empty} has no measurement yet; record one before asking for a forecast"
             )
+        columns = (
+            found.value,
+            found.mae,
+            found.rmse,
+            found.method,
+            found.samples,
+            found.measured_at,
+            found.last,
+        )
+        return [
+            Forecast(
+                value=value,
+                mae=mae,
+                rmse=rmse,
+                method=METHOD_TEXTS[method],
+                samples=count,
+                measured_at=t,
+                last=last,
+            )
+            for value, mae, rmse, method, count, t, last in zip(*(c.tolist() for c in columns), strict=True)
+        ]
+
+    def columns(self, indices: ArrayLike, pick: Pick = Pick.MAE) -> Columns:
+        """Forecasts of many series as arrays, int[n] → arrays[n]; a series without a value has 0 samples."""
+        at = np.asarray(indices, np.int64)
+        self._check(at)
+        state = self._states[: self._size]
+        samples = state["samples"][at]
         selector = state["pick"][at, pick]
         method = np.where(selector < PICKS, state["chosen"][at, np.minimum(selector, PICKS - 1)], 0)
         # the first value was expected by nobody, so there is one error less than values
         scored = np.where(samples > 1, samples - 1, math.nan)
-        columns = (
-            state["answered"][at, selector],
-            state["error"][at, pick, MAE] / scored,
-            np.sqrt(state["error"][at, pick, MSE] / scored),
-            selector,
-            method,
-            samples,
-            state["measured_at"][at],
-            state["last"][at],
+        return Columns(
+            value=state["answered"][at, selector],
+            mae=state["error"][at, pick, MAE] / scored,
+            rmse=np.sqrt(state["error"][at, pick, MSE] / scored),
+            method=selector * len(METHODS) + method,
+            samples=samples,
+            measured_at=state["measured_at"][at],
+            last=state["last"][at],
         )
-        return [
-            Forecast(
-                value=value, mae=mae, rmse=rmse, method=_TEXT[s][m], samples=count, measured_at=t, last=last
-            )
-            for value, mae, rmse, s, m, count, t, last in zip(*(c.tolist() for c in columns), strict=True)
-        ]
 
     def _check(self, indices: NDArray[np.int64]) -> None:
         wrong = (indices < 0) | (indices >= self._size)

@@ -1,0 +1,85 @@
+"""The state of all batteries in one file beside the store, so that a restart need replay only what came after it.
+
+A line of JSON, then the records of all series as they are in memory. The file says which store it belongs to, how
+far into that store's log it has seen, and what the records look like; one that does not fit is not used, as
+everything in it can be had again from the store. Written beside and renamed, on disk before it has its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import zlib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nws.errors import StoreError
+from nws.forecasting.layout import METHODS, SELECTORS, STATE
+
+_FORMAT = "nws-batteries 1"
+_MOST_HEADER_BYTES = 4096
+
+#: What the records look like: their fields, and what stands at each place.
+LAYOUT = hashlib.sha256(repr((STATE.descr, METHODS, SELECTORS, sys.byteorder)).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the batteries have seen. identity : of the store.  cursor : of its log.  names : digest of its series"""
+
+    identity: str
+    cursor: int
+    names: str
+
+
+def digest(names: list[str]) -> str:
+    """Tells one list of series from another."""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+
+def write(path: Path, states: NDArray[np.void], seen: Seen) -> None:
+    """Replace the file; raises `StoreError`, with the old file as it was."""
+    beside = path.with_name(path.name + ".new")
+    records = states.view(np.uint8).data if len(states) else b""
+    header = {
+        "format": _FORMAT,
+        "layout": LAYOUT,
+        "series": len(states),
+        "check": zlib.crc32(records),
+        **asdict(seen),
+    }
+    try:
+        with beside.open("wb") as file:
+            os.chmod(beside, 0o600)
+            file.write(json.dumps(header).encode() + b"\n")
+            file.write(records)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise StoreError(
+            f"{path}: the forecasters' state cannot be kept: {error.strerror or error}; "
+            "free room or make the directory writable; a restart takes longer until then"
+        ) from error
+
+
+def read(path: Path) -> tuple[NDArray[np.void], Seen] | None:
+    """Records, STATE[series], and what they have seen; None when there is no such file or it is no good."""
+    try:
+        with path.open("rb") as file:
+            header = json.loads(file.readline(_MOST_HEADER_BYTES))
+            if header["format"] != _FORMAT or header["layout"] != LAYOUT:
+                return None
+            records = np.frombuffer(bytearray(file.read()), np.uint8)
+        if len(records) != header["series"] * STATE.itemsize or zlib.crc32(records.data) != header["check"]:
+            return None
+        seen = Seen(identity=header["identity"], cursor=int(header["cursor"]), names=header["names"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return records.view(STATE), seen

@@ -1,0 +1,143 @@
+"""The series the service knows, by number: number, name, host, peer and resource in both directions.
+
+Numbers are those of the memory, counted from 0 without gaps, and never change; so the forecasters' batteries and every
+column here use them as index. Columns are arrays, so that no request walks over all series in the interpreter. Not
+safe from several threads by itself; decides nothing about who may write what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nws.errors import Refused, UnknownSeries
+from nws.series import Resource, Series
+from nws.service.config import HOST_NAME_LEGAL, is_host_name
+from nws.service.records import Ints
+
+
+class Catalogue:
+    """Series in the order of their numbers.
+
+    hosts : every host that stands in a name, in order of appearance
+    owner, peer : int64[series], places in `hosts` of the host that measures, and of the other end of a pair or -1
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.series: list[Series] = []
+        self.hosts: list[str] = []
+        self._number: dict[str, int] = {}
+        self._host: dict[str, int] = {}
+        self._owner = _Column()
+        self._peer = _Column()
+        self._rank: dict[str, int] = {r.value: i for i, r in enumerate(Resource)}
+        self._resource = _Column()
+        self._order: Ints | None = None
+
+    def __len__(self) -> int:
+        """Number of series."""
+        return len(self.names)
+
+    @property
+    def owner(self) -> Ints:
+        """Place in `hosts` of the host that measures each series."""
+        return self._owner.view()
+
+    @property
+    def peer(self) -> Ints:
+        """Place in `hosts` of the other end, -1 for series of one host."""
+        return self._peer.view()
+
+    def extend(self, names: Iterable[str]) -> None:
+        """Take further series in, in the order of their numbers; names are those of the memory, legal ones."""
+        for name in names:
+            series = Series.parse(name)
+            self._number[name] = len(self.names)
+            self.names.append(name)
+            self.series.append(series)
+            self._owner.append(self._host_place(series.host))
+            self._peer.append(-1 if series.peer is None else self._host_place(series.peer))
+            self._resource.append(self._rank.setdefault(str(series.resource), len(self._rank)))
+            self._order = None
+
+    def number(self, name: str) -> int:
+        """Number of a series; raises `UnknownSeries`."""
+        found = self._number.get(name)
+        if found is None:
+            raise UnknownSeries(f"no series {name!r}: nobody has measured it; ask for the list of series")
+        return found
+
+    def find(self, name: str) -> int | None:
+        """Number of a series, None when there is none."""
+        return self._number.get(name)
+
+    def by_name(self) -> Ints:
+        """Numbers of all series in the order of their names."""
+        if self._order is None:
+            self._order = np.array(sorted(range(len(self)), key=self.names.__getitem__), np.int64)
+        return self._order
+
+    def place(self, host: str) -> int | None:
+        """Place of a host in `hosts`, None when no series names it."""
+        return self._host.get(host)
+
+    def owned(self, host: str) -> int:
+        """How many series a host measures."""
+        place = self._host.get(host)
+        return 0 if place is None else int(np.count_nonzero(self.owner == place))
+
+    def between(self, hosts: Sequence[str]) -> NDArray[np.bool_]:
+        """bool[series]: those of these hosts, and of pairs both ends of which are among them."""
+        inside = np.zeros(len(self.hosts) + 1, np.bool_)
+        inside[[self._host[h] for h in hosts if h in self._host]] = True
+        # the last place stands for "no peer", which is never missing; -1 is that place
+        inside[-1] = True
+        chosen: NDArray[np.bool_] = inside[self.owner] & inside[self.peer]
+        return chosen
+
+    def touching(self, hosts: Iterable[str]) -> NDArray[np.bool_]:
+        """bool[series]: those that name one of these hosts, as either end."""
+        named = np.zeros(len(self.hosts) + 1, np.bool_)
+        named[[self._host[h] for h in hosts if h in self._host]] = True
+        chosen: NDArray[np.bool_] = named[self.owner] | named[self.peer]
+        return chosen
+
+    def of_resource(self, resource: str) -> NDArray[np.bool_]:
+        """bool[series]: those of one resource, known or from elsewhere."""
+        chosen: NDArray[np.bool_] = self._resource.view() == self._rank.get(resource, -1)
+        return chosen
+
+    def _host_place(self, host: str) -> int:
+        place = self._host.setdefault(host, len(self.hosts))
+        if place == len(self.hosts):
+            self.hosts.append(host)
+        return place
+
+
+def checked_series(name: str) -> Series:
+    """The series of a name that a client gave; raises `UsageError` or `Refused` when it is none of the service's."""
+    series = Series.parse(name)
+    for host in (series.host, series.peer):
+        if host is not None and not is_host_name(host):
+            raise Refused(f"{name!r}: {host!r} is not a host name here; legal are {HOST_NAME_LEGAL}")
+    return series
+
+
+class _Column:
+    """int64 array that grows."""
+
+    def __init__(self) -> None:
+        self._room = np.empty(64, np.int64)
+        self._size = 0
+
+    def append(self, value: int) -> None:
+        if self._size == len(self._room):
+            self._room = np.concatenate((self._room, np.empty_like(self._room)))
+        self._room[self._size] = value
+        self._size += 1
+
+    def view(self) -> Ints:
+        return self._room[: self._size]

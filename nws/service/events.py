@@ -1,0 +1,91 @@
+"""What happened: plans made, hosts lost, notes; kept in the store and read back by time.
+
+Events of the service itself must not be lost to a disk that is full for a while, nor stop what caused them: they wait
+in memory, a bounded number of them, until they can be written.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+from nws.database import Database
+from nws.errors import Refused
+from nws.service.config import HOST_NAME_LEGAL, is_host_name
+from nws.service.records import Event
+
+_KIND = re.compile(r"[a-z][a-z ]{0,39}")
+_LONGEST_TEXT = 1000
+#: Events of the service that wait for the disk; of more the oldest are lost.
+_MOST_WAITING = 10_000
+#: Events kept at most; of more the oldest are forgotten.
+_MOST_KEPT = 200_000
+
+
+class Events:
+    """The table `event` of one store; safe from several threads. Methods raise `StoreError`.
+
+    ahead_s : how far an event's time may be ahead of the clock
+    """
+
+    def __init__(self, database: Database, *, ahead_s: float) -> None:
+        self._database, self._ahead_s = database, ahead_s
+        self._waiting: deque[Event] = deque(maxlen=_MOST_WAITING)
+        self._lock = threading.Lock()
+        self.taken = 0
+
+    def add(self, event: Event, now: float) -> None:
+        """Keep one; raises `Refused` when it is none."""
+        if not _KIND.fullmatch(event.kind) or event.kind != event.kind.strip():
+            raise Refused(f"event of kind {event.kind!r}: expected 1 to 40 of a-z and blanks between words")
+        if event.host is not None and not is_host_name(event.host):
+            raise Refused(f"event of host {event.host!r}: not a host name; legal are {HOST_NAME_LEGAL}")
+        if len(event.text) > _LONGEST_TEXT:
+            raise Refused(
+                f"event with {len(event.text)} characters of text: at most {_LONGEST_TEXT} are kept"
+            )
+        if not 0 <= event.t <= now + self._ahead_s:
+            raise Refused(
+                f"event at {event.t}: expected seconds since the epoch, at most {self._ahead_s:g} s ahead of {now:.0f}"
+            )
+        self._write([event])
+
+    def tell(self, events: Iterable[Event]) -> None:
+        """Take the service's own; `flush` writes them."""
+        with self._lock:
+            self._waiting.extend(events)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        with self._lock:
+            if self._waiting:
+                self._write(list(self._waiting))
+                self._waiting.clear()
+
+    def between(self, since: float, until: float, most: int) -> list[Event]:
+        """The newest `most` of a time, both ends included, oldest first."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT t, kind, host, text FROM event WHERE t BETWEEN ? AND ? ORDER BY t DESC, id DESC LIMIT ?",
+                (since, until, most),
+            ).fetchall()
+        kept = [Event(t=t, kind=kind, host=host, text=text) for t, kind, host, text in reversed(rows)]
+        with self._lock:
+            waiting = [e for e in self._waiting if since <= e.t <= until]
+        return sorted([*kept, *waiting], key=lambda e: e.t)[-most:] if most > 0 else []
+
+    def forget(self, before: float) -> None:
+        """Let go of those older than that (seconds since the epoch), and of more than can be shown."""
+        with self._database.writing() as connection:
+            connection.execute("DELETE FROM event WHERE t < ?", (before,))
+            connection.execute("DELETE FROM event WHERE id <= (SELECT max(id) FROM event) - ?", (_MOST_KEPT,))
+
+    def _write(self, events: list[Event]) -> None:
+        with self._database.writing() as connection:
+            connection.executemany(
+                "INSERT INTO event (t, kind, host, text) VALUES (?, ?, ?, ?)",
+                [(e.t, e.kind, e.host, e.text) for e in events],
+            )
+        self.taken += len(events)

@@ -1,0 +1,46 @@
+"""Small documents that the service keeps in its store beside the measurements: its identity, its schedule.
+
+One JSON document for each name, replaced as a whole. What stands in them is decided by who keeps them.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from nws.database import Database
+
+_IDENTITY = "identity"
+
+
+class Notes:
+    """The documents of one store; methods raise `StoreError`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def get(self, name: str) -> Any:
+        """The document of that name, None when there is none or it is none of ours."""
+        with self._database.reading() as connection:
+            row = connection.execute("SELECT data FROM forecaster WHERE name = ?", (name,)).fetchone()
+        try:
+            return None if row is None else json.loads(row[0])
+        except ValueError:
+            return None
+
+    def put(self, name: str, document: Any) -> None:
+        """Keep a document under a name."""
+        with self._database.writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO forecaster (name, data) VALUES (?, ?)",
+                (name, json.dumps(document).encode()),
+            )
+
+    def identity(self) -> str:
+        """What tells this store from every other; made at the first call."""
+        found = self.get(_IDENTITY)
+        if not isinstance(found, str):
+            found = secrets.token_hex(16)
+            self.put(_IDENTITY, found)
+        return found

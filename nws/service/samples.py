@@ -1,0 +1,145 @@
+"""Samples of one series in the resolution that a time span asks for: as measured, or summed up in buckets.
+
+What is kept bounds what can be shown: samples as measured for some days, buckets of a minute for weeks, of ten minutes
+for years. Longer buckets are put together from those. Decides which; keeps and draws nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from nws.errors import Refused
+from nws.memory import Memory
+from nws.rollups import Buckets
+from nws.series import Series
+from nws.service.config import DAY_S, Keep
+from nws.service.records import Floats, Ints, SampleDocument
+
+RESOLUTIONS = ("auto", "raw", "60", "600")
+#: No series is measured so often that reading so much of it as measured, only to count, takes long.
+_RAW_SPAN_S = 1.1 * DAY_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Points:
+    """n points of a series, oldest first. resolution_s : length of buckets, 0 for samples as measured
+
+    low, high, count : of each bucket; None for samples as measured
+    """
+
+    resolution_s: float
+    t: Floats
+    value: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    count: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+
+def checked_span(since: float, until: float) -> None:
+    """Raise `Refused` unless the two are a span of time."""
+    if not (math.isfinite(since) and math.isfinite(until) and since <= until):
+        raise Refused(
+            f"from {since} until {until}: expected seconds since the epoch, the first no later than the second"
+        )
+
+
+def document(
+    memory: Memory, series: Series, span: tuple[float, float], *, resolution: str, most: int
+) -> SampleDocument:
+    """The newest `most` samples or buckets of a span. resolution : one of `RESOLUTIONS`; raises `Refused`."""
+    checked_span(*span)
+    if resolution not in RESOLUTIONS:
+        raise Refused(f"resolution {resolution!r}: legal are {', '.join(RESOLUTIONS)}")
+    if most < 1:
+        raise Refused(f"most {most}: expected at least 1")
+    if resolution == "auto":
+        found = fitting(memory, series, span, points=most, keep=None)
+    elif resolution == "raw":
+        found = raw(memory, series, span)
+    else:
+        found = rolled(memory, series, span, 60 if resolution == "60" else 600, times=1)
+    cut = slice(max(len(found) - most, 0), None)
+    return SampleDocument(
+        series=str(series),
+        unit=series.resource.unit,
+        resolution_s=found.resolution_s,
+        t=found.t[cut],
+        value=found.value[cut],
+        low=None if found.low is None else found.low[cut],
+        high=None if found.high is None else found.high[cut],
+        count=None if found.count is None else found.count[cut],
+        truncated=len(found) > most,
+    )
+
+
+def raw(memory: Memory, series: Series, span: tuple[float, float]) -> Points:
+    """Samples as measured."""
+    found = memory.samples(series, since=span[0], until=span[1])
+    return Points(resolution_s=0.0, t=np.asarray(found.times), value=np.asarray(found.values))
+
+
+def rolled(
+    memory: Memory, series: Series, span: tuple[float, float], bucket_s: Literal[60, 600], *, times: int
+) -> Points:
+    """Buckets of `times` those that are kept."""
+    length = float(times * bucket_s)
+    since = math.floor(span[0] / length) * length
+    found = memory.rollup(series, bucket_s=bucket_s, since=since, until=span[1])
+    return _merged(found, length) if times > 1 else _points(found, length)
+
+
+def fitting(
+    memory: Memory, series: Series, span: tuple[float, float], *, points: int, keep: tuple[Keep, float] | None
+) -> Points:
+    """The finest of a span that has no more than `points` points.
+
+    keep : how long what is kept, and the time now; None when it may be taken to reach far enough back
+    """
+    length_s = span[1] - span[0]
+    age_s = 0.0 if keep is None else keep[1] - span[0]
+    if length_s <= _RAW_SPAN_S and (keep is None or age_s <= keep[0].samples_s):
+        found = raw(memory, series, span)
+        if len(found) <= points:
+            return found
+    wanted_s = length_s / max(points - 1, 1)
+    fine = keep is None or age_s <= keep[0].minutes_s
+    bucket_s: Literal[60, 600] = 60 if fine and wanted_s <= 600 else 600
+    return rolled(memory, series, span, bucket_s, times=max(math.ceil(wanted_s / bucket_s), 1))
+
+
+def _points(found: Buckets, length: float) -> Points:
+    return Points(
+        resolution_s=length,
+        t=found.times,
+        value=found.mean,
+        low=found.low,
+        high=found.high,
+        count=found.count.astype(np.int64),
+    )
+
+
+def _merged(found: Buckets, length: float) -> Points:
+    if not len(found):
+        return _points(found, length)
+    place = np.floor(found.times / length)
+    first = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
+    count = np.add.reduceat(found.count.astype(np.int64), first)
+    # relative to the smallest, so that the mean of equal values is that value
+    base = np.minimum.reduceat(found.mean, first)
+    spread = np.repeat(base, np.diff(np.append(first, len(place))))
+    mean = base + np.add.reduceat((found.mean - spread) * found.count, first) / count
+    return Points(
+        resolution_s=length,
+        t=place[first] * length,
+        value=mean,
+        low=np.minimum.reduceat(found.low, first),
+        high=np.maximum.reduceat(found.high, first),
+        count=count,
+    )
