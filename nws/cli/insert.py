@@ -234,7 +234,8 @@ def _key(host: str, key_file: Path | None) -> str | None:
 
 
 def _sentence(file: str, document: dict[str, object]) -> str:
-    what = f"{'standard input' if file == '-' else file}: {document['measurements']} measurements of {document['series']} series"
+    where = "standard input" if file == "-" else file
+    what = f"{where}: {document['measurements']} measurements of {document['series']} series"
     if "inserted" not in document:
         return f"{what}, nothing wrong"
     present = f", {document['present']} were there already" if document["present"] else ""
