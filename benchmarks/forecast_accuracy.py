@@ -1,0 +1,240 @@
+"""Our battery beside statsforecast and river: one step ahead, on the same points of each file, in one run.
+
+    pip install 'apples-grid[bench]'
+    python benchmarks/forecast_accuracy.py [FILE…] [--most 300] [--json]
+
+Files are as for `nws score`; without any, the reference series in `$APPLES_DATA/series` and our own recording. The
+first 20 values of each series are learnt from and not scored. MAE and RMSE are means over series.
+
+Every forecast is made from the values before it alone. *SES optimised* fits its gain to the whole past anew at each
+point. *AutoETS* (no season) chooses its model and fits it to the whole past, at each point while there are fewer than
+`--refit` values (120), later whenever the past has grown by 5 %; in between the fitted model is carried on over each new value.
+*HoltWinters* has constants that somebody must choose: its first line is the best of nine choices in hindsight, for each file and
+kind of error, which nobody could have made at the time; the second is the one its manual shows (0.3, trend 0.1).
+The cost is that of one value, learnt from and answered by the next forecast.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nws.forecasting.files import read_measurements
+from nws.forecasting.kernel import trace
+from nws.forecasting.layout import LAST, METHODS, STATE
+from nws.forecasting.score import NOT_SCORED
+
+Values = NDArray[np.float64]
+#: Makes the forecast of every value from those before it; what it says of the first 20 does not count.
+Method = Callable[[Values], Values]
+
+_ROOT = Path(__file__).parents[1]
+_HOLT_GAINS = (0.1, 0.3, 0.6)
+_HOLT_TRENDS = (None, 0.1, 0.3)
+_MANUAL = "HoltWinters (manual's)"
+#: By how much the past grows between two fits of AutoETS, once fits are not made at each point.
+_GROWTH = 1.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One method on one file: errors in the unit of the series, cost in microseconds a value."""
+
+    method: str
+    mae: float
+    rmse: float
+    us_per_value: float
+
+
+def batteries(values: Values) -> tuple[Values, Values, Values]:
+    """Last value, MAE pick and MSE pick, from one run of the battery."""
+    predicted, answered = np.zeros((len(values), len(METHODS))), np.zeros((len(values), 2))
+    trace(np.zeros(1, STATE), values, predicted, answered)
+    return predicted[:, LAST], answered[:, 0], answered[:, 1]
+
+
+def ses_optimised() -> Method:
+    from statsforecast.models import SimpleExponentialSmoothingOptimized
+
+    model = SimpleExponentialSmoothingOptimized()
+
+    def forecast(values: Values) -> Values:
+        found = np.zeros(len(values))
+        for now in range(NOT_SCORED, len(values)):
+            found[now] = model.forecast(y=values[:now], h=1)["mean"][0]
+        return found
+
+    return forecast
+
+
+def auto_ets(refit: int) -> Method:
+    from statsforecast.models import AutoETS
+
+    def forecast(values: Values) -> Values:
+        found = np.zeros(len(values))
+        now = NOT_SCORED
+        while now < len(values):
+            model = AutoETS(season_length=1).fit(values[:now])
+            until = now + 1 if now < refit else min(max(int(now * _GROWTH), now + 1), len(values))
+            if until == now + 1:
+                found[now] = model.predict(h=1)["mean"][0]
+            else:
+                # fitted values of a model that is carried on are its one-step forecasts: the value at a place
+                # has no part in what stands there
+                found[now:until] = model.forward(y=values[:until], h=1, fitted=True)["fitted"][now:until]
+            now = until
+        return found
+
+    return forecast
+
+
+def holt_winters(gain: float, trend: float | None) -> Method:
+    from river.time_series import HoltWinters
+
+    def forecast(values: Values) -> Values:
+        model, found = HoltWinters(alpha=gain, beta=trend), np.zeros(len(values))
+        for now, value in enumerate(values.tolist()):
+            if now >= NOT_SCORED:
+                found[now] = model.forecast(horizon=1)[0]
+            model.learn_one(value)
+        return found
+
+    return forecast
+
+
+def errors(values: Values, forecasts: Values) -> tuple[float, float]:
+    """MAE and RMSE of one series."""
+    wrong = (forecasts - values)[NOT_SCORED:]
+    if not np.isfinite(wrong).all():
+        raise SystemExit("a forecast is no finite number; nothing was left out to make figures look better")
+    return float(np.abs(wrong).mean()), float(np.sqrt(np.square(wrong).mean()))
+
+
+def judged(name: str, method: Method, series: Iterable[Values]) -> Result:
+    """One method over all series."""
+    found, spent, count = [], 0.0, 0
+    for values in series:
+        began = time.perf_counter()
+        forecasts = method(values)
+        spent += time.perf_counter() - began
+        count += len(values)
+        found.append(errors(values, forecasts))
+    mae, rmse = np.mean(found, axis=0)
+    return Result(method=name, mae=float(mae), rmse=float(rmse), us_per_value=1e6 * spent / count)
+
+
+def ours(series: list[Values]) -> list[Result]:
+    """Last value and both picks. The three share one run, so that each costs what all cost."""
+    batteries(np.zeros(2))
+    named = enumerate(("last value", "battery, MAE pick", "battery, MSE pick"))
+    return [judged(name, lambda v, place=place: batteries(v)[place], series) for place, name in named]
+
+
+def theirs(series: list[Values], refit: int) -> list[Result]:
+    found = [
+        judged("SES optimised", ses_optimised(), series),
+        judged("AutoETS", auto_ets(refit), series),
+    ]
+    holts = []
+    for gain in _HOLT_GAINS:
+        for trend in _HOLT_TRENDS:
+            manual = (gain, trend) == (0.3, 0.1)
+            name = _MANUAL if manual else f"HoltWinters ({gain}, {trend})"
+            holts.append(judged(name, holt_winters(gain, trend), series))
+    hindsight = Result(
+        method="HoltWinters (hindsight)",
+        mae=min(h.mae for h in holts),
+        rmse=min(h.rmse for h in holts),
+        us_per_value=float(np.mean([h.us_per_value for h in holts])),
+    )
+    return [*found, hindsight, next(h for h in holts if h.method == _MANUAL)]
+
+
+def lost(results: list[Result]) -> list[str]:
+    """Where somebody else is better than ours: MAE beside the MAE pick, RMSE beside the MSE pick."""
+    by_name = {r.method: r for r in results}
+    mae, rmse = by_name["battery, MAE pick"].mae, by_name["battery, MSE pick"].rmse
+    lines = []
+    for r in results:
+        if r.mae < mae:
+            lines.append(
+                f"{r.method} is better by MAE: {r.mae:.5g} against {mae:.5g} ({1 - r.mae / mae:.1%})"
+            )
+        if r.rmse < rmse:
+            lines.append(
+                f"{r.method} is better by RMSE: {r.rmse:.5g} against {rmse:.5g} ({1 - r.rmse / rmse:.1%})"
+            )
+    return [line for line in lines if not line.startswith("battery")]
+
+
+def chosen(path: Path, most: int) -> list[Values]:
+    """Series of a file that can be scored, evenly spread where there are more than `most`."""
+    every = [np.array(v) for v in read_measurements(path).values() if len(v) > NOT_SCORED]
+    if len(every) <= most:
+        return every
+    return [every[round(i * (len(every) - 1) / max(most - 1, 1))] for i in range(most)]
+
+
+def default_files() -> list[Path]:
+    data = Path(os.environ.get("APPLES_DATA") or _ROOT.parent / "shared" / "data") / "series"
+    own = sorted((_ROOT / "tests" / "nws" / "data").glob("*.csv.gz"))
+    return sorted(data.glob("*.csv.gz")) + own
+
+
+def report(path: Path, series: list[Values], results: list[Result]) -> None:
+    scored = sum(len(v) - NOT_SCORED for v in series)
+    print(f"\n{path.name}: {len(series)} series, {scored} values scored")
+    print(f"{'':26}{'MAE':>12}{'RMSE':>12}{'beside last value':>22}{'µs a value':>13}")
+    base = results[0]
+    for r in results:
+        beside = f"{r.mae / base.mae - 1:+10.1%} {r.rmse / base.rmse - 1:+10.1%}"
+        print(f"{r.method:26}{r.mae:12.5g}{r.rmse:12.5g}{beside:>22}{r.us_per_value:13.1f}")
+    for line in lost(results):
+        print(f"  ** {line}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--most", type=int, default=300, help="series of a file, spread evenly over it")
+    parser.add_argument("--refit", type=int, default=120, help="AutoETS is fitted at each point up to here")
+    parser.add_argument("--ours", action="store_true", help="only our own; needs nothing installed")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    files = options.files or default_files()
+    if not files:
+        raise SystemExit("no reference series here; set APPLES_DATA to the data directory, or name files")
+    if not options.ours:
+        try:
+            import river  # noqa: F401
+            import statsforecast  # noqa: F401
+        except ImportError as error:
+            raise SystemExit(
+                f"{error.name} is not installed; run: pip install 'apples-grid[bench]' (or give --ours)"
+            ) from None
+    # fits that did not converge speak up for each point; what they forecast is scored as it is
+    warnings.simplefilter("ignore")
+    document = {}
+    for path in files:
+        series = chosen(path, options.most)
+        results = ours(series) + ([] if options.ours else theirs(series, options.refit))
+        document[str(path)] = [asdict(r) for r in results]
+        if not options.json:
+            report(path, series, results)
+            sys.stdout.flush()
+    if options.json:
+        print(json.dumps(document, indent=2))
+
+
+if __name__ == "__main__":
+    main()
