@@ -1,8 +1,9 @@
-"""Runs a measurement at a fixed period, and loses none silently.
+"""Runs jobs in time, several at once, and loses no run silently.
 
 APScheduler keeps the time. A run that starts late by a whole period is *missed*, one whose predecessor still runs
 is *skipped*, one that raises `ProbeError` has *failed*, and starts that a late run made up for are *merged*; all
-are counted. Any other error ends the schedule and is raised to the caller. Says nothing about what is measured.
+are counted, for each job apart. Any other error ends the schedule and is raised to the caller. APScheduler goes by
+the wall clock, so jobs are shifted along when somebody sets it. Says nothing about what the jobs do.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from nws.errors import ProbeError, UsageError
+from nws.steadyclock import boot_time
 
 #: A day, the longest period.
 _LONGEST_S = 86400.0
+#: How often the wall clock is looked after, and by how much it must have been set to matter, seconds.
+_WATCH_S, _STEP_S = 1.0, 0.5
 _SILENT = logging.NullHandler()
 
 
@@ -44,8 +48,255 @@ class Tally:
         return f"{self.done} of {self.due} runs done" + (f"; {said}" if said else "")
 
 
+@dataclass(slots=True)
+class Counts:
+    """What became of the runs of one job so far; each is written by one thread only."""
+
+    done: int = 0
+    failed: int = 0
+    missed: int = 0
+    skipped: int = 0
+
+    @property
+    def accounted(self) -> int:
+        """Sum of all."""
+        return self.done + self.failed + self.missed + self.skipped
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    """period_s : None for a job that says itself when it wants to run next
+    start : counter reading when the present period began.  earlier : runs that were due before
+    """
+
+    name: str
+    call: Callable[[], object]
+    period_s: float | None
+    first_s: float
+    counts: Counts = field(default_factory=Counts)
+    start: float | None = None
+    earlier: int = 0
+    hurried: bool = False
+
+    def due(self, now: float) -> int:
+        if self.period_s is None:
+            return self.counts.accounted
+        elapsed = 0.0 if self.start is None else max(now - self.start, 0.0)
+        # a start at the very end of the schedule is due only if it was made
+        return max(self.earlier + math.ceil(elapsed / self.period_s), self.counts.accounted)
+
+
+class Timetable:
+    """Several jobs in one scheduler, each with its own tally and no more than one run of each at a time.
+
+    report : gets one line for every run that was lost, with the job's name where there are several
+    counter : seconds, tells how long it has been going.  wall : the clock that APScheduler goes by
+    """
+
+    def __init__(
+        self,
+        *,
+        report: Callable[[str], None],
+        counter: Callable[[], float] = boot_time,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._report, self._counter, self._wall = report, counter, wall
+        self._jobs: dict[str, _Job] = {}
+        self._scheduler: Any = None
+        self._stop = threading.Event()
+        # held while jobs are planned: APScheduler blocks who plans any while it shuts down
+        self._lock = threading.Lock()
+        self._closed = False
+        self._error: BaseException | None = None
+
+    def every(self, name: str, call: Callable[[], object], period_s: float, *, first_s: float = 0.0) -> None:
+        """Call at a fixed period, the first time `first_s` seconds after the start; before `run`."""
+        self._jobs[name] = _Job(name=name, call=call, period_s=_checked_period(period_s), first_s=first_s)
+
+    def paced(self, name: str, call: Callable[[Counts], float], *, first_s: float = 0.0) -> None:
+        """Call a job that counts for itself what became of its runs and answers in how many seconds to call it again.
+
+        It must raise nothing that is not to end the schedule.
+        """
+        job = _Job(name=name, call=lambda: None, period_s=None, first_s=first_s)
+        job.call = lambda: call(job.counts)
+        self._jobs[name] = job
+
+    def set_period(self, name: str, period_s: float) -> None:
+        """Change the period of a job from now on; from any thread. The same period changes nothing."""
+        job = self._jobs[name]
+        with self._lock:
+            if job.period_s is None or _checked_period(period_s) == job.period_s:
+                return
+            now = self._counter()
+            job.earlier, job.start = job.due(now), now
+            job.period_s = period_s
+            if self._scheduler is not None and not self._closed:
+                self._scheduler.reschedule_job(job.name, trigger="interval", seconds=period_s)
+                self._scheduler.modify_job(job.name, misfire_grace_time=_grace_s(period_s))
+            # the first run of the new period comes at its end
+            job.start = now + period_s
+
+    def hurry(self, name: str) -> None:
+        """Call a paced job as soon as may be, or once more after the run under way; from any thread."""
+        from apscheduler.jobstores.base import JobLookupError
+
+        with self._lock:
+            self._jobs[name].hurried = True
+            if self._scheduler is None or self._closed:
+                return
+            try:
+                self._scheduler.modify_job(name, next_run_time=self._date(0.0))
+            except JobLookupError:
+                # it runs at this moment, and will see that it is in a hurry when it has ended
+                return
+
+    def run(self, duration_s: float | None = None) -> dict[str, Tally]:
+        """Run for `duration_s` seconds, or until `stop`; waits for the runs under way. Raises what a job raised."""
+        if duration_s is not None and not 0 <= duration_s <= threading.TIMEOUT_MAX:
+            raise UsageError(f"a duration of {duration_s} s: expected 0 to {threading.TIMEOUT_MAX:.0f} s")
+        self._start()
+        try:
+            self._wait(math.inf if duration_s is None else self._counter() + duration_s)
+        finally:
+            with self._lock:
+                self._closed = True
+            self._scheduler.shutdown(wait=True)
+        if self._error is not None:
+            raise self._error
+        return self.tallies()
+
+    def stop(self) -> None:
+        """End `run` after the runs under way; from any thread."""
+        self._stop.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the end has been asked for; a long job looks now and then."""
+        return self._stop.is_set()
+
+    def tallies(self) -> dict[str, Tally]:
+        """Counts of each job so far."""
+        now = self._counter()
+        return {
+            job.name: Tally(
+                due=job.due(now),
+                done=job.counts.done,
+                failed=job.counts.failed,
+                missed=job.counts.missed,
+                skipped=job.counts.skipped,
+            )
+            for job in self._jobs.values()
+        }
+
+    def _start(self) -> None:
+        from apscheduler import events
+        from apscheduler.executors.pool import ThreadPoolExecutor
+        from apscheduler.schedulers.background import BackgroundScheduler
+
+        # what it would log is reported already; who has set up logging sees it all the same
+        logging.getLogger("apscheduler").addHandler(_SILENT)
+        self._scheduler = BackgroundScheduler(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(max(len(self._jobs), 1))},
+            job_defaults={"coalesce": True, "max_instances": 1},
+        )
+        lost = events.EVENT_JOB_MISSED | events.EVENT_JOB_MAX_INSTANCES | events.EVENT_JOB_ERROR
+        self._scheduler.add_listener(self._lost, lost)
+        start = self._counter()
+        for job in self._jobs.values():
+            if job.period_s is None:
+                self._plan(job, job.first_s)
+                continue
+            job.start = start + job.first_s
+            self._scheduler.add_job(
+                self._once,
+                "interval",
+                args=(job,),
+                id=job.name,
+                seconds=job.period_s,
+                next_run_time=self._date(job.first_s),
+                misfire_grace_time=_grace_s(job.period_s),
+            )
+        self._scheduler.start()
+
+    def _wait(self, end: float) -> None:
+        """Until the end or a stop; meanwhile see whether somebody sets the wall clock."""
+        ahead = self._wall() - self._counter()
+        while (left := end - self._counter()) > 0 and not self._stop.wait(min(left, _WATCH_S)):
+            step = self._wall() - self._counter() - ahead
+            if abs(step) > _STEP_S:
+                ahead += step
+                self._shift(step)
+
+    def _shift(self, step_s: float) -> None:
+        """Every next run as far away as it was before the wall clock was set by `step_s` seconds."""
+        with self._lock:
+            for one in self._scheduler.get_jobs():
+                if one.next_run_time is not None:
+                    one.modify(next_run_time=one.next_run_time + timedelta(seconds=step_s))
+
+    def _date(self, delay_s: float) -> datetime:
+        return datetime.fromtimestamp(self._wall() + delay_s, UTC)
+
+    def _plan(self, job: _Job, delay_s: float) -> None:
+        """The one next run of a paced job; it is never too late for it."""
+        self._scheduler.add_job(
+            self._paced,
+            "date",
+            args=(job,),
+            id=job.name,
+            run_date=self._date(min(max(delay_s, 0.0), _LONGEST_S)),
+            misfire_grace_time=None,
+            # it plans itself at its very end, when APScheduler still counts it as running
+            max_instances=2,
+            replace_existing=True,
+        )
+
+    def _once(self, job: _Job) -> None:
+        try:
+            job.call()
+        except ProbeError as error:
+            job.counts.failed += 1
+            self._report(str(error))
+        except BaseException as error:
+            self._end(error)
+        else:
+            job.counts.done += 1
+
+    def _paced(self, job: _Job) -> None:
+        job.hurried = False
+        try:
+            delay_s = job.call()
+        except BaseException as error:
+            self._end(error)
+            return
+        assert isinstance(delay_s, float | int)
+        with self._lock:
+            if not self._closed:
+                self._plan(job, 0.0 if job.hurried else delay_s)
+
+    def _end(self, error: BaseException) -> None:
+        self._error = self._error or error
+        self._stop.set()
+
+    def _lost(self, event: Any) -> None:
+        from apscheduler import events
+
+        counts = self._jobs[event.job_id].counts
+        said = f"{event.job_id}: a run" if len(self._jobs) > 1 else "a run"
+        if event.code == events.EVENT_JOB_MAX_INSTANCES:
+            counts.skipped += 1
+            self._report(f"{said} was skipped: the one before it had not ended; choose a longer period")
+        elif event.code == events.EVENT_JOB_MISSED:
+            counts.missed += 1
+            self._report(f"{said} was missed: this host was busy or asleep for longer than the period")
+        else:
+            self._end(event.exception)
+
+
 class Periodic:
-    """Calls `job` every `period_s` seconds, the first time at once.
+    """Calls one `job` every `period_s` seconds, the first time at once.
 
     report : gets one line for every run that was lost.  monotonic : seconds, tells how long it has been going
     """
@@ -56,85 +307,35 @@ class Periodic:
         period_s: float,
         *,
         report: Callable[[str], None],
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = boot_time,
     ) -> None:
-        if not 0.1 <= period_s <= _LONGEST_S:
-            raise UsageError(f"a period of {period_s} s: expected 0.1 to {_LONGEST_S:.0f} s")
-        self._job, self._period_s, self._report = job, period_s, report
-        self._monotonic = monotonic
-        self._counts = {"done": 0, "failed": 0, "missed": 0, "skipped": 0}
-        self._start: float | None = None
-        self._stop = threading.Event()
-        self._error: BaseException | None = None
+        self._table = Timetable(report=report, counter=monotonic)
+        self._table.every("measure", job, period_s)
 
     def run(self, duration_s: float | None = None) -> Tally:
         """Run for `duration_s` seconds, or until `stop`; waits for the run under way. Raises what `job` raised."""
-        if duration_s is not None and not 0 <= duration_s <= threading.TIMEOUT_MAX:
-            raise UsageError(f"a duration of {duration_s} s: expected 0 to {threading.TIMEOUT_MAX:.0f} s")
-        from apscheduler import events
-        from apscheduler.executors.pool import ThreadPoolExecutor
-        from apscheduler.schedulers.background import BackgroundScheduler
-
-        scheduler = BackgroundScheduler(
-            timezone=UTC,
-            executors={"default": ThreadPoolExecutor(1)},
-            job_defaults={
-                "coalesce": True,
-                "max_instances": 1,
-                "misfire_grace_time": max(math.ceil(self._period_s), 1),
-            },
-        )
-        scheduler.add_listener(
-            self._lost, events.EVENT_JOB_MISSED | events.EVENT_JOB_MAX_INSTANCES | events.EVENT_JOB_ERROR
-        )
-        scheduler.add_job(
-            self._once, "interval", seconds=self._period_s, next_run_time=datetime.now(UTC), id="measure"
-        )
-        # what it would log is reported already; who has set up logging sees it all the same
-        logging.getLogger("apscheduler").addHandler(_SILENT)
-        self._start = self._monotonic()
-        scheduler.start()
-        try:
-            self._stop.wait(duration_s)
-        finally:
-            scheduler.shutdown(wait=True)
-        if self._error is not None:
-            raise self._error
-        return self.tally()
+        return self._table.run(duration_s)["measure"]
 
     def stop(self) -> None:
         """End `run` after the run under way; from any thread."""
-        self._stop.set()
+        self._table.stop()
 
     def tally(self) -> Tally:
         """Counts so far."""
-        elapsed = 0.0 if self._start is None else self._monotonic() - self._start
-        accounted = sum(self._counts.values())
-        # a start at the very end of the schedule is due only if it was made
-        due = 0 if self._start is None else max(math.ceil(elapsed / self._period_s), accounted)
-        return Tally(due=due, **self._counts)
+        return self._table.tallies()["measure"]
 
-    def _once(self) -> None:
-        try:
-            self._job()
-        except ProbeError as error:
-            self._counts["failed"] += 1
-            self._report(str(error))
-        except BaseException as error:
-            self._error = error
-            self._stop.set()
-        else:
-            self._counts["done"] += 1
 
-    def _lost(self, event: Any) -> None:
-        from apscheduler import events
+def total(tallies: Mapping[str, Tally]) -> Tally:
+    """All jobs together."""
+    names = ("due", "done", "failed", "missed", "skipped")
+    return Tally(**{name: sum(getattr(t, name) for t in tallies.values()) for name in names})
 
-        if event.code == events.EVENT_JOB_MAX_INSTANCES:
-            self._counts["skipped"] += 1
-            self._report("a run was skipped: the one before it had not ended; choose a longer period")
-        elif event.code == events.EVENT_JOB_MISSED:
-            self._counts["missed"] += 1
-            self._report("a run was missed: this host was busy or asleep for longer than the period")
-        else:
-            self._error = event.exception
-            self._stop.set()
+
+def _checked_period(period_s: float) -> float:
+    if not 0.1 <= period_s <= _LONGEST_S:
+        raise UsageError(f"a period of {period_s} s: expected 0.1 to {_LONGEST_S:.0f} s")
+    return period_s
+
+
+def _grace_s(period_s: float) -> int:
+    return max(math.ceil(period_s), 1)

@@ -3,7 +3,8 @@
 Protocol: a client connects and is greeted with one byte, `READY` or `BUSY` (then closed). It sends messages:
 8 bytes, big-endian, with the length of the body, then the body; the server answers `ACK` once it has read all of
 it. So a message of one byte measures a round trip, and a long one bandwidth up to the receiver's acknowledgement.
-Connections, message length and silence are bounded; closing ends every connection and waits for its thread.
+Who is not admitted is closed without a word. Connections, message length and silence are bounded; closing ends every
+connection and waits for its thread.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 
 from nws.errors import ProbeError
@@ -22,28 +26,47 @@ MOST_BYTES = 256 << 20
 _BUFFER_BYTES = 1 << 18
 
 
+@dataclass(slots=True)
+class _Place:
+    """A connection's thread, and when its client was heard last (`time.monotonic`)."""
+
+    thread: threading.Thread
+    heard: float
+
+
 class EchoServer:
     """Answers probes on a thread of its own until `close`; a context manager.
 
-    address : interface to listen on.  port : 0 takes a free one, see `address`
+    host : numeric address to listen on.  port : 0 takes a free one, see `address`
     connections : at most that many at once, further ones are told `BUSY`
     silence_s : a connection that says nothing for so long is closed
+    stale_s : and after so long already when another client wants its place; None: never for that reason
+    admits : whether a client of that numeric address is answered
     """
 
     def __init__(
-        self, host: str = "127.0.0.1", port: int = 0, *, connections: int = 16, silence_s: float = 10.0
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        connections: int = 16,
+        silence_s: float = 10.0,
+        stale_s: float | None = None,
+        admits: Callable[[str], bool] = lambda address: True,
     ) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._listener = socket.create_server((host, port), backlog=connections)
+            # room for a few that will be told to come back: a full queue would look like a lost packet to them
+            self._listener = socket.create_server((host, port), family=family, backlog=max(connections, 8))
         except OSError as error:
             raise ProbeError(
                 f"echo server: cannot listen on {host} port {port}: {error.strerror or error}; "
                 "choose a free port, or 0 for any"
             ) from error
-        self._silence_s = silence_s
-        self._most = connections
+        self._silence_s, self._stale_s = silence_s, stale_s
+        self._most, self._admits = connections, admits
         self._lock = threading.Lock()
-        self._open: dict[socket.socket, threading.Thread] = {}
+        self._open: dict[socket.socket, _Place] = {}
         self._closing = False
         self._acceptor = threading.Thread(target=self._accept, name="echo-accept", daemon=True)
         self._acceptor.start()
@@ -58,7 +81,7 @@ class EchoServer:
         """Stop listening, end all connections, wait for their threads. May be called twice."""
         with self._lock:
             self._closing = True
-            threads = list(self._open.values())
+            threads = [place.thread for place in self._open.values()]
             for connection in self._open:
                 _shut(connection)
         # closing alone would leave accept() blocked for ever
@@ -79,30 +102,61 @@ class EchoServer:
     def _accept(self) -> None:
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection, peer = self._listener.accept()
             except OSError:
                 if self._closing:
                     return
                 continue
-            with self._lock:
-                # a thread that has ended leaves its place here, so that `close` can wait for the others
-                self._open = {c: thread for c, thread in self._open.items() if thread.is_alive()}
-                welcome = not self._closing and len(self._open) < self._most
-                if welcome:
-                    thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-                    self._open[connection] = thread
-                    thread.start()
-            if not welcome:
+            if not self._admits(peer[0]):
+                connection.close()
+            elif not self._seat(connection):
                 _refuse(connection)
 
+    def _seat(self, connection: socket.socket) -> bool:
+        """Start a thread for a connection; False when there is no place for it."""
+        with self._lock:
+            self._tidy()
+            stale = {} if len(self._open) < self._most else self._silent()
+            for one in stale:
+                _shut(one)
+        for place in stale.values():
+            place.thread.join()
+        with self._lock:
+            self._tidy()
+            if self._closing or len(self._open) >= self._most:
+                return False
+            place = _Place(
+                threading.Thread(target=self._serve, args=(connection,), daemon=True), time.monotonic()
+            )
+            self._open[connection] = place
+            place.thread.start()
+        return True
+
+    def _tidy(self) -> None:
+        # a thread that has ended leaves its place here, so that `close` can wait for the others
+        self._open = {c: place for c, place in self._open.items() if place.thread.is_alive()}
+
+    def _silent(self) -> dict[socket.socket, _Place]:
+        """Connections whose place another may have."""
+        if self._stale_s is None:
+            return {}
+        limit = time.monotonic() - self._stale_s
+        return {c: place for c, place in self._open.items() if place.heard < limit}
+
     def _serve(self, connection: socket.socket) -> None:
+        place = self._open[connection]
         try:
             connection.settimeout(self._silence_s)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.sendall(READY)
             buffer = memoryview(bytearray(_BUFFER_BYTES))
             while (length := _length(connection, buffer)) is not None:
-                _drain(connection, buffer, length)
+                while length:
+                    read = connection.recv_into(buffer[: min(length, _BUFFER_BYTES)])
+                    if not read:
+                        return
+                    length -= read
+                    place.heard = time.monotonic()
                 connection.sendall(ACK)
         except OSError:
             # the client went away or fell silent; the error is its to report, it sees the same broken connection
@@ -130,14 +184,6 @@ def _length(connection: socket.socket, buffer: memoryview) -> int | None:
         got += read
     (length,) = HEADER.unpack(buffer[: HEADER.size])
     return int(length) if length <= MOST_BYTES else None
-
-
-def _drain(connection: socket.socket, buffer: memoryview, length: int) -> None:
-    while length:
-        read = connection.recv_into(buffer[: min(length, len(buffer))])
-        if not read:
-            raise ConnectionResetError("closed in the middle of a message")
-        length -= read
 
 
 def _shut(endpoint: socket.socket) -> None:

@@ -3,12 +3,13 @@
 Latency is half of a one-byte round trip, the median of several (the first, which warms caches and wakes the
 server, is not counted). Bandwidth is bytes over the time up to the receiver's acknowledgement, one round trip taken
 off, from sends of 64 KB; the transfer grows until it lasts long enough to time, and the median of three of that
-length counts. A probe that fails leaves no measurement. Who may probe when is decided elsewhere.
-Source: Wolski et al. 2000, §2.4.
+length counts, of fewer where time is short. A probe that fails, or is not through when its time is over, leaves no
+measurement. Who may probe when is decided elsewhere. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
 
+import math
 import socket
 import statistics
 import time
@@ -30,18 +31,27 @@ class ProbePlan:
     """How long a probe may go on.
 
     round_trips : timed one-byte round trips
-    enough_s : a transfer that lasts this long can be timed.  most_bytes : and none is longer than this
-    timeout_s : silence that means the peer is gone
+    first_bytes : length of the first transfer
+    enough_s : a transfer that lasts this long, and two round trips, can be timed
+    most_bytes : no transfer is longer
+    timeout_s : silence that means the peer is gone.  connect_s : the same for the first answer
     """
 
     round_trips: int = 21
+    first_bytes: int = 8 << 10
     enough_s: float = 0.01
     most_bytes: int = 16 << 20
     timeout_s: float = 5.0
+    connect_s: float = 5.0
 
 
 class Link:
-    """One connection to an echo server; a context manager. Every failure is a `ProbeError` naming the peer."""
+    """One connection to an echo server; a context manager. Every failure is a `ProbeError` naming the peer.
+
+    timeout_s : silence that is borne.  connect_s : silence before the connection is made
+    source : numeric address of this host that it goes out from, None: the system's choice
+    until : reading of `timer` at which it gives up, whatever is under way
+    """
 
     def __init__(
         self,
@@ -50,26 +60,35 @@ class Link:
         *,
         timeout_s: float = 5.0,
         timer: Callable[[], float] = time.perf_counter,
+        connect_s: float = 5.0,
+        source: str | None = None,
+        until: float = math.inf,
     ) -> None:
         self._name = f"{name} at {address[0]} port {address[1]}"
-        self._timer = timer
+        self._timer, self._timeout_s, self._until = timer, timeout_s, until
         try:
-            self._socket = socket.create_connection(address, timeout=timeout_s)
+            self._socket = socket.create_connection(
+                address,
+                timeout=min(self._allowed_s(), connect_s),
+                source_address=None if source is None else (source, 0),
+            )
         except OSError as error:
             raise self._failed("cannot connect", error) from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.settimeout(self._allowed_s())
             greeting = self._socket.recv(1)
         except OSError as error:
             self._socket.close()
             raise self._failed("no greeting", error) from error
         if greeting != READY:
             self._socket.close()
-            said = (
-                "it is busy with other probes"
-                if greeting == BUSY
-                else f"got {greeting!r}, expected {READY!r}"
-            )
+            if greeting == BUSY:
+                said = "it is busy with other probes"
+            elif not greeting:
+                said = "it hung up on us, as it does on hosts that are in no clique with it"
+            else:
+                said = f"got {greeting!r}, expected {READY!r}"
             raise ProbeError(
                 f"echo server of {self._name}: {said}; try again later, or check what listens there"
             )
@@ -78,12 +97,15 @@ class Link:
         """Seconds from the first byte of a message of `length` bytes to its acknowledgement."""
         start = self._timer()
         try:
+            self._socket.settimeout(self._allowed_s())
             if length <= SEND_BYTES:
                 self._socket.sendall(HEADER.pack(length) + _BLOCK[:length])
             else:
                 self._socket.sendall(HEADER.pack(length))
                 for offset in range(0, length, SEND_BYTES):
+                    self._socket.settimeout(self._allowed_s())
                     self._socket.sendall(_BLOCK[: min(SEND_BYTES, length - offset)])
+                self._socket.settimeout(self._allowed_s())
             answer = self._socket.recv(1)
         except OSError as error:
             raise self._failed(f"a message of {length} bytes was not acknowledged", error) from error
@@ -94,7 +116,20 @@ class Link:
             )
         return self._timer() - start
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until it gives up."""
+        return self._until - self._timer()
+
+    def _allowed_s(self) -> float:
+        """Silence that is borne now; raises `TimeoutError` when the time is over."""
+        if self.left_s <= 0:
+            raise TimeoutError
+        return min(self._timeout_s, self.left_s)
+
     def _failed(self, what: str, error: OSError) -> ProbeError:
+        if self.left_s <= 0:
+            return ProbeError(f"echo server of {self._name}: {what} before the time for probes was over")
         why = "timed out" if isinstance(error, TimeoutError) else error.strerror or str(error)
         return ProbeError(f"echo server of {self._name}: {what}: {why}; is it running, is the port open?")
 
@@ -120,12 +155,17 @@ def bandwidth_Bps(link: Link, round_trip: float, plan: ProbePlan) -> float:
         # a transfer is never faster than the clock can tell, however long the round trip was just before
         return max(link.exchange_s(length) - round_trip, 1e-6)
 
-    length = SEND_BYTES
-    while (took := transfer_s(length)) < plan.enough_s and length < plan.most_bytes:
+    # on a long way a transfer must outlast what round trips differ by, and the slow start of the connection
+    enough_s = max(plan.enough_s, min(2 * round_trip, link.left_s / 8))
+    length = plan.first_bytes
+    while (took := transfer_s(length)) < enough_s and length < plan.most_bytes:
         # aim past the mark, for a connection that still speeds up
-        wanted = 1.5 * length * plan.enough_s / took
+        wanted = 1.5 * length * enough_s / took
         length = min(max(2 * length, int(wanted)), 16 * length, plan.most_bytes)
-    return length / statistics.median([took, transfer_s(length), transfer_s(length)])
+    taken = [took]
+    while len(taken) < 3 and link.left_s > 2 * (max(taken) + round_trip):
+        taken.append(transfer_s(length))
+    return length / statistics.median(taken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +174,13 @@ class NetworkSensor:
 
     Without an address it starts a server for the moment and probes this host through the loopback interface:
     what ranks on one host get at least. One sensor probes one link, so that links can take turns.
+    source : numeric address of this host that probes go out from, None: the system's choice
     """
 
     host: str
     peer: str
     address: tuple[str, int] | None = None
+    source: str | None = None
     plan: ProbePlan = field(default_factory=ProbePlan)
     clock: Callable[[], float] = time.time
     timer: Callable[[], float] = time.perf_counter
@@ -153,15 +195,27 @@ class NetworkSensor:
             clock=context.clock,
         )
 
-    def measure(self) -> list[Measurement]:
-        """Latency and bandwidth now; raises `ProbeError` when the peer does not answer as it should."""
-        if self.address is not None:
-            return self._probe(self.address)
-        with EchoServer() as server:
-            return self._probe(server.address)
+    def measure(self, *, within_s: float = math.inf) -> list[Measurement]:
+        """Latency and bandwidth now; raises `ProbeError` when the peer does not answer as it should.
 
-    def _probe(self, address: tuple[str, int]) -> list[Measurement]:
-        with Link(self.peer, address, timeout_s=self.plan.timeout_s, timer=self.timer) as link:
+        within_s : seconds after which it gives up, whatever is under way
+        """
+        until = self.timer() + within_s
+        if self.address is not None:
+            return self._probe(self.address, until)
+        with EchoServer() as server:
+            return self._probe(server.address, until)
+
+    def _probe(self, address: tuple[str, int], until: float) -> list[Measurement]:
+        with Link(
+            self.peer,
+            address,
+            timeout_s=self.plan.timeout_s,
+            connect_s=self.plan.connect_s,
+            timer=self.timer,
+            source=self.source,
+            until=until,
+        ) as link:
             round_trip = round_trip_s(link, self.plan.round_trips)
             bandwidth = bandwidth_Bps(link, round_trip, self.plan)
         now = self.clock()

@@ -8,7 +8,7 @@ import pytest
 
 from nws.errors import ProbeError
 from nws.sensors.echo import ACK, HEADER, MOST_BYTES, READY, EchoServer
-from nws.sensors.network import SEND_BYTES, Link, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
+from nws.sensors.network import Link, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
 from nws.sensors.registry import SensorContext, create
 
 QUICK = ProbePlan(round_trips=3, enough_s=0.001, most_bytes=1 << 20, timeout_s=2.0)
@@ -17,12 +17,14 @@ QUICK = ProbePlan(round_trips=3, enough_s=0.001, most_bytes=1 << 20, timeout_s=2
 class FakeLink:
     """A link of known latency and bandwidth, without a network."""
 
-    def __init__(self, round_trip, bandwidth):
-        self.round_trip, self.bandwidth, self.sent = round_trip, bandwidth, []
+    def __init__(self, round_trip, bandwidth, left=float("inf")):
+        self.round_trip, self.bandwidth, self.left_s, self.sent = round_trip, bandwidth, left, []
 
     def exchange_s(self, length):
         self.sent.append(length)
-        return self.round_trip + (length / self.bandwidth if length > 1 else 0.0)
+        took = self.round_trip + (length / self.bandwidth if length > 1 else 0.0)
+        self.left_s -= took
+        return took
 
 
 @pytest.fixture
@@ -81,10 +83,31 @@ def test_a_slow_link_is_probed_with_one_length_a_fast_one_with_growing_ones():
     slow, fast = FakeLink(0.0, 1e5), FakeLink(0.0, 1e9)
     for link in (slow, fast):
         bandwidth_Bps(link, 0.0, ProbePlan())
-    assert slow.sent == [SEND_BYTES] * 3
-    assert fast.sent[0] == SEND_BYTES
+    assert slow.sent == [ProbePlan().first_bytes] * 3
+    assert fast.sent[0] == ProbePlan().first_bytes
     assert fast.sent[-1] >= 0.01 * 1e9
     assert fast.sent[-3:] == [fast.sent[-1]] * 3
+
+
+def test_on_a_long_way_a_transfer_outlasts_two_round_trips():
+    link = FakeLink(0.08, 1e6)
+    assert bandwidth_Bps(link, 0.08, ProbePlan()) == pytest.approx(1e6)
+    assert link.sent[-1] >= 2 * 0.08 * 1e6
+
+
+def test_where_time_is_short_fewer_transfers_count():
+    link = FakeLink(0.0, 1e4, left=1.1)
+    assert bandwidth_Bps(link, 0.0, ProbePlan()) == pytest.approx(1e4)
+    assert link.sent == [ProbePlan().first_bytes]
+    assert link.left_s > 0
+
+
+@pytest.mark.parametrize("bandwidth", [1e4, 1e5, 1e6, 1e8])
+@pytest.mark.parametrize("round_trip", [0.0001, 0.02, 0.2])
+def test_a_probe_on_any_link_is_through_within_a_turn(bandwidth, round_trip):
+    link = FakeLink(round_trip, bandwidth, left=1.8)
+    bandwidth_Bps(link, round_trip, ProbePlan())
+    assert link.left_s > 0
 
 
 def test_no_transfer_is_longer_than_allowed():
@@ -170,3 +193,68 @@ def test_a_port_that_is_taken():
         pytest.raises(ProbeError, match=r"cannot listen on 127.0.0.1 port .*or 0 for any"),
     ):
         EchoServer(port=server.address[1])
+
+
+def test_a_probe_ends_with_its_time_even_if_the_server_is_silent(impostor):
+    with pytest.raises(ProbeError, match="1 bytes was not acknowledged before the time for probes was over"):
+        NetworkSensor(host="a", peer="b", address=impostor(READY, b""), plan=QUICK).measure(within_s=0.05)
+    sensor = NetworkSensor(host="a", peer="b", address=("127.0.0.1", 9), plan=QUICK)
+    with pytest.raises(ProbeError, match="cannot connect before the time"):
+        sensor.measure(within_s=0.0)
+
+
+def test_a_failed_bandwidth_probe_stores_nothing_not_even_the_latency_before_it():
+    """A fault of the original: failed bandwidth probes went into the series as values."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(READY)
+            for _ in range(1 + QUICK.round_trips):
+                connection.recv(HEADER.size + 1)
+                connection.sendall(ACK)
+            # it dies in the middle of the first transfer
+            connection.recv(100)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    sensor = NetworkSensor(host="a", peer="b", address=listener.getsockname(), plan=QUICK)
+    with pytest.raises(ProbeError, match=f"a message of {QUICK.first_bytes} bytes was"):
+        sensor.measure()
+    thread.join()
+    listener.close()
+
+
+def test_only_the_transfer_is_timed_not_the_exchange_around_it():
+    """A fault of the original: connecting, greeting and the round trip were timed as transfer."""
+    link = FakeLink(0.5, 2e6)
+    assert bandwidth_Bps(link, round_trip_s(link, 3), ProbePlan()) == pytest.approx(2e6)
+
+
+def test_a_stranger_is_hung_up_on_without_a_word():
+    with EchoServer(admits=lambda address: address == "192.0.2.7") as server:
+        with pytest.raises(ProbeError, match="hung up on us, as it does on hosts that are in no clique"):
+            Link("b", server.address)
+        with EchoServer(admits=lambda address: address == "127.0.0.3") as other:
+            Link("b", other.address, source="127.0.0.3").__exit__(None, None, None)
+
+
+def test_a_place_that_fell_silent_goes_to_the_next_client():
+    with (
+        EchoServer(connections=1, stale_s=0.0) as server,
+        Link("b", server.address) as dead,
+        Link("b", server.address) as link,
+    ):
+        assert link.exchange_s(100_000) > 0
+        with pytest.raises(ProbeError):
+            dead.exchange_s(1)
+
+
+def test_ipv6():
+    try:
+        server = EchoServer("::1")
+    except ProbeError as error:
+        pytest.skip(f"no IPv6 loopback here: {error}")
+    with server, Link("b", server.address, source="::1") as link:
+        assert link.exchange_s(1) > 0

@@ -1,0 +1,105 @@
+"""`nws sensor`: the daemon of one host, until it is told to end."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from nws.daemon.daemon import SensorDaemon
+
+
+@click.command()
+@click.option(
+    "--server", required=True, envvar="NWS_SERVER", help="Address of the service, http(s)://HOST:PORT."
+)
+@click.option("--host", help="Name of this host on the service; default: its node name.")
+@click.option("--site", help="Site this host belongs to; hosts of a site probe each other.")
+@click.option(
+    "--address",
+    metavar="ADDR|IFACE",
+    help="Address or interface to answer probes at and to send them from; default: the one MPI would use.",
+)
+@click.option(
+    "--echo-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port to answer probes at; default: a free one.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    envvar="NWS_TOKEN_FILE",
+    help="File of mode 0600 with a token of the role `write`; SIGHUP reads it again.",
+)
+@click.option(
+    "--ca", type=click.Path(path_type=Path), envvar="NWS_CA", help="Certificates to trust, for https."
+)
+@click.option(
+    "--spool",
+    type=click.Path(path_type=Path),
+    help="File for what is not delivered yet; default: in $APPLES_STATE, $XDG_STATE_HOME/apples or "
+    "~/.local/state/apples.",
+)
+@click.option(
+    "--spool-size",
+    type=click.IntRange(1, 65536),
+    default=64,
+    show_default=True,
+    help="MB that file may grow to; then the oldest measurements go.",
+)
+@click.option("--for", "lasting", type=click.FloatRange(min=0), help="End after so many seconds.")
+@click.pass_context
+def sensor(
+    context: click.Context,
+    *,
+    server: str,
+    host: str | None,
+    site: str | None,
+    address: str | None,
+    echo_port: int,
+    token_file: Path | None,
+    ca: Path | None,
+    spool: Path | None,
+    spool_size: int,
+    lasting: float | None,
+) -> None:
+    """Measure this host's CPU, memory and network, and deliver to a weather service.
+
+    Measurements that cannot be delivered wait on disk. Ends on TERM and INT, and says what became of every run.
+    """
+    from nws.daemon.daemon import SensorDaemon, SensorSettings, run_until_signal
+    from nws.paths import local_host, state_dir
+
+    settings = SensorSettings(
+        server=server,
+        host=host or local_host(),
+        state=state_dir(),
+        site=site,
+        address=address,
+        echo_port=echo_port,
+        token_file=token_file,
+        ca=ca,
+        spool=spool,
+        spool_bytes=spool_size << 20,
+    )
+    with SensorDaemon(settings, say=_say) as daemon:
+        try:
+            _, ended_by = run_until_signal(daemon, lasting)
+        finally:
+            _account(daemon)
+    if ended_by == signal.SIGINT:
+        context.exit(130)
+
+
+def _account(daemon: SensorDaemon) -> None:
+    for name, tally in daemon.tallies().items():
+        _say(f"{name}: {tally}")
+    _say(f"{len(daemon.spool)} samples wait in {daemon.spool.path}; {daemon.lost} lost")
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

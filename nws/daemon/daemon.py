@@ -1,0 +1,247 @@
+"""The daemon of one host: puts spool, sensors, turns and delivery into one timetable, runs it, ends it cleanly.
+
+Four jobs: `cpu` and `memory` at their periods, `network` in this host's turns, `deliver` when it is time. TERM and INT
+end it: the runs under way end, what waits is delivered as far as a few seconds allow and stays in the spool else.
+HUP reads the token again. Decides nothing of what is measured, and speaks to nobody itself.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from nws.cliques import Schedule
+from nws.daemon.delivery import Addresses, Delivery
+from nws.daemon.hostfacts import host_facts
+from nws.daemon.identity import Identity, checked_host
+from nws.daemon.interfaces import choose_address
+from nws.daemon.jobs import Keeper, status
+from nws.daemon.spool import Spool
+from nws.daemon.turns import Turns, prober
+from nws.endpoint import Endpoint
+from nws.errors import ProbeError
+from nws.periodic import Tally, Timetable
+from nws.remote import ServiceClient
+from nws.sensors.echo import EchoServer
+from nws.sensors.registry import SensorContext, create
+from nws.steadyclock import SteadyClock
+
+#: Periods before the server has told any, seconds.
+CPU_S, MEMORY_S, DELIVER_S = 10.0, 10.0, 10.0
+#: What stopping may take to deliver what waits, seconds.
+FLUSH_S = 5.0
+#: A probe that says nothing for so long gives its place to the next host: its turn is over, or it is gone.
+_STALE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorSettings:
+    """What `nws sensor` was told.
+
+    address : numeric address or interface to answer probes at; None: see `interfaces`
+    echo_port : 0 takes a free one.  spool : None: in `state`.  spool_bytes : its size at most
+    """
+
+    server: str
+    host: str
+    state: Path
+    site: str | None = None
+    address: str | None = None
+    echo_port: int = 0
+    token_file: Path | None = None
+    ca: Path | None = None
+    spool: Path | None = None
+    spool_bytes: int = 64 << 20
+
+
+class SensorDaemon:
+    """One sensor; a context manager that holds the lock, the spool and, once `run`, the echo server.
+
+    say : gets every line for people.  wall : the host's clock, which may be wrong
+    Raises `UsageError`, and `StoreError` when another sensor of this host runs or its files cannot be written.
+    """
+
+    def __init__(
+        self, settings: SensorSettings, *, say: Callable[[str], None], wall: Callable[[], float] = time.time
+    ) -> None:
+        self._settings, self._say = settings, say
+        if settings.site is not None:
+            checked_host(settings.site)
+        # both are said now rather than at the first attempt to deliver
+        self._endpoint()
+        self._address = self._choose(settings.address) if settings.address is not None else None
+        self.clock = SteadyClock(wall=wall)
+        self._identity = Identity(settings.host, settings.state)
+        self._echo: EchoServer | None = None
+        try:
+            self.spool = Spool(
+                settings.spool or self._identity.spool, settings.host, most_bytes=settings.spool_bytes
+            )
+            key = self._identity.key()
+        except BaseException:
+            self._identity.close()
+            raise
+        self._table = Timetable(report=say)
+        keeper = Keeper(self.spool, say)
+        self.turns = Turns(
+            settings.host,
+            self.clock,
+            probe=prober(settings.host, self.clock, lambda: self._address),
+            keep=keeper.keep,
+            say=say,
+            stopping=lambda: self._table.stopping,
+        )
+        dice = random.Random()
+        self._delivery = Delivery(
+            settings.host, self.spool, self.clock, self, key=key, say=say, period_s=DELIVER_S, dice=dice
+        )
+        context = SensorContext(host=settings.host, clock=self.clock)
+        self._table.every("cpu", keeper.job(create("cpu", context)), CPU_S)
+        # apart from the CPU sensor, which would see it at work
+        self._table.every("memory", keeper.job(create("memory", context)), MEMORY_S, first_s=0.7)
+        self._table.paced("network", self.turns.run)
+        self._table.paced("deliver", self._delivery.run)
+
+    def run(self, duration_s: float | None = None) -> Mapping[str, Tally]:
+        """Measure and deliver for `duration_s` seconds, or until `stop`; then deliver what waits, and count."""
+        self._open_door()
+        place = "not known yet" if self._echo is None else "{} port {}".format(*self._echo.address)
+        self._say(
+            f"sensor of {self._settings.host}: server {self._settings.server}, probes answered at {place}, "
+            f"{len(self.spool)} samples wait in {self.spool.path}"
+        )
+        tallies = self._table.run(duration_s)
+        self._delivery.flush(FLUSH_S)
+        return tallies
+
+    def stop(self) -> None:
+        """End `run`; from any thread and from a signal handler."""
+        self._table.stop()
+
+    def reload(self) -> None:
+        """Read the token file before the next request."""
+        self._delivery.reload()
+
+    def tallies(self) -> Mapping[str, Tally]:
+        """What became of the runs of each job so far."""
+        return self._table.tallies()
+
+    @property
+    def lost(self) -> int:
+        """Samples that were dropped for want of room, or refused by the server."""
+        return self.spool.dropped + self._delivery.refused
+
+    def close(self) -> None:
+        """End the echo server, let go of spool and lock."""
+        if self._echo is not None:
+            self._echo.close()
+        self.spool.close()
+        self._identity.close()
+
+    def __enter__(self) -> SensorDaemon:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # what delivery asks for and tells: `nws.daemon.delivery.Home`
+
+    def connect(self, key: str | None) -> ServiceClient:
+        """A client with the token as it is now; raises `UsageError` when the token file is no good."""
+        at = self._endpoint()
+        return ServiceClient(at.url, token=at.token, ca=at.ca, host=self._settings.host, key=key)
+
+    def registration(self) -> Mapping[str, object]:
+        """What to say of this host; raises `ProbeError` while its address is not known."""
+        self._open_door()
+        if self._echo is None:
+            # raises what is wrong
+            self._choose(self._settings.address)
+            raise ProbeError("the echo server is not up yet")
+        address, port = self._echo.address
+        site = {} if self._settings.site is None else {"site": self._settings.site}
+        return {"address": address, "port": port, **site, **host_facts()}
+
+    def status(self) -> Mapping[str, object]:
+        """Counters to send."""
+        return status(self._table.tallies(), len(self.spool), self.lost)
+
+    def keep_key(self, key: str) -> None:
+        """Write a new key down; raises `StoreError`."""
+        self._identity.keep(key)
+
+    def set_periods(self, cpu_s: float | None, memory_s: float | None) -> None:
+        """Measure as often as the server wants."""
+        for name, period_s in (("cpu", cpu_s), ("memory", memory_s)):
+            if period_s is not None:
+                self._table.set_period(name, period_s)
+
+    def learn(self, schedule: Schedule, peers: Addresses) -> None:
+        """Turns to take, and where peers are."""
+        self.turns.learn(schedule, peers)
+        self._table.hurry("network")
+
+    def wants_news(self, version: int | None) -> tuple[bool, bool]:
+        """Whether a schedule of that version is new, and whether peers may have moved."""
+        return version is not None and version != self.turns.version, self.turns.wants_news
+
+    def _endpoint(self) -> Endpoint:
+        s = self._settings
+        return Endpoint.of(s.server, token_file=s.token_file, ca=s.ca)
+
+    def _choose(self, wanted: str | None) -> str:
+        return choose_address(wanted, self._settings.server)
+
+    def _open_door(self) -> None:
+        """Answer probes at the address this host has now; while it has none, at none."""
+        try:
+            address = self._choose(self._settings.address)
+        except ProbeError:
+            if self._echo is None:
+                return
+            raise
+        if self._echo is not None and self._echo.address[0] == address:
+            return
+        if self._echo is not None:
+            self._say(f"sensor: the address of this host has changed to {address}")
+            self._echo.close()
+            self._echo = None
+        self._echo = EchoServer(
+            address, self._settings.echo_port, connections=1, stale_s=_STALE_S, admits=self.turns.admits
+        )
+        self._address = address
+
+
+def run_until_signal(
+    daemon: SensorDaemon, duration_s: float | None
+) -> tuple[Mapping[str, Tally], int | None]:
+    """`daemon.run` with TERM and INT ending it and HUP reading the token; counts, and the signal that ended it.
+
+    A second TERM or INT does what it does to any program. For the main thread.
+    """
+    received: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        for one in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(one, signal.SIG_DFL)
+        # waking the main thread takes a lock it may hold at this moment
+        threading.Thread(target=daemon.stop).start()
+
+    def reload(number: int, frame: FrameType | None) -> None:
+        daemon.reload()
+
+    handlers = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        return daemon.run(duration_s), received[0] if received else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+

@@ -1,0 +1,286 @@
+"""Speaks to the server: registers this host, delivers what the spool holds in order, learns what it is told.
+
+One job does all of it, so nothing here happens twice at a time. A batch that the server does not accept is halved until
+the samples at fault are alone; those are dropped and counted, so that nothing blocks what comes after. A server that
+has forgotten this host is told again who it is. Every answer sets the clock. How long to wait after a failure is
+decided in `troubles`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nws.cliques import Schedule
+from nws.daemon.spool import Parcel, Spool
+from nws.daemon.troubles import Troubles
+from nws.errors import Forbidden, NotFound, ServiceError, TooMany, Unauthorized, UsageError, WeatherError
+from nws.periodic import Counts
+from nws.series import Measurement
+from nws.steadyclock import SteadyClock
+
+#: Samples in one batch, and batches in one run of the job.
+MOST_SAMPLES = 2000
+MOST_BATCHES = 20
+#: Seconds between two questions whether peers have moved.
+NEWS_S = 60.0
+#: Reasons of refusals that are told; a server may word every one differently.
+_MOST_REASONS = 50
+
+Addresses = dict[str, tuple[str, int]]
+
+
+class Server(Protocol):
+    """What of `nws.remote.ServiceClient` is used."""
+
+    def register(self, host: str, registration: Mapping[str, object]) -> dict[str, Any]:
+        """Say who this host is."""
+
+    def schedule(self) -> dict[str, Any]:
+        """Turns and peers as they are now."""
+
+    def put(
+        self,
+        measurements: tuple[Measurement, ...] = ...,
+        *,
+        source: str | None = ...,
+        first: int | None = ...,
+        status: Mapping[str, object] | None = ...,
+    ) -> dict[str, Any]:
+        """Deliver a batch."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+class Home(Protocol):
+    """The rest of the daemon, as delivery needs it."""
+
+    def connect(self, key: str | None) -> Server:
+        """A client with the token as it is now; raises `UsageError`."""
+
+    def registration(self) -> Mapping[str, object]:
+        """What to say of this host; raises `ProbeError` while its address is not known."""
+
+    def status(self) -> Mapping[str, object]:
+        """Counters to send."""
+
+    def keep_key(self, key: str) -> None:
+        """Write a new key down; raises `StoreError`."""
+
+    def set_periods(self, cpu_s: float | None, memory_s: float | None) -> None:
+        """Measure as often as the server wants."""
+
+    def learn(self, schedule: Schedule, peers: Addresses) -> None:
+        """Turns to take, and where peers are."""
+
+    def wants_news(self, version: int | None) -> tuple[bool, bool]:
+        """Whether a schedule of that version is new, and whether peers may have moved."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the server said last: the version of its schedule, and when it was asked for it (counter, s)."""
+
+    version: int | None = None
+    asked_at: float = float("-inf")
+
+
+class Delivery:
+    """The job `deliver` of one host.
+
+    refused : samples that the server did not accept.  period_s : from one delivery to the next
+    """
+
+    def __init__(
+        self,
+        host: str,
+        spool: Spool,
+        clock: SteadyClock,
+        home: Home,
+        *,
+        key: str | None,
+        say: Callable[[str], None],
+        period_s: float = 10.0,
+        dice: random.Random | None = None,
+    ) -> None:
+        self._host, self._spool, self._clock, self._home = host, spool, clock, home
+        self._key, self._say = key, say
+        self._dice = dice or random.Random()
+        self._troubles = Troubles(say, self._dice)
+        self._server: Server | None = None
+        self._reload = threading.Event()
+        self._registered = False
+        self._limit = MOST_SAMPLES
+        self._told = _Told()
+        self._reasons: set[str] = set()
+        self.period_s = period_s
+        self.refused = 0
+
+    def reload(self) -> None:
+        """Read the token anew before the next request; from any thread."""
+        self._reload.set()
+
+    def run(self, counts: Counts) -> float:
+        """Register if need be, deliver what waits; seconds until the next run."""
+        begun, known = self._clock.counter(), self._registered
+        try:
+            more = self._deliver()
+        except WeatherError as error:
+            counts.failed += 1
+            return self._troubles.pause_s(error, self.period_s)
+        counts.done += 1
+        self._troubles.over(len(self._spool))
+        if more:
+            return self._dice.uniform(0.1, 0.3)
+        if not known:
+            # hosts that were started together need not all deliver at once
+            return self.period_s * self._dice.uniform(0.1, 1.0)
+        return max(self.period_s - (self._clock.counter() - begun), 0.1)
+
+    def flush(self, within_s: float) -> None:
+        """At the end: deliver what waits, as far as it goes in that time, and hang up. Waits for nobody."""
+        end = self._clock.counter() + within_s
+        try:
+            while self._deliver() and self._clock.counter() < end:
+                pass
+        except WeatherError as error:
+            self._troubles.pause_s(error, self.period_s)
+        finally:
+            if self._server is not None:
+                self._server.close()
+
+    def _deliver(self) -> bool:
+        """One run; whether more waits."""
+        server = self._connected()
+        fresh = not self._registered
+        if fresh:
+            self._register(server)
+        for _ in range(MOST_BATCHES):
+            try:
+                self._put(server)
+            except (Forbidden, NotFound):
+                # it may have forgotten this host; if it has not, asking again would change nothing
+                self._registered = False
+                if fresh:
+                    raise
+                fresh = True
+                self._register(server)
+                continue
+            if not len(self._spool):
+                break
+        self._look_for_news(server)
+        return len(self._spool) > 0
+
+    def _connected(self) -> Server:
+        if self._server is None or self._reload.is_set():
+            self._reload.clear()
+            fresh = self._home.connect(self._key)
+            if self._server is not None:
+                self._server.close()
+            self._server = fresh
+        return self._server
+
+    def _register(self, server: Server) -> None:
+        registration = self._home.registration()
+        answer = self._timed(lambda: server.register(self._host, registration))
+        key = answer.get("key")
+        if isinstance(key, str) and key != self._key:
+            # written down before anything is done with it: a name whose key is lost can only be freed by an admin
+            self._home.keep_key(key)
+            self._key = key
+        every = answer.get("every")
+        if not isinstance(every, Mapping):
+            raise _odd(f"registration with every {every!r}")
+        deliver_s = _seconds(every.get("deliver"))
+        self.period_s = self.period_s if deliver_s is None else deliver_s
+        self._home.set_periods(_seconds(every.get("cpu")), _seconds(every.get("memory")))
+        self._learn(answer)
+        self._registered = True
+        self._say(f"server: registered {self._host} with grid {answer.get('grid')}")
+
+    def _put(self, server: Server) -> None:
+        """The next batch, or a sign of life where nothing waits."""
+        parcel = self._spool.oldest(self._limit)
+        status = self._home.status()
+        if parcel is None:
+            self._timed(lambda: server.put(status=status))
+            return
+        samples, first, source = parcel.samples, parcel.first, f"{self._host}/{self._spool.stream}"
+        try:
+            answer = self._timed(lambda: server.put(samples, source=source, first=first, status=status))
+        except (Unauthorized, Forbidden, NotFound, TooMany):
+            raise
+        except ServiceError as error:
+            if not 400 <= error.status < 500:
+                raise
+            self._refuse(parcel, error)
+            return
+        self._acknowledge(parcel, answer)
+
+    def _acknowledge(self, parcel: Parcel, answer: Mapping[str, Any]) -> None:
+        following = answer.get("next")
+        if not isinstance(following, int) or following <= parcel.first:
+            raise _odd(f"samples {parcel.first} to {parcel.next - 1} with next {following!r}")
+        self._spool.acknowledge(following)
+        self._limit = min(2 * self._limit, MOST_SAMPLES)
+        refused = answer.get("refused")
+        many = refused.get("count") if isinstance(refused, Mapping) else None
+        if isinstance(many, int) and many > 0 and isinstance(refused, Mapping):
+            self._drop(many, "; ".join(map(str, refused.get("reasons") or ["no reason given"])))
+
+    def _refuse(self, parcel: Parcel, error: ServiceError) -> None:
+        """Cut a batch that was refused in half; drop what is alone."""
+        many = len(parcel.samples)
+        if many > 1:
+            self._limit = many // 2
+            return
+        self._spool.acknowledge(parcel.next)
+        self._drop(1, str(error))
+
+    def _drop(self, many: int, reason: str) -> None:
+        self.refused += many
+        if reason not in self._reasons and len(self._reasons) < _MOST_REASONS:
+            self._reasons.add(reason)
+            self._say(f"server: {many} sample{'s' if many > 1 else ''} refused and dropped: {reason}")
+
+    def _look_for_news(self, server: Server) -> None:
+        renewed, moved = self._home.wants_news(self._told.version)
+        now = self._clock.counter()
+        if renewed or (moved and now - self._told.asked_at >= NEWS_S):
+            self._told.asked_at = now
+            self._learn(self._timed(server.schedule))
+
+    def _learn(self, answer: Mapping[str, Any]) -> None:
+        try:
+            schedule = Schedule.from_json(answer["schedule"])
+            peers = {str(host): (str(a), int(port)) for host, (a, port) in answer["peers"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
+            raise _odd(f"a schedule that is none ({type(error).__name__}: {error})") from error
+        self._told.version = schedule.version
+        self._home.learn(schedule, peers)
+
+    def _timed(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """An answer, by which the clock is set."""
+        sent = self._clock.counter()
+        answer = call()
+        now, version = answer.get("now"), answer.get("schedule")
+        if isinstance(now, int | float):
+            self._clock.observe(float(now), sent=sent, received=self._clock.counter())
+        if isinstance(version, int):
+            self._told.version = version
+        return answer
+
+
+def _seconds(value: object) -> float | None:
+    """A period the server may ask for; None for anything else."""
+    if not isinstance(value, int | float) or not 0.1 <= value <= 86400.0:
+        return None
+    return float(value)
+
+
+def _odd(what: str) -> ServiceError:
+    return ServiceError(f"answered {what}; is it a weather service of another version?", status=502)

@@ -1,0 +1,104 @@
+"""Who this sensor is: its key, kept for later starts, and the lock that lets one sensor of a name run at a time.
+
+Files stand in the state directory under the host's name: ``sensor-HOST.key`` (mode 0600, the key that the server gave),
+``sensor-HOST.lock`` (held while the sensor runs, with its process id) and, by default, ``sensor-HOST.db``, the spool.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from pathlib import Path
+from typing import IO
+
+from nws.errors import StoreError, UsageError
+
+_LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def checked_host(name: str) -> str:
+    """A name that hosts and sites may have on a service; raises `UsageError`."""
+    if _LEGAL.fullmatch(name) is None:
+        raise UsageError(
+            f"{name!r} is no name for a host or site: expected a letter or digit, then up to 63 letters, digits, "
+            "dots, underscores and dashes"
+        )
+    return name
+
+
+class Identity:
+    """Lock and key of one host's sensor; a context manager. Raises `StoreError`, and `UsageError` for a bad name."""
+
+    def __init__(self, host: str, state: Path) -> None:
+        self.host = checked_host(host)
+        self._state = state
+        try:
+            state.mkdir(parents=True, exist_ok=True)
+            self._lock: IO[str] = self._path("lock").open("a+")
+        except OSError as error:
+            raise StoreError(
+                f"{state}: the sensor cannot keep its files there: {error.strerror or error}; set APPLES_STATE to "
+                "a directory it may write to"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.seek(0)
+            owner = self._lock.read().strip()
+            self._lock.close()
+            raise StoreError(
+                f"{self._path('lock')}: a sensor of {host} runs already"
+                f"{f', process {owner}' if owner.isdecimal() else ''}; end it, or use another --host or APPLES_STATE"
+            ) from error
+        self._lock.truncate(0)
+        self._lock.write(f"{os.getpid()}\n")
+        self._lock.flush()
+
+    @property
+    def spool(self) -> Path:
+        """Where the spool is unless the user names another file."""
+        return self._path("db")
+
+    def key(self) -> str | None:
+        """The key of the last registration; None before the first."""
+        try:
+            return self._path("key").read_text(encoding="ascii").strip() or None
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeError) as error:
+            raise StoreError(
+                f"{self._path('key')}: the key of {self.host} cannot be read: {error}; check its owner, or remove "
+                "it and have the server forget the host"
+            ) from error
+
+    def keep(self, key: str) -> None:
+        """Write the key beside the old one and put it in its place: there is always a whole one."""
+        path = self._path("key")
+        beside = path.with_suffix(".key.new")
+        try:
+            beside.unlink(missing_ok=True)
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(f"{key}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except OSError as error:
+            raise StoreError(
+                f"{path}: the key of {self.host} cannot be kept: {error.strerror or error}; make room, or check "
+                "who owns the directory"
+            ) from error
+
+    def close(self) -> None:
+        """Let the next one in."""
+        self._lock.close()
+
+    def __enter__(self) -> Identity:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _path(self, kind: str) -> Path:
+        return self._state / f"sensor-{self.host}.{kind}"

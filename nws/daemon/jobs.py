@@ -1,0 +1,84 @@
+"""What the daemon does with measurements before they wait in the spool, and the jobs that make them on this host alone.
+
+Times are rounded to whole milliseconds and values to single precision: far finer than any of them is known, and such
+samples pack to a third of the size in the store. A spool that cannot be written fails the run that measured, is told
+of once, and is tried again with the next.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Mapping, Sequence
+
+from nws.daemon.spool import Spool
+from nws.errors import ProbeError, StoreError
+from nws.periodic import Tally, total
+from nws.sensors.registry import Sensor
+from nws.series import Measurement
+
+_SINGLE = struct.Struct("<f")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def rounded(measurement: Measurement) -> Measurement:
+    """The same with its time in whole milliseconds and its value in single precision.
+
+    >>> from nws.series import Measurement, Series
+    >>> rounded(Measurement(Series.parse("cpu.new@a"), 1.23456, 0.1)).t
+    1.235
+    """
+    (value,) = _SINGLE.unpack(_SINGLE.pack(measurement.value))
+    return Measurement(measurement.series, round(measurement.t, 3), value)
+
+
+class Keeper:
+    """Puts measurements into the spool. say : gets a line when that fails, and when it works again."""
+
+    def __init__(self, spool: Spool, say: Callable[[str], None]) -> None:
+        self._spool, self._say = spool, say
+        self._failing = False
+
+    def keep(self, measurements: Sequence[Measurement]) -> None:
+        """Add them, rounded; raises `ProbeError` where they are lost."""
+        try:
+            self._spool.add([rounded(m) for m in measurements])
+        except StoreError as error:
+            if not self._failing:
+                self._failing = True
+                self._say(str(error))
+            raise ProbeError("what was measured could not be kept") from error
+        if self._failing:
+            self._failing = False
+            self._say(f"{self._spool.path}: the spool can be written again")
+
+    def job(self, sensor: Sensor) -> Callable[[], None]:
+        """A run of a job that measures with `sensor`."""
+        return lambda: self.keep(sensor.measure())
+
+
+def status(tallies: Mapping[str, Tally], buffered: int, dropped: int) -> dict[str, float]:
+    """Counters of the process for the server: runs of all jobs, samples waiting and lost, CPU seconds, resident bytes.
+
+    CPU seconds count children that have ended, as the spin probe's.
+    """
+    sums = total(tallies)
+    return {
+        "done": sums.done,
+        "failed": sums.failed,
+        "missed": sums.missed,
+        "skipped": sums.skipped,
+        "merged": sum(t.merged for t in tallies.values()),
+        "buffered": buffered,
+        "dropped": dropped,
+        "cpu_s": round(sum(os.times()[:4]), 2),
+        "rss_bytes": _resident_bytes(),
+    }
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,241 @@
+"""What is measured and not delivered yet: a numbered stream of samples in a SQLite file of bounded size.
+
+Each sample gets the next number when it is added, and goes when the server has acknowledged that number; when the file
+is full the oldest go first, and are counted. Every step is one transaction in a write-ahead log: a process killed at
+any moment loses the step under way and nothing else. The numbers make a jump each time the file is opened, so that
+a file whose last steps were lost with the power never uses a number twice. Nothing here speaks to a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nws.errors import StoreError
+from nws.series import Measurement, Series
+
+#: Numbers left out when the file is opened: more than one file can hold.
+_JUMP = 1 << 24
+#: Part of all samples that goes at once when there is no room.
+_CUT = 20
+_PAGE_BYTES = 4096
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS sample (
+    number INTEGER PRIMARY KEY, series INTEGER NOT NULL, t REAL NOT NULL, value REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """Samples with the numbers `first`, `first` + 1, …, oldest first."""
+
+    first: int
+    samples: tuple[Measurement, ...]
+
+    @property
+    def next(self) -> int:
+        """Number after the last."""
+        return self.first + len(self.samples)
+
+
+class Spool:
+    """The file; a context manager, safe from several threads, and open in one process at a time.
+
+    host : whose samples it holds; a file with another host's is refused
+    most_bytes : size above which the oldest samples are dropped
+    stream : name of the numbered stream, new with every new file.  dropped : samples that were lost for want of room
+    """
+
+    def __init__(self, path: Path, host: str, *, most_bytes: int = 64 << 20) -> None:
+        self.path, self._host = path, host
+        self._lock = threading.Lock()
+        self._most_bytes = max(most_bytes, 16 * _PAGE_BYTES)
+        self._places: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
+            self._open()
+        except sqlite3.DatabaseError as error:
+            raise self._trouble("opened", error) from error
+        except OSError as error:
+            raise StoreError(
+                f"{path.parent}: no spool can be made there: {error.strerror or error}; name another (--spool)"
+            ) from error
+
+    def _open(self) -> None:
+        db = self._db
+        # one process at a time: the second would send the same samples
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA wal_autocheckpoint = 64")
+        db.execute(f"PRAGMA journal_size_limit = {64 * _PAGE_BYTES}")
+        db.execute("PRAGMA cache_size = -256")
+        db.executescript(_SCHEMA)
+        self._names = dict(db.execute("SELECT id, name FROM series"))
+        self._places = {name: place for place, name in self._names.items()}
+        facts = dict(db.execute("SELECT name, value FROM fact"))
+        self._waiting = int(db.execute("SELECT count(*) FROM sample").fetchone()[0])
+        owner = facts.get("host", self._host)
+        if owner != self._host and self._waiting:
+            self._db.close()
+            raise StoreError(
+                f"{self.path}: this spool holds {self._waiting} samples of host {owner}; name another for "
+                f"{self._host} (--spool), or run the sensor of {owner} until they are delivered"
+            )
+        kept = facts.get("stream") if owner == self._host else None
+        self.stream = str(kept or uuid.uuid4().hex)
+        self.dropped = int(facts.get("dropped") or 0)
+        self._next = int(facts.get("next") or 1 - _JUMP) + _JUMP
+        (last,) = db.execute("SELECT max(number) FROM sample").fetchone()
+        if last is not None and last >= self._next:
+            self._next = int(last) + 1
+        with self._step():
+            db.executemany(
+                "INSERT OR REPLACE INTO fact VALUES (?, ?)",
+                [
+                    ("host", self._host),
+                    ("stream", self.stream),
+                    ("dropped", self.dropped),
+                    ("next", self._next),
+                ],
+            )
+
+    def __len__(self) -> int:
+        """Samples that wait."""
+        return self._waiting
+
+    def add(self, measurements: Sequence[Measurement]) -> None:
+        """Keep these, in this order; on a full disk the oldest make room. Raises `StoreError` when nothing helps."""
+        if not measurements:
+            return
+        with self._lock:
+            try:
+                self._insert(measurements)
+            except sqlite3.OperationalError:
+                # a full disk, most likely: make room once, what then fails has another reason
+                self._cut()
+                try:
+                    self._insert(measurements)
+                except sqlite3.DatabaseError as error:
+                    self.dropped += len(measurements)
+                    raise self._trouble("written", error) from error
+            except sqlite3.DatabaseError as error:
+                self.dropped += len(measurements)
+                raise self._trouble("written", error) from error
+            if self._used_bytes() > self._most_bytes:
+                self._cut()
+
+    def oldest(self, most: int) -> Parcel | None:
+        """The oldest samples without a gap in their numbers, `most` at most; None when nothing waits."""
+        with self._lock:
+            try:
+                rows = self._db.execute(
+                    "SELECT number, series, t, value FROM sample ORDER BY number LIMIT ?", (most,)
+                ).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise self._trouble("read", error) from error
+            if not rows:
+                return None
+            first = rows[0][0]
+            samples = tuple(
+                Measurement(Series.parse(self._names[series]), t, value)
+                for place, (number, series, t, value) in enumerate(rows)
+                if number == first + place
+            )
+        return Parcel(first=first, samples=samples)
+
+    def acknowledge(self, following: int) -> None:
+        """Forget everything numbered below `following`: the server has it. Raises `StoreError`."""
+        with self._lock:
+            try:
+                with self._step():
+                    gone = self._db.execute("DELETE FROM sample WHERE number < ?", (following,)).rowcount
+                    if following > self._next:
+                        # numbers that the server has seen, and this file has forgotten, are used up
+                        self._next = following
+                        self._db.execute("UPDATE fact SET value = ? WHERE name = 'next'", (self._next,))
+            except sqlite3.DatabaseError as error:
+                raise self._trouble("written", error) from error
+            self._waiting -= gone
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._db.close()
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _insert(self, measurements: Sequence[Measurement]) -> None:
+        names = dict.fromkeys(str(m.series) for m in measurements)
+        with self._step():
+            fresh = {name: self._new_place(name) for name in names if name not in self._places}
+            places = self._places | fresh
+            rows = [
+                (self._next + offset, places[str(m.series)], m.t, m.value)
+                for offset, m in enumerate(measurements)
+            ]
+            self._db.executemany("INSERT INTO sample VALUES (?, ?, ?, ?)", rows)
+            self._db.execute(
+                "UPDATE fact SET value = ? WHERE name = 'next'", (self._next + len(measurements),)
+            )
+        for name, place in fresh.items():
+            self._names[place], self._places[name] = name, place
+        self._next += len(measurements)
+        self._waiting += len(measurements)
+
+    def _new_place(self, name: str) -> int:
+        (place,) = self._db.execute("INSERT INTO series (name) VALUES (?) RETURNING id", (name,)).fetchone()
+        return int(place)
+
+    def _used_bytes(self) -> int:
+        (pages,) = self._db.execute("PRAGMA page_count").fetchone()
+        (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+        return int(pages - free) * _PAGE_BYTES
+
+    def _cut(self) -> None:
+        """Drop the oldest part of all samples."""
+        many = -(-self._waiting // _CUT)
+        if not many:
+            return
+        with contextlib.suppress(sqlite3.DatabaseError), self._step():
+            gone = self._db.execute(
+                "DELETE FROM sample WHERE number IN (SELECT number FROM sample ORDER BY number LIMIT ?)",
+                (many,),
+            ).rowcount
+            self._waiting -= gone
+            self.dropped += gone
+            self._db.execute("UPDATE fact SET value = ? WHERE name = 'dropped'", (self.dropped,))
+
+    @contextlib.contextmanager
+    def _step(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.DatabaseError):
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _trouble(self, what: str, error: Exception) -> StoreError:
+        if "locked" in str(error):
+            return StoreError(
+                f"{self.path}: another sensor uses this spool; name another (--spool), or end it"
+            )
+        return StoreError(
+            f"{self.path}: the spool cannot be {what}: {error}; make room, check its owner, or move it away "
+            "to begin a new one"
+        )

@@ -1,0 +1,71 @@
+"""How long to wait after the server did not answer, or refused; and saying so once, not at every attempt.
+
+Outages are waited out with pauses that double, up to a minute, each drawn at random from its upper half so that
+many sensors do not come back at once. What only people can mend (a token, a key, a name) is asked again once a minute.
+A server that names a time is given it. Nothing here speaks to a server.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from nws.errors import Forbidden, NameTaken, ProbeError, ServiceError, StoreError, Unauthorized, WeatherError
+
+LONGEST_S = 60.0
+REFUSED_S = 60.0
+LONGEST_RETRY_AFTER_S = 300.0
+
+
+class Troubles:
+    """Failures in a row. say : gets a line for the first of each kind, and when it is over."""
+
+    def __init__(self, say: Callable[[str], None], dice: random.Random) -> None:
+        self._say, self._dice = say, dice
+        self._failures = 0
+        self._told: str | None = None
+
+    def pause_s(self, error: WeatherError, period_s: float) -> float:
+        """Seconds until the next attempt after this failure; `period_s` is between attempts that succeed."""
+        self._failures += 1
+        kind, advice = _described(error)
+        if kind != self._told:
+            self._told = kind
+            self._say(f"server: {error}{advice}")
+        if isinstance(error, Unauthorized | Forbidden | NameTaken):
+            return REFUSED_S
+        longest = min(period_s * 2.0 ** min(self._failures - 1, 30), max(LONGEST_S, period_s))
+        pause = longest * self._dice.uniform(0.5, 1.0)
+        named = error.retry_after_s if isinstance(error, ServiceError) else None
+        return pause if named is None else max(pause, min(named, LONGEST_RETRY_AFTER_S))
+
+    def over(self, waiting: int) -> None:
+        """An attempt succeeded; `waiting` samples are left to deliver."""
+        self._failures = 0
+        if self._told is not None:
+            self._told = None
+            left = f"; {waiting} samples wait to be delivered" if waiting else ""
+            self._say(f"server: answers again{left}")
+
+
+def _described(error: WeatherError) -> tuple[str, str]:
+    """What kind of failure it is, and what happens now."""
+    kept = "; measurements are kept until it answers"
+    if isinstance(error, Unauthorized | Forbidden):
+        return (
+            "refused",
+            "\n  it does not accept this sensor's token or key: give it a token of the role `write` (--token-file, "
+            "then SIGHUP); if the key is lost, run `nws forget` for this host"
+            f"{kept}, asked again every {REFUSED_S:.0f} s",
+        )
+    if isinstance(error, NameTaken):
+        return (
+            "name taken",
+            "\n  if this is the same host, its key was lost: run `nws forget` for it; else choose another --host"
+            f"{kept}, asked again every {REFUSED_S:.0f} s",
+        )
+    if isinstance(error, StoreError):
+        return "spool", ""
+    if isinstance(error, ProbeError):
+        return "address", kept
+    return f"{type(error).__name__}", kept

@@ -1,0 +1,220 @@
+"""Network probes of this host: in the turns of its cliques, one peer after the other, never beyond a turn's end.
+
+Every peer is probed once a round; a round that does not fit into a turn goes on in the next. Peers that failed
+last time come last, so that a dead host costs the others nothing. Turns are told by the server's time alone, and none
+is taken before it is known. A schedule that comes into force later is waited for, and no turn of the old one reaches
+into it. Probes are counted one by one; `missed` counts turns that passed while this host was busy or asleep.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from nws.cliques import Schedule, Turn
+from nws.errors import ProbeError
+from nws.periodic import Counts
+from nws.sensors.network import NetworkSensor, ProbePlan
+from nws.series import Measurement
+from nws.steadyclock import SteadyClock
+
+#: Without any turn, how long to wait; whoever learns of a schedule hurries the job.
+_IDLE_S = 60.0
+#: Less than this part of a turn left, and no probe is begun.
+_LEAST_PART = 0.05
+#: A peer that does not answer the first packet costs no more than this part of a turn.
+_PATIENCE_PART = 0.25
+_MOST_MISSED = 10_000
+
+Peers = Mapping[str, tuple[str, int]]
+
+
+class Prober(Protocol):
+    """What measures links."""
+
+    def __call__(
+        self, peer: str, address: tuple[str, int], *, within_s: float, patience_s: float
+    ) -> list[Measurement]:
+        """Measure the link to a peer in `within_s` seconds, `patience_s` for the first answer; raises `ProbeError`."""
+
+
+class Turns:
+    """What to probe when, and doing it: the job `network`. `learn` and `admits` may be called from any thread.
+
+    keep : takes what a probe measured; raises `ProbeError` when it cannot
+    say : gets a line when a peer begins to fail, and when it answers again
+    stopping : whether the daemon is about to end
+    wants_news : set when a peer could not be reached where the server said; whoever asks the server again clears it
+    """
+
+    def __init__(
+        self,
+        host: str,
+        clock: SteadyClock,
+        *,
+        probe: Prober,
+        keep: Callable[[Sequence[Measurement]], None],
+        say: Callable[[str], None],
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._host, self._clock = host, clock
+        self._probe, self._keep, self._say, self._stopping = probe, keep, say, stopping
+        self._lock = threading.Lock()
+        self._schedule: Schedule | None = None
+        self._coming: Schedule | None = None
+        self._peers: Peers = {}
+        self._welcome: frozenset[str] = frozenset()
+        self._pending: dict[str, list[str]] = {}
+        self._failing: set[str] = set()
+        self._accounted = 0.0
+        self.wants_news = False
+
+    @property
+    def version(self) -> int | None:
+        """Version of the newest schedule that is known."""
+        newest = self._coming or self._schedule
+        return None if newest is None else newest.version
+
+    def learn(self, schedule: Schedule, peers: Peers) -> None:
+        """Take over a schedule and the addresses of all hosts."""
+        now = self._clock()
+        with self._lock:
+            if self._schedule is None or schedule.effective_from <= now:
+                self._take_over(schedule, now)
+            elif schedule.version != self._schedule.version:
+                self._coming = schedule
+            self._peers = dict(peers)
+            known = [s for s in (self._schedule, self._coming) if s is not None]
+            mates = {m for s in known for c in s.cliques if self._host in c.members for m in c.members}
+            self._welcome = frozenset(peers[m][0] for m in mates if m != self._host and m in peers)
+            self.wants_news = False
+
+    def admits(self, address: str) -> bool:
+        """Whether a host at that address is in a clique with this one."""
+        return address in self._welcome
+
+    def run(self, counts: Counts) -> float:
+        """Use the turn that is now, if there is one; seconds until the next."""
+        with self._lock:
+            now = self._clock()
+            if not self._clock.is_set or self._schedule is None:
+                return _IDLE_S
+            if self._coming is not None and now >= self._coming.effective_from:
+                self._take_over(self._coming, now)
+            self._count_missed(now, counts)
+            turn = self._now(now)
+        if turn is not None:
+            self._use(turn, counts)
+        with self._lock:
+            self._accounted = max(self._accounted, turn.end if turn is not None else 0.0)
+            now = self._clock()
+            following = self._after(max(now, self._accounted))
+        return _IDLE_S if following is None else min(max(following.start - now, 0.0), _IDLE_S)
+
+    def _take_over(self, schedule: Schedule, now: float) -> None:
+        if self._schedule is None or schedule.version != self._schedule.version:
+            self._pending.clear()
+            self._accounted = max(now, schedule.effective_from)
+        self._schedule, self._coming = schedule, None
+
+    def _now(self, now: float) -> Turn | None:
+        assert self._schedule is not None
+        turn = self._schedule.turn(self._host, now)
+        if turn is None or turn.start < self._accounted - 1e-6 or not self._is_whole(turn):
+            return None
+        return turn
+
+    def _after(self, now: float) -> Turn | None:
+        assert self._schedule is not None
+        turn = self._schedule.next_turn(self._host, now)
+        if turn is not None and self._is_whole(turn):
+            return turn
+        return None if self._coming is None else self._coming.next_turn(self._host, now)
+
+    def _is_whole(self, turn: Turn) -> bool:
+        return self._coming is None or turn.end <= self._coming.effective_from
+
+    def _count_missed(self, now: float, counts: Counts) -> None:
+        """Turns that ended since the last that was used or counted."""
+        missed = 0
+        while (
+            (turn := self._after(self._accounted)) is not None and turn.end <= now and missed < _MOST_MISSED
+        ):
+            missed += 1
+            self._accounted = turn.end
+        if missed:
+            counts.missed += missed
+            self._accounted = max(self._accounted, now - (turn.end - turn.start) if turn is not None else now)
+            self._say(
+                f"network: {missed} turn{'s were' if missed > 1 else ' was'} missed: this host was busy or asleep"
+            )
+
+    def _use(self, turn: Turn, counts: Counts) -> None:
+        """Probe peers until the turn is over or all have had their probe."""
+        length = turn.end - turn.start
+        pending = self._round(turn)
+        whole = True
+        while pending and not self._stopping():
+            left = turn.end - self._clock()
+            if left < _LEAST_PART * length:
+                return
+            peer = pending[0]
+            failure = self._try(peer, left, _PATIENCE_PART * length)
+            if failure is not None and self._clock() >= turn.end - 0.01 and not whole:
+                # it had what others had left of the turn; it comes first in the next
+                return
+            del pending[0]
+            whole = False
+            self._account(peer, failure, counts)
+
+    def _round(self, turn: Turn) -> list[str]:
+        """Peers of the round under way, of a new one when it is through; who failed last time comes last."""
+        pending = self._pending.setdefault(turn.clique, [])
+        pending[:] = [p for p in pending if p in turn.peers and self._address(p) is not None]
+        if not pending:
+            reachable = [p for p in turn.peers if self._address(p) is not None]
+            pending[:] = sorted(reachable, key=lambda p: p in self._failing)
+        return pending
+
+    def _address(self, peer: str) -> tuple[str, int] | None:
+        """Where a peer answers; None for one that is not registered, or answers no probes."""
+        place = self._peers.get(peer)
+        return (place[0], place[1]) if place is not None and place[1] > 0 else None
+
+    def _try(self, peer: str, within_s: float, patience_s: float) -> str | None:
+        """One probe; why it failed."""
+        address = self._address(peer)
+        if address is None:
+            return f"{peer} is not registered any more"
+        try:
+            self._keep(self._probe(peer, address, within_s=within_s, patience_s=patience_s))
+        except ProbeError as error:
+            return str(error)
+        return None
+
+    def _account(self, peer: str, failure: str | None, counts: Counts) -> None:
+        if failure is None:
+            counts.done += 1
+            if peer in self._failing:
+                self._failing.discard(peer)
+                self._say(f"network: {peer} answers again")
+            return
+        counts.failed += 1
+        self.wants_news = True
+        if peer not in self._failing:
+            self._failing.add(peer)
+            self._say(f"network: {failure}")
+
+
+def prober(host: str, clock: SteadyClock, source: Callable[[], str | None]) -> Prober:
+    """Probes as `NetworkSensor` makes them, from the address that `source` tells at the time."""
+
+    def probe(
+        peer: str, address: tuple[str, int], *, within_s: float, patience_s: float
+    ) -> list[Measurement]:
+        plan = ProbePlan(connect_s=patience_s)
+        sensor = NetworkSensor(host=host, peer=peer, address=address, source=source(), plan=plan, clock=clock)
+        return sensor.measure(within_s=within_s)
+
+    return probe
