@@ -5,7 +5,7 @@ import { tick } from "./ages.js";
 import * as api from "./api.js";
 import { banner } from "./banner.js";
 import { now } from "./clock.js";
-import { el, setAttribute, setText } from "./dom.js";
+import { el, reconcile, setAttribute, setText } from "./dom.js";
 import { redrawAll } from "./plot/figure.js";
 import { timeBar } from "./timebar.js";
 import { setUp as setUpToken } from "./token.js";
@@ -39,15 +39,23 @@ function makeView(state) {
   return sitesView({ site: state.site, gridName: () => grid.name });
 }
 
+function showLinks(id, links) {
+  reconcile(document.getElementById(id), links.map((link, i) => ({ ...link, i })), {
+    key: (link) => `${link.i} ${link.text}`,
+    make: (link) => el("li", null, el("a", null, link.text)),
+    update(item, link) {
+      setAttribute(item.firstChild, "href", link.href);
+      setAttribute(item.firstChild, "aria-current", link.current);
+    },
+  });
+}
+
 function showPlace(state) {
   const crumbs = [{ text: grid.name, href: linkTo({}) }, ...page.view.crumbs()];
-  document.getElementById("crumbs").replaceChildren(
-    ...crumbs.map((crumb, i) => el("li", null, el("a", { href: crumb.href, "aria-current": i === crumbs.length - 1 ? "page" : null }, crumb.text))),
-  );
-  const places = [["Hosts", linkTo({}), ["grid", "site", "host", "series"]], ["Links", linkTo({ view: "matrix" }), ["matrix"]], ["Events", linkTo({ view: "events" }), ["events"]]];
-  document.getElementById("places").replaceChildren(
-    ...places.map(([text, href, mine]) => el("li", null, el("a", { href, "aria-current": mine.includes(state.place) ? "true" : null }, text))),
-  );
+  showLinks("crumbs", crumbs.map((crumb, i) => ({ ...crumb, current: i === crumbs.length - 1 ? "page" : null })));
+  const current = { matrix: "Links", events: "Events" }[state.place] ?? "Hosts";
+  const places = [["Hosts", linkTo({})], ["Links", linkTo({ view: "matrix" })], ["Events", linkTo({ view: "events" })]];
+  showLinks("places", places.map(([text, href]) => ({ text, href, current: text === current ? "true" : null })));
   document.title = [page.view.title, grid.name].filter(Boolean).join(" – ");
 }
 

@@ -2,7 +2,7 @@
    glyph of its own, so that colour is never all there is. */
 
 import { linkTo } from "./address.js";
-import { el } from "./dom.js";
+import { el, reconcile, setAttribute, setText } from "./dom.js";
 import { moment } from "./units.js";
 
 const KINDS = {
@@ -28,20 +28,34 @@ export function about(events, hosts) {
 /** One event in words: `plan made: 64 rows on alpha, beta`. */
 export const words = (event) => [event.kind, event.host ? ` ${event.host}` : "", event.text ? `: ${event.text}` : ""].join("");
 
-/** Events as a list, newest first; `most` of them. */
-export function eventList(events, most = 100) {
-  if (!events.length) return el("p", { class: "note" }, "No events in this time.");
-  const newest = [...events].sort((a, b) => b.t - a.t);
-  return [
-    el("ol", { class: "events" }, newest.slice(0, most).map((event) =>
-      el(
-        "li", null,
-        el("span", { class: "glyph", "aria-hidden": "true", data: { kind: event.kind } }, glyphOf(event.kind)),
-        el("time", { datetime: new Date(1000 * event.t).toISOString() }, moment(event.t)),
-        el("span", { class: "kind" }, event.kind),
-        event.host ? el("a", { href: linkTo({ host: event.host }) }, event.host) : null,
-        el("span", { class: "text" }, event.text ?? ""),
-      ))),
-    newest.length > most ? el("p", { class: "note" }, `${newest.length - most} older ones are not listed; choose a shorter time.`) : null,
-  ];
+function makeItem(event) {
+  return el(
+    "li", null,
+    el("span", { class: "glyph", "aria-hidden": "true", data: { kind: event.kind } }, glyphOf(event.kind)),
+    el("time", { datetime: new Date(1000 * event.t).toISOString() }, moment(event.t)),
+    el("span", { class: "kind" }, event.kind),
+    event.host ? el("a", { href: "" }, event.host) : null,
+    el("span", { class: "text" }, event.text ?? ""),
+  );
+}
+
+function updateItem(item, event) {
+  if (event.host) setAttribute(item.querySelector("a"), "href", linkTo({ host: event.host }));
+}
+
+/** A list of events, newest first, at most `most` of them; its `nwsShow(events)` brings it up to date. */
+export function eventList(most) {
+  const list = el("ol", { class: "events" });
+  const note = el("p", { class: "note" });
+  const node = el("div", null, list, note);
+  node.nwsShow = (events) => {
+    const newest = [...events].sort((a, b) => b.t - a.t);
+    const key = (event) => JSON.stringify([event.t, event.kind, event.host, event.text]);
+    const single = [...new Map(newest.slice(0, most).map((event) => [key(event), event])).values()];
+    reconcile(list, single, { key, make: makeItem, update: updateItem });
+    list.hidden = !events.length;
+    const older = newest.length - most;
+    setText(note, !events.length ? "No events in this time." : older > 0 ? `${older} older ones are not listed here.` : "");
+  };
+  return node;
 }

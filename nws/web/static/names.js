@@ -1,9 +1,9 @@
 /* What the names of series mean: host, peer and resource taken apart, each resource in plain words. */
 
 const LABELS = {
-  "cpu.new": "CPU a new process gets",
-  "cpu.running": "CPU a running process gets",
-  "cpu.capacity": "CPUs that new processes get together",
+  "cpu.new": "CPU for a new process",
+  "cpu.running": "CPU for a running process",
+  "cpu.capacity": "CPUs for new processes together",
   "memory.free": "Free memory",
   "network.latency": "Latency",
   "network.bandwidth": "Bandwidth",
@@ -26,7 +26,7 @@ export const label = (resource) => LABELS[resource] ?? resource;
 /** What a series is, in one line: `Latency alpha → beta`. */
 export function title(name) {
   const { resource, host, peer } = parseSeries(name);
-  return `${label(resource)} ${peer === null ? `of ${host}` : `${host} → ${peer}`}`;
+  return `${label(resource)} ${peer === null ? `on ${host}` : `${host} → ${peer}`}`;
 }
 
 /** Order in which resources are shown: ours first, then external ones by name. */

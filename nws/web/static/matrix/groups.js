@@ -29,10 +29,22 @@ export function groupsOf(hosts, by) {
   return groups;
 }
 
-/** What one axis shows: all hosts when they fit and no group is chosen, one group's hosts, or null for "by groups". */
+/**
+ * What one axis shows: all hosts when they fit and no group is chosen, one group's hosts, or null for "by groups".
+ * All hosts stand group by group, each host once; `edges`: those with which a new group begins.
+ */
 export function axisOf(groups, chosen, hosts) {
-  if (chosen) return groups.find((group) => group.name === chosen) ?? null;
-  return hosts.length <= MOST_HOSTS ? { name: "", hosts: hosts.map((h) => h.name).sort(byName) } : null;
+  const group = groups.find((one) => one.name === chosen);
+  if (group) return { ...group, edges: new Set() };
+  if (hosts.length > MOST_HOSTS) return null;
+  const all = new Set();
+  const edges = new Set();
+  for (const one of groups) {
+    const fresh = one.hosts.filter((name) => !all.has(name));
+    if (fresh.length && all.size) edges.add(fresh[0]);
+    fresh.forEach((name) => all.add(name));
+  }
+  return { name: "", hosts: [...all], edges };
 }
 
 /** Links summed up by pair of groups: Map `"A>B"` → `{from, to, values, worst, median, links, measured_at}`. */

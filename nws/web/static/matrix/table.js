@@ -67,19 +67,20 @@ export function matrixTable(root, { onLook, onChoose }) {
   }
 
   return {
-    show(nextRows, nextColumns, cellOf, { chosen, numbers }) {
+    show({ rows: nextRows, columns: nextColumns, cellOf, edges }, { chosen, numbers }) {
       if (nextRows.join("\n") !== rows.join("\n") || nextColumns.join("\n") !== columns.join("\n")) {
         rows = nextRows;
         columns = nextColumns;
         build();
       }
+      rows.forEach((row, r) => setAttribute(body.children[r], "data-edge", edges.has(row) ? "yes" : null));
       setAttribute(table, "data-numbers", numbers ? "yes" : null);
-      rows.forEach((row, r) => columns.forEach((column, c) => paint(cells[r][c], cellOf(row, column), chosen === `${row}>${column}`)));
+      rows.forEach((row, r) => columns.forEach((column, c) => paint(cells[r][c], cellOf(row, column), chosen === `${row}>${column}`, edges.has(column))));
     },
   };
 }
 
-function paint(cell, shown, chosen) {
+function paint(cell, shown, chosen, edge) {
   setText(cell, shown.text);
   setAttribute(cell, "aria-label", shown.name);
   setAttribute(cell, "data-step", shown.step);
@@ -90,5 +91,6 @@ function paint(cell, shown, chosen) {
   setAttribute(cell, "data-at", shown.none ? null : shown.at);
   setAttribute(cell, "data-lost", shown.lost ? "yes" : null);
   setAttribute(cell, "data-stale", shown.stale ? "yes" : null);
+  setAttribute(cell, "data-edge", edge ? "yes" : null);
   setAttribute(cell, "aria-selected", chosen ? "true" : "false");
 }

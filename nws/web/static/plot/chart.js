@@ -98,7 +98,7 @@ function axis(unit) {
     font: "12px system-ui, sans-serif",
   };
   return [
-    { ...common, values: timeTicks, space: 70, size: 40 },
+    { ...common, values: timeTicks, space: 70, size: 50 },
     { ...common, values: valueTicks(unit), size: unit.startsWith("B") ? 78 : 58, space: 32 },
   ];
 }

@@ -3,13 +3,13 @@
 import * as api from "../api.js";
 import { address, go, linkTo, linkWith, span } from "../address.js";
 import { now } from "../clock.js";
-import { el, setText } from "../dom.js";
+import { el, reconcile, setText } from "../dom.js";
 import { MOST_EVENTS, eventList, kinds } from "../marks.js";
 
 /** The view. */
 export function eventsView() {
   const pick = el("select", { id: "kind" });
-  const list = el("div");
+  const list = eventList(MOST_EVENTS);
   const note = el("p", { class: "note" });
   const element = el("div", null, el("h1", { tabindex: "-1" }, "Events"), el("div", { class: "controls" }, el("span", { class: "pick" }, el("label", { for: "kind" }, "Kind"), pick)), note, list);
   pick.addEventListener("change", () => go(linkWith({ kind: pick.value })));
@@ -18,10 +18,10 @@ export function eventsView() {
   function draw() {
     const { kind } = address();
     const known = [...new Set([...kinds, ...events.map((e) => e.kind), ...(kind ? [kind] : [])])];
-    pick.replaceChildren(...["", ...known].map((name) => el("option", { value: name }, name || "all kinds")));
+    reconcile(pick, ["", ...known], { key: (name) => name, make: (name) => el("option", { value: name }, name || "all kinds"), update() {} });
     pick.value = kind;
     setText(note, events.length >= MOST_EVENTS ? `Only the last ${MOST_EVENTS} events were read; choose a shorter time for older ones.` : "");
-    list.replaceChildren(...[eventList(events.filter((e) => !kind || e.kind === kind), MOST_EVENTS)].flat().filter(Boolean));
+    list.nwsShow(events.filter((e) => !kind || e.kind === kind));
   }
 
   return {

@@ -8,12 +8,10 @@ import { el, reconcile, setText } from "../dom.js";
 import { MOST_EVENTS, about, eventList } from "../marks.js";
 import { byName, byResource, label, parseSeries } from "../names.js";
 import { closeAll, figure } from "../plot/figure.js";
-import { count, duration, moment, percent, quantity } from "../units.js";
+import { count, duration, moment, quantity } from "../units.js";
 
-const STATUS = {
-  done: "Measurements done", failed: "failed", missed: "missed", skipped: "skipped", merged: "merged", buffered: "waiting on its disk",
-  dropped: "dropped", cpu_s: "CPU time of the sensor", rss_bytes: "Memory of the sensor",
-};
+const RUNS = ["done", "failed", "missed", "skipped", "merged"];
+const SAMPLES = [["buffered", "waiting on its disk"], ["dropped", "dropped"]];
 
 function facts(host) {
   const seen = ageNode();
@@ -21,25 +19,25 @@ function facts(host) {
   const pairs = [
     ["State", el("span", { class: host.lost ? "state bad" : "state" }, host.lost ? "✕ lost" : "● there")],
     ["Last heard of", seen],
-    ["Address", host.port ? `${host.address}, port ${host.port}` : host.address],
-    ["CPUs", [host.cpus, host.cpu_model].filter(Boolean).join(" × ")],
-    ["Memory", quantity(host.memory_bytes, "B")],
+    ["Address", !host.address ? "" : host.port ? `${host.address}, port ${host.port}` : host.address],
+    ["CPUs", [host.cpus || "", host.cpu_model].filter(Boolean).join(" × ")],
+    ["Memory", host.memory_bytes ? quantity(host.memory_bytes, "B") : ""],
     ["Cliques", (host.cliques ?? []).join(", ")],
-    ["Registered", moment(host.registered_at)],
-    ["Sensor", host.version],
+    ["Registered", host.registered_at ? moment(host.registered_at) : "never; its series come from elsewhere"],
+    ...sensorFacts(host.version, host.status ?? {}),
   ];
-  for (const [name, text] of Object.entries(STATUS)) {
-    const value = host.status?.[name];
-    if (typeof value !== "number") continue;
-    if (name === "cpu_s") pairs.push([text, `${duration(value)}${shareOf(host, value)}`]);
-    else pairs.push([text, name === "rss_bytes" ? quantity(value, "B") : count(value)]);
-  }
   return pairs.filter(([, value]) => value).map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value)));
 }
 
-function shareOf(host, cpu_s) {
-  const life_s = host.last_seen - host.registered_at;
-  return life_s > 60 && cpu_s < life_s ? ` (${percent(cpu_s / life_s)} of one CPU)` : "";
+function sensorFacts(version, status) {
+  const has = (name) => typeof status[name] === "number";
+  const told = (name, text) => `${count(status[name])} ${text}`;
+  const spent = [has("cpu_s") ? `${duration(status.cpu_s)} of CPU time` : "", has("rss_bytes") ? quantity(status.rss_bytes, "B") : ""];
+  return [
+    ["Sensor", [version, ...spent].filter(Boolean).join(", ")],
+    ["Its measurements", RUNS.filter(has).map((name) => told(name, name)).join(", ")],
+    ["Its samples", SAMPLES.filter(([name]) => has(name)).map(([name, text]) => told(name, text)).join(", ")],
+  ];
 }
 
 /* Sections: the host's own series, then one for each peer. */
@@ -74,7 +72,7 @@ function heading(one) {
 export function hostView({ name, site, onError }) {
   const dl = el("dl", { class: "facts" });
   const plots = el("div", { class: "plots" });
-  const lately = el("div");
+  const lately = eventList(20);
   const title = el("h1", { tabindex: "-1" }, name);
   const note = el("p", { class: "note" });
   const element = el("div", null, title, dl, note, plots, el("section", null, el("h2", null, "Events"), lately));
@@ -127,7 +125,7 @@ export function hostView({ name, site, onError }) {
       const sections = sectionsOf(list.series, name);
       if (sections.length === 1) sections[0].open = true;
       reconcile(plots, sections, { key: (s) => s.key, make: makeSection, update: updateSection });
-      lately.replaceChildren(...[eventList(about(happened.events, [name]), 20)].flat().filter(Boolean));
+      lately.nwsShow(about(happened.events, [name]));
     },
     every_s: () => Math.max(10, (span(address(), now()).until - span(address(), now()).since) / 1000),
     close: () => closeAll(element),

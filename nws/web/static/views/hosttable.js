@@ -86,7 +86,7 @@ function updateRow(row, record) {
 }
 
 const COLUMNS = [
-  ["name", "Host", ""], ["cpu", "CPU for a new process", "c-cpu"], [null, "over the time shown", "c-spark"],
+  ["name", "Host", ""], ["cpu", "CPU for a new process", "c-cpu"], [null, "CPU over the time shown", "c-spark"],
   ["memory", "Free memory", "c-memory"], [null, "CPUs", "c-cpus"], ["age", "Age", "c-age"],
 ];
 

@@ -79,7 +79,7 @@ export function matrixView() {
   const about = el("section", { class: "detail", "aria-label": "The chosen link" });
   const note = el("p", { class: "note" });
   const element = el("div", null, el("h1", { tabindex: "-1" }, "Links"), parts.node, note, keys, line, box, about);
-  const table = matrixTable(box, { onLook: (a, b) => setText(line, nameOf(a, b)), onChoose: choose });
+  const table = matrixTable(box, { onLook: (a, b) => setText(line, model.cellOf(a, b).name), onChoose: choose });
   let model = null;
 
   const measure = () => MEASURES[address().measure];
@@ -94,17 +94,13 @@ export function matrixView() {
     go(linkWith({ limit: text }), { replace: true });
   }
 
-  function nameOf(a, b) {
-    const cell = model.cellOf(a, b);
-    return cell.name;
-  }
-
   function choose(a, b) {
     if (model.grouped) go(linkWith({ rows: a, cols: b }));
     else go(linkWith({ pair: keyOf(a, b) }), { replace: true });
   }
 
-  function hostModel(rowHosts, columnHosts) {
+  function hostModel({ row, column }) {
+    const [rowHosts, columnHosts] = [row.hosts, column.hosts];
     const m = measure();
     const state = address();
     const limit = parseLimit(m, state.limit);
@@ -132,7 +128,7 @@ export function matrixView() {
         name: name + (judged === "beyond" || judged === "far" ? ", beyond its threshold" : "") + (stale ? ", stale" : ""),
       };
     };
-    return { rows: rowHosts, columns: columnHosts, cellOf, keys: legend(m, limit, limits, scale, format), grouped: false };
+    return { rows: rowHosts, columns: columnHosts, edges: new Set([...row.edges, ...column.edges]), cellOf, keys: legend(m, limit, limits, scale, format), grouped: false };
   }
 
   function groupModel(groups) {
@@ -153,7 +149,7 @@ export function matrixView() {
         name: `${a} to ${b}: ${m.name.toLowerCase()} at worst ${m.text(cell.worst)}, median ${m.text(cell.median)}, ${cell.values.length} measured links${stale ? ", stale" : ""}`,
       };
     };
-    return { rows: names, columns: names, cellOf, keys: legend(m, limit, new Map(), scale, format), grouped: true };
+    return { rows: names, columns: names, edges: new Set(), cellOf, keys: legend(m, limit, new Map(), scale, format), grouped: true };
   }
 
   function pick() {
@@ -181,9 +177,9 @@ export function matrixView() {
     options(parts.cols, shown.groups, picked?.column.name ?? "", small);
     if (document.activeElement !== parts.limit) parts.limit.value = state.limit;
     parts.limit.placeholder = measure().example;
-    model = picked ? hostModel(picked.row.hosts, picked.column.hosts) : groupModel(shown.groups);
+    model = picked ? hostModel(picked) : groupModel(shown.groups);
     keys.replaceChildren(...model.keys);
-    table.show(model.rows, model.columns, model.cellOf, { chosen: state.pair, numbers: model.columns.length <= NUMBERS_UP_TO });
+    table.show(model, { chosen: state.pair, numbers: model.columns.length <= NUMBERS_UP_TO });
     const more = shown.groups.length > MOST_GROUPS ? ` The first ${MOST_GROUPS} of ${shown.groups.length} groups are shown.` : "";
     setText(note, model.grouped ? `Worst measured link from each group to each other; choose a cell for its hosts.${more}` : "Values are what the service expects next; ages are those of the last measurement.");
     drawDetail(state);

@@ -42,7 +42,7 @@ export function seriesView({ name, site, onError }) {
   const { host, peer } = parseSeries(name);
   const dl = el("dl", { class: "facts" });
   const place = el("div");
-  const lately = el("div");
+  const lately = eventList(50);
   const element = el(
     "div", null, el("h1", { tabindex: "-1" }, titleOf(name)), el("p", { class: "seriesname" }, el("code", null, name)),
     dl, place, neighbours(name), el("section", null, el("h2", null, "Events"), lately),
@@ -75,7 +75,7 @@ export function seriesView({ name, site, onError }) {
       }
       plot.nwsMeasuredAt(forecast.measured_at, lost);
       plot.nwsRefresh(happened.events);
-      lately.replaceChildren(...[eventList(about(happened.events, [host, peer]), 50)].flat().filter(Boolean));
+      lately.nwsShow(about(happened.events, [host, peer]));
     },
     every_s: () => Math.max(10, (span(address(), now()).until - span(address(), now()).since) / 1000),
     close: () => closeAll(element),

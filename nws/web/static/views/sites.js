@@ -28,12 +28,15 @@ function figuresOf(records) {
 }
 
 function tiles() {
-  const names = { hosts: "Hosts", lost: "Lost", stale: "Stale", cpu: "Median CPU for a new process", memory: "Free memory together" };
+  const names = { hosts: "Hosts", lost: "Lost", stale: "Stale", cpu: "Median CPU", memory: "Free memory" };
   const values = Object.fromEntries(Object.keys(names).map((name) => [name, el("dd", { data: { tile: name } })]));
   const node = el("dl", { class: "tiles" }, Object.entries(names).map(([name, text]) => el("div", { data: { tile: name } }, el("dt", null, text), values[name])));
+  const links = { lost: el("a"), stale: el("a") };
   const link = (name, n, q) => {
-    if (!n) values[name].replaceChildren("0");
-    else values[name].replaceChildren(el("a", { href: linkWith({ q }), title: `Show only these: ${q}` }, count(n)));
+    if (!links[name].isConnected) values[name].replaceChildren(links[name]);
+    setText(links[name], count(n));
+    setAttribute(links[name], "href", linkWith({ q }));
+    setAttribute(links[name], "title", `Show only these: ${q}`);
     setAttribute(values[name].parentNode, "data-some", n ? "yes" : null);
   };
   node.nwsShow = (f) => {
@@ -127,7 +130,7 @@ export function sitesView({ site, gridName }) {
   const note = el("p", { class: "note", role: "status" });
   const sections = el("div", { class: "sites" });
   const list = siteTable();
-  const lately = el("div");
+  const lately = eventList(20);
   const heading = el("h1", { tabindex: "-1" }, whole ? gridName() : siteName(site));
   const matrix = el("a", null, "Links of this site");
   const element = el(
@@ -174,7 +177,7 @@ export function sitesView({ site, gridName }) {
       ]);
       records = recordsOf(hosts.hosts, cpu.series, memory.series);
       const own = whole ? null : new Set(records.filter((r) => r.site === site).map((r) => r.name));
-      lately.replaceChildren(...[eventList(happened.events.filter((e) => !own || !e.host || own.has(e.host)), 20)].flat().filter(Boolean));
+      lately.nwsShow(happened.events.filter((e) => !own || !e.host || own.has(e.host)));
       draw();
     },
     every_s: () => (records && records.length > 200 ? 20 : 10),
