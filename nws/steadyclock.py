@@ -1,9 +1,9 @@
 """A clock that steps of the host's own wall clock do not move: the server's time, carried on by a counter.
 
 Every answer of the server says what time it is there; half of the round trip is the most it can be wrong by. Of the
-last answers the one with the least doubt counts, and small corrections are spread out, so that time neither
-jumps nor runs backwards. Before the first answer it shows the wall clock, for want of better. Only a server whose own
-clock has moved, which several answers in a row have to say, makes it step.
+last answers the one with the least doubt counts, and corrections are spread out, so that time neither jumps nor runs
+backwards once it is settled. Before the first answer it shows the wall clock, for want of better. Only a server whose
+own clock has moved, which several answers in a row have to say, makes it step later.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ _DRIFT = 1e-4
 _KEPT = 8
 #: Corrections above this are a clock that was set, not one that drifted.
 _STEP_S = 1.0
-#: Answers in a row that must agree on a step.
+#: Answers in a row that must agree on a step; and answers after which it is settled at the latest.
 _WITNESSES = 3
+#: An answer with less doubt than this settles it.
+_SURE_S = 0.05
 
 
 class SteadyClock:
@@ -62,6 +64,7 @@ class SteadyClock:
         self._answers: deque[_Answer] = deque(maxlen=_KEPT)
         self._strangers: list[_Answer] = []
         self._shown: float | None = None
+        self._settled = False
         self._target = 0.0
         self._slewed_at = 0.0
 
@@ -69,6 +72,11 @@ class SteadyClock:
     def is_set(self) -> bool:
         """Whether a server has told the time."""
         return self._shown is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is known well enough to take turns by: one sure answer, or a few."""
+        return self._settled
 
     def __call__(self) -> float:
         """The time now."""
@@ -89,8 +97,10 @@ class SteadyClock:
         doubt = (received - sent) / 2
         answer = _Answer(offset=server_now - (sent + received) / 2, doubt=doubt, at=received)
         with self._lock:
-            if self._shown is None:
-                self._step([answer], received)
+            if not self._settled:
+                # the first answer is often a slow one, and nothing depends on a steady course yet
+                self._step([*self._answers, answer], received)
+                self._settled = len(self._answers) >= _WITNESSES or self._best(received).doubt <= _SURE_S
                 return
             self._offset(received)
             if abs(answer.offset - self._target) > _STEP_S + doubt:

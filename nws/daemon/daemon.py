@@ -244,4 +244,3 @@ def run_until_signal(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-

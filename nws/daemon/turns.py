@@ -21,6 +21,8 @@ from nws.steadyclock import SteadyClock
 
 #: Without any turn, how long to wait; whoever learns of a schedule hurries the job.
 _IDLE_S = 60.0
+#: Until the time is known well enough.
+_UNSETTLED_S = 1.0
 #: Less than this part of a turn left, and no probe is begun.
 _LEAST_PART = 0.05
 #: A peer that does not answer the first packet costs no more than this part of a turn.
@@ -98,8 +100,8 @@ class Turns:
         """Use the turn that is now, if there is one; seconds until the next."""
         with self._lock:
             now = self._clock()
-            if not self._clock.is_set or self._schedule is None:
-                return _IDLE_S
+            if self._schedule is None or not self._clock.is_settled:
+                return _IDLE_S if self._schedule is None else _UNSETTLED_S
             if self._coming is not None and now >= self._coming.effective_from:
                 self._take_over(self._coming, now)
             self._count_missed(now, counts)
