@@ -1,0 +1,163 @@
+"""node_exporter's metrics: what is asked of Prometheus, and what a host's CPUs then leave to a newcomer. Pure.
+
+Prometheus does the differences, so an answer has a dozen numbers a host however many CPUs it has. Who competes is
+not known, only how long CPUs were busy for normal and for niced processes, and how many waited (`schedstat`, or where the
+kernel does not export it the processes that were runnable at the scrape). From that come as many competitors as
+would do the same, and `nws.sensors.cpu.shares` divides the CPUs as for our own sensor. What shows in
+/proc only is not seen: cgroup quotas, processes bound to CPUs, sessions that are scheduled as groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nws.sensors.cpu import Shares, shares
+from nws.sensors.load import Load
+from nws.sensors.sharing import NORMAL_WEIGHT, Task, weight_of_nice
+from nws.sources.httpapi import Sample
+
+#: Longest time between two scrapes: Prometheus itself looks no further back.
+_LOOK_BACK = "5m"
+#: Niced processes are taken to be at this nice value, `nice`'s own default.
+_USUAL_NICE = 10
+#: Below this part of idle time, processes that were seen waiting at one moment are taken to wait always.
+_FULL = 0.1
+#: Counted time may differ from the clock's by this part; beyond, a counter has jumped.
+_JUMP = 0.25
+#: Busy time below this many CPUs is no competitor.
+_SMALL = 0.02
+#: Labels that tell the numbers of one target apart, rather than targets.
+_INNER = frozenset({"__name__", "reading", "mode"})
+
+
+@dataclass(slots=True, kw_only=True)
+class Target:
+    """What Prometheus knows of one node_exporter now; None for what it does not know.
+
+    modes : CPUs busy in each mode of node_cpu_seconds_total.  cpus : how many there are
+    waiting : processes that waited for a CPU, on average.  runnable : that ran or waited at the last scrape
+    free_bytes : MemAvailable.  cpu_t, memory_t : times of the last scrapes, seconds since the epoch
+    """
+
+    labels: dict[str, str]
+    modes: dict[str, float] = field(default_factory=dict)
+    cpus: float | None = None
+    cpu_t: float | None = None
+    waiting: float | None = None
+    runnable: float | None = None
+    free_bytes: float | None = None
+    memory_t: float | None = None
+
+    @property
+    def instance(self) -> str:
+        """Its address as Prometheus has it."""
+        return self.labels.get("instance", "")
+
+    def shares(self) -> Shares | None:
+        """What processes would get of its CPUs; None where that cannot be known."""
+        load = self._load()
+        return None if load is None else shares(load)
+
+    def _load(self) -> Load | None:
+        if self.cpus is None or self.cpus < 1 or "idle" not in self.modes:
+            return None
+        count, counted = int(self.cpus), sum(self.modes.values())
+        if min(self.modes.values()) < 0 or abs(counted / count - 1) > _JUMP:
+            return None
+        part = {mode: value / counted for mode, value in self.modes.items()}
+        idle = part["idle"] + part.get("iowait", 0.0)
+        interrupts = part.get("irq", 0.0) + part.get("softirq", 0.0)
+        # time is stolen only while somebody wants the CPU, so the loss shows against the time it was wanted
+        steal = part.get("steal", 0.0)
+        stolen = steal / (1 - idle) if 1 - idle > _SMALL else steal
+        return Load(
+            interval_s=1.0,
+            available={cpu: max(1.0 - interrupts - stolen, 0.0) for cpu in range(count)},
+            usable=frozenset(range(count)),
+            tasks=tuple(self._tasks(part, idle, count)),
+            quotas=(),
+        )
+
+    def _tasks(self, part: dict[str, float], idle: float, count: int) -> Iterable[Task]:
+        """Competitors that would keep the CPUs as busy, and wait as much."""
+        busy = {
+            NORMAL_WEIGHT: count * (part.get("user", 0.0) + part.get("system", 0.0)),
+            weight_of_nice(_USUAL_NICE): count * part.get("nice", 0.0),
+        }
+        used = sum(busy.values())
+        if self.waiting is not None:
+            wanted = used + self.waiting * (1 - idle)
+        elif self.runnable is not None and idle < _FULL:
+            # the exporter is running while it counts who runs
+            wanted = max(used, self.runnable - 1.0)
+        else:
+            wanted = used
+        # on full CPUs each kind gets time in proportion to its number and its weight: the number is time by weight
+        numbers = {weight: got / weight for weight, got in busy.items()}
+        total = sum(numbers.values())
+        for weight, got in busy.items():
+            more = wanted * numbers[weight] / total if total > 0 else 0.0
+            yield from _pieces(max(got, more), weight, frozenset(range(count)))
+
+
+def question(match: str, over_s: float | None) -> str:
+    """The PromQL expression that gives everything about every target at one moment.
+
+    match, over_s : see `nws.sources.settings.PrometheusSettings`
+    """
+    narrowed = match.strip().strip(",")
+
+    def metric(name: str, *matchers: str) -> str:
+        return f"{name}{{{','.join(filter(None, (*matchers, narrowed)))}}}"
+
+    def rate(name: str) -> str:
+        if over_s is None:
+            return f"irate({metric(name)}[{_LOOK_BACK}])"
+        return f"rate({metric(name)}[{round(1000 * over_s)}ms])"
+
+    cpus = metric("node_cpu_seconds_total", 'mode="idle"')
+    memory = metric("node_memory_MemAvailable_bytes")
+    runnable = metric("node_procs_running")
+    if over_s is not None:
+        runnable = f"avg_over_time({runnable}[{round(1000 * over_s)}ms])"
+    readings = {
+        "modes": f"sum without (cpu) ({rate('node_cpu_seconds_total')})",
+        "cpus": f"count without (cpu, mode) ({cpus})",
+        "cpu_t": f"max without (cpu, mode) (timestamp({cpus}))",
+        "waiting": f"sum without (cpu) ({rate('node_schedstat_waiting_seconds_total')})",
+        "runnable": runnable,
+        "free_bytes": memory,
+        "memory_t": f"timestamp({memory})",
+    }
+    return " or ".join(
+        f'label_replace({expression}, "reading", "{name}", "instance", ".*")'
+        for name, expression in readings.items()
+    )
+
+
+def targets(samples: Iterable[Sample]) -> list[Target]:
+    """The targets an answer speaks of, in the order in which they appear first."""
+    found: dict[frozenset[tuple[str, str]], Target] = {}
+    for sample in samples:
+        labels = {name: value for name, value in sample.labels.items() if name not in _INNER}
+        target = found.setdefault(frozenset(labels.items()), Target(labels=labels))
+        reading = sample.labels.get("reading")
+        if reading == "modes":
+            target.modes[sample.labels.get("mode", "")] = sample.value
+        elif reading in ("cpus", "cpu_t", "waiting", "runnable", "free_bytes", "memory_t"):
+            setattr(target, reading, sample.value)
+    return list(found.values())
+
+
+def _pieces(cpus: float, weight: float, where: frozenset[int]) -> Iterable[Task]:
+    """Few tasks that want that many CPUs together: equal ones, and one for a small rest."""
+    if cpus < _SMALL:
+        return
+    count = max(math.floor(cpus + 0.5), 1)
+    each = min(cpus / count, 1.0)
+    yield from [Task(demand=each, weight=weight, cpus=where)] * count
+    rest = cpus - count * each
+    if rest >= _SMALL:
+        yield Task(demand=rest, weight=weight, cpus=where)

@@ -1,0 +1,123 @@
+"""CPU and memory of hosts whose node_exporter a Prometheus server scrapes, as if our own sensors had measured them.
+
+`read` asks once for all hosts and gives what is new: values with the times of the scrapes they come from, each scrape
+once. What Prometheus does not know now is a gap; what it cannot say is a `ProbeError`. Nothing is smoothed, filled or
+made up. Decides neither when to read nor where measurements go. Source: Wolski et al. 2000, §2.4.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+
+from nws.errors import ProbeError
+from nws.series import Measurement, Resource, Series
+from nws.sources.httpapi import PrometheusApi
+from nws.sources.nodes import Target, question, targets
+from nws.sources.settings import PrometheusSettings
+
+__all__ = ["PrometheusSettings", "PrometheusSource"]
+
+_LOG = logging.getLogger(__name__)
+#: Names that hosts may have on a service.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+#: With clocks further apart, ages of measurements would mean nothing.
+_APART_S = 60.0
+#: Names told in a message.
+_TOLD = 10
+
+
+class PrometheusSource:
+    """One Prometheus server; a context manager. One thread at a time may read."""
+
+    def __init__(self, settings: PrometheusSettings) -> None:
+        self.settings = settings
+        self._api = PrometheusApi(settings)
+        self._question = question(settings.match, settings.over_s)
+        self._newest: dict[Series, float] = {}
+        self._unnamed: set[str] = set()
+
+    def read(self, now: float) -> list[Measurement]:
+        """Everything scraped since the last reading; raises `ProbeError` with what is wrong and what to do.
+
+        now : seconds since the epoch, only to see whether Prometheus' clock agrees
+        """
+        answer = self._api.query(self._question)
+        if answer.t is None:
+            narrowed = f" with {self.settings.match}" if self.settings.match else ""
+            raise self._error(
+                f"no host: it has no node_cpu_seconds_total or node_memory_MemAvailable_bytes{narrowed} of the "
+                "last minutes; let it scrape node_exporter, or correct match"
+            )
+        if abs(answer.t - now) > _APART_S:
+            raise self._error(
+                f"its clock is {answer.t - now:+.0f} s from ours, so its measurements would be of another time; "
+                "synchronise both clocks"
+            )
+        found = [m for host, target in self._hosts(targets(answer.samples)) for m in _measured(host, target)]
+        fresh = [m for m in found if m.t > self._newest.get(m.series, 0.0)]
+        self._newest.update((m.series, m.t) for m in fresh)
+        return fresh
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._api.close()
+
+    def __enter__(self) -> PrometheusSource:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _hosts(self, found: list[Target]) -> Iterable[tuple[str, Target]]:
+        """Targets by the names of their hosts; raises `ProbeError` where two are one, or none is wanted."""
+        named: dict[str, Target] = {}
+        for target in found:
+            host = self._name(target.instance)
+            if host is None:
+                continue
+            if host in named:
+                raise self._error(
+                    f"two targets are host {host}: {_told(named[host])} and {_told(target)}; tell them apart "
+                    "with match, or name them under hosts"
+                )
+            named[host] = target
+        if not named:
+            there = ", ".join(sorted({t.instance for t in found})[:_TOLD])
+            raise self._error(f"none of the hosts that are wanted; its instances are {there}; correct hosts")
+        return named.items()
+
+    def _name(self, instance: str) -> str | None:
+        """Name of an instance's host; None when nobody wants it, or it cannot be a name."""
+        if self.settings.hosts:
+            return self.settings.hosts.get(instance)
+        host = re.sub(r":\d+$", "", instance)
+        if _NAME.fullmatch(host):
+            return host
+        if instance not in self._unnamed:
+            self._unnamed.add(instance)
+            _LOG.warning(
+                "prometheus %s: instance %r gives no name of a host and is left out; name it under hosts",
+                self.settings.url,
+                instance,
+            )
+        return None
+
+    def _error(self, what: str) -> ProbeError:
+        return ProbeError(f"prometheus {self.settings.url}: {what}")
+
+
+def _measured(host: str, target: Target) -> Iterable[Measurement]:
+    """The series of one host that are known."""
+    shares = target.shares()
+    if shares is not None and target.cpu_t is not None:
+        yield Measurement(Series(Resource.CPU_NEW, host), target.cpu_t, shares.new)
+        yield Measurement(Series(Resource.CPU_RUNNING, host), target.cpu_t, max(shares.running, shares.new))
+        yield Measurement(Series(Resource.CPU_CAPACITY, host), target.cpu_t, max(shares.capacity, shares.new))
+    if target.free_bytes is not None and target.free_bytes >= 0 and target.memory_t is not None:
+        yield Measurement(Series(Resource.MEMORY_FREE, host), target.memory_t, target.free_bytes)
+
+
+def _told(target: Target) -> str:
+    return "{" + ", ".join(f"{name}={value!r}" for name, value in sorted(target.labels.items())) + "}"
