@@ -7,20 +7,37 @@ Source: Wolski et al. 2000, §2.4.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
 
 from nws.cliques import Schedule
-from nws.errors import WeatherError
-from nws.series import Forecast, Series
+from nws.errors import Refused, StoreError, UnknownHost, UnknownSeries, UsageError, WeatherError
+from nws.memory import Keep, Memory
+from nws.paths import state_dir
+from nws.series import Forecast, Resource, Series
+from nws.service import plotting, samples
 from nws.service.config import ServiceConfig
+from nws.service.directory import Directory
+from nws.service.events import Events
+from nws.service.forecaster import Forecaster
+from nws.service.hosts import host_states
+from nws.service.housekeeping import Condition, Housekeeping
+from nws.service.intake import Intake, Taken
+from nws.service.notes import Notes
 from nws.service.records import (
     Batch,
     Counters,
     Event,
     Health,
     HostState,
+    Ints,
     Peers,
     PlotDocument,
     PutReceipt,
@@ -29,7 +46,10 @@ from nws.service.records import (
     SampleDocument,
     SeriesState,
 )
-from nws.service.snapshot import SnapshotDocument
+from nws.service.snapshot import NameCache, SnapshotDocument, compact_methods, composed_pairs
+from nws.service.timetable import Timetable
+
+T = TypeVar("T")
 
 
 class WeatherService:
@@ -49,37 +69,107 @@ class WeatherService:
         monotonic: Callable[[], float] | None = None,
         in_memory: bool = False,
     ) -> None:
-        raise NotImplementedError
+        self.config = config
+        self._clock = clock
+        self._steady = monotonic or (time.monotonic if clock is time.time else clock)
+        self.path = store or config.store or (Path(":memory:") if in_memory else state_dir() / "service.db")
+        keep = Keep(
+            samples_s=config.keep.samples_s,
+            minutes_s=config.keep.minutes_s,
+            ten_minutes_s=config.keep.ten_minutes_s,
+        )
+        self._memory = Memory(self.path, keep=keep, clock=clock, in_memory=in_memory)
+        try:
+            self._open(in_memory)
+        except BaseException:
+            self._memory.close()
+            raise
+
+    def _open(self, in_memory: bool) -> None:
+        config, database = self.config, self._memory.database
+        # directory and timetable; taken before the forecaster's, never while holding that
+        self._lock = threading.RLock()
+        self._names = NameCache()
+        self._condition = Condition()
+        notes = Notes(database)
+        self._file = None if in_memory else self.path.with_name(self.path.name + ".battery")
+        self._forecaster = Forecaster(
+            self._memory, file=self._file, identity=notes.identity(), now=self._clock()
+        )
+        self._directory = Directory(config, database, self._clock, self._steady)
+        self._timetable = Timetable(
+            config, notes, clock=self._clock, steady=self._steady, members=self._members()
+        )
+        self._intake = Intake(config, self._memory, self._forecaster, self._clock)
+        self._events = Events(database, ahead_s=config.limits.ahead_s)
+        self._housekeeping = Housekeeping(
+            config,
+            (self._memory, self._directory, self._timetable, self._forecaster, self._events, notes),
+            lock=self._lock,
+            condition=self._condition,
+            clock=self._clock,
+            steady=self._steady,
+        )
 
     # name server
 
     def register(self, host: str, registration: Registration, key: str | None) -> Registered:
-        """Take a host in, or take its new address. Raises `NameTaken`, `TooMany`, `Refused`, `StoreError`."""
-        raise NotImplementedError
+        """Take a host in, or take its new address. Raises `NameTaken`, `TooMany`, `Refused`, `StoreError`.
+
+        key : what the host was given at its first registration, or brings to it; None to be given one
+        """
+        with self._lock:
+            given, event = self._written(lambda: self._directory.register(host, registration, key))
+            self._events.tell([] if event is None else [event])
+            try:
+                self._timetable.changed(self._members())
+            except StoreError as error:
+                # the host is registered and must learn its key; the schedule follows at a later tick
+                self._condition.failed(error)
+            return Registered(
+                now=self._clock(),
+                key=given,
+                every=self.config.every,
+                schedule=self._timetable.schedule.seen_by(host),
+                peers=self._timetable.peers_of(host),
+                grid=self.config.grid,
+            )
 
     def check_key(self, host: str, key: str | None) -> None:
         """Raise `KeyRefused` when the key is not the host's, `UnknownHost` when it has none."""
-        raise NotImplementedError
+        with self._lock:
+            self._directory.check_key(host, key)
 
     def hosts(self) -> list[HostState]:
-        """Every host, by name."""
-        raise NotImplementedError
+        """Every host, by name: registered ones, and those whose series come from elsewhere."""
+        with self._lock:
+            return host_states(self._directory, self._timetable, self._forecaster, self._known())
 
     def host(self, name: str) -> HostState:
         """One host; raises `UnknownHost`."""
-        raise NotImplementedError
+        for state in self.hosts():
+            if state.name == name:
+                return state
+        raise UnknownHost(f"no host {name!r} here; ask for the list of hosts")
 
     def forget(self, name: str) -> None:
         """Free a name and hide its series until somebody measures them again; raises `UnknownHost`."""
-        raise NotImplementedError
+        with self._lock:
+            self.host(name)
+            self._written(lambda: self._directory.forget(name))
+            self._events.tell([Event(t=self._clock(), kind="host forgotten", host=name)])
+            try:
+                self._timetable.changed(self._members())
+            except StoreError as error:
+                self._condition.failed(error)
 
     def schedule(self) -> Schedule:
         """Who probes whom, and when."""
-        raise NotImplementedError
+        return self._timetable.schedule
 
     def peers(self) -> Peers:
         """Address and port of every host in the schedule that answers probes."""
-        raise NotImplementedError
+        return self._timetable.peers
 
     # memory
 
@@ -88,68 +178,264 @@ class WeatherService:
 
         Raises `Refused`, `ForeignSeries`, `TooManySeries`, `UnknownHost`, with nothing kept; `StoreError`
         """
-        raise NotImplementedError
+        (result,) = self.put_many([(batch, as_host)])
+        if isinstance(result, WeatherError):
+            raise result
+        return result
 
     def put_many(self, batches: Sequence[tuple[Batch, str | None]]) -> list[PutReceipt | WeatherError]:
         """As `put` for each, in one transaction; one batch's error is no other's."""
-        raise NotImplementedError
+        unknown: dict[int, WeatherError] = {}
+        with self._lock:
+            for i, (batch, host) in enumerate(batches):
+                if host is None:
+                    continue
+                try:
+                    # somebody who cannot be stored is there all the same
+                    event = self._directory.heard(host, batch.status)
+                    self._events.tell([] if event is None else [event])
+                except WeatherError as error:
+                    unknown[i] = error
+        legal = [i for i in range(len(batches)) if i not in unknown]
+        taken = dict(zip(legal, self._intake.put_many([batches[i] for i in legal]), strict=True))
+        for one in taken.values():
+            if isinstance(one, StoreError):
+                self._condition.failed(one)
+        self._recall(taken.values())
+        now, version = self._clock(), self._timetable.schedule.version
+        results: list[PutReceipt | WeatherError] = []
+        for i in range(len(batches)):
+            result = unknown[i] if i in unknown else taken[i]
+            results.append(
+                result if isinstance(result, WeatherError) else self._receipt(result, now, version)
+            )
+        return results
 
     def series(self, *, host: str | None = None, resource: str | None = None) -> list[SeriesState]:
         """Series of a host (either end of a pair), of a resource, by name; raises `Refused` for no resource."""
-        raise NotImplementedError
+        with self._forecaster.lock:
+            numbers, catalogue = self._known(), self._forecaster.catalogue
+            if host is not None:
+                numbers = numbers[catalogue.touching([host])[numbers]]
+            if resource is not None:
+                _check_resource(resource)
+                numbers = numbers[catalogue.of_resource(resource)[numbers]]
+            columns = self._forecaster.columns(numbers)
+            chosen = [catalogue.series[i] for i in numbers.tolist()]
+        now = self._clock()
+        rows = zip(
+            chosen, columns.samples.tolist(), columns.last.tolist(), columns.measured_at.tolist(), strict=True
+        )
+        return [
+            SeriesState(
+                series=str(one),
+                unit=one.resource.unit,
+                samples=count,
+                last=last,
+                measured_at=t,
+                age_s=max(now - t, 0.0),
+            )
+            for one, count, last, t in rows
+        ]
 
     def samples(
         self, name: str, *, since: float, until: float, resolution: str = "auto", most: int = 10_000
     ) -> SampleDocument:
         """Samples of one series. resolution : auto, raw, 60 or 600. Raises `UnknownSeries`, `Refused`."""
-        raise NotImplementedError
+        keep = (self.config.keep, self._clock())
+        return samples.document(
+            self._memory, self._series(name), (since, until), resolution=resolution, most=most, keep=keep
+        )
 
     def plot(self, name: str, *, since: float, until: float, points: int = 600) -> PlotDocument:
         """One series ready to be drawn. Raises `UnknownSeries`, `Refused`."""
-        raise NotImplementedError
+        keep = (self.config.keep, self._clock())
+        return plotting.document(self._memory, self._series(name), (since, until), points=points, keep=keep)
 
     # forecaster
 
     def forecasts(self, names: Sequence[str] | None = None) -> dict[Series, Forecast]:
         """Forecasts of some series, or of all, by name; raises `UnknownSeries`."""
-        raise NotImplementedError
+        with self._forecaster.lock:
+            catalogue = self._forecaster.catalogue
+            numbers = self._known()
+            if names is not None:
+                wanted = np.array([self._number(name) for name in dict.fromkeys(names)], np.int64)
+                silent = wanted[~np.isin(wanted, numbers)]
+                if len(silent):
+                    raise UnknownSeries(
+                        f"series {catalogue.names[silent[0]]} has no measurement that is kept"
+                    )
+                numbers = wanted
+            found = self._forecaster.forecasts(numbers)
+            return dict(zip((catalogue.series[i] for i in numbers.tolist()), found, strict=True))
 
     def snapshot(self, *, hosts: Sequence[str] | None = None, composed: bool = False) -> SnapshotDocument:
-        """All hosts and series, or some hosts and what is between them. Raises `UnknownHost`, `TooMany`."""
-        raise NotImplementedError
+        """All hosts and series, or some hosts and what is between them; unknown names are left out.
+
+        composed : with the pairs that nobody measures. Raises `TooMany` when those are too many.
+        """
+        states = self.hosts()
+        if hosts is not None:
+            wanted = frozenset(hosts)
+            states = [state for state in states if state.name in wanted]
+        with self._forecaster.lock:
+            catalogue, everything = self._forecaster.catalogue, self._known()
+            chosen = everything
+            if hosts is not None:
+                chosen = everything[catalogue.between([s.name for s in states])[everything]]
+            names = self._names.names(catalogue, chosen)
+            columns = self._forecaster.columns(chosen)
+            paths = None
+            if composed:
+                paths = composed_pairs(
+                    catalogue,
+                    everything,
+                    columns if hosts is None else self._forecaster.columns(everything),
+                    [state.name for state in states],
+                    most=self.config.limits.composed_pairs,
+                )
+        now = self._clock()
+        methods, places = compact_methods(columns)
+        return SnapshotDocument(
+            now=now,
+            grid=self.config.grid,
+            hosts=states,
+            methods=methods,
+            series=names,
+            columns=replace(columns, method=places),
+            age_s=np.maximum(now - columns.measured_at, 0.0),
+            composed=paths,
+        )
 
     # events, care
 
     def event(self, event: Event) -> None:
         """Keep an event; raises `Refused`, `StoreError`."""
-        raise NotImplementedError
+        self._written(lambda: self._events.add(event, self._clock()))
 
     def events(self, since: float, until: float, most: int = 1000) -> list[Event]:
         """The newest `most` events of a time, oldest first."""
-        raise NotImplementedError
+        samples.checked_span(since, until)
+        return self._events.between(since, until, most)
 
     def tick(self) -> None:
         """Everything that has to happen now and then; to be called about once a second. Raises nothing."""
-        raise NotImplementedError
+        self._housekeeping.tick()
 
     def health(self) -> Health:
         """Whether the service can do its work."""
-        raise NotImplementedError
+        return self._condition.health()
 
     def counters(self) -> Counters:
         """Counts for supervision."""
-        raise NotImplementedError
+        tally, forecaster = self._intake.tally, self._forecaster
+        with self._lock:
+            entries = list(self._directory.entries.values())
+        return Counters(
+            batches=tally.batches,
+            batches_failed=tally.failed,
+            samples_accepted=tally.accepted,
+            samples_refused=tally.refused,
+            samples_repeated=tally.repeated,
+            hosts=len(entries),
+            hosts_lost=sum(entry.lost for entry in entries),
+            series=len(forecaster.catalogue),
+            schedule_version=self._timetable.schedule.version,
+            events=self._events.taken,
+            store_bytes=self._bytes(),
+            battery_saves=forecaster.saves,
+            battery_save_failures=forecaster.save_failures,
+            battery_save_s=forecaster.save_s,
+            restored=forecaster.restored,
+            restore_s=forecaster.restore_s,
+        )
 
     def now(self) -> float:
         """Seconds since the epoch, as the service counts them."""
-        raise NotImplementedError
+        return self._clock()
 
     def close(self) -> None:
         """Save the forecasters' state and let go of the store."""
-        raise NotImplementedError
+        self._housekeeping.close()
+        self._memory.close()
 
     def __enter__(self) -> WeatherService:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _members(self) -> dict[str, Registration]:
+        return {name: entry.registration for name, entry in self._directory.entries.items()}
+
+    def _known(self) -> Ints:
+        """Series by name that were measured lately enough to be kept, without those of forgotten hosts."""
+        with self._forecaster.lock:
+            catalogue = self._forecaster.catalogue
+            shown = self._forecaster.last_t >= self._clock() - self.config.keep.samples_s
+            forgotten = frozenset(self._directory.forgotten)
+            if forgotten:
+                shown = shown & ~catalogue.touching(forgotten)
+            order = catalogue.by_name()
+            found: Ints = order[shown[order]]
+            return found
+
+    def _receipt(self, taken: Taken, now: float, version: int) -> PutReceipt:
+        return PutReceipt(
+            now=now, accepted=taken.accepted, next=taken.next, schedule=version, refused=taken.refused
+        )
+
+    def _recall(self, results: Iterable[Taken | WeatherError]) -> None:
+        """Hosts that were forgotten and are measured again are not forgotten any more."""
+        forgotten = self._directory.forgotten
+        if not forgotten:
+            return
+        owners = {
+            owner
+            for one in results
+            if not isinstance(one, WeatherError) and one.accepted
+            for owner in one.owners
+        }
+        try:
+            with self._lock:
+                self._directory.recall(owners)
+        except StoreError as error:
+            self._condition.failed(error)
+
+    def _written(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except StoreError as error:
+            self._condition.failed(error)
+            raise
+
+    def _number(self, name: str) -> int:
+        try:
+            return self._forecaster.catalogue.number(name)
+        except UnknownSeries:
+            try:
+                Series.parse(name)
+            except UsageError as error:
+                raise Refused(str(error)) from None
+            raise
+
+    def _series(self, name: str) -> Series:
+        with self._forecaster.lock:
+            return self._forecaster.catalogue.series[self._number(name)]
+
+    def _bytes(self) -> int:
+        """Size of the store's files."""
+        names = (self.path.name, f"{self.path.name}-wal", f"{self.path.name}.battery")
+        total = 0
+        for name in names:
+            with suppress(OSError):
+                total += self.path.with_name(name).stat().st_size
+        return total
+
+
+def _check_resource(resource: str) -> None:
+    if not resource.startswith("x.") and resource not in set(Resource):
+        raise Refused(
+            f"no resource {resource!r}; legal are {', '.join(Resource)}, and x.… for series from elsewhere"
+        )

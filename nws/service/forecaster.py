@@ -43,11 +43,13 @@ class Forecaster:
 
     file : where the state is saved, None for nowhere.  identity : of the store
     lock : held while batteries or catalogue change; take it to read several things that belong together
+    last_t : float64[series], when each was measured last, -inf where it never was
     """
 
     def __init__(self, memory: Memory, *, file: Path | None, identity: str, now: float) -> None:
         self.lock = threading.RLock()
         self.catalogue = Catalogue()
+        self.last_t = np.empty(0)
         self.saves = 0
         self.save_failures = 0
         self.save_s = 0.0
@@ -82,6 +84,8 @@ class Forecaster:
                 if not legal.all():
                     batch = batch.picked(legal)
                 self._bank.update_many(batch.ids, batch.values, batch.times)
+                # of several for one series the last assignment stays
+                self.last_t[batch.ids] = batch.times
             self._cursor = cursor
 
     def learn_names(self) -> None:
@@ -91,6 +95,7 @@ class Forecaster:
             missing = len(self.catalogue) - len(self._bank)
             if missing > 0:
                 self._bank.add(missing)
+            self._count()
 
     def columns(self, numbers: Ints, pick: Pick = Pick.MAE) -> Columns:
         """Forecasts of some series as arrays; 0 samples where nothing was measured."""
@@ -149,6 +154,7 @@ class Forecaster:
             if fresh is not None and fresh[1] >= seen.cursor:
                 self._bank = BatteryBank.restored(states)
                 self._bank.add(len(names) - len(states))
+                self._count(afresh=True)
                 self._cursor = self._saved_cursor = seen.cursor
                 self.follow(now)
                 return "saved"
@@ -164,11 +170,18 @@ class Forecaster:
         history = self._memory.history(since=now - REPLAY_S, most=most)
         self._bank = BatteryBank()
         self.learn_names()
-        self._bank.add(len(self.catalogue) - len(self._bank))
         for one, samples in history.samples.items():
             values = np.asarray(samples.values)
             legal = np.abs(values) <= LARGEST
-            number = self.catalogue.number(str(one))
-            count = int(np.count_nonzero(legal))
-            self._bank.update_many(np.full(count, number), values[legal], np.asarray(samples.times)[legal])
+            numbers = np.full(np.count_nonzero(legal), self.catalogue.number(str(one)))
+            self._bank.update_many(numbers, values[legal], np.asarray(samples.times)[legal])
+        self._count(afresh=True)
         self._cursor = history.cursor
+
+    def _count(self, *, afresh: bool = False) -> None:
+        """Make `last_t` as long as there are series."""
+        first = 0 if afresh else len(self.last_t)
+        if first < len(self._bank):
+            columns = self._bank.columns(np.arange(first, len(self._bank)))
+            fresh = np.where(columns.samples > 0, columns.measured_at, -np.inf)
+            self.last_t = np.concatenate((self.last_t[:first], fresh))

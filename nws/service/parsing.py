@@ -1,24 +1,202 @@
 """JSON documents of clients into records: `Registration`, `Batch`, `Event`.
 
 Raises `Malformed` with every problem of a document, never anything else, whatever was sent. What the content means,
-whether a series may be written or a name is taken, is decided elsewhere.
+whether a series may be written or a name is taken, is decided elsewhere. Columns become arrays at once; nothing here
+looks at single samples.
 """
 
 from __future__ import annotations
 
-from nws.service.records import Batch, Event, Registration
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from nws.errors import Malformed
+from nws.service.config import HOST_NAME_LEGAL, is_host_name
+from nws.service.records import Batch, Event, Floats, Ints, Registration
+
+#: Names of counts that a sensor may send, and how many.
+_COUNT = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_MOST_COUNTS = 32
+_LONGEST_TEXT = 255
+_LARGEST_WHOLE = 1 << 53
 
 
 def registration(document: object) -> Registration:
     """What a sensor says of its host."""
-    raise NotImplementedError
+    fields = _Fields(document, "a registration", Registration)
+    record = {
+        "address": fields.take("address", _address, needed=True),
+        "port": fields.take("port", lambda v: _whole(v, 0, 65535), needed=True),
+        "site": fields.take("site", _site),
+        "cpus": fields.take("cpus", lambda v: _whole(v, 0, 1 << 20), otherwise=0),
+        "cpu_model": fields.take("cpu_model", _text, otherwise=""),
+        "memory_bytes": fields.take("memory_bytes", lambda v: _whole(v, 0, _LARGEST_WHOLE), otherwise=0),
+        "version": fields.take("version", _text, otherwise=""),
+    }
+    fields.check()
+    return Registration(**record)
 
 
 def batch(document: object) -> Batch:
     """Measurements, or nothing but a sign of life."""
-    raise NotImplementedError
+    fields = _Fields(document, "a batch of measurements", Batch)
+    record = {
+        "series": fields.take("series", _names, otherwise=()),
+        "index": fields.take("index", _integers, otherwise=np.empty(0, np.int64)),
+        "t": fields.take("t", _numbers, otherwise=np.empty(0)),
+        "value": fields.take("value", _numbers, otherwise=np.empty(0)),
+        "source": fields.take("source", _text),
+        "first": fields.take("first", lambda v: _whole(v, 0, _LARGEST_WHOLE), otherwise=0),
+        "status": fields.take("status", _status),
+    }
+    fields.check()
+    return Batch(**record)
 
 
 def event(document: object) -> Event:
     """Something that happened."""
-    raise NotImplementedError
+    fields = _Fields(document, "an event", Event)
+    record = {
+        "t": fields.take("t", _number, needed=True),
+        "kind": fields.take("kind", _text, needed=True),
+        "host": fields.take("host", _text),
+        "text": fields.take("text", lambda v: _text(v, 1000), otherwise=""),
+    }
+    fields.check()
+    return Event(**record)
+
+
+class _Fields:
+    """The fields of a document, with everything that is wrong with them."""
+
+    def __init__(self, document: object, what: str, kind: type) -> None:
+        legal = tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+        if not isinstance(document, dict):
+            text = f"expected an object with {', '.join(legal)}; got {_shown(document)}"
+            raise Malformed(f"not {what}: {text}", problems=[text])
+        self._what, self.problems = what, list[str]()
+        self._fields: Mapping[str, Any] = document
+        unknown = [str(key) for key in document if key not in legal]
+        if unknown:
+            self.problems.append(
+                f"{', '.join(key[:40] for key in unknown[:5])}: unknown; legal are {', '.join(legal)}"
+            )
+
+    def take(
+        self, name: str, read: Callable[[Any], object], *, needed: bool = False, otherwise: object = None
+    ) -> Any:
+        """A field as `read` makes it; null counts as absent."""
+        value = self._fields.get(name)
+        if value is None:
+            if needed:
+                self.problems.append(f"{name}: missing")
+            return otherwise
+        try:
+            return read(value)
+        except ValueError as error:
+            self.problems.append(f"{name}: {error}; got {_shown(value)}")
+            return otherwise
+
+    def check(self) -> None:
+        """Raise `Malformed` when anything was wrong."""
+        if self.problems:
+            raise Malformed(
+                f"not {self._what}: {self.problems[0]}"
+                + (f", and {len(self.problems) - 1} more" if self.problems[1:] else ""),
+                problems=self.problems,
+            )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _whole(value: object, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"expected a whole number from {least} to {most}")
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ValueError("expected a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError("expected a finite number")
+    return number
+
+
+def _text(value: object, longest: int = _LONGEST_TEXT) -> str:
+    if not isinstance(value, str) or len(value) > longest or not value.isprintable():
+        raise ValueError(f"expected text of at most {longest} printable characters")
+    return value
+
+
+def _address(value: object) -> str:
+    text = _text(value)
+    if not text or not all(c.isascii() and (c.isalnum() or c in ".:-_%") for c in text):
+        raise ValueError("expected the name or address of a host")
+    return text
+
+
+def _site(value: object) -> str | None:
+    text = _text(value)
+    if text and not is_host_name(text):
+        raise ValueError(f"expected a name: {HOST_NAME_LEGAL}")
+    return text or None
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) and len(name) < 300 for name in value):
+        raise ValueError("expected a list of series names")
+    return tuple(value)
+
+
+def _column(value: object, kinds: str, what: str) -> np.ndarray[Any, Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list of {what}")
+    if not value:
+        return np.empty(0)
+    try:
+        column = np.array(value)
+    except (ValueError, OverflowError):
+        # rows of different lengths, or whole numbers beyond all bounds
+        raise ValueError(f"expected a list of {what}, all finite") from None
+    # numpy would take booleans for numbers
+    if column.ndim != 1 or column.dtype.kind not in kinds or bool in set(map(type, value)):
+        raise ValueError(f"expected a list of {what}, null not among them")
+    return column
+
+
+def _integers(value: object) -> Ints:
+    column = _column(value, "iuf", "whole numbers")
+    if column.dtype.kind != "i" and column.size:
+        raise ValueError("expected a list of whole numbers")
+    return column.astype(np.int64)
+
+
+def _numbers(value: object) -> Floats:
+    column = _column(value, "iuf", "numbers").astype(np.float64)
+    if not np.isfinite(column).all():
+        raise ValueError("expected a list of finite numbers")
+    return column
+
+
+def _status(value: object) -> dict[str, float]:
+    if not isinstance(value, dict):
+        raise ValueError("expected an object of counts")
+    if len(value) > _MOST_COUNTS or not all(_COUNT.fullmatch(name) for name in value):
+        raise ValueError(f"expected at most {_MOST_COUNTS} counts with names of a-z, 0-9 and _")
+    return {name: _number(count) for name, count in value.items() if count is not None}

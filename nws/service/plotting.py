@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from nws.errors import Refused
+from nws.forecasting.bank import LARGEST
 from nws.forecasting.hindsight import expected
 from nws.memory import Memory
 from nws.series import Series
@@ -37,7 +38,8 @@ def document(
         raise Refused(f"points {points}: legal are {FEWEST_POINTS} to {MOST_POINTS}")
     drawn = fitting(memory, series, span, points=points, keep=keep)
     known = _with_what_came_before(memory, series, span, drawn)
-    hindsight = expected(known.value)
+    # other programs may have written into the store what no battery takes
+    hindsight = expected(np.clip(known.value, -LARGEST, LARGEST))
     shown = slice(len(known) - len(drawn), None)
     low = drawn.value if drawn.low is None else drawn.low
     high = drawn.value if drawn.high is None else drawn.high

@@ -51,16 +51,25 @@ def checked_span(since: float, until: float) -> None:
 
 
 def document(
-    memory: Memory, series: Series, span: tuple[float, float], *, resolution: str, most: int
+    memory: Memory,
+    series: Series,
+    span: tuple[float, float],
+    *,
+    resolution: str,
+    most: int,
+    keep: tuple[Keep, float],
 ) -> SampleDocument:
-    """The newest `most` samples or buckets of a span. resolution : one of `RESOLUTIONS`; raises `Refused`."""
+    """The newest `most` samples or buckets of a span. resolution : one of `RESOLUTIONS`; raises `Refused`.
+
+    keep : how long what is kept, and the time now
+    """
     checked_span(*span)
     if resolution not in RESOLUTIONS:
         raise Refused(f"resolution {resolution!r}: legal are {', '.join(RESOLUTIONS)}")
     if most < 1:
         raise Refused(f"most {most}: expected at least 1")
     if resolution == "auto":
-        found = fitting(memory, series, span, points=most, keep=None)
+        found = fitting(memory, series, span, points=most, keep=keep)
     elif resolution == "raw":
         found = raw(memory, series, span)
     else:
@@ -96,21 +105,20 @@ def rolled(
 
 
 def fitting(
-    memory: Memory, series: Series, span: tuple[float, float], *, points: int, keep: tuple[Keep, float] | None
+    memory: Memory, series: Series, span: tuple[float, float], *, points: int, keep: tuple[Keep, float]
 ) -> Points:
     """The finest of a span that has no more than `points` points.
 
-    keep : how long what is kept, and the time now; None when it may be taken to reach far enough back
+    keep : how long what is kept, and the time now
     """
     length_s = span[1] - span[0]
-    age_s = 0.0 if keep is None else keep[1] - span[0]
-    if length_s <= _RAW_SPAN_S and (keep is None or age_s <= keep[0].samples_s):
+    age_s = keep[1] - span[0]
+    if length_s <= _RAW_SPAN_S and age_s <= keep[0].samples_s:
         found = raw(memory, series, span)
         if len(found) <= points:
             return found
     wanted_s = length_s / max(points - 1, 1)
-    fine = keep is None or age_s <= keep[0].minutes_s
-    bucket_s: Literal[60, 600] = 60 if fine and wanted_s <= 600 else 600
+    bucket_s: Literal[60, 600] = 60 if age_s <= keep[0].minutes_s and wanted_s <= 600 else 600
     return rolled(memory, series, span, bucket_s, times=max(math.ceil(wanted_s / bucket_s), 1))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nws.cliques import Clique, Schedule, automatic, schedule
@@ -27,16 +27,6 @@ _NOTE = "schedule"
 SETTLE_S = 2.0
 #: A frame is made longer at most so many times over when cliques do not fit into it.
 _MOST_FRAMES = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """What the schedule needs to know of a host. site : None for no site"""
-
-    name: str
-    site: str | None
-    address: str
-    port: int
 
 
 class Timetable:
@@ -81,9 +71,9 @@ class Timetable:
             )
             self._publish(later, self.peers)
 
-    def site(self, name: str, registration: Registration) -> str | None:
-        """Site of a host: as configured, else as its sensor says."""
-        return self._config.sites.get(name, registration.site)
+    def site(self, name: str, told: str | None) -> str | None:
+        """Site of a host: as configured, else as its sensor has told."""
+        return self._config.sites.get(name, told)
 
     def peers_of(self, host: str) -> Peers:
         """Addresses of those in the cliques of a host, without itself."""
@@ -125,7 +115,9 @@ class Timetable:
                 Clique(name=name, members=c.members, every_s=c.every_s) for name, c in configured.items()
             )
         answering = [name for name, r in members.items() if r.port > 0]
-        sites = {name: site for name in answering if (site := self.site(name, members[name])) is not None}
+        sites = {
+            name: site for name in answering if (site := self.site(name, members[name].site)) is not None
+        }
         return automatic(answering, sites, self._config.clique_most)
 
     def _made(self, cliques: tuple[Clique, ...], version: int, effective_from: float) -> Schedule:

@@ -1,0 +1,75 @@
+"""The state of every host, put together from who registered, who is in which clique, and whose series there are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nws.service.directory import Directory, Entry
+from nws.service.forecaster import Forecaster
+from nws.service.records import HostState, Ints
+from nws.service.timetable import Timetable
+
+
+def host_states(
+    directory: Directory, timetable: Timetable, forecaster: Forecaster, known: Ints
+) -> list[HostState]:
+    """By name. known : numbers of the series that count"""
+    with forecaster.lock:
+        catalogue = forecaster.catalogue
+        owner, t = catalogue.owner[known], forecaster.last_t[known]
+        count = np.bincount(owner, minlength=len(catalogue.hosts))
+        latest = np.full(len(catalogue.hosts), -np.inf)
+        np.maximum.at(latest, owner, t)
+        series = dict(zip(catalogue.hosts, count.tolist(), strict=True))
+        elsewhere = {
+            name: last
+            for name, last in zip(catalogue.hosts, latest.tolist(), strict=True)
+            if series[name] and name not in directory.entries
+        }
+    states = [
+        _registered(name, entry, directory, timetable, series.get(name, 0))
+        for name, entry in directory.entries.items()
+    ]
+    states += [_from_elsewhere(name, last, series[name], timetable) for name, last in elsewhere.items()]
+    return sorted(states, key=lambda state: state.name)
+
+
+def _registered(
+    name: str, entry: Entry, directory: Directory, timetable: Timetable, series: int
+) -> HostState:
+    told = entry.registration
+    return HostState(
+        name=name,
+        address=told.address,
+        port=told.port,
+        site=timetable.site(name, told.site),
+        cpus=told.cpus,
+        cpu_model=told.cpu_model,
+        memory_bytes=told.memory_bytes,
+        version=told.version,
+        registered_at=entry.registered_at,
+        last_seen=directory.last_seen(entry),
+        lost=entry.lost,
+        cliques=timetable.cliques_of.get(name, ()),
+        series=series,
+        status=entry.status,
+    )
+
+
+def _from_elsewhere(name: str, last: float, series: int, timetable: Timetable) -> HostState:
+    return HostState(
+        name=name,
+        address=None,
+        port=None,
+        site=timetable.site(name, None),
+        cpus=0,
+        cpu_model="",
+        memory_bytes=0,
+        version="",
+        registered_at=None,
+        last_seen=last,
+        lost=False,
+        cliques=timetable.cliques_of.get(name, ()),
+        series=series,
+        status={},
+    )
