@@ -24,6 +24,7 @@ from nws.errors import Forbidden, ServiceError, Unauthorized, WeatherError
 from nws.server.answers import refusal_of
 from nws.server.bodies import must_close, parse_object, read_body
 from nws.server.gate import Visit
+from nws.server.limits import RateLimit
 from nws.server.tallies import Tallies
 from nws.server.tokens import Role, Tokens
 from nws.server.writer import Writer
@@ -39,6 +40,8 @@ _T = TypeVar("_T")
 READERS = 4
 #: Time between two calls of the service's housekeeping, seconds.
 TICK_S = 1.0
+#: Lines that one peer can make the log have, a minute.
+TOLD_PER_MINUTE = 3
 #: A body longer than this is parsed in a thread, bytes.
 _LONG_BODY_BYTES = 65_536
 
@@ -51,6 +54,7 @@ class Backend:
     ) -> None:
         self.service, self.tokens, self.sources = service, tokens, sources
         self.tallies = Tallies()
+        self.told = RateLimit(TOLD_PER_MINUTE, clients=1000)
         self.started = time.time()
         self.tick_failures = 0
         self.writer = Writer(service)
@@ -61,6 +65,12 @@ class Backend:
         return await asyncio.get_running_loop().run_in_executor(
             self._readers, partial(call, *arguments, **named)
         )
+
+    def tell(self, request: Request, text: str) -> None:
+        """A line in the log about what a peer did; a few a minute of each peer."""
+        peer = request.client.host if request.client else "somebody"
+        if self.told.ask(peer, time.monotonic()) == 0:
+            _LOG.info("%s: %s", peer, text)
 
     async def document(self, request: Request) -> dict[str, Any]:
         """The JSON object that the request carries."""
@@ -124,6 +134,8 @@ async def run(backend: Backend, endpoint: Endpoint, request: Request) -> Respons
         _admit(endpoint, visit)
         return await endpoint.handler(backend, request)
     except ServiceError as error:
+        if error.status in (401, 403):
+            backend.tell(request, f"refused: {endpoint.method} {endpoint.path}: {error}")
         answer = refusal_of(error)
         if must_close(request, error):
             answer.headers["Connection"] = "close"

@@ -79,6 +79,20 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return document
 
 
+def check_columns(document: dict[str, Any], names: Collection[str]) -> None:
+    """Raise `Malformed` where a column has anything but numbers in it.
+
+    An array of text makes room for the longest in every place, which a short body can make more than there is.
+    """
+    problems = [
+        f"{name}: expected a list of numbers"
+        for name in names
+        if isinstance(column := document.get(name), list) and not {int, float}.issuperset(map(type, column))
+    ]
+    if problems:
+        raise Malformed(f"not a batch of measurements: {problems[0]}", problems=problems)
+
+
 def _check_type(request: Request) -> None:
     given = request.headers.get("content-type", "")
     kind, *parameters = (part.strip().lower() for part in given.split(";"))

@@ -52,6 +52,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        # requests are counted, not listed; where one goes wrong the application says so
+        self.access_log = False
         self._head_bytes = 0
         self._arriving: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None

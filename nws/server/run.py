@@ -89,9 +89,9 @@ class ServerThread:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
         self._ready = threading.Event()
-        self._server = _Server(_uvicorn_config(self.app, MOST_CONNECTIONS), self._ready.set)
+        self.uvicorn = _Server(_uvicorn_config(self.app, MOST_CONNECTIONS), self._ready.set)
         self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, name="nws-server", daemon=True
+            target=self.uvicorn.run, kwargs={"sockets": [self._socket]}, name="nws-server", daemon=True
         )
 
     def start(self) -> None:
@@ -103,7 +103,7 @@ class ServerThread:
 
     def stop(self) -> None:
         """Answer what is under way, and end."""
-        self._server.should_exit = True
+        self.uvicorn.should_exit = True
         if self._thread.is_alive():
             self._thread.join()
         self._socket.close()

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from nws.errors import Forbidden, Refused
 from nws.server.answers import answer
 from nws.server.backend import Backend
-from nws.server.bodies import Query
+from nws.server.bodies import Query, check_columns
 from nws.server.gate import Visit
 from nws.server.reading import host_of
 from nws.server.tokens import Role
@@ -40,6 +40,8 @@ async def register(backend: Backend, request: Request) -> Response:
         raise Refused(f"X-NWS-Host says {host}, the path {name}; a host registers itself")
     record = parsing.registration(await backend.document(request))
     told = await backend.ask(backend.service.register, name, record, key)
+    if told.key is not None:
+        backend.tell(request, f"registered as {name}")
     return answer(await backend.ask(told.as_json))
 
 
@@ -48,6 +50,7 @@ async def forget(backend: Backend, request: Request) -> Response:
     Query(request, ()).check()
     name = host_of(request)
     await backend.ask(backend.service.forget, name)
+    backend.tell(request, f"host {name} forgotten")
     return answer({"now": backend.service.now(), "forgotten": name})
 
 
@@ -63,6 +66,7 @@ async def measurements(backend: Backend, request: Request) -> Response:
             "send X-NWS-Host and X-NWS-Key as registration gave them"
         )
     document = await backend.document(request)
+    check_columns(document, ("index", "t", "value"))
     long = (
         len(document.get("value") or ()) > _LONG_BATCH if isinstance(document.get("value"), list) else False
     )

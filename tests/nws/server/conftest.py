@@ -2,6 +2,8 @@
 
 import threading
 import time
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import orjson
@@ -11,9 +13,10 @@ import requests
 from nws.cliques import Clique, schedule
 from nws.errors import KeyRefused, NameTaken, StoreError, UnknownHost
 from nws.series import Forecast, Series
+from nws.server.answers import encode
 from nws.server.run import ServerThread
 from nws.server.tokens import Role, Tokens
-from nws.service.config import Every, ServiceConfig
+from nws.service.config import Every, Limits, ServiceConfig
 from nws.service.records import (
     Counters,
     Health,
@@ -23,7 +26,6 @@ from nws.service.records import (
     Registered,
     SeriesState,
 )
-from nws.service.snapshot import SnapshotDocument
 
 NOW = 1.8e9
 
@@ -34,8 +36,12 @@ class FakeService:
     failure : raised by every write.  gate : writes wait for it.  groups : sizes of the transactions
     """
 
-    def __init__(self, config=None):
-        self.config = config or ServiceConfig()
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        """As new; a server in front of it is none the wiser."""
+        self.config = ServiceConfig(limits=Limits(requests_per_minute=1_000_000))
         self.failure = None
         self.gate = threading.Event()
         self.gate.set()
@@ -166,17 +172,16 @@ class FakeService:
             "samples": np.array([f.samples for f in found.values()], np.int64),
             "method": np.zeros(len(found), np.int64),
         }
-        return SnapshotDocument(
-            document={
-                "format": "nws-snapshot",
-                "version": 1,
-                "now": NOW,
-                "grid": "lab",
-                "hosts": self.hosts(),
-                "methods": ["last"],
-                "series": columns,
-            }
-        )
+        document = {
+            "format": "nws-snapshot",
+            "version": 1,
+            "now": NOW,
+            "grid": "lab",
+            "hosts": self.hosts(),
+            "methods": ["last"],
+            "series": columns,
+        }
+        return SimpleNamespace(document=document, encode=lambda: encode(document))
 
     def event(self, event):
         if self.failure:
@@ -242,35 +247,57 @@ class Caller:
         self._session.close()
 
 
+#: A token for each role.
+TOKENS = {
+    "read": ["read-token-0123456789"],
+    "write": ["write-token-0123456789"],
+    "admin": ["admin-token-0123456789"],
+}
+
+
+@contextmanager
+def serving(service, tokens=None, **options):
+    """A `Caller` of a real server on loopback; its server is `caller.server`."""
+    known = Tokens.of({Role(role): some for role, some in (tokens or {}).items()})
+    with ServerThread(service, known, **options) as server:
+        caller = Caller(server.url)
+        caller.server = server
+        yield caller
+        caller.close()
+
+
+@pytest.fixture(scope="package")
+def shared():
+    """One service and two servers in front of it, without tokens and with; emptied before each test."""
+    service = FakeService()
+    with serving(service) as call, serving(service, TOKENS) as guarded:
+        yield service, call, guarded
+
+
 @pytest.fixture
-def service():
-    return FakeService()
+def service(shared):
+    """The service, empty."""
+    shared[0].reset()
+    return shared[0]
+
+
+@pytest.fixture
+def call(shared, service):
+    """A server without tokens in front of `service`."""
+    return shared[1]
+
+
+@pytest.fixture
+def guarded(shared, service):
+    """A server with a token for each role."""
+    return shared[2]
 
 
 @pytest.fixture
 def start():
-    """`start(service, tokens={role: [token]})` gives a `Caller` of a real server on loopback."""
-    open_ = []
-
-    def started(service, tokens=None, **options):
-        known = Tokens.of({Role(role): some for role, some in (tokens or {}).items()})
-        server = ServerThread(service, known, **options)
-        server.start()
-        caller = Caller(server.url)
-        caller.server = server
-        open_.append((caller, server))
-        return caller
-
-    yield started
-    for caller, server in open_:
-        caller.close()
-        server.stop()
-
-
-@pytest.fixture
-def call(start, service):
-    """A server without tokens in front of `service`."""
-    return start(service)
+    """`start(service, tokens)` gives a `Caller` of a server of the test's own."""
+    with ExitStack() as stack:
+        yield lambda *arguments, **options: stack.enter_context(serving(*arguments, **options))
 
 
 @pytest.fixture

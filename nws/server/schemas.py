@@ -1,0 +1,326 @@
+"""Shapes of every document of the interface, as JSON Schema (2020-12, as OpenAPI 3.1 has it).
+
+Objects are closed: what is not named here is neither sent nor taken. What a number that is not known looks like
+(null) stands with each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nws.service.config import HOST_NAME, HOST_NAME_LEGAL
+
+Schema = dict[str, Any]
+
+
+def closed(properties: Schema, *, optional: tuple[str, ...] = (), text: str = "") -> Schema:
+    """An object of these properties, all of them required but the optional ones."""
+    schema: Schema = {
+        "type": "object",
+        "properties": properties,
+        "required": [name for name in properties if name not in optional],
+        "additionalProperties": False,
+    }
+    return schema | ({"description": text} if text else {})
+
+
+def many(of: Schema, text: str = "") -> Schema:
+    """A list."""
+    return {"type": "array", "items": of} | ({"description": text} if text else {})
+
+
+def ref(name: str) -> Schema:
+    """A named schema."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def told(schema: Schema, text: str) -> Schema:
+    """The same schema, described."""
+    return schema | {"description": text}
+
+
+NUMBER: Schema = {"type": "number"}
+MAYBE: Schema = {"type": ["number", "null"]}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+TEXT: Schema = {"type": "string"}
+MAYBE_TEXT: Schema = {"type": ["string", "null"]}
+FLAG: Schema = {"type": "boolean"}
+TIME = told(NUMBER, "Seconds since the epoch, by the service's clock.")
+MAYBE_TIME = told(MAYBE, "Seconds since the epoch; null when never.")
+AGE = told({"type": "number", "minimum": 0}, "Seconds since the last measurement.")
+HOST: Schema = {"type": "string", "pattern": f"^{HOST_NAME.pattern}$", "description": HOST_NAME_LEGAL}
+SERIES: Schema = {
+    "type": "string",
+    "maxLength": 200,
+    "pattern": r"^[a-z0-9_.]+@[^@>,/\\\s]+(>[^@>,/\\\s]+)?$",
+    "description": "RESOURCE@HOST or RESOURCE@FROM>TO",
+    "examples": ["cpu.new@alpha", "network.latency@alpha>beta", "x.power@alpha"],
+}
+UNIT = told(TEXT, "CPU, CPUs, B, s, B/s, or nothing for series from elsewhere.")
+
+_STATUS_FIELDS = (
+    "done",
+    "failed",
+    "missed",
+    "skipped",
+    "merged",
+    "buffered",
+    "dropped",
+    "cpu_s",
+    "rss_bytes",
+)
+_STATUS = closed(
+    dict.fromkeys(_STATUS_FIELDS, NUMBER),
+    optional=_STATUS_FIELDS,
+    text="Counts of a sensor since it started: runs by outcome, measurements buffered and given up, its own "
+    "CPU time (s) and memory (B).",
+)
+_STATUS_SENT = _STATUS | {"properties": {name: {"type": "number", "minimum": 0} for name in _STATUS_FIELDS}}
+
+_HOST_STATE = closed(
+    {
+        "name": HOST,
+        "address": told(MAYBE_TEXT, "Where its echo server answers; null for a host that never registered."),
+        "port": {"type": ["integer", "null"], "minimum": 0, "maximum": 65535},
+        "site": MAYBE_TEXT,
+        "cpus": COUNT,
+        "cpu_model": TEXT,
+        "memory_bytes": COUNT,
+        "version": TEXT,
+        "registered_at": MAYBE_TIME,
+        "last_seen": MAYBE_TIME,
+        "lost": told(FLAG, "Not heard of for longer than `lost_after`."),
+        "cliques": many(TEXT),
+        "series": COUNT,
+        "status": ref("SensorStatus"),
+    }
+)
+_CLIQUE = closed(
+    {
+        "name": TEXT,
+        "members": many(HOST),
+        "colour": COUNT,
+        "stride": {"type": "integer", "minimum": 1},
+        "phase": COUNT,
+    },
+    text="Hosts that probe each other in turn: member (k div stride) mod n holds the turn in the part `colour` of "
+    "frame k, where k mod stride is `phase`.",
+)
+_SCHEDULE = closed(
+    {
+        "version": COUNT,
+        "effective_from": TIME,
+        "frame_s": NUMBER,
+        "guard_s": NUMBER,
+        "cliques": many(ref("Clique")),
+        "colours": {"type": "integer", "minimum": 1},
+    }
+)
+_PEERS: Schema = {
+    "type": "object",
+    "description": "Host → address and port of its echo server.",
+    "additionalProperties": {
+        "type": "array",
+        "prefixItems": [TEXT, {"type": "integer", "minimum": 0, "maximum": 65535}],
+        "minItems": 2,
+        "maxItems": 2,
+    },
+}
+_REGISTRATION = closed(
+    {
+        "address": {"type": "string", "minLength": 1, "maxLength": 255},
+        "port": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 65535,
+            "description": "0: answers no probes",
+        },
+        "site": {"type": ["string", "null"], "maxLength": 64},
+        "cpus": COUNT,
+        "cpu_model": {"type": "string", "maxLength": 200},
+        "memory_bytes": COUNT,
+        "version": {"type": "string", "maxLength": 64},
+    },
+    optional=("site", "cpus", "cpu_model", "memory_bytes", "version"),
+)
+_REGISTERED = closed(
+    {
+        "now": TIME,
+        "key": told(TEXT, "At the first registration only; to be kept, and sent as X-NWS-Key from then on."),
+        "every": closed({"cpu": NUMBER, "memory": NUMBER, "deliver": NUMBER}, text="Periods, seconds."),
+        "schedule": ref("Schedule"),
+        "peers": ref("Peers"),
+        "grid": TEXT,
+    },
+    optional=("key",),
+)
+_BATCH = closed(
+    {
+        "source": {
+            "type": ["string", "null"],
+            "maxLength": 128,
+            "description": "Name of a numbered stream; what was acknowledged of it is not kept twice.",
+        },
+        "first": told(COUNT, "Number of the first sample here."),
+        "series": many(SERIES, "Each once."),
+        "index": many(COUNT, "Place in `series` of each sample."),
+        "t": many(NUMBER, "When each was measured, seconds since the epoch."),
+        "value": many(NUMBER, "In the unit of its series."),
+        "status": ref("SensorStatusSent"),
+    },
+    optional=("source", "first", "series", "index", "t", "value", "status"),
+    text="Sample k is value[k] of series[index[k]] at t[k]. Without samples it is a sign of life.",
+)
+_RECEIPT = closed(
+    {
+        "now": TIME,
+        "accepted": told(COUNT, "Samples kept."),
+        "next": told(COUNT, "Number expected next of the stream."),
+        "schedule": told(COUNT, "Version of the schedule now."),
+        "refused": closed(
+            {"count": COUNT, "reasons": many(TEXT) | {"maxItems": 20}},
+            text="Samples that are acknowledged and were not kept, and why.",
+        ),
+    }
+)
+_SERIES_STATE = closed(
+    {
+        "series": SERIES,
+        "unit": UNIT,
+        "samples": COUNT,
+        "last": MAYBE,
+        "measured_at": MAYBE_TIME,
+        "age_s": {"type": ["number", "null"], "minimum": 0},
+    }
+)
+_SAMPLES = closed(
+    {
+        "series": SERIES,
+        "unit": UNIT,
+        "resolution_s": told(NUMBER, "0 for samples as they were measured, else the length of a bucket."),
+        "t": many(NUMBER, "Oldest first."),
+        "value": many(MAYBE, "Of buckets, the mean."),
+        "truncated": told(FLAG, "There are older ones in the range than `most` allowed."),
+        "low": many(MAYBE),
+        "high": many(MAYBE),
+        "count": many(COUNT),
+    },
+    optional=("low", "high", "count"),
+)
+_PLOT = closed(
+    {
+        "series": SERIES,
+        "unit": UNIT,
+        "resolution_s": NUMBER,
+        "t": many(NUMBER, "Oldest first."),
+        "value": many(MAYBE, "null at a gap."),
+        "low": many(MAYBE),
+        "high": many(MAYBE),
+        "forecast": many(MAYBE, "What was expected of each point before it was seen."),
+        "error": many(MAYBE, "Mean absolute error of such forecasts until then."),
+    }
+)
+_FORECAST = closed(
+    {
+        "series": SERIES,
+        "unit": UNIT,
+        "value": MAYBE,
+        "mae": told(MAYBE, "Mean absolute error expected; null while only one sample is known."),
+        "rmse": MAYBE,
+        "method": told(TEXT, "The predictor, and what chose it."),
+        "samples": COUNT,
+        "last": MAYBE,
+        "measured_at": MAYBE_TIME,
+        "age_s": AGE,
+    }
+)
+_EVENT = closed(
+    {
+        "t": NUMBER,
+        "kind": {"type": "string", "pattern": "^[a-z ]{1,40}$", "examples": ["plan made", "host lost"]},
+        "host": {"type": ["string", "null"], "pattern": HOST["pattern"]},
+        "text": {"type": "string", "maxLength": 1000},
+    },
+    optional=("host", "text"),
+)
+_COLUMNS = closed(
+    {
+        "name": many(SERIES),
+        "forecast": many(MAYBE),
+        "mae": many(MAYBE),
+        "rmse": many(MAYBE),
+        "last": many(MAYBE),
+        "measured_at": many(MAYBE),
+        "age_s": many(MAYBE),
+        "samples": many(COUNT),
+        "method": many(COUNT, "Place in `methods`."),
+    },
+    text="One row for each series.",
+)
+_COMPOSED = closed(
+    {
+        "from": many(HOST),
+        "to": many(HOST),
+        "latency_s": many(MAYBE),
+        "latency_error_s": many(MAYBE),
+        "bandwidth_Bps": many(MAYBE),
+        "bandwidth_error_Bps": many(MAYBE),
+        "measured_at": many(MAYBE),
+        "age_s": many(MAYBE),
+        "through": many(many(HOST), "Hosts on the way."),
+    },
+    text="Pairs that nobody measures, put together from pairs that somebody does.",
+)
+_SNAPSHOT = closed(
+    {
+        "format": {"const": "nws-snapshot"},
+        "version": {"const": 1},
+        "now": TIME,
+        "grid": TEXT,
+        "hosts": many(ref("HostState")),
+        "methods": many(TEXT),
+        "series": ref("SnapshotSeries"),
+        "composed": ref("SnapshotComposed"),
+    },
+    optional=("composed",),
+)
+_ERROR = closed(
+    {
+        "error": closed(
+            {
+                "status": {"type": "integer", "minimum": 400, "maximum": 599},
+                "message": TEXT,
+                "problems": many(TEXT, "Everything that is wrong, where it is more than one thing."),
+            }
+        )
+    }
+)
+
+SCHEMAS: dict[str, Schema] = {
+    "Error": _ERROR,
+    "Health": closed({"status": {"enum": ["ok", "degraded", "failed"]}, "store": TEXT, "reason": MAYBE_TEXT}),
+    "SensorStatus": _STATUS,
+    "SensorStatusSent": _STATUS_SENT,
+    "HostState": _HOST_STATE,
+    "Hosts": closed({"now": TIME, "hosts": many(ref("HostState"))}),
+    "Forgotten": closed({"now": TIME, "forgotten": HOST}),
+    "Clique": _CLIQUE,
+    "Schedule": _SCHEDULE,
+    "Peers": _PEERS,
+    "ScheduleAnswer": closed({"now": TIME, "schedule": ref("Schedule"), "peers": ref("Peers")}),
+    "Registration": _REGISTRATION,
+    "Registered": _REGISTERED,
+    "Batch": _BATCH,
+    "Receipt": _RECEIPT,
+    "SeriesState": _SERIES_STATE,
+    "SeriesList": closed({"now": TIME, "series": many(ref("SeriesState"))}),
+    "Samples": _SAMPLES,
+    "Plot": _PLOT,
+    "Forecast": _FORECAST,
+    "Forecasts": closed({"now": TIME, "forecasts": many(ref("Forecast"))}),
+    "Event": _EVENT,
+    "Events": closed({"events": many(ref("Event"))}),
+    "SnapshotSeries": _COLUMNS,
+    "SnapshotComposed": _COMPOSED,
+    "Snapshot": _SNAPSHOT,
+}
