@@ -1,9 +1,10 @@
 """Network probes of this host: in the turns of its cliques, one peer after the other, never beyond a turn's end.
 
-Every peer is probed once a round; a round that does not fit into a turn goes on in the next. Peers that failed
-last time come last, so that a dead host costs the others nothing. Turns are told by the server's time alone, and none
-is taken before it is known. A schedule that comes into force later is waited for, and no turn of the old one reaches
-into it. Probes are counted one by one; `missed` counts turns that passed while this host was busy or asleep.
+Every peer is probed once a round; a round that does not fit into a turn goes on in the next. Peers that failed last
+time are tried in what the others leave of a turn, and one of them a round in any case. Turns are told by the server's
+time alone, and none is taken before it is known. A schedule that comes into force later is waited for, and no turn of
+the old one reaches into it. Probes are counted one by one; `missed` counts turns that passed while this host was busy
+or asleep.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _IDLE_S = 60.0
 _UNSETTLED_S = 1.0
 #: Less than this part of a turn left, and no probe is begun.
 _LEAST_PART = 0.05
+#: A failure so near the end of a turn is the end's doing, seconds.
+_CLOSE_S = 0.01
 #: A peer that does not answer the first packet costs no more than this part of a turn.
 _PATIENCE_PART = 0.25
 _MOST_MISSED = 10_000
@@ -68,8 +71,9 @@ class Turns:
         self._peers: Peers = {}
         self._welcome: frozenset[str] = frozenset()
         self._pending: dict[str, list[str]] = {}
-        self._failing: set[str] = set()
-        self._accounted = 0.0
+        # those whose last probe failed, in the order they are to be tried again
+        self._failing: dict[str, None] = {}
+        self._accounted: float | None = None
         self.wants_news = False
 
     @property
@@ -83,7 +87,7 @@ class Turns:
         now = self._clock()
         with self._lock:
             if self._schedule is None or schedule.effective_from <= now:
-                self._take_over(schedule, now)
+                self._take_over(schedule)
             elif schedule.version != self._schedule.version:
                 self._coming = schedule
             self._peers = dict(peers)
@@ -103,29 +107,35 @@ class Turns:
             if self._schedule is None or not self._clock.is_settled:
                 return _IDLE_S if self._schedule is None else _UNSETTLED_S
             if self._coming is not None and now >= self._coming.effective_from:
-                self._take_over(self._coming, now)
+                self._take_over(self._coming)
+            schedule = self._schedule
+            if self._accounted is None or self._accounted > now + 2 * schedule.frame_s:
+                # a new schedule, or a server whose clock was set back
+                self._accounted = max(now, schedule.effective_from)
             self._count_missed(now, counts)
             turn = self._now(now)
+            if turn is not None:
+                self._accounted = turn.end
         if turn is not None:
             self._use(turn, counts)
         with self._lock:
-            self._accounted = max(self._accounted, turn.end if turn is not None else 0.0)
             now = self._clock()
-            following = self._after(max(now, self._accounted))
+            following = self._after(now if self._accounted is None else max(now, self._accounted))
         return _IDLE_S if following is None else min(max(following.start - now, 0.0), _IDLE_S)
 
-    def _take_over(self, schedule: Schedule, now: float) -> None:
+    def _take_over(self, schedule: Schedule) -> None:
         if self._schedule is None or schedule.version != self._schedule.version:
             self._pending.clear()
-            self._accounted = max(now, schedule.effective_from)
+            self._accounted = None
         self._schedule, self._coming = schedule, None
 
     def _now(self, now: float) -> Turn | None:
+        """The turn that is now, unless it was used already."""
         assert self._schedule is not None
+        assert self._accounted is not None
         turn = self._schedule.turn(self._host, now)
-        if turn is None or turn.start < self._accounted - 1e-6 or not self._is_whole(turn):
-            return None
-        return turn
+        used = turn is not None and turn.end <= self._accounted
+        return turn if turn is not None and not used and self._is_whole(turn) else None
 
     def _after(self, now: float) -> Turn | None:
         assert self._schedule is not None
@@ -139,15 +149,15 @@ class Turns:
 
     def _count_missed(self, now: float, counts: Counts) -> None:
         """Turns that ended since the last that was used or counted."""
+        assert self._accounted is not None
         missed = 0
-        while (
-            (turn := self._after(self._accounted)) is not None and turn.end <= now and missed < _MOST_MISSED
-        ):
+        while (turn := self._after(self._accounted)) is not None and turn.end <= now:
             missed += 1
             self._accounted = turn.end
+            if missed == _MOST_MISSED:
+                self._accounted = now
         if missed:
             counts.missed += missed
-            self._accounted = max(self._accounted, now - (turn.end - turn.start) if turn is not None else now)
             self._say(
                 f"network: {missed} turn{'s were' if missed > 1 else ' was'} missed: this host was busy or asleep"
             )
@@ -156,33 +166,40 @@ class Turns:
         """Probe peers until the turn is over or all have had their probe."""
         length = turn.end - turn.start
         pending = self._round(turn)
-        whole = True
-        while pending and not self._stopping():
-            left = turn.end - self._clock()
-            if left < _LEAST_PART * length:
-                return
+        tried: set[str] = set()
+        while pending:
             peer = pending[0]
-            failure = self._try(peer, left, _PATIENCE_PART * length)
-            if failure is not None and self._clock() >= turn.end - 0.01 and not whole:
-                # it had what others had left of the turn; it comes first in the next
+            left = turn.end - self._clock()
+            if self._stopping() or left < _LEAST_PART * length:
                 return
+            failure = self._try(peer, left, _PATIENCE_PART * length)
+            if failure and tried and peer not in self._failing and self._clock() >= turn.end - _CLOSE_S:
+                # it had only what others had left of the turn; it comes first in the next
+                return
+            tried.add(peer)
             del pending[0]
-            whole = False
             self._account(peer, failure, counts)
+        again = [p for p in self._failing if p in turn.peers and p not in tried]
+        for peer in (p for p in again if self._address(p) is not None):
+            left = turn.end - self._clock()
+            if self._stopping() or left < _PATIENCE_PART * length:
+                return
+            self._account(peer, self._try(peer, left, _PATIENCE_PART * length), counts)
 
     def _round(self, turn: Turn) -> list[str]:
-        """Peers of the round under way, of a new one when it is through; who failed last time comes last."""
+        """Peers left of the round under way; when it is through those of a new one, with one that failed last time."""
         pending = self._pending.setdefault(turn.clique, [])
-        pending[:] = [p for p in pending if p in turn.peers and self._address(p) is not None]
+        reachable = [p for p in turn.peers if self._address(p) is not None]
+        pending[:] = [p for p in pending if p in reachable]
         if not pending:
-            reachable = [p for p in turn.peers if self._address(p) is not None]
-            pending[:] = sorted(reachable, key=lambda p: p in self._failing)
+            pending += [p for p in reachable if p not in self._failing]
+            pending += [p for p in self._failing if p in reachable][:1]
         return pending
 
     def _address(self, peer: str) -> tuple[str, int] | None:
         """Where a peer answers; None for one that is not registered, or answers no probes."""
         place = self._peers.get(peer)
-        return (place[0], place[1]) if place is not None and place[1] > 0 else None
+        return place if place is not None and place[1] > 0 else None
 
     def _try(self, peer: str, within_s: float, patience_s: float) -> str | None:
         """One probe; why it failed."""
@@ -196,16 +213,17 @@ class Turns:
         return None
 
     def _account(self, peer: str, failure: str | None, counts: Counts) -> None:
+        known = peer in self._failing
+        self._failing.pop(peer, None)
         if failure is None:
             counts.done += 1
-            if peer in self._failing:
-                self._failing.discard(peer)
+            if known:
                 self._say(f"network: {peer} answers again")
             return
         counts.failed += 1
+        self._failing[peer] = None
         self.wants_news = True
-        if peer not in self._failing:
-            self._failing.add(peer)
+        if not known:
             self._say(f"network: {failure}")
 
 

@@ -74,7 +74,10 @@ class StubServer:
             elif path.startswith("/v1/hosts/"):
                 answer = self._register(path.rpartition("/")[2], headers, body)
             elif path == "/v1/schedule":
-                answer = 200, {"now": self.now(), "schedule": self.schedule().to_json(), "peers": self.peers()}
+                answer = (
+                    200,
+                    {"now": self.now(), "schedule": self.schedule().to_json(), "peers": self.peers()},
+                )
             elif path == "/v1/measurements":
                 answer = self._put(headers, body)
             else:
@@ -106,8 +109,7 @@ class StubServer:
         if "status" in body:
             self.statuses.append((host, body["status"]))
         rows = [
-            (body["series"][i], t, v)
-            for i, t, v in zip(body["index"], body["t"], body["value"], strict=True)
+            (body["series"][i], t, v) for i, t, v in zip(body["index"], body["t"], body["value"], strict=True)
         ]
         first = body.get("first", 0)
         known = self.next.get(body.get("source"), first)
@@ -138,7 +140,9 @@ class StubServer:
         with self._news:
             while not condition():
                 left = end - time.monotonic()
-                assert left > 0, f"waited {timeout_s} s in vain; {len(self.requests)} requests, hosts {self.hosts}"
+                assert left > 0, (
+                    f"waited {timeout_s} s in vain; {len(self.requests)} requests, hosts {self.hosts}"
+                )
                 self._news.wait(min(left, 0.5))
 
     def named(self, series):
