@@ -45,7 +45,7 @@ def digest(names: list[str]) -> str:
 def write(path: Path, states: NDArray[np.void], seen: Seen) -> None:
     """Replace the file; raises `StoreError`, with the old file as it was."""
     beside = path.with_name(path.name + ".new")
-    records = states.view(np.uint8).data if len(states) else b""
+    records = _bytes(states)
     header = {
         "format": _FORMAT,
         "layout": LAYOUT,
@@ -76,10 +76,16 @@ def read(path: Path) -> tuple[NDArray[np.void], Seen] | None:
             header = json.loads(file.readline(_MOST_HEADER_BYTES))
             if header["format"] != _FORMAT or header["layout"] != LAYOUT:
                 return None
-            records = np.frombuffer(bytearray(file.read()), np.uint8)
-        if len(records) != header["series"] * STATE.itemsize or zlib.crc32(records.data) != header["check"]:
+            records = np.fromfile(file, STATE)
+            if file.read(1) or len(records) != header["series"]:
+                return None
+        if zlib.crc32(_bytes(records)) != header["check"]:
             return None
         seen = Seen(identity=header["identity"], cursor=int(header["cursor"]), names=header["names"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return records.view(STATE), seen
+    return records, seen
+
+
+def _bytes(records: NDArray[np.void]) -> memoryview:
+    return records.view(np.uint8).data if len(records) else memoryview(b"")

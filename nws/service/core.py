@@ -11,33 +11,28 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from nws.cliques import Schedule
-from nws.errors import Refused, StoreError, UnknownHost, UnknownSeries, UsageError, WeatherError
+from nws.errors import StoreError, WeatherError
 from nws.memory import Keep, Memory
 from nws.paths import state_dir
-from nws.series import Forecast, Resource, Series
-from nws.service import plotting, samples
+from nws.series import Forecast, Series
 from nws.service.config import ServiceConfig
 from nws.service.directory import Directory
 from nws.service.events import Events
 from nws.service.forecaster import Forecaster
-from nws.service.hosts import host_states
 from nws.service.housekeeping import Condition, Housekeeping
 from nws.service.intake import Intake, Taken
 from nws.service.notes import Notes
+from nws.service.reading import Reading
 from nws.service.records import (
     Batch,
     Counters,
     Event,
     Health,
     HostState,
-    Ints,
     Peers,
     PlotDocument,
     PutReceipt,
@@ -46,7 +41,8 @@ from nws.service.records import (
     SampleDocument,
     SeriesState,
 )
-from nws.service.snapshot import NameCache, SnapshotDocument, compact_methods, composed_pairs
+from nws.service.samples import checked_span
+from nws.service.snapshot import SnapshotDocument
 from nws.service.timetable import Timetable
 
 T = TypeVar("T")
@@ -89,7 +85,6 @@ class WeatherService:
         config, database = self.config, self._memory.database
         # directory and timetable; taken before the forecaster's, never while holding that
         self._lock = threading.RLock()
-        self._names = NameCache()
         self._condition = Condition()
         notes = Notes(database)
         self._file = None if in_memory else self.path.with_name(self.path.name + ".battery")
@@ -101,6 +96,12 @@ class WeatherService:
             config, notes, clock=self._clock, steady=self._steady, members=self._members()
         )
         self._intake = Intake(config, self._memory, self._forecaster, self._clock)
+        self._reading = Reading(
+            config,
+            (self._memory, self._directory, self._timetable, self._forecaster),
+            lock=self._lock,
+            clock=self._clock,
+        )
         self._events = Events(database, ahead_s=config.limits.ahead_s)
         self._housekeeping = Housekeeping(
             config,
@@ -142,15 +143,11 @@ class WeatherService:
 
     def hosts(self) -> list[HostState]:
         """Every host, by name: registered ones, and those whose series come from elsewhere."""
-        with self._lock:
-            return host_states(self._directory, self._timetable, self._forecaster, self._known())
+        return self._reading.hosts()
 
     def host(self, name: str) -> HostState:
         """One host; raises `UnknownHost`."""
-        for state in self.hosts():
-            if state.name == name:
-                return state
-        raise UnknownHost(f"no host {name!r} here; ask for the list of hosts")
+        return self._reading.host(name)
 
     def forget(self, name: str) -> None:
         """Free a name and hide its series until somebody measures them again; raises `UnknownHost`."""
@@ -213,100 +210,30 @@ class WeatherService:
 
     def series(self, *, host: str | None = None, resource: str | None = None) -> list[SeriesState]:
         """Series of a host (either end of a pair), of a resource, by name; raises `Refused` for no resource."""
-        with self._forecaster.lock:
-            numbers, catalogue = self._known(), self._forecaster.catalogue
-            if host is not None:
-                numbers = numbers[catalogue.touching([host])[numbers]]
-            if resource is not None:
-                _check_resource(resource)
-                numbers = numbers[catalogue.of_resource(resource)[numbers]]
-            columns = self._forecaster.columns(numbers)
-            chosen = [catalogue.series[i] for i in numbers.tolist()]
-        now = self._clock()
-        rows = zip(
-            chosen, columns.samples.tolist(), columns.last.tolist(), columns.measured_at.tolist(), strict=True
-        )
-        return [
-            SeriesState(
-                series=str(one),
-                unit=one.resource.unit,
-                samples=count,
-                last=last,
-                measured_at=t,
-                age_s=max(now - t, 0.0),
-            )
-            for one, count, last, t in rows
-        ]
+        return self._reading.series(host=host, resource=resource)
 
     def samples(
         self, name: str, *, since: float, until: float, resolution: str = "auto", most: int = 10_000
     ) -> SampleDocument:
         """Samples of one series. resolution : auto, raw, 60 or 600. Raises `UnknownSeries`, `Refused`."""
-        keep = (self.config.keep, self._clock())
-        return samples.document(
-            self._memory, self._series(name), (since, until), resolution=resolution, most=most, keep=keep
-        )
+        return self._reading.samples(name, since=since, until=until, resolution=resolution, most=most)
 
     def plot(self, name: str, *, since: float, until: float, points: int = 600) -> PlotDocument:
         """One series ready to be drawn. Raises `UnknownSeries`, `Refused`."""
-        keep = (self.config.keep, self._clock())
-        return plotting.document(self._memory, self._series(name), (since, until), points=points, keep=keep)
+        return self._reading.plot(name, since=since, until=until, points=points)
 
     # forecaster
 
     def forecasts(self, names: Sequence[str] | None = None) -> dict[Series, Forecast]:
         """Forecasts of some series, or of all, by name; raises `UnknownSeries`."""
-        with self._forecaster.lock:
-            catalogue = self._forecaster.catalogue
-            numbers = self._known()
-            if names is not None:
-                wanted = np.array([self._number(name) for name in dict.fromkeys(names)], np.int64)
-                silent = wanted[~np.isin(wanted, numbers)]
-                if len(silent):
-                    raise UnknownSeries(
-                        f"series {catalogue.names[silent[0]]} has no measurement that is kept"
-                    )
-                numbers = wanted
-            found = self._forecaster.forecasts(numbers)
-            return dict(zip((catalogue.series[i] for i in numbers.tolist()), found, strict=True))
+        return self._reading.forecasts(names)
 
     def snapshot(self, *, hosts: Sequence[str] | None = None, composed: bool = False) -> SnapshotDocument:
         """All hosts and series, or some hosts and what is between them; unknown names are left out.
 
         composed : with the pairs that nobody measures. Raises `TooMany` when those are too many.
         """
-        states = self.hosts()
-        if hosts is not None:
-            wanted = frozenset(hosts)
-            states = [state for state in states if state.name in wanted]
-        with self._forecaster.lock:
-            catalogue, everything = self._forecaster.catalogue, self._known()
-            chosen = everything
-            if hosts is not None:
-                chosen = everything[catalogue.between([s.name for s in states])[everything]]
-            names = self._names.names(catalogue, chosen)
-            columns = self._forecaster.columns(chosen)
-            paths = None
-            if composed:
-                paths = composed_pairs(
-                    catalogue,
-                    everything,
-                    columns if hosts is None else self._forecaster.columns(everything),
-                    [state.name for state in states],
-                    most=self.config.limits.composed_pairs,
-                )
-        now = self._clock()
-        methods, places = compact_methods(columns)
-        return SnapshotDocument(
-            now=now,
-            grid=self.config.grid,
-            hosts=states,
-            methods=methods,
-            series=names,
-            columns=replace(columns, method=places),
-            age_s=np.maximum(now - columns.measured_at, 0.0),
-            composed=paths,
-        )
+        return self._reading.snapshot(hosts=hosts, composed=composed)
 
     # events, care
 
@@ -316,7 +243,7 @@ class WeatherService:
 
     def events(self, since: float, until: float, most: int = 1000) -> list[Event]:
         """The newest `most` events of a time, oldest first."""
-        samples.checked_span(since, until)
+        checked_span(since, until)
         return self._events.between(since, until, most)
 
     def tick(self) -> None:
@@ -369,18 +296,6 @@ class WeatherService:
     def _members(self) -> dict[str, Registration]:
         return {name: entry.registration for name, entry in self._directory.entries.items()}
 
-    def _known(self) -> Ints:
-        """Series by name that were measured lately enough to be kept, without those of forgotten hosts."""
-        with self._forecaster.lock:
-            catalogue = self._forecaster.catalogue
-            shown = self._forecaster.last_t >= self._clock() - self.config.keep.samples_s
-            forgotten = frozenset(self._directory.forgotten)
-            if forgotten:
-                shown = shown & ~catalogue.touching(forgotten)
-            order = catalogue.by_name()
-            found: Ints = order[shown[order]]
-            return found
-
     def _receipt(self, taken: Taken, now: float, version: int) -> PutReceipt:
         return PutReceipt(
             now=now, accepted=taken.accepted, next=taken.next, schedule=version, refused=taken.refused
@@ -410,20 +325,6 @@ class WeatherService:
             self._condition.failed(error)
             raise
 
-    def _number(self, name: str) -> int:
-        try:
-            return self._forecaster.catalogue.number(name)
-        except UnknownSeries:
-            try:
-                Series.parse(name)
-            except UsageError as error:
-                raise Refused(str(error)) from None
-            raise
-
-    def _series(self, name: str) -> Series:
-        with self._forecaster.lock:
-            return self._forecaster.catalogue.series[self._number(name)]
-
     def _bytes(self) -> int:
         """Size of the store's files."""
         names = (self.path.name, f"{self.path.name}-wal", f"{self.path.name}.battery")
@@ -432,10 +333,3 @@ class WeatherService:
             with suppress(OSError):
                 total += self.path.with_name(name).stat().st_size
         return total
-
-
-def _check_resource(resource: str) -> None:
-    if not resource.startswith("x.") and resource not in set(Resource):
-        raise Refused(
-            f"no resource {resource!r}; legal are {', '.join(Resource)}, and x.… for series from elsewhere"
-        )

@@ -1,0 +1,181 @@
+"""What the service is asked: hosts, series, samples, plots, forecasts, snapshots. Nothing here changes anything.
+
+Every answer is of one instant. A series that nobody has measured for as long as samples are kept is not shown any
+more, nor one that names a host that was forgotten.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from nws.errors import Refused, UnknownHost, UnknownSeries, UsageError
+from nws.memory import Memory
+from nws.series import Forecast, Resource, Series
+from nws.service import plotting, samples
+from nws.service.config import ServiceConfig
+from nws.service.directory import Directory
+from nws.service.forecaster import Forecaster
+from nws.service.hosts import host_states
+from nws.service.records import HostState, Ints, PlotDocument, SampleDocument, SeriesState
+from nws.service.snapshot import NameCache, SnapshotDocument, compact_methods, composed_pairs
+from nws.service.timetable import Timetable
+
+
+class Reading:
+    """Answers from the parts of a service; safe from several threads. lock : of directory and timetable"""
+
+    def __init__(
+        self,
+        config: ServiceConfig,
+        parts: tuple[Memory, Directory, Timetable, Forecaster],
+        *,
+        lock: threading.RLock,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config, self._lock, self._clock = config, lock, clock
+        self._memory, self._directory, self._timetable, self._forecaster = parts
+        self._names = NameCache()
+
+    def hosts(self) -> list[HostState]:
+        """Every host, by name: registered ones, and those whose series come from elsewhere."""
+        with self._lock:
+            return host_states(self._directory, self._timetable, self._forecaster, self._known())
+
+    def host(self, name: str) -> HostState:
+        """One host; raises `UnknownHost`."""
+        for state in self.hosts():
+            if state.name == name:
+                return state
+        raise UnknownHost(f"no host {name!r} here; ask for the list of hosts")
+
+    def series(self, *, host: str | None = None, resource: str | None = None) -> list[SeriesState]:
+        """Series of a host (either end of a pair), of a resource, by name; raises `Refused` for no resource."""
+        with self._forecaster.lock:
+            numbers, catalogue = self._known(), self._forecaster.catalogue
+            if host is not None:
+                numbers = numbers[catalogue.touching([host])[numbers]]
+            if resource is not None:
+                _check_resource(resource)
+                numbers = numbers[catalogue.of_resource(resource)[numbers]]
+            columns = self._forecaster.columns(numbers)
+            chosen = [catalogue.series[i] for i in numbers.tolist()]
+        now = self._clock()
+        rows = zip(
+            chosen, columns.samples.tolist(), columns.last.tolist(), columns.measured_at.tolist(), strict=True
+        )
+        return [
+            SeriesState(
+                series=str(one),
+                unit=one.resource.unit,
+                samples=count,
+                last=last,
+                measured_at=t,
+                age_s=max(now - t, 0.0),
+            )
+            for one, count, last, t in rows
+        ]
+
+    def samples(
+        self, name: str, *, since: float, until: float, resolution: str = "auto", most: int = 10_000
+    ) -> SampleDocument:
+        """Samples of one series. resolution : auto, raw, 60 or 600. Raises `UnknownSeries`, `Refused`."""
+        keep = (self._config.keep, self._clock())
+        return samples.document(
+            self._memory, self._series(name), (since, until), resolution=resolution, most=most, keep=keep
+        )
+
+    def plot(self, name: str, *, since: float, until: float, points: int = 600) -> PlotDocument:
+        """One series ready to be drawn. Raises `UnknownSeries`, `Refused`."""
+        keep = (self._config.keep, self._clock())
+        return plotting.document(self._memory, self._series(name), (since, until), points=points, keep=keep)
+
+    def forecasts(self, names: Sequence[str] | None = None) -> dict[Series, Forecast]:
+        """Forecasts of some series, or of all, by name; raises `UnknownSeries`."""
+        with self._forecaster.lock:
+            catalogue = self._forecaster.catalogue
+            numbers = self._known()
+            if names is not None:
+                wanted = np.array([self._number(name) for name in dict.fromkeys(names)], np.int64)
+                silent = wanted[~np.isin(wanted, numbers)]
+                if len(silent):
+                    raise UnknownSeries(
+                        f"series {catalogue.names[silent[0]]} has no measurement that is kept"
+                    )
+                numbers = wanted
+            found = self._forecaster.forecasts(numbers)
+            return dict(zip((catalogue.series[i] for i in numbers.tolist()), found, strict=True))
+
+    def snapshot(self, *, hosts: Sequence[str] | None = None, composed: bool = False) -> SnapshotDocument:
+        """All hosts and series, or some hosts and what is between them; unknown names are left out.
+
+        composed : with the pairs that nobody measures. Raises `TooMany` when those are too many.
+        """
+        states = self.hosts()
+        if hosts is not None:
+            wanted = frozenset(hosts)
+            states = [state for state in states if state.name in wanted]
+        with self._forecaster.lock:
+            catalogue, everything = self._forecaster.catalogue, self._known()
+            chosen = everything
+            if hosts is not None:
+                chosen = everything[catalogue.between([s.name for s in states])[everything]]
+            names = self._names.names(catalogue, chosen)
+            columns = self._forecaster.columns(chosen)
+            paths = None
+            if composed:
+                paths = composed_pairs(
+                    catalogue,
+                    everything,
+                    columns if hosts is None else self._forecaster.columns(everything),
+                    [state.name for state in states],
+                    most=self._config.limits.composed_pairs,
+                )
+        now = self._clock()
+        methods, places = compact_methods(columns)
+        return SnapshotDocument(
+            now=now,
+            grid=self._config.grid,
+            hosts=states,
+            methods=methods,
+            series=names,
+            columns=replace(columns, method=places),
+            age_s=np.maximum(now - columns.measured_at, 0.0),
+            composed=paths,
+        )
+
+    def _known(self) -> Ints:
+        """Series by name that were measured lately enough to be kept, without those of forgotten hosts."""
+        with self._forecaster.lock:
+            catalogue = self._forecaster.catalogue
+            shown = self._forecaster.last_t >= self._clock() - self._config.keep.samples_s
+            forgotten = frozenset(self._directory.forgotten)
+            if forgotten:
+                shown = shown & ~catalogue.touching(forgotten)
+            order = catalogue.by_name()
+            found: Ints = order[shown[order]]
+            return found
+
+    def _number(self, name: str) -> int:
+        try:
+            return self._forecaster.catalogue.number(name)
+        except UnknownSeries:
+            try:
+                Series.parse(name)
+            except UsageError as error:
+                raise Refused(str(error)) from None
+            raise
+
+    def _series(self, name: str) -> Series:
+        with self._forecaster.lock:
+            return self._forecaster.catalogue.series[self._number(name)]
+
+
+def _check_resource(resource: str) -> None:
+    if not resource.startswith("x.") and resource not in set(Resource):
+        raise Refused(
+            f"no resource {resource!r}; legal are {', '.join(Resource)}, and x.… for series from elsewhere"
+        )
