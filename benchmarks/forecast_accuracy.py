@@ -8,10 +8,10 @@ first 20 values of each series are learnt from and not scored. MAE and RMSE are 
 
 Every forecast is made from the values before it alone. *SES optimised* fits its gain to the whole past anew at each
 point. *AutoETS* (no season) chooses its model and fits it to the whole past, at each point while there are fewer than
-`--refit` values (120), later whenever the past has grown by 5 %; in between the fitted model is carried on over each new value.
-*HoltWinters* has constants that somebody must choose: its first line is the best of nine choices in hindsight, for each file and
-kind of error, which nobody could have made at the time; the second is the one its manual shows (0.3, trend 0.1).
-The cost is that of one value, learnt from and answered by the next forecast.
+`--refit` values (120), later whenever the past has grown by 5 %; in between the fitted model is carried on over each
+new value. *HoltWinters* has constants that somebody must choose: its first line is the best of nine choices in
+hindsight, for each file and kind of error, which nobody could have made at the time; the second is the one its manual
+shows (0.3, trend 0.1). The cost is that of one value, learnt from and answered by the next forecast.
 """
 
 from __future__ import annotations

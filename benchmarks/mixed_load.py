@@ -121,11 +121,11 @@ def _program(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
 
 
+_JACOBI = ("jacobi2d", "--size", "512", "--nx", "8192", "--iterations", "2000")
 #: The MPI runs: one that the agent plans, and one with equal slabs on two ranks.
 _RUNS = (
     [_program("apples-run"), "--quiet", "-s", "iterations=3000", "64"],
-    [_program("mpiexec"), "-n", "2", _program("stencil-app"), "jacobi2d"]
-    + ["--size", "512", "--nx", "8192", "--iterations", "2000"],
+    [_program("mpiexec"), "-n", "2", _program("stencil-app"), *_JACOBI],
 )
 
 

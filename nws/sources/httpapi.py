@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -140,7 +141,8 @@ class PrometheusApi:
             advice = "; check match" if document.get("errorType") == "bad_data" else ""
             return f"refused ({status}): {said}{advice}"
         if 300 <= status < 400:
-            return f"leads on to {response.headers.get('Location')!r}; set the address of Prometheus itself as url"
+            elsewhere = response.headers.get("Location", "nowhere")
+            return f"leads on to {elsewhere}; set the address of Prometheus itself as url"
         if status in (401, 403):
             given = settings.token_file or settings.password_file
             advice = f"look at {given}" if given else "set token_file, or user and password_file"
@@ -189,4 +191,5 @@ def _reason(error: BaseException) -> str:
         if not isinstance(inner, BaseException):
             break
         seen = inner
-    return str(seen).rpartition(": ")[2] or type(error).__name__
+    said = re.sub(r"\[[A-Z][^]]*\] | \(_ssl\.c:\d+\)", "", str(seen))
+    return said.rpartition(": ")[2].rstrip(".") or type(error).__name__

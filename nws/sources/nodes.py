@@ -1,8 +1,8 @@
 """node_exporter's metrics: what is asked of Prometheus, and what a host's CPUs then leave to a newcomer. Pure.
 
 Prometheus does the differences, so an answer has a dozen numbers a host however many CPUs it has. Who competes is
-not known, only how long CPUs were busy for normal and for niced processes, and how many waited (`schedstat`, or where the
-kernel does not export it the processes that were runnable at the scrape). From that come as many competitors as
+not known, only how long CPUs were busy for normal and for niced processes, and how many waited (`schedstat`, or where
+the kernel does not export it the processes that were runnable at the scrape). From that come as many competitors as
 would do the same, and `nws.sensors.cpu.shares` divides the CPUs as for our own sensor. What shows in
 /proc only is not seen: cgroup quotas, processes bound to CPUs, sessions that are scheduled as groups.
 """

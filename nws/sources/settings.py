@@ -44,9 +44,10 @@ class PrometheusSettings:
     ca: Path | None = None
 
     def __post_init__(self) -> None:
-        problems = []
+        problems, who = [], "prometheus"
         try:
             object.__setattr__(self, "url", checked_url(self.url))
+            who = f"prometheus {self.url}"
         except UsageError as error:
             problems.append(f"url: {error}")
         for name in ("every_s", "over_s", "timeout_s"):
@@ -67,4 +68,4 @@ class PrometheusSettings:
         if twice:
             problems.append(f"hosts: two instances are called {', '.join(twice)}; one host has one instance")
         if problems:
-            raise ConfigError(f"prometheus {self.url}: {problem}" for problem in problems)
+            raise ConfigError(f"{who}: {problem}" for problem in problems)

@@ -36,7 +36,8 @@ def running(command, directory):
 def _port(process):
     assert process.poll() is None, f"{process.args} ended with {process.returncode}"
     return next(
-        (c.laddr.port for c in psutil.Process(process.pid).net_connections("tcp") if c.status == "LISTEN"), None
+        (c.laddr.port for c in psutil.Process(process.pid).net_connections("tcp") if c.status == "LISTEN"),
+        None,
     )
 
 
@@ -53,7 +54,12 @@ def until(question, what):
 def exporter_command():
     """A node_exporter with the collectors that the source asks for."""
     collectors = [f"--collector.{name}" for name in ("cpu", "meminfo", "stat", "schedstat")]
-    return ["prometheus-node-exporter", "--web.listen-address=127.0.0.1:0", "--collector.disable-defaults", *collectors]
+    return [
+        "prometheus-node-exporter",
+        "--web.listen-address=127.0.0.1:0",
+        "--collector.disable-defaults",
+        *collectors,
+    ]
 
 
 def prometheus_command(directory, instances, every="250ms", web=None):
@@ -78,7 +84,10 @@ def scraped(directory, every="250ms"):
         command = prometheus_command(directory, [instance], every)
         _, address = stack.enter_context(running(command, directory))
         url = f"http://{address}"
-        until(lambda: len(values(url, f'node_memory_MemAvailable_bytes{{instance="{instance}"}}[1m]')) > 2, "scrapes")
+        until(
+            lambda: len(values(url, f'node_memory_MemAvailable_bytes{{instance="{instance}"}}[1m]')) > 2,
+            "scrapes",
+        )
         yield url, instance, exporter
 
 
