@@ -34,6 +34,8 @@ from nws.steadyclock import SteadyClock
 
 #: Periods before the server has told any, seconds.
 CPU_S, MEMORY_S, DELIVER_S = 10.0, 10.0, 10.0
+#: Silence of the server that is borne: one that has just started compiles its forecasters first, seconds.
+TIMEOUT_S = 15.0
 #: What stopping may take to deliver what waits, seconds.
 FLUSH_S = 5.0
 #: A probe that says nothing for so long gives its place to the next host: its turn is over, or it is gone.
@@ -155,7 +157,8 @@ class SensorDaemon:
     def connect(self, key: str | None) -> ServiceClient:
         """A client with the token as it is now; raises `UsageError` when the token file is no good."""
         at = self._endpoint()
-        return ServiceClient(at.url, token=at.token, ca=at.ca, host=self._settings.host, key=key)
+        host = self._settings.host
+        return ServiceClient(at.url, token=at.token, ca=at.ca, host=host, key=key, timeout_s=TIMEOUT_S)
 
     def registration(self) -> Mapping[str, object]:
         """What to say of this host; raises `ProbeError` while its address is not known."""

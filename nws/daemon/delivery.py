@@ -34,7 +34,9 @@ Addresses = dict[str, tuple[str, int]]
 
 
 class Server(Protocol):
-    """What of `nws.remote.ServiceClient` is used."""
+    """What of `nws.remote.ServiceClient` is used. timeout_s : silence that is borne"""
+
+    timeout_s: float
 
     def register(self, host: str, registration: Mapping[str, object]) -> dict[str, Any]:
         """Say who this host is."""
@@ -145,6 +147,7 @@ class Delivery:
         """At the end: deliver what waits, as far as it goes in that time, and hang up. Waits for nobody."""
         end = self._clock.counter() + within_s
         try:
+            self._connected().timeout_s = within_s
             while self._deliver() and self._clock.counter() < end:
                 pass
         except WeatherError as error:

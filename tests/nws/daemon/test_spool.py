@@ -250,5 +250,5 @@ class Model(RuleBasedStateMachine):
         self.directory.cleanup()
 
 
-Model.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+Model.TestCase.settings = settings(max_examples=8, stateful_step_count=15, deadline=None)
 TestAgainstAList = Model.TestCase
