@@ -3,7 +3,7 @@
 APScheduler keeps the time. A run that starts late by a whole period is *missed*, one whose predecessor still runs
 is *skipped*, one that raises `ProbeError` has *failed*, and starts that a late run made up for are *merged*; all
 are counted, for each job apart. Any other error ends the schedule and is raised to the caller. APScheduler goes by
-the wall clock, so jobs are shifted along when somebody sets it. Says nothing about what the jobs do.
+the wall clock, so jobs are planned anew when somebody sets it. Says nothing about what the jobs do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from nws.errors import ProbeError, UsageError
@@ -78,7 +78,15 @@ class _Job:
     earlier: int = 0
     hurried: bool = False
 
+    def wait_s(self, now: float) -> float:
+        """Seconds from `now` to the next run."""
+        ahead = (self.start or now) - now
+        if self.period_s is None or ahead > 0:
+            return max(ahead, 0.0)
+        return ahead % self.period_s
+
     def due(self, now: float) -> int:
+        """Runs that should have begun until `now`."""
         if self.period_s is None:
             return self.counts.accounted
         elapsed = 0.0 if self.start is None else max(now - self.start, 0.0)
@@ -147,6 +155,7 @@ class Timetable:
                 return
             try:
                 self._scheduler.modify_job(name, next_run_time=self._date(0.0))
+                self._jobs[name].start = self._counter()
             except JobLookupError:
                 # it runs at this moment, and will see that it is in a hurry when it has ended
                 return
@@ -227,26 +236,28 @@ class Timetable:
             step = self._wall() - self._counter() - ahead
             if abs(step) > _STEP_S:
                 ahead += step
-                self._shift(step)
+                self._replan()
 
-    def _shift(self, step_s: float) -> None:
-        """Every next run as far away as it was before the wall clock was set by `step_s` seconds."""
+    def _replan(self) -> None:
+        """Every next run when it is due by the counter, whatever the wall clock was set to."""
+        now = self._counter()
         with self._lock:
             for one in self._scheduler.get_jobs():
-                if one.next_run_time is not None:
-                    one.modify(next_run_time=one.next_run_time + timedelta(seconds=step_s))
+                one.modify(next_run_time=self._date(self._jobs[one.id].wait_s(now)))
 
     def _date(self, delay_s: float) -> datetime:
         return datetime.fromtimestamp(self._wall() + delay_s, UTC)
 
     def _plan(self, job: _Job, delay_s: float) -> None:
         """The one next run of a paced job; it is never too late for it."""
+        delay_s = min(max(delay_s, 0.0), _LONGEST_S)
+        job.start = self._counter() + delay_s
         self._scheduler.add_job(
             self._paced,
             "date",
             args=(job,),
             id=job.name,
-            run_date=self._date(min(max(delay_s, 0.0), _LONGEST_S)),
+            run_date=self._date(delay_s),
             misfire_grace_time=None,
             # it plans itself at its very end, when APScheduler still counts it as running
             max_instances=2,

@@ -4,11 +4,12 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import datetime
 
 import pytest
 
 from nws.errors import ProbeError, StoreError, UsageError
-from nws.periodic import Periodic, Tally
+from nws.periodic import Periodic, Tally, Timetable, total
 
 
 def test_the_first_run_is_at_once_and_a_stop_ends_it():
@@ -92,3 +93,174 @@ def test_a_lost_run_is_told_once():
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "a run was skipped" in said.stdout
     assert said.stderr == ""
+
+
+def say_nothing(line):
+    pass
+
+
+def test_several_jobs_run_at_once_and_each_has_its_own_tally():
+    table = Timetable(report=say_nothing)
+    meeting = threading.Barrier(2, timeout=10)
+
+    def meet():
+        meeting.wait()
+
+    def meet_and_end():
+        meeting.wait()
+        table.stop()
+        raise ProbeError("late")
+
+    table.every("one", meet, 60.0)
+    table.every("two", meet_and_end, 60.0)
+    tallies = table.run(20.0)
+    assert {name: (t.due, t.done, t.failed) for name, t in tallies.items()} == {
+        "one": (1, 1, 0),
+        "two": (1, 0, 1),
+    }
+    assert str(total(tallies)) == "1 of 2 runs done; 1 failed"
+
+
+def test_a_paced_job_says_when_it_wants_to_run_and_counts_for_itself():
+    table = Timetable(report=say_nothing)
+    turns = []
+
+    def job(counts):
+        turns.append(1)
+        counts.done += 1
+        if len(turns) == 5:
+            counts.failed += 1
+            table.stop()
+        return 0.0
+
+    table.paced("network", job)
+    (tally,) = table.run(20.0).values()
+    assert (tally.due, tally.done, tally.failed, tally.merged) == (6, 5, 1, 0)
+
+
+def test_a_paced_job_in_a_hurry_runs_at_once_and_once_more_when_it_is_under_way():
+    table = Timetable(report=say_nothing)
+    begun, go_on, turns = threading.Event(), threading.Event(), []
+
+    def job(counts):
+        turns.append(1)
+        begun.set()
+        assert go_on.wait(10)
+        if len(turns) == 3:
+            table.stop()
+        return 3600.0
+
+    def hurry():
+        assert begun.wait(10)
+        # under way: it runs once more
+        table.hurry("network")
+        go_on.set()
+        while len(turns) < 2:
+            time.sleep(0.01)
+        # waiting for its hour: it runs now; told again and again, for it may still be on its way to waiting
+        while len(turns) < 3:
+            table.hurry("network")
+            time.sleep(0.01)
+
+    other = threading.Thread(target=hurry)
+    table.paced("network", job)
+    other.start()
+    table.run(20.0)
+    other.join()
+    assert len(turns) == 3
+
+
+def test_an_error_of_a_paced_job_ends_it_all():
+    table = Timetable(report=say_nothing)
+
+    def job(counts):
+        raise StoreError("disk full")
+
+    table.paced("network", job)
+    with pytest.raises(StoreError, match="disk full"):
+        table.run(20.0)
+
+
+def test_a_new_period_counts_from_when_it_is_set():
+    now = [0.0]
+    table = Timetable(report=say_nothing, counter=lambda: now[0])
+    turns = []
+
+    def job():
+        turns.append(1)
+        if len(turns) == 1:
+            table.set_period("cpu", 0.1)
+        elif len(turns) == 3:
+            table.stop()
+
+    table.every("cpu", job, 3600.0)
+    now[0] = 0.0
+    ended = threading.Timer(20.0, table.stop)
+    ended.start()
+    (tally,) = table.run().values()
+    ended.cancel()
+    assert len(turns) == 3
+    assert tally.due == tally.done == 3
+    with pytest.raises(UsageError, match=r"expected 0\.1 to 86400 s"):
+        table.set_period("cpu", 0.0)
+
+
+def test_jobs_that_change_the_table_while_it_ends_do_not_hang_it():
+    table = Timetable(report=say_nothing)
+    begun, ending = threading.Event(), threading.Event()
+
+    def job(counts):
+        begun.set()
+        assert ending.wait(10)
+        while not table.stopping:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        table.hurry("network")
+        table.set_period("cpu", 5.0)
+        return 0.0
+
+    table.paced("network", job)
+    table.every("cpu", lambda: None, 60.0)
+
+    def end():
+        assert begun.wait(10)
+        table.stop()
+        ending.set()
+
+    ender = threading.Thread(target=end)
+    ender.start()
+    tallies = table.run(20.0)
+    ender.join()
+    assert tallies["cpu"].done == 1
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_wall_clock_that_is_set_neither_stops_nor_multiplies_runs(monkeypatch, step):
+    """APScheduler goes by the wall clock; what it sees of it is moved here while the job runs."""
+    from apscheduler.executors import base as executors
+    from apscheduler.schedulers import base as schedulers
+
+    offset = [0.0]
+
+    class Moved(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.fromtimestamp(time.time() + offset[0], tz)
+
+    for module in (schedulers, executors):
+        monkeypatch.setattr(module, "datetime", Moved)
+    table = Timetable(report=say_nothing, wall=lambda: time.time() + offset[0])
+    turns = []
+
+    def job():
+        turns.append(1)
+        if len(turns) == 2:
+            offset[0] = step
+        elif len(turns) == 5:
+            table.stop()
+
+    table.every("cpu", job, 0.5)
+    (tally,) = table.run(30.0).values()
+    assert len(turns) == 5
+    assert tally.done == 5
+    assert tally.due <= 5 + 4
