@@ -27,7 +27,8 @@ _T = TypeVar("_T")
 class RemoteHost:
     """A host as the service knows it.
 
-    address : where it takes probes.  cpus : that processes may use.  memory_bytes : installed; None: unknown
+    address : where it takes probes.  cpus : that processes may use, 0 where no sensor told
+    memory_bytes : installed; None where no sensor told
     lost : it has been silent for too long.  last_seen : seconds since the epoch, the service's clock
     cliques : in which it measures.  series : how many it has.  status : what its sensor last counted
     """
@@ -35,7 +36,7 @@ class RemoteHost:
     name: str
     address: str | None = None
     site: str | None = None
-    cpus: int = 1
+    cpus: int = 0
     cpu_model: str = "unknown"
     memory_bytes: float | None = None
     lost: bool = False
@@ -147,7 +148,10 @@ def read_snapshot(document: Document, url: str) -> RemoteSnapshot:
             now=float(document["now"]),
             grid=str(document.get("grid") or ""),
             hosts=_hosts(document["hosts"]),
-            forecasts={**composed_forecasts(composed), **dict(_measured(document["series"]))},
+            forecasts={
+                **composed_forecasts(composed),
+                **dict(_measured(document["series"], document["methods"])),
+            },
             through={pair: one.through for pair, one in composed.items()},
         )
 
@@ -181,7 +185,7 @@ def _hosts(entries: Sequence[Mapping[str, Any]]) -> tuple[RemoteHost, ...]:
             name=str(entry["name"]),
             address=entry.get("address") or None,
             site=entry.get("site") or None,
-            cpus=max(int(entry.get("cpus") or 1), 1),
+            cpus=max(int(entry.get("cpus") or 0), 0),
             cpu_model=" ".join(str(entry.get("cpu_model") or "unknown").split()),
             memory_bytes=float(entry["memory_bytes"]) if entry.get("memory_bytes") else None,
             lost=bool(entry.get("lost")),
@@ -195,7 +199,7 @@ def _hosts(entries: Sequence[Mapping[str, Any]]) -> tuple[RemoteHost, ...]:
     return tuple(sorted(found, key=lambda host: host.name))
 
 
-def _measured(columns: Mapping[str, Any]) -> Iterator[tuple[Series, Forecast]]:
+def _measured(columns: Mapping[str, Any], methods: Sequence[str]) -> Iterator[tuple[Series, Forecast]]:
     names = ("name", "forecast", "mae", "rmse", "method", "samples", "measured_at", "last")
     for name, value, mae, rmse, method, samples, measured_at, last in zip(
         *(columns[column] for column in names), strict=True
@@ -208,7 +212,7 @@ def _measured(columns: Mapping[str, Any]) -> Iterator[tuple[Series, Forecast]]:
                     value=float(value),
                     mae=_number(mae),
                     rmse=_number(rmse),
-                    method=method,
+                    method=methods[method],
                     samples=samples,
                     measured_at=float(measured_at),
                     last=_number(last),
@@ -238,7 +242,7 @@ def _number(value: Any) -> float:
 def _understood(url: str, read: Callable[[], _T]) -> _T:
     try:
         return read()
-    except (KeyError, TypeError, ValueError, AttributeError, UsageError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, UsageError) as error:
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise ServiceError(
             f"{url}: its answer cannot be understood ({what}); use releases of one age at both ends"

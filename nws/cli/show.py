@@ -97,7 +97,7 @@ def _show_hosts(origin: Origin, now: float, hosts: Sequence[RemoteHost], as_json
                 "lost" if host.lost else "alive",
                 duration(seen_s),
                 host.address or "-",
-                str(host.cpus),
+                str(host.cpus or "-"),
                 " ".join(host.cliques) or "-",
                 str(host.series),
                 "-" if lost_runs is None else f"{lost_runs:.0f}",

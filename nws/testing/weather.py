@@ -1,4 +1,4 @@
-"""Fakes for testing what uses the weather, published with it.
+"""A weather service in this process whose measurements are handed in.
 
 `InMemoryWeather` answers like the weather service (`nws.client.Weather`): give it measurements, ask it for
 forecasts. The battery behind it is the real one, the measurements are whatever the test or the simulator

@@ -1,4 +1,4 @@
-"""Reads the file of `nws insert`: a measurement a line, ``series,t,value``, plain or gzipped, or from a pipe.
+"""Reads files of measurements as `nws export` writes them: ``series,t,value`` a line, plain or gzipped, or from a pipe.
 
 The whole file is read before anything is kept anywhere, so that every line that is wrong is told at once as
 ``file:line: what was got, what is legal``. Knows what a measurement is, not where it goes. 20 bytes of memory a line.
@@ -80,7 +80,8 @@ def read_columns(name: str, *, now: float) -> Columns:
 
 def _parse(lines: Iterable[bytes], columns: Columns, now: float, problem: _Report) -> None:
     places: dict[bytes, int] = {}
-    latest = now + AHEAD_S
+    # the largest float is not infinite: a time that is, is none
+    latest = min(now + AHEAD_S, sys.float_info.max)
     for number, raw in enumerate(lines, 1):
         line = raw.strip()
         if number == 1:

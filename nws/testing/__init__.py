@@ -1,0 +1,39 @@
+"""Fakes for testing what uses the weather, published with it.
+
+`InMemoryWeather` answers like the weather service (`nws.client.Weather`) in this process; `InMemoryServer` is the
+service itself on a port of this machine, with everything in memory; `RecordedWeather` plays measurements that
+were recorded once. None of them measures anything, none leaves a file behind:
+
+>>> from nws.client import RemoteWeather
+>>> from nws.series import Measurement, Series
+>>> from nws.testing import InMemoryServer
+>>> share = Series.parse("cpu.new@alpha")
+>>> with InMemoryServer(clock=lambda: 1000.0) as server:
+...     _ = server.put(Measurement(share, t, 0.75) for t in (980.0, 990.0, 1000.0))
+...     with RemoteWeather(server.url) as weather:
+...         forecast = weather.forecasts()[share]
+>>> forecast.value, forecast.samples
+(0.75, 3)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from nws.testing.weather import InMemoryWeather
+
+if TYPE_CHECKING:
+    from nws.testing.recorded import RecordedWeather
+    from nws.testing.server import InMemoryServer
+
+__all__ = ["InMemoryServer", "InMemoryWeather", "RecordedWeather"]
+
+#: Imported when they are named: the server brings an HTTP server with it.
+_MODULES = {"InMemoryServer": "nws.testing.server", "RecordedWeather": "nws.testing.recorded"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,0 +1,95 @@
+"""Weather that was recorded once, played again: its measurements come as a clock reaches them.
+
+What a planner, a page or a service makes of real weather can so be tested as often as wanted. The player moves its own
+clock and nothing else; the forecasts are the battery's, made from what has been played. Source of the format:
+`nws export`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nws.csvfile import read_columns
+from nws.errors import UsageError
+from nws.series import Forecast, Measurement, Series
+from nws.testing.weather import InMemoryWeather
+
+if TYPE_CHECKING:
+    from nws.remote import ServiceClient
+
+
+class RecordedWeather:
+    """A player of measurements; answers as `nws.client.Weather` does.
+
+    recording : a file of lines series,t,value (plain or .gz, as `nws export` writes it), or the measurements
+    shift_s : added to every time, to move a recording to another day
+
+    Raises `UsageError` for a recording of nothing, or of what is no measurement.
+    """
+
+    def __init__(self, recording: Path | str | Iterable[Measurement], *, shift_s: float = 0.0) -> None:
+        found = _read(recording) if isinstance(recording, str | Path) else list(recording)
+        if not found:
+            raise UsageError("a recording without measurements cannot be played")
+        if shift_s:
+            found = [Measurement(m.series, m.t + shift_s, m.value) for m in found]
+        self._recording = sorted(found, key=lambda m: m.t)
+        self._weather = InMemoryWeather()
+        self._played = 0
+        self._now = -math.inf
+
+    @property
+    def begins(self) -> float:
+        """Time of the first measurement, seconds since the epoch."""
+        return self._recording[0].t
+
+    @property
+    def ends(self) -> float:
+        """Time of the last one."""
+        return self._recording[-1].t
+
+    @property
+    def now(self) -> float:
+        """Time up to which has been played; give the method as a clock: ``clock=lambda: weather.now``."""
+        return max(self._now, self.begins)
+
+    def advance(self, to: float) -> list[Measurement]:
+        """Play everything up to and at this time, seconds since the epoch; returns what was played just now.
+
+        Raises `UsageError` when that time is over.
+        """
+        if not to >= self._now:
+            raise UsageError(f"the recording has been played up to {self._now}; it cannot go back to {to}")
+        end = self._played
+        while end < len(self._recording) and self._recording[end].t <= to:
+            end += 1
+        news = self._recording[self._played : end]
+        self._weather.record(news)
+        self._played, self._now = end, to
+        return news
+
+    def forecasts(self) -> Mapping[Series, Forecast]:
+        """Forecasts from all that has been played."""
+        return self._weather.forecasts()
+
+    def play(self, client: ServiceClient, *, to: float = math.inf) -> int:
+        """Play on up to a time, all by default, into a service as well; returns how many measurements it kept."""
+        news = self.advance(min(to, max(self.ends, self._now)))
+        return sum(int(client.put(news[at : at + _BATCH])["accepted"]) for at in range(0, len(news), _BATCH))
+
+
+#: Measurements in one request; bodies are bounded.
+_BATCH = 10_000
+
+
+def _read(path: Path | str) -> list[Measurement]:
+    columns = read_columns(str(path), now=time.time())
+    series = [Series.parse(name) for name in columns.names]
+    return [
+        Measurement(series[i], t, value)
+        for i, t, value in zip(columns.index, columns.t, columns.value, strict=True)
+    ]

@@ -1,0 +1,107 @@
+"""The real weather service on a port of this machine, in a thread of this process, with everything in memory.
+
+What is asked of it goes through HTTP as it would elsewhere; only the disk is missing. The clock may be the test's own,
+which also decides when hosts are lost and what is stale.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, TypeVar
+
+from nws.documents import Document
+from nws.remote import ServiceClient
+from nws.series import Measurement
+
+if TYPE_CHECKING:
+    from nws.server.run import ServerThread
+    from nws.service.config import ServiceConfig
+    from nws.service.core import WeatherService
+
+_T = TypeVar("_T")
+
+#: Measurements in one batch of `InMemoryServer.put`; bounded as the bodies of requests are.
+_BATCH = 20_000
+
+
+class InMemoryServer:
+    """A service that is there between ``with`` and its end.
+
+    config : what a user of the service would set; by default a grid called ``test``
+    clock : seconds since the epoch
+    tokens : role (read, write, admin) → its tokens; without any, everybody may do everything
+    """
+
+    def __init__(
+        self,
+        config: ServiceConfig | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        tokens: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        from nws.service.config import ServiceConfig
+
+        self._config = config or ServiceConfig(grid="test")
+        self._clock = clock
+        self._tokens = {role: tuple(some) for role, some in (tokens or {}).items()}
+        self._open = ExitStack()
+        self._service: WeatherService | None = None
+        self._thread: ServerThread | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address, such as ``http://127.0.0.1:40123``."""
+        return self._started(self._thread).url
+
+    @property
+    def service(self) -> WeatherService:
+        """What answers behind HTTP; call its `tick` when the clock was moved and the consequences are wanted now."""
+        return self._started(self._service)
+
+    def client(self, token: str | None = None, *, host: str | None = None) -> ServiceClient:
+        """A client; the caller closes it. token : by default the first admin's, if there are tokens."""
+        admins = self._tokens.get("admin", ())
+        return ServiceClient(self.url, token=token or (admins[0] if admins else None), host=host)
+
+    def register(self, host: str, **registration: object) -> Document:
+        """Take a host in: by default one CPU of a test's make at 127.0.0.1, which answers no probes."""
+        made = {"address": "127.0.0.1", "port": 0, "cpus": 1, "cpu_model": "test", "memory_bytes": 1 << 30}
+        with self.client() as client:
+            return client.register(host, {**made, **registration})
+
+    def put(self, measurements: Iterable[Measurement]) -> int:
+        """Deliver measurements of any hosts; returns how many were kept."""
+        every, kept = list(measurements), 0
+        with self.client() as client:
+            for at in range(0, len(every), _BATCH):
+                kept += int(client.put(every[at : at + _BATCH])["accepted"])
+        return kept
+
+    def stop(self) -> None:
+        """Be gone, as a server that was killed; its address stays the same word."""
+        self._started(self._thread).stop()
+
+    def __enter__(self) -> InMemoryServer:
+        from nws.server.run import ServerThread
+        from nws.server.tokens import Role, Tokens
+        from nws.service.core import WeatherService
+
+        with ExitStack() as opening:
+            self._service = opening.enter_context(
+                WeatherService(self._config, clock=self._clock, in_memory=True)
+            )
+            tokens = Tokens.of({Role(role): some for role, some in self._tokens.items()})
+            self._thread = opening.enter_context(ServerThread(self._service, tokens))
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+
+    @staticmethod
+    def _started(thing: _T | None) -> _T:
+        if thing is None:
+            raise RuntimeError("the server is not there yet; use it in a `with` statement")
+        return thing
