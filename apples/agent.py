@@ -27,7 +27,7 @@ from apples.plan import Outcome, Plan, Record
 from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import check_room, make_plan
-from apples.snapshots import unmeasured
+from apples.snapshots import stale_note, unmeasured
 from apples.template import Costs, Template, Workload
 from apples.worlds import World
 
@@ -104,8 +104,18 @@ class Decision:
 class Agent:
     """Plans and runs in one world, and learns from every run."""
 
-    def __init__(self, world: World, history: History, costing: Costing, notify: Notify) -> None:
+    def __init__(
+        self,
+        world: World,
+        history: History,
+        costing: Costing,
+        notify: Notify,
+        *,
+        tell: Callable[[str, str], None] | None = None,
+    ) -> None:
+        """tell : hears of plans made and runs ended, kind and one sentence; it must neither fail nor take long."""
         self.world = world
+        self._tell = tell or (lambda kind, text: None)
         self._history = history
         self._costing = costing
         self._notify = notify
@@ -126,6 +136,8 @@ class Agent:
         costs = self._costing.costs(self.world, application, self._notify)
         priced = time.perf_counter()
         plan = SCHEDULERS[request.scheduler](snapshot, workload, costs, options)
+        planned = time.perf_counter()
+        self._tell("plan made", _planned_text(plan))
         return Decision(
             plan=plan,
             snapshot=snapshot,
@@ -133,13 +145,16 @@ class Agent:
             costs=costs,
             key=key,
             world=self.world.name,
-            planning_s=time.perf_counter() - priced,
+            planning_s=planned - priced,
             weather_s=measured - started,
             notes=self._notes(snapshot, costs),
         )
 
     def _notes(self, snapshot: Snapshot, costs: Costs) -> tuple[str, ...]:
         notes = [f"overhead: {costs.overhead.source}"]
+        if snapshot.stale:
+            notes.append(stale_note(snapshot.stale))
+            self._notify(notes[-1])
         hosts = unmeasured(snapshot)
         if hosts:
             notes.append(
@@ -174,12 +189,15 @@ class Agent:
             try:
                 outcome = self.world.launcher.run(launch, self._notify)
             except BaseException as error:
-                self._history.append(replace(begun, outcome=_broken_off(error, time.monotonic() - started)))
+                ended = replace(begun, outcome=_broken_off(error, time.monotonic() - started))
+                self._history.append(ended)
+                self._tell("run ended", _ended_text(ended))
                 raise
             if not outcome.observations:
                 outcome = replace(outcome, observations=template.observations(Path(directory)))
         record = replace(begun, outcome=outcome)
         self._history.append(record)
+        self._tell("run ended", _ended_text(record))
         return record
 
     def _launch_request(self, request: RunRequest, decision: Decision, run_dir: Path) -> LaunchRequest:
@@ -212,6 +230,23 @@ class Agent:
                 **request.overrides,
             },
         )
+
+
+def _planned_text(plan: Plan) -> str:
+    ranks = len(plan.assignments)
+    return (
+        f"{plan.application} {plan.size} on {ranks} rank{'s' * (ranks != 1)} of {fold(plan.hosts)}, "
+        f"predicted {plan.predicted_s:.3g} s"
+    )
+
+
+def _ended_text(record: Record) -> str:
+    assert record.outcome is not None
+    outcome, plan = record.outcome, record.plan
+    return (
+        f"{plan.application} {plan.size} on {fold(plan.hosts)}: {outcome.ended} after {outcome.observed_s:.3g} s, "
+        f"predicted {plan.predicted_s:.3g} s"
+    )
 
 
 def _broken_off(error: BaseException, observed_s: float) -> Outcome:

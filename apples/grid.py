@@ -10,8 +10,8 @@ Source: Wolski et al. 2000, §2.4 and §3.2.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,6 +74,9 @@ class LinkRule:
 #: Used between the slots of one host, and wherever a grid says nothing about its links.
 WITHIN_HOST = LinkRule(latency_s=5e-6, bandwidth_Bps=2e9)
 ETHERNET = LinkRule(latency_s=1e-4, bandwidth_Bps=1.25e8)
+
+#: Pairs listed in a document; a thousand hosts have a million.
+LISTED_PAIRS = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +169,9 @@ class Snapshot:
     latency_s, bandwidth_Bps : float64[H, H], [i, j] from host i to host j; the diagonal is within the host
     latency_error_s, bandwidth_error_Bps : standard deviations, same shape
     taken_at : seconds since the epoch.  source : where the values come from, for messages.
+    pair_age_s : float64[H, H], since the pair was measured; NaN where it is nominal.  None: nobody measures pairs
+    through : pairs that nobody measures but a path of other pairs stands for, with the hosts on the way
+    stale : series that were too old to be used, by name
     """
 
     hosts: tuple[Host, ...]
@@ -176,6 +182,9 @@ class Snapshot:
     bandwidth_error_Bps: FloatArray
     taken_at: float = 0.0
     source: str = "nominal"
+    pair_age_s: FloatArray | None = None
+    through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    stale: tuple[str, ...] = ()
 
     @classmethod
     def nominal(cls, grid: Grid, *, memory_bytes: float = math.inf, taken_at: float = 0.0) -> Snapshot:
@@ -204,15 +213,16 @@ class Snapshot:
         wanted = set(names)
         keep = [i for i, h in enumerate(self.hosts) if h.name in wanted]
         pick = np.ix_(keep, keep)
-        return Snapshot(
+        return replace(
+            self,
             hosts=tuple(self.hosts[i] for i in keep),
             conditions=tuple(self.conditions[i] for i in keep),
             latency_s=self.latency_s[pick],
             bandwidth_Bps=self.bandwidth_Bps[pick],
             latency_error_s=self.latency_error_s[pick],
             bandwidth_error_Bps=self.bandwidth_error_Bps[pick],
-            taken_at=self.taken_at,
-            source=self.source,
+            pair_age_s=None if self.pair_age_s is None else self.pair_age_s[pick],
+            through={pair: path for pair, path in self.through.items() if wanted.issuperset(pair)},
         )
 
     def graph(self) -> networkx.DiGraph[str]:
@@ -234,38 +244,66 @@ class Snapshot:
         return graph
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready document; only pairs that differ from the commonest (``links.usual``) are listed."""
+        """JSON-ready document; only pairs that differ from the commonest (``links.usual``) are listed.
+
+        At most `LISTED_PAIRS` of them; ``links.omitted`` counts the others. Of series that were too old as many names.
+        """
         return {
             "source": self.source,
             "taken_at": self.taken_at,
             "hosts": [_host_json(h, c) for h, c in zip(self.hosts, self.conditions, strict=True)],
             "links": self._links_json(),
+            "stale": list(self.stale[:LISTED_PAIRS]),
         }
 
     def _links_json(self) -> dict[str, Any]:
         n = len(self.hosts)
-        pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
-        values = {(i, j): (float(self.latency_s[i, j]), float(self.bandwidth_Bps[i, j])) for i, j in pairs}
-        counts: dict[tuple[float, float], int] = {}
-        for value in values.values():
-            counts[value] = counts.get(value, 0) + 1
-        usual = max(counts, key=lambda v: counts[v]) if counts else None
-        named = [h.name for h in self.hosts]
+        others = ~np.eye(n, dtype=bool)
+        values = self.latency_s + 1j * self.bandwidth_Bps
+        kinds, counts = np.unique(values[others], return_counts=True)
+        usual = complex(kinds[counts.argmax()]) if kinds.size else None
+        differ = np.argwhere(others & (values != usual)) if kinds.size else np.empty((0, 2), np.int64)
         return {
-            "usual": None if usual is None else {"latency_s": usual[0], "bandwidth_Bps": usual[1]},
-            "pairs": [
-                {"from": named[i], "to": named[j], "latency_s": v[0], "bandwidth_Bps": v[1]}
-                for (i, j), v in values.items()
-                if v != usual
-            ],
+            "usual": None if usual is None else {"latency_s": usual.real, "bandwidth_Bps": usual.imag},
+            "pairs": [self._pair_json(i, j) for i, j in differ[:LISTED_PAIRS].tolist()],
+            "omitted": max(len(differ) - LISTED_PAIRS, 0),
             "within": [
                 {
-                    "host": named[i],
+                    "host": host.name,
                     "latency_s": float(self.latency_s[i, i]),
                     "bandwidth_Bps": float(self.bandwidth_Bps[i, i]),
                 }
-                for i in range(n)
+                for i, host in enumerate(self.hosts)
             ],
+            **self._measured_json(others),
+        }
+
+    def _pair_json(self, i: int, j: int) -> dict[str, Any]:
+        names = self.hosts[i].name, self.hosts[j].name
+        pair: dict[str, Any] = {
+            "from": names[0],
+            "to": names[1],
+            "latency_s": float(self.latency_s[i, j]),
+            "bandwidth_Bps": float(self.bandwidth_Bps[i, j]),
+        }
+        if self.pair_age_s is not None:
+            age_s = float(self.pair_age_s[i, j])
+            pair["age_s"] = age_s if math.isfinite(age_s) else None
+        if names in self.through:
+            pair["through"] = list(self.through[names])
+        return pair
+
+    def _measured_json(self, others: NDArray[np.bool_]) -> dict[str, Any]:
+        """How many pairs are measured, composed and nominal, and the age of the oldest that is used."""
+        if self.pair_age_s is None:
+            return {}
+        ages = self.pair_age_s[others]
+        known = ages[np.isfinite(ages)]
+        return {
+            "measured": int(known.size) - len(self.through),
+            "composed": len(self.through),
+            "nominal": int(ages.size - known.size),
+            "oldest_s": float(known.max()) if known.size else None,
         }
 
 

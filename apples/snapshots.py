@@ -14,12 +14,26 @@ import numpy as np
 from apples.grid import Conditions, Estimate, Grid, Host, Snapshot
 from nws.series import Forecast, Resource, Series
 
+#: Series told by name in a sentence; of more only their number.
+_NAMED = 6
 
-def from_forecasts(grid: Grid, forecasts: Mapping[Series, Forecast], *, now: float, source: str) -> Snapshot:
-    """Snapshot of the grid at `now` (seconds since the epoch) out of one call to the weather."""
+
+def from_forecasts(
+    grid: Grid,
+    forecasts: Mapping[Series, Forecast],
+    *,
+    now: float,
+    source: str,
+    through: Mapping[tuple[str, str], tuple[str, ...]] | None = None,
+) -> Snapshot:
+    """Snapshot of the grid at `now` (seconds since the epoch) out of one call to the weather.
+
+    through : pairs whose forecasts are composed, with the hosts on the way
+    """
     nominal = Snapshot.nominal(grid, taken_at=now)
     latency, bandwidth = nominal.latency_s.copy(), nominal.bandwidth_Bps.copy()
     latency_error, bandwidth_error = np.zeros_like(latency), np.zeros_like(latency)
+    measured_at = np.full_like(latency, math.nan)
     place = {host.name: i for i, host in enumerate(grid.hosts)}
     for series, forecast in forecasts.items():
         i, j = place.get(series.host), place.get(series.peer or "")
@@ -29,6 +43,10 @@ def from_forecasts(grid: Grid, forecasts: Mapping[Series, Forecast], *, now: flo
             latency[i, j], latency_error[i, j] = forecast.value, _error(forecast)
         elif series.resource is Resource.BANDWIDTH:
             bandwidth[i, j], bandwidth_error[i, j] = forecast.value, _error(forecast)
+        else:
+            continue
+        # a pair is as old as the older of its two series
+        measured_at[i, j] = np.fmin(measured_at[i, j], forecast.measured_at)
     return Snapshot(
         hosts=grid.hosts,
         conditions=tuple(
@@ -41,6 +59,10 @@ def from_forecasts(grid: Grid, forecasts: Mapping[Series, Forecast], *, now: flo
         bandwidth_error_Bps=bandwidth_error,
         taken_at=now,
         source=source,
+        pair_age_s=np.maximum(now - measured_at, 0.0),
+        through={
+            pair: path for pair, path in (through or {}).items() if pair[0] in place and pair[1] in place
+        },
     )
 
 
@@ -48,6 +70,12 @@ def unmeasured(snapshot: Snapshot) -> tuple[str, ...]:
     """Hosts whose CPU nobody measured: they count as idle."""
     pairs = zip(snapshot.hosts, snapshot.conditions, strict=True)
     return tuple(host.name for host, conditions in pairs if conditions.availability.method == "nominal")
+
+
+def stale_note(stale: tuple[str, ...]) -> str:
+    """One sentence naming what was too old to be used."""
+    named = ", ".join(stale[:_NAMED]) + (f" and {len(stale) - _NAMED} more" if len(stale) > _NAMED else "")
+    return f"{len(stale)} stale forecast{'s' * (len(stale) > 1)} not used: {named}"
 
 
 def _conditions(host: Host, idle: Conditions, forecasts: Mapping[Series, Forecast], now: float) -> Conditions:

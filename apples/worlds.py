@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -23,14 +24,17 @@ from apples.launching.launcher import Launcher, LaunchRequest, Notify
 from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.preflight import names_of_this_machine
 from apples.plan import Assignment, Plan
+from apples.serviceweather import Outlook, ServiceWeather, with_local
 from apples.snapshots import from_forecasts
 from apples.template import Benchmark, BenchmarkRequest, Template, Workload
 from nws.client import LocalWeather, local_host, usable_cpus
+from nws.series import Forecast, Resource, Series
 
 #: Sensor rounds before a plan: enough for an expected error when the weather is new, one when it is known.
 _ROUNDS_NEW, _ROUNDS_KNOWN, _KNOWN_SAMPLES = 3, 1, 10
 _ROUND_INTERVAL_S = 0.2
 
+OWN_SENSORS = "sensors on this machine"
 NOT_MEASURED = "the grid file (no host of it is this machine, nothing was measured)"
 
 
@@ -73,8 +77,17 @@ class LocalWorld:
 
     name = "mpiexec"
 
-    def __init__(self, grid: Grid | None = None, *, weather_file: Path | None = None) -> None:
-        """grid : None for one host with a slot for each usable CPU; raises `ConfigError` if two are this one."""
+    def __init__(
+        self,
+        grid: Grid | None = None,
+        *,
+        weather_file: Path | None = None,
+        service: ServiceWeather | None = None,
+    ) -> None:
+        """grid : None for one host with a slot for each usable CPU; raises `ConfigError` if two are this one.
+
+        service : whose weather is asked first; None to measure this machine and nothing else
+        """
         self.grid = grid or this_machine()
         own = [host for host in self.grid.hosts if is_this_machine(host)]
         if len(own) > 1:
@@ -86,20 +99,42 @@ class LocalWorld:
         addresses = {host.name: host.address for host in self.grid.hosts if host.address is not None}
         self.launcher: Launcher = MpiexecLauncher(addresses=addresses)
         self._weather_file = weather_file
+        self._service = service
         self._warmed: set[str] = set()
 
     def snapshot(self, notify: Notify) -> Snapshot:
-        """Measure this machine for a moment, then forecast from all the weather kept on disk."""
+        """What the service says; of this machine, where the service says nothing fresh, what is measured now."""
+        outlook = None if self._service is None else self._service.outlook(self.grid, notify)
+        if outlook is not None:
+            return self._told(outlook, notify)
+        without = (
+            "" if self._service is None else f" (nothing from the weather service at {self._service.url})"
+        )
         if self._own is None:
-            return replace(Snapshot.nominal(self.grid, taken_at=self.now()), source=NOT_MEASURED)
-        host = self._own.name
-        with LocalWeather(self._weather_file, host=host) as weather:
+            nominal = Snapshot.nominal(self.grid, taken_at=self.now())
+            return replace(nominal, source=NOT_MEASURED + without)
+        forecasts = self._measured(self._own, notify)
+        return from_forecasts(self.grid, forecasts, now=self.now(), source=OWN_SENSORS + without)
+
+    def _told(self, outlook: Outlook, notify: Notify) -> Snapshot:
+        """A snapshot out of the service's forecasts and, if need be, of our own of this machine."""
+        forecasts, source = outlook.forecasts, outlook.source
+        own = self._own
+        if own is not None and Series(Resource.CPU_NEW, own.name) not in forecasts:
+            local = self._measured(own, notify)
+            forecasts = with_local(outlook, local, host=own.name, clock_s=self.now())
+            source += f", and {OWN_SENSORS} for {own.name}"
+        found = from_forecasts(self.grid, forecasts, now=outlook.now, source=source, through=outlook.through)
+        return replace(found, stale=tuple(map(str, outlook.stale)))
+
+    def _measured(self, own: Host, notify: Notify) -> Mapping[Series, Forecast]:
+        """Measure this machine for a moment, then forecast from all the weather of it kept on disk."""
+        with LocalWeather(self._weather_file, host=own.name) as weather:
             known = [f.samples for f in weather.forecasts().values()]
             rounds = _ROUNDS_KNOWN if known and min(known) >= _KNOWN_SAMPLES else _ROUNDS_NEW
-            notify(f"measuring {host} ({min(known, default=0)} earlier measurements)")
+            notify(f"measuring {own.name} ({min(known, default=0)} earlier measurements)")
             weather.measure(rounds=rounds, interval_s=_ROUND_INTERVAL_S)
-            forecasts = weather.forecasts()
-        return from_forecasts(self.grid, forecasts, now=self.now(), source="sensors on this machine")
+            return weather.forecasts()
 
     def reaches(self, host: Host) -> bool:
         """Only this machine is."""

@@ -18,10 +18,14 @@ from apples.grid import Grid, Host
 from apples.launching.preflight import names_of_this_machine
 from apples.template import Costs
 from apples.worlds import LocalWorld, World, is_this_machine, this_machine
+from nws.client import Endpoint
+from nws.errors import UsageError
 from nws.settings.durations import parse_duration
 
 if TYPE_CHECKING:
     from apples.gridfile import GridFile
+    from apples.launching.launcher import Notify
+    from apples.serviceweather import ServiceWeather
     from apples.template import Template, Workload
 
 #: Options of the command that are fields of `PlanningOptions` of the same name.
@@ -46,6 +50,14 @@ DEFAULT_SCENARIO = "centurion"
 DEFAULT_LOAD, DEFAULT_SEED = "loaded", 1
 
 
+#: What --grid says instead of a file when the pool is what the weather service knows.
+SERVICE_GRID = "nws"
+
+
+def _unheard(text: str) -> None:
+    """Nobody is told."""
+
+
 def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[Agent, RunRequest]:
     """Agent and request of an `apples-run` call; raises `ConfigError` with every problem of the options."""
     problems: list[str] = []
@@ -60,7 +72,8 @@ def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[A
     settings = collect(lambda: parse_settings(options["settings"]), {})
     limit_s = collect(lambda: _time_limit(options["time_limit"]))
     problems += _contradictions(options)
-    world_and_file = collect(lambda: open_world(options))
+    service = collect(lambda: open_service(options))
+    world_and_file = collect(lambda: open_world(options, service, console.note))
     world, file = world_and_file or (None, None)
     template: Template | None = None
     # An unreadable grid file may know the application; its own problems come first then.
@@ -83,7 +96,8 @@ def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[A
     )
     history = open_history()
     costing = Costing(open_benchmarks(), history, {} if file is None else _stated(file))
-    return Agent(world, history, costing, console.note), request
+    tell = None if service is None else service.tell
+    return Agent(world, history, costing, console.note, tell=tell), request
 
 
 def _time_limit(text: str | None) -> float | None:
@@ -104,6 +118,16 @@ def _contradictions(options: Mapping[str, Any]) -> list[str]:
             for name in ("load", "seed")
             if options[name] is not None
         ]
+        if options["grid_file"] == SERVICE_GRID and not options["nws"] and not Path(SERVICE_GRID).exists():
+            found.append("--grid nws is the pool of a weather service; name one with --nws URL")
+    elif options["nws"]:
+        found.append(
+            f"--nws {options['nws']} and a mock grid exclude each other: its weather is simulated too"
+        )
+    if not options["nws"] and options["nws_stale_after"] is not None:
+        found.append(
+            f"--nws-stale-after {options['nws_stale_after']} is for a weather service; add --nws URL"
+        )
     for one, other in (("as_json", "json_lines"), ("quiet", "verbose")):
         if options[one] and options[other]:
             names = [name.removeprefix("as_").replace("_", "-") for name in (one, other)]
@@ -119,12 +143,35 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
     return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
 
 
-def open_world(options: Mapping[str, Any]) -> tuple[World, GridFile | None]:
+def open_service(options: Mapping[str, Any]) -> ServiceWeather | None:
+    """The weather service the options name, not yet asked anything; None when they name none."""
+    from apples.serviceweather import STALE_AFTER_S, ServiceWeather
+
+    if not options["nws"]:
+        return None
+    stale_after_s = STALE_AFTER_S
+    if options["nws_stale_after"] is not None:
+        stale_after_s = parse_duration(options["nws_stale_after"], what="--nws-stale-after")
+    token_file, ca = (options[name] and Path(options[name]) for name in ("nws_token_file", "nws_ca"))
+    try:
+        endpoint = Endpoint.of(options["nws"], token_file=token_file or None, ca=ca or None)
+    except UsageError as error:
+        raise ConfigError(f"--nws: {error}") from error
+    return ServiceWeather(endpoint, stale_after_s=stale_after_s)
+
+
+def open_world(
+    options: Mapping[str, Any], service: ServiceWeather | None = None, notify: Notify = _unheard
+) -> tuple[World, GridFile | None]:
     """The world the options ask for, and the grid file behind it, if any."""
     if options["mock"] or options["scenario"] is not None:
         return _open_mock(options)
+    if options["grid_file"] == SERVICE_GRID and service is not None:
+        grid = service.pool(notify)
+        return LocalWorld(choose_hosts(grid or this_machine(), options), service=service), None
     file = _grid_file(options["grid_file"])
-    return LocalWorld(choose_hosts(this_machine() if file is None else file.grid, options)), file
+    grid = this_machine() if file is None else file.grid
+    return LocalWorld(choose_hosts(grid, options), service=service), file
 
 
 def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:

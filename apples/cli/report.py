@@ -11,6 +11,9 @@ from typing import Any
 #: Ranks listed one by one; of longer chains the table shows the first and the last.
 _LISTED = 40
 
+#: Composed pairs whose path is told.
+_COMPOSED_LISTED = 10
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a table; the first column is left-aligned, the others right-aligned."""
@@ -92,9 +95,30 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
         free = "unknown" if memory["value"] is None else f"{memory['value'] / 1e9:.2f} GB"
         lines.append(
             f"    {host['host']}: {availability['value']:.2f} of a CPU ± {availability['error'] or 0:.2f} "
-            f"({availability['method']}, {availability['samples']} samples), {free} free"
+            f"({availability['method']}, {availability['samples']} samples{_old(availability['age_s'])}), {free} free"
         )
+    return lines + _link_lines(weather)
+
+
+def _link_lines(weather: dict[str, Any]) -> list[str]:
+    """Where the values of the links come from, and the path of each composed pair; none for one host."""
+    links = weather["links"]
+    if not (links.get("measured") or links.get("composed")):
+        return []
+    kinds = [f"{links[kind]} {kind}" for kind in ("measured", "composed", "nominal") if links[kind]]
+    lines = [f"    links: {', '.join(kinds)}, the oldest {links['oldest_s']:.0f} s old"]
+    composed = [pair for pair in links["pairs"] if "through" in pair]
+    lines += [
+        f"      {p['from']} → {p['to']} composed via {', '.join(p['through'])}{_old(p['age_s'])}"
+        for p in composed[:_COMPOSED_LISTED]
+    ]
+    if links["composed"] > len(lines) - 1:
+        lines.append(f"      and {links['composed'] - len(lines) + 1} more composed pairs")
     return lines
+
+
+def _old(age_s: float | None) -> str:
+    return "" if age_s is None else f", {age_s:.0f} s old"
 
 
 def _summary(document: dict[str, Any]) -> list[str]:

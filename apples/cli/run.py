@@ -32,7 +32,23 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
     help="Option of the application; may be repeated.",
 )
 @click.option(
-    "-g", "--grid", "grid_file", metavar="FILE", help="Hosts and links (YAML); without it, this machine."
+    "-g",
+    "--grid",
+    "grid_file",
+    metavar="FILE",
+    help="Hosts and links (YAML); nws: all hosts of the weather service; without it, this machine.",
+)
+@click.option(
+    "--nws", metavar="URL", envvar="APPLES_NWS", help="Plan from this weather service (env APPLES_NWS)."
+)
+@click.option(
+    "--nws-token-file", metavar="FILE", envvar="NWS_TOKEN_FILE", help="Token for it, in a file of mode 0600."
+)
+@click.option("--nws-ca", metavar="FILE", envvar="NWS_CA", help="Certificates to trust, for https.")
+@click.option(
+    "--nws-stale-after",
+    metavar="TIME",
+    help="Forecasts of the service older than this count as unmeasured (default 5m).",
 )
 @click.option("--mock", is_flag=True, help="Run on the mock grid, in simulated time.")
 @click.option("--scenario", metavar="FILE", help="Truth of the mock grid (YAML); implies --mock.")
@@ -89,14 +105,20 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
 @click.option("-v", "--verbose", is_flag=True, help="Show the command line and other details.")
 @click.option("-q", "--quiet", is_flag=True, help="Only errors and the program's own output.")
 @click.version_option(package_name="apples-grid", prog_name="apples-run")
-def run(size: int, **options: Any) -> int:
+@click.pass_context
+def run(context: click.Context, /, size: int, **options: Any) -> int:
     """Run an MPI stencil application of SIZE rows on the hosts that will end it soonest.
 
     Measures what the hosts can deliver now, chooses hosts, rank order and slab heights, runs, and says how
-    good the prediction was. Without a grid file the pool is this machine.
+    good the prediction was. Without a grid file the pool is this machine. With --nws what the hosts can deliver
+    is asked of a weather service; where that does not answer, it is measured here as far as it can be.
     """
     from apples.cli.assemble import assemble
 
+    from_environment = context.get_parameter_source("nws") is click.core.ParameterSource.ENVIRONMENT
+    if from_environment and (options["mock"] or options["scenario"] is not None):
+        # a service that is meant for all runs is not meant for simulated ones
+        options["nws"] = None
     console = Console(quiet=options["quiet"], verbose=options["verbose"])
     events = _Events(options["json_lines"])
     agent, request = assemble(size, options, console)

@@ -1,0 +1,200 @@
+"""The weather of a service elsewhere, as the agent plans with it: names matched, what is stale left out and named.
+
+A service that does not answer, refuses or knows nothing of the grid is told in one line and is no error: the agent goes
+on with what it can measure itself. What the service is told (a plan made, a run ended) is best effort, asked once and
+briefly. The protocol is `nws.client`'s. Source: Wolski et al. 2000, §3.2 and §4.1.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from apples.grid import Grid, Host
+from apples.hostlist import fold
+from apples.launching.launcher import Notify
+from apples.launching.preflight import names_of_this_machine
+from nws.client import Endpoint, RemoteHost, RemoteSnapshot, RemoteWeather, ServiceClient, local_host
+from nws.errors import WeatherError
+from nws.series import Forecast, Resource, Series
+
+#: How old a forecast may be and still count, unless the user says otherwise, seconds.
+STALE_AFTER_S = 300.0
+
+#: The longest wait for the forecasts, and for telling an event, seconds.
+_ASK_S, _TELL_S = 5.0, 1.0
+
+#: Of an event's text; services take a little more.
+_LONGEST_TEXT = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """Forecasts for the hosts of a grid, under the grid's names.
+
+    now : the service's clock, seconds since the epoch; ages are counted from it
+    through : hosts on the way of each composed pair.  stale : what was too old and is left out, by name
+    """
+
+    now: float
+    source: str
+    forecasts: Mapping[Series, Forecast]
+    through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    stale: tuple[Series, ...] = ()
+
+
+class ServiceWeather:
+    """One weather service. stale_after_s : older forecasts count as unmeasured"""
+
+    def __init__(self, endpoint: Endpoint, *, stale_after_s: float = STALE_AFTER_S) -> None:
+        self._endpoint = endpoint
+        self.stale_after_s = stale_after_s
+        #: What the service's clock is ahead of ours, seconds; None unless it answered.
+        self._ahead_s: float | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self._endpoint.url
+
+    def pool(self, notify: Notify) -> Grid | None:
+        """All hosts that sensors have registered and that are not lost; None, and one line, when there are none."""
+        try:
+            with RemoteWeather.at(self._endpoint, timeout_s=_ASK_S) as weather:
+                found = weather.hosts()
+        except WeatherError as error:
+            self._without(error, notify)
+            return None
+        lost = [host.name for host in found if host.lost]
+        nameless = [host.name for host in found if not host.lost and not host.cpus]
+        for names, why in (
+            (lost, "lost"),
+            (nameless, "known by their series only, no sensor registered them"),
+        ):
+            if names:
+                notify(f"{fold(names)} left out of the pool: {why}")
+        own = _own_addresses()
+        hosts = _distinct([_pool_host(h, own) for h in found if h.cpus and not h.lost], notify)
+        if not hosts:
+            notify(f"{self.url} knows no host that is alive; the pool is this machine")
+            return None
+        return Grid(name="nws", hosts=hosts, source=f"the weather service at {self.url}")
+
+    def outlook(self, grid: Grid, notify: Notify) -> Outlook | None:
+        """What the service expects of the grid's hosts and pairs; None, and one line, when that is nothing."""
+        spellings = {host.name: _spellings(host) for host in grid.hosts}
+        asked = list(dict.fromkeys(name for names in spellings.values() for name in names))
+        try:
+            with RemoteWeather.at(self._endpoint, hosts=asked, timeout_s=_ASK_S) as weather:
+                snapshot = weather.snapshot()
+        except WeatherError as error:
+            self._without(error, notify)
+            return None
+        self._ahead_s = snapshot.now - time.time()
+        known = {host.name for host in snapshot.hosts}
+        known |= {name for s in snapshot.forecasts for name in (s.host, s.peer) if name is not None}
+        ours: dict[str, str] = {}
+        for host, names in spellings.items():
+            theirs = next((name for name in names if name in known), None)
+            if theirs is not None:
+                ours.setdefault(theirs, host)
+        unknown = [host.name for host in grid.hosts if host.name not in ours.values()]
+        if unknown:
+            notify(f"{fold(unknown)} unknown to the weather service at {self.url}")
+        return self._renamed(snapshot, ours) if ours else None
+
+    def tell(self, kind: str, text: str) -> None:
+        """Leave a mark on the service's plots; nothing happens when that does not work, or nobody answered before."""
+        if self._ahead_s is None:
+            return
+        try:
+            with ServiceClient.at(self._endpoint, timeout_s=_TELL_S) as client:
+                client.event(kind, text[:_LONGEST_TEXT], t=time.time() + self._ahead_s)
+        except WeatherError:
+            # one silence is enough to stop asking: the run must not wait for it again
+            self._ahead_s = None
+
+    def _renamed(self, snapshot: RemoteSnapshot, ours: Mapping[str, str]) -> Outlook:
+        fresh: dict[Series, Forecast] = {}
+        stale: list[Series] = []
+        for series, forecast in snapshot.forecasts.items():
+            host, peer = ours.get(series.host), ours.get(series.peer or series.host)
+            if host is None or peer is None or not isinstance(series.resource, Resource):
+                continue
+            named = Series(series.resource, host, None if series.peer is None else peer)
+            if snapshot.now - forecast.measured_at > self.stale_after_s:
+                stale.append(named)
+            else:
+                fresh[named] = forecast
+        grid = f"grid {snapshot.grid}, " if snapshot.grid else ""
+        return Outlook(
+            now=snapshot.now,
+            source=f"the weather service at {self.url} ({grid}nothing older than {self.stale_after_s:g} s)",
+            forecasts=fresh,
+            through={
+                (ours[a], ours[b]): path
+                for (a, b), path in snapshot.through.items()
+                if a in ours and b in ours and Series(Resource.LATENCY, ours[a], ours[b]) in fresh
+            },
+            stale=tuple(sorted(stale)),
+        )
+
+    def _without(self, error: WeatherError, notify: Notify) -> None:
+        line = str(error).splitlines()[0]
+        notify(f"no weather from the service ({line}); planning with what can be measured here")
+
+
+def with_local(
+    outlook: Outlook, local: Mapping[Series, Forecast], *, host: str, clock_s: float
+) -> Mapping[Series, Forecast]:
+    """The outlook's forecasts, completed by what this machine measured of itself.
+
+    clock_s : time of this machine's clock now; times are moved to the service's
+    """
+    ahead_s = outlook.now - clock_s
+    own = {
+        series: replace(forecast, measured_at=forecast.measured_at + ahead_s)
+        for series, forecast in local.items()
+        if series.host == host and series.peer in (None, host)
+    }
+    return {**own, **outlook.forecasts}
+
+
+def _spellings(host: Host) -> list[str]:
+    """Names under which a service may know a host, the likeliest first."""
+    names = [host.name, host.address or host.name]
+    if names_of_this_machine().intersection(names):
+        names.append(local_host())
+    names += [name.partition(".")[0] for name in names if not name.replace(".", "").isdecimal()]
+    return list(dict.fromkeys(names))
+
+
+def _pool_host(host: RemoteHost, own: frozenset[str]) -> Host:
+    here = host.name == local_host() or host.address in own
+    return Host(
+        name=host.name,
+        slots=host.cpus,
+        cpu_type=host.cpu_model,
+        site=host.site,
+        address="localhost" if here else host.address,
+        memory_bytes=host.memory_bytes,
+    )
+
+
+def _own_addresses() -> frozenset[str]:
+    import psutil
+
+    addresses = (entry.address for entries in psutil.net_if_addrs().values() for entry in entries)
+    return frozenset(address.partition("%")[0] for address in addresses) | names_of_this_machine()
+
+
+def _distinct(hosts: list[Host], notify: Notify) -> tuple[Host, ...]:
+    """Of several sensors on this machine one counts: its slots are there once."""
+    here = [host for host in hosts if host.address == "localhost"]
+    if len(here) > 1:
+        kept = next((host for host in here if host.name == local_host()), here[0])
+        others = [host.name for host in here if host is not kept]
+        notify(f"{fold(others)} left out of the pool: the same machine as {kept.name}")
+        hosts = [host for host in hosts if host.name not in others]
+    return tuple(hosts)
