@@ -53,24 +53,27 @@ class Housekeeping:
     def tend(self, budget_s: float) -> bool:
         """Work for about that long; True if there is more to do now."""
         deadline = time.monotonic() + budget_s
-        while True:
-            with self._database.reading() as connection:
-                if self._work(connection) is None:
-                    return False
-            if time.monotonic() >= deadline:
-                return True
+        while self._is_waiting():
             with self._database.writing() as connection:
                 # another process may have done it meanwhile
                 work = self._work(connection)
                 then = None if work is None else work(connection, deadline)
             if then is not None:
                 self._tail.advance(then)
+            if time.monotonic() >= deadline:
+                return self._is_waiting()
+        return False
+
+    def _is_waiting(self) -> bool:
+        with self._database.reading() as connection:
+            return self._work(connection) is not None
 
     def _work(
         self, connection: sqlite3.Connection
     ) -> Callable[[sqlite3.Connection, float], Progress | None] | None:
         """The next thing to do. Each returns the new progress where samples have moved."""
-        now, at = self._clock(), progress(connection)
+        # following it all along bounds what is to be read at once, and tells how long the log is
+        now, at = self._clock(), self._tail.follow(connection)
         if at.closing_to > at.closed_to:
             return self._close
         oldest = connection.execute(
@@ -96,9 +99,8 @@ class Housekeeping:
 
     def _close(self, connection: sqlite3.Connection, deadline: float) -> Progress:
         at = self._tail.follow(connection)
-        for series in self._tail.closing.series().tolist():
-            if series < at.series:
-                continue
+        there = self._tail.closing.series()
+        for series in there[np.searchsorted(there, at.series) :].tolist():
             left = self._tail.left_of(series)
             for hour, batch in _by_hour(left):
                 if time.monotonic() >= deadline and (series, hour) > (at.series, at.hour):

@@ -31,9 +31,9 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
     connection.executemany("INSERT INTO series (id, name) VALUES (?, ?)", [(ids[old], n) for old, n in names])
     try:
         _chunks(connection, ids)
-    except (ValueError, KeyError) as error:
+        _hot(connection, ids)
+    except ValueError as error:
         raise damaged(path, error) from error
-    _hot(connection, ids)
     for table in _OLD:
         connection.execute(f"DROP TABLE old_{table}")
 
@@ -72,6 +72,9 @@ def _hot(connection: sqlite3.Connection, ids: dict[int, int]) -> None:
     rows = connection.execute("SELECT series, t, value FROM old_hot ORDER BY id")
     while part := rows.fetchmany(_BATCH):
         series, times, values = zip(*part, strict=True)
+        unknown = set(series) - set(ids)
+        if unknown:
+            raise ValueError(f"samples of series {min(unknown)}, which has no name")
         batch = Batch(
             ids=np.array([ids[s] for s in series], np.int32),
             times=np.array(times, np.float64),

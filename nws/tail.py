@@ -58,6 +58,7 @@ class Pile:
         self._fresh = _room(_FRESH)
         self._filled = 0
         self._size = 0
+        self._series: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -67,6 +68,7 @@ class Pile:
         """Put them on top."""
         n = len(batch)
         self._size += n
+        self._series = None
         if self._filled + n > _FRESH:
             self._sort()
         if n > _FRESH:
@@ -91,13 +93,19 @@ class Pile:
 
     def series(self) -> NDArray[np.int32]:
         """Ids of the series that have samples here, in order."""
-        parts = [*(run.ids for run in self._runs), self._fresh.ids[: self._filled]]
-        return np.unique(np.concatenate([np.unique(ids) for ids in parts]))
+        if self._series is None:
+            self._series = np.flatnonzero(
+                np.bincount(np.concatenate([b.ids for b in self._batches()])),
+            ).astype(np.int32)
+        return self._series
 
     def count(self, totals: Totals, *, first: int = 0) -> None:
         """Count all samples of series from `first` on in."""
-        for batch in (*self._runs, self._fresh.picked(slice(self._filled))):
+        for batch in self._batches():
             totals.add(batch if not first else batch.picked(batch.ids >= first))
+
+    def _batches(self) -> list[Batch]:
+        return [*self._runs, self._fresh.picked(slice(self._filled))]
 
     def _sort(self) -> None:
         if self._filled:
