@@ -7,6 +7,7 @@ batches of one call are one transaction. Nothing here loops over samples in the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -217,6 +218,8 @@ class Intake:
             name, t, value = batch.series[batch.index[i]], float(batch.t[i]), float(batch.value[i])
             if not abs(value) <= LARGEST:
                 reasons.append(f"{name}: {value} is not a measurement; legal are numbers up to ±{LARGEST:g}")
+            elif not math.isfinite(t):
+                reasons.append(f"{name}: measured at {t}; legal are seconds since the epoch")
             else:
                 where = "ahead of" if t > now else "behind"
                 limit = self._limits.ahead_s if t > now else self._keep_s

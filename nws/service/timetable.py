@@ -51,7 +51,7 @@ class Timetable:
         self.cliques_of: dict[str, tuple[str, ...]] = {}
         self.peers: Peers = {}
         self.schedule = self._kept()
-        self._enter(members)
+        self._enter(members, known=False)
 
     def changed(self, members: Mapping[str, Registration]) -> None:
         """Hosts have come, gone or moved: make a new version, or wait for others that come as well."""
@@ -89,8 +89,11 @@ class Timetable:
         frame = self._config.frame_s
         return math.ceil((self._clock() + margin_s) / frame) * frame
 
-    def _enter(self, members: Mapping[str, Registration]) -> None:
-        """The schedule of these hosts, as a new version when it differs from the one there is."""
+    def _enter(self, members: Mapping[str, Registration], *, known: bool = True) -> None:
+        """The schedule of these hosts, as a new version when it differs from the one there is.
+
+        known : the addresses that stand in `peers` are those the sensors know
+        """
         cliques = self._cliques(members)
         named = {m for c in cliques for m in c.members}
         peers = {
@@ -103,9 +106,9 @@ class Timetable:
         same = replace(made, version=now.version, effective_from=now.effective_from) == now
         if not same:
             self._publish(made, peers)
-        elif self.peers and peers != self.peers:
+        elif known and peers != self.peers:
             self._publish(replace(now, version=now.version + 1), peers)
-        elif peers != self.peers:
+        else:
             self._set(now, peers)
 
     def _cliques(self, members: Mapping[str, Registration]) -> tuple[Clique, ...]:
