@@ -43,5 +43,6 @@ def server(
         return
     from nws.server.run import log_to_stderr, serve
 
-    log_to_stderr()
-    context.exit(serve(setup))
+    with log_to_stderr():
+        code = serve(setup)
+    context.exit(code)

@@ -35,8 +35,13 @@ _TOKEN = ("401", "403")
 _BODY = ("413", "415", "507")
 
 _TIMES = {
-    "since": ("query", told({"type": "number"}, "Not before this, seconds since the epoch.")),
-    "until": ("query", told({"type": "number"}, "Not after this, seconds since the epoch.")),
+    "since": (
+        "query",
+        told(
+            {"type": "number"}, "Not before this, seconds since the epoch; absent: a day for plots, else all."
+        ),
+    ),
+    "until": ("query", told({"type": "number"}, "Not after this, seconds since the epoch; absent: now.")),
 }
 _IDENTITY = {
     "X-NWS-Host": ("header", told(HOST, "Host that sends; it may write its own series only.")),

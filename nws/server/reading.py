@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from starlette.requests import Request
@@ -21,6 +20,8 @@ MOST_POINTS = 5_000
 MOST_EVENTS = 10_000
 MOST_NAMES = 5_000
 _LONGEST_NAME = 200
+#: What a plot shows unless it is told, seconds.
+_PLOTTED_S = 86_400.0
 
 
 def host_of(request: Request) -> str:
@@ -89,8 +90,12 @@ async def series(backend: Backend, request: Request) -> Response:
     return encoded(await backend.ask(encode, {"now": backend.service.now(), "series": found}))
 
 
-def _range(query: Query) -> tuple[float, float]:
-    since, until = query.time("since", -math.inf), query.time("until", math.inf)
+def _span(backend: Backend, query: Query, length_s: float | None = None) -> tuple[float, float]:
+    """Times asked about; without any, everything, or the last `length_s` seconds."""
+    now = backend.service.now()
+    # samples may be a little ahead of the clock, and belong to everything
+    until = query.time("until", now if length_s is not None else now + backend.service.config.limits.ahead_s)
+    since = query.time("since", 0.0 if length_s is None else until - length_s)
     if since > until:
         query.problem(f"since {since} is after until {until}")
     return since, until
@@ -100,7 +105,7 @@ async def samples(backend: Backend, request: Request) -> Response:
     """Samples of one series, raw or rolled up."""
     name = _series_of(request)
     query = Query(request, ("since", "until", "resolution", "most"))
-    since, until = _range(query)
+    since, until = _span(backend, query)
     resolution = query.choice("resolution", ("auto", "raw", "60", "600"), "auto")
     most = query.whole("most", 10_000, most=MOST_SAMPLES)
     query.check()
@@ -116,7 +121,7 @@ async def plot(backend: Backend, request: Request) -> Response:
     """One series ready to be drawn."""
     name = _series_of(request)
     query = Query(request, ("since", "until", "points"))
-    since, until = _range(query)
+    since, until = _span(backend, query, _PLOTTED_S)
     points = query.whole("points", 500, most=MOST_POINTS)
     query.check()
 
@@ -179,7 +184,7 @@ async def snapshot(backend: Backend, request: Request) -> Response:
 async def events(backend: Backend, request: Request) -> Response:
     """What happened, oldest first."""
     query = Query(request, ("since", "until", "most"))
-    since, until = _range(query)
+    since, until = _span(backend, query)
     most = query.whole("most", 1000, most=MOST_EVENTS)
     query.check()
     return answer({"events": await backend.ask(backend.service.events, since, until, most)})

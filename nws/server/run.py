@@ -56,11 +56,15 @@ def serve(setup: Setup) -> int:
         with WeatherService(setup.config, store=setup.store) as service:
             driven = sources(setup.config)
             app = create_app(service, setup.tokens, sources=[one.tallies for one in driven])
-            server = _Server(_uvicorn_config(app, most), lambda: notify("READY=1"))
+            url = setup.url(listening.getsockname()[1])
+
+            def ready() -> None:
+                _LOG.info("grid %s at %s, store %s", setup.config.grid, url, setup.store)
+                notify("READY=1")
+
+            server = _Server(_uvicorn_config(app, most), ready)
             server.config.load()
             server.config.ssl = setup.tls
-            url = setup.url(listening.getsockname()[1])
-            _LOG.info("grid %s at %s, store %s", setup.config.grid, url, setup.store)
             with Driver(service, driven, clock=time.time), _signals(server) as received:
                 server.run(sockets=[listening])
                 notify("STOPPING=1")
@@ -142,10 +146,11 @@ def sources(config: ServiceConfig) -> list[Driven]:
     if not config.prometheus:
         return []
     from nws.sources.prometheus import PrometheusSource
+    from nws.sources.settings import PrometheusSettings
 
     return [
         Driven(
-            source=PrometheusSource(one),
+            source=PrometheusSource(PrometheusSettings(url=one.url, every_s=one.every_s, hosts=one.hosts)),
             period_s=one.every_s,
             tallies=SourceTallies(without_password(one.url)),
         )
@@ -153,16 +158,23 @@ def sources(config: ServiceConfig) -> list[Driven]:
     ]
 
 
-def log_to_stderr(level: int = logging.INFO) -> None:
+@contextlib.contextmanager
+def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
     """Lines of the service to stderr: with their time, unless a journal that adds it reads them."""
     when = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(f"nws: {when}%(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-    for name in ("nws", "uvicorn"):
-        logger = logging.getLogger(name)
+    loggers = [logging.getLogger(name) for name in ("nws", "uvicorn")]
+    before = loggers[0].level
+    loggers[0].setLevel(level)
+    for logger in loggers:
         logger.addHandler(handler)
-        logger.propagate = False
-    logging.getLogger("nws").setLevel(level)
+    try:
+        yield
+    finally:
+        loggers[0].setLevel(before)
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 def notify(state: str) -> None:

@@ -1,8 +1,11 @@
 """A service that keeps nothing on disk and can be told to fail or to wait, and servers in front of it."""
 
+import shlex
+import shutil
+import subprocess
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +19,7 @@ from nws.series import Forecast, Series
 from nws.server.answers import encode
 from nws.server.run import ServerThread
 from nws.server.tokens import Role, Tokens
-from nws.service.config import Every, Limits, ServiceConfig
+from nws.service.config import Every, Limits, ServiceConfig, Tls
 from nws.service.records import (
     Counters,
     Health,
@@ -33,7 +36,7 @@ NOW = 1.8e9
 class FakeService:
     """Methods of `nws.service.core.WeatherService` over dictionaries.
 
-    failure : raised by every write.  gate : writes wait for it.  groups : sizes of the transactions
+    failure : raised by every write.  gate : writes wait for it.  groups : sizes of the transactions, `begun` of them
     """
 
     def __init__(self):
@@ -46,6 +49,7 @@ class FakeService:
         self.gate = threading.Event()
         self.gate.set()
         self.groups = []
+        self.begun = 0
         self.kept = {}
         self.registered = {}
         self.noted = []
@@ -111,6 +115,7 @@ class FakeService:
         return {name: (told.address, told.port) for name, (told, _) in self.registered.items()}
 
     def put_many(self, batches):
+        self.begun += 1
         self.gate.wait()
         if self.failure:
             raise self.failure
@@ -233,6 +238,14 @@ class Caller:
         self._session = requests.Session()
         self._session.trust_env = False
 
+    def anew(self, *arguments, **named):
+        """The same on a connection of its own, for threads."""
+        other = Caller(self.url)
+        try:
+            return other(*arguments, **named)
+        finally:
+            other.close()
+
     def __call__(self, method, path, body=None, *, headers=None, token=None):
         headers = dict(headers or {})
         data = None
@@ -245,6 +258,13 @@ class Caller:
 
     def close(self):
         self._session.close()
+
+
+@pytest.fixture(scope="session")
+def calling():
+    """`calling(url)` gives a `Caller`."""
+    with ExitStack() as stack:
+        yield lambda url: stack.enter_context(closing(Caller(url)))
 
 
 #: A token for each role.
@@ -311,3 +331,22 @@ def eventually():
             time.sleep(0.005)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for localhost that signs itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        shlex.split(
+            "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+            " -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -keyout host.key -out host.crt"
+        ),
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return Tls(certificate=folder / "host.crt", key=folder / "host.key")

@@ -1,0 +1,91 @@
+"""Other monitors read at their periods: what they say is kept, what goes wrong is counted and told once."""
+
+import threading
+
+import pytest
+
+from nws.errors import ProbeError
+from nws.series import Measurement, Series
+from nws.server.driver import Driven, Driver, SourceTallies
+
+CPU = Series.parse("cpu.new@alpha")
+
+
+class FakeSource:
+    """Answers with one measurement, or fails; `reads` are the times it was told."""
+
+    def __init__(self, failure=None):
+        self.failure, self.reads = failure, []
+        self.held = threading.Event()
+        self.held.set()
+
+    def read(self, now):
+        self.reads.append(now)
+        self.held.wait(10)
+        if self.failure:
+            raise self.failure
+        return [Measurement(CPU, now, 0.5), Measurement(CPU, now + 1, 0.25)]
+
+
+@pytest.fixture
+def source():
+    return FakeSource()
+
+
+@pytest.fixture
+def driven(source):
+    return Driven(source=source, period_s=0.05, tallies=SourceTallies("http://prometheus"))
+
+
+def counts(driven):
+    return {name: count for name, count in driven.tallies.counts().items() if count}
+
+
+def test_what_a_source_says_is_kept(service, driven):
+    Driver(service, [driven], clock=lambda: 7.0).read(driven)
+    assert service.kept == {"cpu.new@alpha": [(7.0, 0.5), (8.0, 0.25)]}
+    assert driven.tallies.samples == 2
+    assert counts(driven) == {"done": 1}
+
+
+def test_a_source_with_nothing_new_is_no_failure(service, driven, monkeypatch):
+    monkeypatch.setattr(driven.source, "read", lambda now: [])
+    Driver(service, [driven], clock=lambda: 7.0).read(driven)
+    assert (service.kept, counts(driven)) == ({}, {"done": 1})
+
+
+@pytest.mark.parametrize("failure", [ProbeError("nobody answers"), ZeroDivisionError("bug")])
+def test_a_source_that_fails_is_counted_every_time_and_told_once(service, source, driven, caplog, failure):
+    driver = Driver(service, [driven], clock=lambda: 7.0)
+    source.failure = failure
+    for _ in range(3):
+        driver.read(driven)
+    source.failure = None
+    driver.read(driven)
+    assert counts(driven) == {"done": 1, "failed": 3}
+    lines = [r.message for r in caplog.records]
+    assert len(lines) == 2
+    assert lines[0].startswith("source http://prometheus fails")
+    assert lines[1] == "source http://prometheus works again"
+
+
+def test_sources_are_read_at_their_period_until_the_end(service, source, driven, eventually):
+    with Driver(service, [driven], clock=lambda: 7.0):
+        eventually(lambda: len(source.reads) >= 3)
+    before = len(source.reads)
+    assert counts(driven)["done"] == before
+    assert threading.active_count() < 20
+
+
+def test_a_source_that_takes_too_long_is_skipped_and_counted(service, source, driven, eventually):
+    source.held.clear()
+    with Driver(service, [driven], clock=lambda: 7.0):
+        eventually(lambda: driven.tallies.skipped >= 2)
+        source.held.set()
+    assert len(source.reads) <= 2 + driven.tallies.done
+
+
+def test_without_sources_nothing_is_started(service):
+    before = threading.active_count()
+    with Driver(service, [], clock=lambda: 7.0):
+        assert threading.active_count() == before
