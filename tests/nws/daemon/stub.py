@@ -17,7 +17,9 @@ class StubServer:
     refuse : (method, path, body) → (status, message) or None.  offset_s : by which its clock is ahead
     """
 
-    def __init__(self, *, port=0, every=None, frame_s=0.8, guard_s=0.05, offset_s=0.0, keys=None):
+    def __init__(
+        self, *, address="127.0.0.1", port=0, every=None, frame_s=0.8, guard_s=0.05, offset_s=0.0, keys=None
+    ):
         self.every = every or {"cpu": 0.5, "memory": 0.5, "deliver": 0.2}
         self.frame_s, self.guard_s, self.offset_s = frame_s, guard_s, offset_s
         self.refuse = lambda method, path, body: None
@@ -56,9 +58,9 @@ class StubServer:
             # a client that was killed is no news
             handle_error = lambda self, request, address: None  # noqa: E731
 
-        self._http = Quiet(("127.0.0.1", port), Handler)
+        self._http = Quiet((address, port), Handler)
         self.port = self._http.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{address}:{self.port}"
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
         self._thread.start()
 

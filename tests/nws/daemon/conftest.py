@@ -1,0 +1,75 @@
+"""Real sensor processes against a stub service; two hosts are two addresses of the loopback interface."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location("nws_daemon_stub", Path(__file__).with_name("stub.py"))
+_stub = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_stub)
+
+
+class SensorProcess:
+    """`nws sensor` of one host; `end` stops it and tells what it said."""
+
+    def __init__(self, url, host, address, *options, prefix=(), **environ):
+        import os
+
+        command = [*prefix, sys.executable, "-m", "nws.cli", "sensor", "--server", url, "--host", host]
+        self.process = subprocess.Popen(
+            [*command, "--address", address, *options],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | environ,
+        )
+        self.said = None
+
+    def kill(self):
+        self.process.kill()
+        self.end(None)
+
+    def end(self, number=signal.SIGTERM):
+        """Its exit code; what it said is in `said`."""
+        if self.said is None:
+            if number is not None and self.process.poll() is None:
+                self.process.send_signal(number)
+            out, self.said = self.process.communicate(timeout=30)
+            assert out == ""
+        return self.process.returncode
+
+
+@pytest.fixture
+def stub():
+    """Starts stub services that end with the test."""
+    servers = []
+
+    def start(**options):
+        servers.append(_stub.StubServer(**options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def sensor():
+    """Starts sensors that end with the test."""
+    started = []
+
+    def start(*arguments, **options):
+        started.append(SensorProcess(*arguments, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.said is None:
+            one.process.kill()
+            one.end(None)
