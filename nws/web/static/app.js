@@ -4,7 +4,7 @@ import { address, followLinks, linkTo, onChange } from "./address.js";
 import { tick } from "./ages.js";
 import * as api from "./api.js";
 import { banner } from "./banner.js";
-import { now } from "./clock.js";
+import { isLearnt, now } from "./clock.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
 import { redrawAll } from "./plot/figure.js";
 import { timeBar } from "./timebar.js";
@@ -104,6 +104,8 @@ async function refresh() {
   clearTimeout(page.timer);
   const { view } = page;
   try {
+    // Which time "the last hour" is, the server says: no view can ask before that is known.
+    if (!isLearnt()) await learnGrid(controller.signal);
     await Promise.all([view.load(controller.signal), learnGrid(controller.signal)]);
   } catch (error) {
     if (controller.signal.aborted) return;

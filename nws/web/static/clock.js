@@ -7,6 +7,9 @@ let learnt = false;
 /** Seconds since the epoch on the server, as far as is known. */
 export const now = () => performance.now() / 1000 + offset;
 
+/** Whether the server has told its time yet. */
+export const isLearnt = () => learnt;
+
 /** Take the server's time from one of its answers. An answer is never older than its request, so later wins. */
 export function learn(serverNow) {
   if (typeof serverNow !== "number" || !Number.isFinite(serverNow)) return;

@@ -39,7 +39,7 @@ function show(message, resolve) {
   });
   const form = el(
     "form",
-    { method: "dialog" },
+    null,
     el("h2", { id: "token-title" }, "This server asks for a token"),
     el("p", { id: "token-why" }, message),
     el("label", { for: "token-value" }, "Token for reading"),
@@ -47,9 +47,11 @@ function show(message, resolve) {
     el("p", { class: "hint" }, "It stays in this tab and is sent to this server only."),
     el("button", { type: "submit", class: "main" }, "Use this token"),
   );
-  form.addEventListener("submit", () => {
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
     keep(input.value.trim());
     dialog.replaceChildren();
+    dialog.close();
     resolve();
   });
   // Escape would leave an empty page with no way to ask again.

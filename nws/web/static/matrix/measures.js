@@ -75,7 +75,7 @@ export function steps(measure, values) {
     low = Math.min(low, v);
     high = Math.max(high, v);
   }
-  const wide = positive.length && high > low * 1.0001;
+  const wide = high > low * 1.0001;
   const place = (v) => {
     if (!wide) return 0;
     const share = Math.log(Math.max(v, low) / low) / Math.log(high / low);

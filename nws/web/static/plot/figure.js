@@ -99,7 +99,7 @@ export function figure({ series, unit, heading, large = false, onError }) {
     state.wanted = false;
     state.loading = new AbortController();
     const over = span(address(), now());
-    const points = Math.round(Math.min(Math.max(canvas.clientWidth, 120), 1200));
+    const points = Math.round(Math.min(Math.max(canvas.clientWidth, 400), 1200));
     try {
       const d = await api.plot(series, { since: over.since.toFixed(3), until: over.until.toFixed(3), points }, state.loading.signal);
       show(d, over);

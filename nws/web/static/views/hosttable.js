@@ -62,7 +62,7 @@ function makeRow(record) {
   const line = spark({ series: `cpu.new@${record.name}`, unit: "CPU", top: 1, name: `CPU of ${record.name} over the time shown` });
   const row = el(
     "tr", { data: { host: record.name } },
-    el("th", { scope: "row" }, el("a", { href: "" }, record.name), state),
+    el("th", { scope: "row" }, el("a", { href: "" }, record.name), " ", state),
     el("td", { class: "c-cpu" }, cpu), el("td", { class: "c-spark" }, line),
     el("td", { class: "c-memory" }, memory), el("td", { class: "c-cpus" }), el("td", { class: "c-age" }, age),
   );

@@ -58,7 +58,7 @@ export function spark({ series, unit, top, name }) {
     if (busy || (which === loaded && performance.now() < due)) return;
     busy = true;
     try {
-      const d = await api.samples(series, { since: over.since.toFixed(3), until: over.until.toFixed(3), resolution: wide > 172800 ? 600 : wide > 10800 ? 60 : "auto" });
+      const d = await api.samples(series, { since: over.since.toFixed(3), until: over.until.toFixed(3), most: 2 * POINTS });
       loaded = which;
       due = performance.now() + Math.max(30000, (1000 * wide) / POINTS);
       const values = d.value.filter((v) => v !== null);

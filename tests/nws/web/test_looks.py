@@ -1,0 +1,182 @@
+"""Light and dark, a phone, the keyboard, names for everything, contrast: figures computed on the page itself."""
+
+import pytest
+
+from .conftest import PHONE, settled
+from .grids import NOON
+
+PLACES = {
+    "grid": "",
+    "site": "?site=east",
+    "host": "?host=e1",
+    "lost host": "?host=w4",
+    "series": "?series=cpu.new@e1",
+    "matrix": "?view=matrix&pair=e2%3Ew2",
+    "limits": "?view=matrix&measure=bandwidth&limit=50MB/s&pair=e2%3Ee1",
+    "events": "?view=events",
+    "custom": f"?from={NOON - 7200:.0f}&to={NOON:.0f}",
+}
+
+#: Visible texts with the colours of text and ground, where the ground is one colour; contrast after WCAG 2.
+CONTRASTS = """() => {
+  const rgb = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+  const part = (v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
+  const bad = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || !node.checkVisibility()) continue;
+    if (node.closest(".unseen, option, .skip, noscript")) continue;
+    const style = getComputedStyle(node);
+    if (parseFloat(style.fontSize) === 0) continue;
+    let ground = node;
+    while (ground && (rgb(getComputedStyle(ground).backgroundColor)[3] ?? 1) === 0) ground = ground.parentElement;
+    const on = ground ? getComputedStyle(ground).backgroundColor : "rgb(255, 255, 255)";
+    const [a, b] = [light(rgb(style.color)), light(rgb(on))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.push([walker.currentNode.textContent.trim().slice(0, 40), style.color, on, ratio.toFixed(2)]);
+  }
+  return bad;
+}"""
+
+#: Controls without a name, ids that are there twice, labels that lead nowhere.
+NAMES = """() => {
+  const problems = [];
+  for (const node of document.querySelectorAll("a, button, input, select, summary, [tabindex='0'], [role=img]")) {
+    if (!node.checkVisibility()) continue;
+    const name = node.getAttribute("aria-label") || node.labels?.[0]?.textContent || node.textContent;
+    if (!name.trim()) problems.push(node.outerHTML.slice(0, 120));
+    if (node.tagName === "A" && !node.getAttribute("href")) problems.push("no address: " + node.outerHTML.slice(0, 120));
+  }
+  const ids = [...document.querySelectorAll("[id]")].map((n) => n.id);
+  problems.push(...ids.filter((id, i) => ids.indexOf(id) !== i));
+  for (const label of document.querySelectorAll("label[for]")) {
+    if (!document.getElementById(label.htmlFor)) problems.push("label of nothing: " + label.htmlFor);
+  }
+  if (document.querySelectorAll("h1").length !== 1) problems.push("not one h1");
+  if (document.querySelectorAll("main").length !== 1) problems.push("not one main");
+  return problems;
+}"""
+
+#: What sticks out of the page sideways.
+OVERFLOW = """() => {
+  const wide = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= wide) return [];
+  return [...document.querySelectorAll("body *")].filter((n) => n.checkVisibility() && n.getBoundingClientRect().right > wide + 1)
+    .map((n) => n.outerHTML.slice(0, 100));
+}"""
+
+
+def plots_ready(page):
+    if page.locator("figure.plot").count():
+        page.wait_for_selector("figure.plot[data-loaded]")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", PLACES)
+def test_all_text_can_be_read(open_page, url, place, scheme):
+    page = open_page(f"{url}/{PLACES[place]}", color_scheme=scheme)
+    plots_ready(page)
+    assert page.locator("html").get_attribute("data-theme") == scheme
+    assert page.evaluate(CONTRASTS) == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_phone_shows_it_without_sideways_scrolling_and_everything_has_a_name(open_page, url, place):
+    page = open_page(f"{url}/{PLACES[place]}", viewport=PHONE, has_touch=True)
+    plots_ready(page)
+    assert page.evaluate(OVERFLOW) == []
+    assert page.evaluate(NAMES) == []
+
+
+def test_the_matrix_scrolls_inside_its_own_box(open_page, url):
+    page = open_page(f"{url}/?view=matrix", viewport={"width": 300, "height": 700})
+    page.wait_for_selector("table.matrix td[role]")
+    inner, outer = page.locator(".matrixbox").evaluate("n => [n.scrollWidth, n.clientWidth]")
+    assert inner > outer
+    assert page.evaluate(OVERFLOW) == []
+
+
+def test_the_choice_of_colours_is_kept(open_page, url):
+    page = open_page(url, color_scheme="dark")
+    theme = page.locator("html")
+    button = page.locator("#theme")
+    assert (theme.get_attribute("data-theme"), button.inner_text()) == ("dark", "◐ Auto")
+    dark = page.locator("body").evaluate("() => getComputedStyle(document.documentElement).backgroundColor")
+    button.click()
+    assert (theme.get_attribute("data-theme"), button.inner_text()) == ("light", "☀ Light")
+    light = page.locator("body").evaluate("() => getComputedStyle(document.documentElement).backgroundColor")
+    assert dark != light
+    page.reload()
+    settled(page)
+    assert theme.get_attribute("data-theme") == "light"
+    page.emulate_media(color_scheme="light")
+    button.click()
+    assert theme.get_attribute("data-theme") == "dark"
+    button.click()
+    assert theme.get_attribute("data-theme") == "light"
+
+
+def test_plots_take_the_colours_of_the_theme(open_page, url):
+    page = open_page(f"{url}/?series=cpu.new@e1", color_scheme="light")
+    page.wait_for_selector("figure[data-loaded]")
+    pixels = "() => document.querySelector('canvas').toDataURL()"
+    light = page.evaluate(pixels)
+    page.locator("#theme").click()
+    page.locator("#theme").click()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    assert page.evaluate(pixels) != light
+
+
+def test_tab_goes_from_the_skip_link_through_the_header_and_is_always_seen(open_page, url):
+    page = open_page(url)
+    page.keyboard.press("Tab")
+    skip = page.locator(".skip")
+    assert skip.evaluate("n => n === document.activeElement && n.getBoundingClientRect().top >= 0")
+    order = []
+    for _ in range(18):
+        page.keyboard.press("Tab")
+        text, width = page.evaluate(
+            "() => [document.activeElement.ariaLabel || document.activeElement.textContent || document.activeElement.id,"
+            " getComputedStyle(document.activeElement).outlineWidth]"
+        )
+        assert width == "3px", text
+        order.append(text)
+    assert order[:4] == ["lab", "Hosts", "Links", "Events"]
+    assert {"1 h", "30 d", "From – to", "Earlier", "Live", "Refresh now"} <= set(order)
+
+
+def test_the_skip_link_leads_to_the_content(open_page, url):
+    page = open_page(url)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("() => document.activeElement.id") == "content"
+    assert page.locator("tr[data-host]").count() == 8
+
+
+def test_after_a_link_the_new_heading_has_the_focus(open_page, url):
+    page = open_page(url)
+    page.locator("tr[data-host=e1] a").focus()
+    page.keyboard.press("Enter")
+    settled(page)
+    assert page.evaluate("() => document.activeElement.tagName + document.activeElement.textContent") == "H1e1"
+
+
+def test_a_refresh_leaves_the_focus_where_it_was(open_page, url):
+    page = open_page(url)
+    page.locator("#crumbs a").first.focus()
+    before = page.locator("ol.events a").first
+    before.focus()
+    with page.expect_response("**/v1/events*"):
+        page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_load_state("networkidle")
+    assert before.evaluate("n => n === document.activeElement")
+
+
+def test_those_who_want_no_motion_get_none(open_page, url):
+    still = open_page(url, reduced_motion="reduce")
+    moving = open_page(url, reduced_motion="no-preference")
+    duration = "n => getComputedStyle(n).transitionDuration"
+    assert still.locator(".fill").first.evaluate(duration) == "0s"
+    assert moving.locator(".fill").first.evaluate(duration) == "0.3s"
