@@ -27,7 +27,7 @@ from apples.plan import Outcome, Plan, Record
 from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import check_room, make_plan
-from apples.snapshots import stale_note, unmeasured
+from apples.snapshots import unmeasured
 from apples.template import Costs, Template, Workload
 from apples.worlds import World
 
@@ -151,10 +151,7 @@ class Agent:
         )
 
     def _notes(self, snapshot: Snapshot, costs: Costs) -> tuple[str, ...]:
-        notes = [f"overhead: {costs.overhead.source}"]
-        if snapshot.stale:
-            notes.append(stale_note(snapshot.stale))
-            self._notify(notes[-1])
+        notes = [f"overhead: {costs.overhead.source}", *snapshot.notes]
         hosts = unmeasured(snapshot)
         if hosts:
             notes.append(

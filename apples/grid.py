@@ -171,7 +171,7 @@ class Snapshot:
     taken_at : seconds since the epoch.  source : where the values come from, for messages.
     pair_age_s : float64[H, H], since the pair was measured; NaN where it is nominal.  None: nobody measures pairs
     through : pairs that nobody measures but a path of other pairs stands for, with the hosts on the way
-    stale : series that were too old to be used, by name
+    stale : series that were too old to be used, by name.  notes : what is not as it should be, a sentence each
     """
 
     hosts: tuple[Host, ...]
@@ -185,6 +185,7 @@ class Snapshot:
     pair_age_s: FloatArray | None = None
     through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def nominal(cls, grid: Grid, *, memory_bytes: float = math.inf, taken_at: float = 0.0) -> Snapshot:

@@ -8,7 +8,7 @@ briefly. The protocol is `nws.client`'s. Source: Wolski et al. 2000, ยง3.2 and ย
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from apples.grid import Grid, Host
@@ -25,6 +25,9 @@ STALE_AFTER_S = 300.0
 #: The longest wait for the forecasts, and for telling an event, seconds.
 _ASK_S, _TELL_S = 5.0, 1.0
 
+#: Stale series told by name in a sentence; of more only their number.
+_NAMED = 6
+
 #: Of an event's text; services take a little more.
 _LONGEST_TEXT = 500
 
@@ -35,6 +38,7 @@ class Outlook:
 
     now : the service's clock, seconds since the epoch; ages are counted from it
     through : hosts on the way of each composed pair.  stale : what was too old and is left out, by name
+    notes : one sentence for everything that is not as it should be
     """
 
     now: float
@@ -42,6 +46,7 @@ class Outlook:
     forecasts: Mapping[Series, Forecast]
     through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     stale: tuple[Series, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class ServiceWeather:
@@ -52,6 +57,7 @@ class ServiceWeather:
         self.stale_after_s = stale_after_s
         #: What the service's clock is ahead of ours, seconds; None unless it answered.
         self._ahead_s: float | None = None
+        self._gone: WeatherError | None = None
 
     @property
     def url(self) -> str:
@@ -59,12 +65,15 @@ class ServiceWeather:
         return self._endpoint.url
 
     def pool(self, notify: Notify) -> Grid | None:
-        """All hosts that sensors have registered and that are not lost; None, and one line, when there are none."""
+        """All hosts that sensors have registered and that are not lost; None when there are none.
+
+        Also None when nobody answers, which `outlook` then says without asking again.
+        """
         try:
             with RemoteWeather.at(self._endpoint, timeout_s=_ASK_S) as weather:
                 found = weather.hosts()
         except WeatherError as error:
-            self._without(error, notify)
+            self._gone = error
             return None
         lost = [host.name for host in found if host.lost]
         nameless = [host.name for host in found if not host.lost and not host.cpus]
@@ -81,16 +90,14 @@ class ServiceWeather:
             return None
         return Grid(name="nws", hosts=hosts, source=f"the weather service at {self.url}")
 
-    def outlook(self, grid: Grid, notify: Notify) -> Outlook | None:
-        """What the service expects of the grid's hosts and pairs; None, and one line, when that is nothing."""
+    def outlook(self, grid: Grid) -> Outlook:
+        """What the service expects of the grid's hosts and pairs; raises `WeatherError` when it does not say."""
+        if self._gone is not None:
+            raise self._gone
         spellings = {host.name: _spellings(host) for host in grid.hosts}
         asked = list(dict.fromkeys(name for names in spellings.values() for name in names))
-        try:
-            with RemoteWeather.at(self._endpoint, hosts=asked, timeout_s=_ASK_S) as weather:
-                snapshot = weather.snapshot()
-        except WeatherError as error:
-            self._without(error, notify)
-            return None
+        with RemoteWeather.at(self._endpoint, hosts=asked, timeout_s=_ASK_S) as weather:
+            snapshot = weather.snapshot()
         self._ahead_s = snapshot.now - time.time()
         known = {host.name for host in snapshot.hosts}
         known |= {name for s in snapshot.forecasts for name in (s.host, s.peer) if name is not None}
@@ -99,10 +106,7 @@ class ServiceWeather:
             theirs = next((name for name in names if name in known), None)
             if theirs is not None:
                 ours.setdefault(theirs, host)
-        unknown = [host.name for host in grid.hosts if host.name not in ours.values()]
-        if unknown:
-            notify(f"{fold(unknown)} unknown to the weather service at {self.url}")
-        return self._renamed(snapshot, ours) if ours else None
+        return self._renamed(snapshot, ours, grid)
 
     def tell(self, kind: str, text: str) -> None:
         """Leave a mark on the service's plots; nothing happens when that does not work, or nobody answered before."""
@@ -115,7 +119,7 @@ class ServiceWeather:
             # one silence is enough to stop asking: the run must not wait for it again
             self._ahead_s = None
 
-    def _renamed(self, snapshot: RemoteSnapshot, ours: Mapping[str, str]) -> Outlook:
+    def _renamed(self, snapshot: RemoteSnapshot, ours: Mapping[str, str], grid: Grid) -> Outlook:
         fresh: dict[Series, Forecast] = {}
         stale: list[Series] = []
         for series, forecast in snapshot.forecasts.items():
@@ -127,22 +131,39 @@ class ServiceWeather:
                 stale.append(named)
             else:
                 fresh[named] = forecast
-        grid = f"grid {snapshot.grid}, " if snapshot.grid else ""
+        through = {
+            (ours[a], ours[b]): path
+            for (a, b), path in snapshot.through.items()
+            if a in ours and b in ours and Series(Resource.LATENCY, ours[a], ours[b]) in fresh
+        }
+        called = f"grid {snapshot.grid}, " if snapshot.grid else ""
         return Outlook(
             now=snapshot.now,
-            source=f"the weather service at {self.url} ({grid}nothing older than {self.stale_after_s:g} s)",
+            source=f"the weather service at {self.url} ({called}nothing older than {self.stale_after_s:g} s)",
             forecasts=fresh,
-            through={
-                (ours[a], ours[b]): path
-                for (a, b), path in snapshot.through.items()
-                if a in ours and b in ours and Series(Resource.LATENCY, ours[a], ours[b]) in fresh
-            },
+            through=through,
             stale=tuple(sorted(stale)),
+            notes=tuple(self._notes(snapshot, ours, grid, stale)),
         )
 
-    def _without(self, error: WeatherError, notify: Notify) -> None:
-        line = str(error).splitlines()[0]
-        notify(f"no weather from the service ({line}); planning with what can be measured here")
+    def _notes(
+        self, snapshot: RemoteSnapshot, ours: Mapping[str, str], grid: Grid, stale: list[Series]
+    ) -> Iterator[str]:
+        known = set(ours.values())
+        unknown = [host.name for host in grid.hosts if host.name not in known]
+        if unknown:
+            yield f"{fold(unknown)} unknown to the weather service at {self.url}"
+        lost = [ours[host.name] for host in snapshot.hosts if host.lost and host.name in ours]
+        if lost:
+            yield f"{fold(lost)} lost: the weather service has not heard of {'them' if lost[1:] else 'it'} for a while"
+        if stale:
+            named = ", ".join(map(str, sorted(stale)[:_NAMED]))
+            more = f" and {len(stale) - _NAMED} more" if len(stale) > _NAMED else ""
+            plural = "s" if stale[1:] else ""
+            yield (
+                f"{len(stale)} forecast{plural} of the weather service not used, older than "
+                f"{self.stale_after_s:g} s: {named}{more}"
+            )
 
 
 def with_local(

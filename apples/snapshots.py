@@ -14,9 +14,6 @@ import numpy as np
 from apples.grid import Conditions, Estimate, Grid, Host, Snapshot
 from nws.series import Forecast, Resource, Series
 
-#: Series told by name in a sentence; of more only their number.
-_NAMED = 6
-
 
 def from_forecasts(
     grid: Grid,
@@ -70,12 +67,6 @@ def unmeasured(snapshot: Snapshot) -> tuple[str, ...]:
     """Hosts whose CPU nobody measured: they count as idle."""
     pairs = zip(snapshot.hosts, snapshot.conditions, strict=True)
     return tuple(host.name for host, conditions in pairs if conditions.availability.method == "nominal")
-
-
-def stale_note(stale: tuple[str, ...]) -> str:
-    """One sentence naming what was too old to be used."""
-    named = ", ".join(stale[:_NAMED]) + (f" and {len(stale) - _NAMED} more" if len(stale) > _NAMED else "")
-    return f"{len(stale)} stale forecast{'s' * (len(stale) > 1)} not used: {named}"
 
 
 def _conditions(host: Host, idle: Conditions, forecasts: Mapping[Series, Forecast], now: float) -> Conditions:

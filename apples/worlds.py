@@ -28,6 +28,7 @@ from apples.serviceweather import Outlook, ServiceWeather, with_local
 from apples.snapshots import from_forecasts
 from apples.template import Benchmark, BenchmarkRequest, Template, Workload
 from nws.client import LocalWeather, local_host, usable_cpus
+from nws.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
 #: Sensor rounds before a plan: enough for an expected error when the weather is new, one when it is known.
@@ -104,17 +105,25 @@ class LocalWorld:
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """What the service says; of this machine, where the service says nothing fresh, what is measured now."""
-        outlook = None if self._service is None else self._service.outlook(self.grid, notify)
-        if outlook is not None:
-            return self._told(outlook, notify)
-        without = (
-            "" if self._service is None else f" (nothing from the weather service at {self._service.url})"
-        )
+        if self._service is None:
+            return self._alone(notify)
+        try:
+            outlook = self._service.outlook(self.grid)
+        except WeatherError as error:
+            line = str(error).splitlines()[0]
+            note = f"no weather from the service ({line}); planning with what can be measured here"
+            notify(note)
+            return replace(self._alone(notify), notes=(note,))
+        for note in outlook.notes:
+            notify(note)
+        return self._told(outlook, notify)
+
+    def _alone(self, notify: Notify) -> Snapshot:
+        """What this machine finds out by itself."""
         if self._own is None:
-            nominal = Snapshot.nominal(self.grid, taken_at=self.now())
-            return replace(nominal, source=NOT_MEASURED + without)
+            return replace(Snapshot.nominal(self.grid, taken_at=self.now()), source=NOT_MEASURED)
         forecasts = self._measured(self._own, notify)
-        return from_forecasts(self.grid, forecasts, now=self.now(), source=OWN_SENSORS + without)
+        return from_forecasts(self.grid, forecasts, now=self.now(), source=OWN_SENSORS)
 
     def _told(self, outlook: Outlook, notify: Notify) -> Snapshot:
         """A snapshot out of the service's forecasts and, if need be, of our own of this machine."""
@@ -125,7 +134,7 @@ class LocalWorld:
             forecasts = with_local(outlook, local, host=own.name, clock_s=self.now())
             source += f", and {OWN_SENSORS} for {own.name}"
         found = from_forecasts(self.grid, forecasts, now=outlook.now, source=source, through=outlook.through)
-        return replace(found, stale=tuple(map(str, outlook.stale)))
+        return replace(found, stale=tuple(map(str, outlook.stale)), notes=outlook.notes)
 
     def _measured(self, own: Host, notify: Notify) -> Mapping[Series, Forecast]:
         """Measure this machine for a moment, then forecast from all the weather of it kept on disk."""

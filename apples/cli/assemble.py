@@ -118,7 +118,7 @@ def _contradictions(options: Mapping[str, Any]) -> list[str]:
             for name in ("load", "seed")
             if options[name] is not None
         ]
-        if options["grid_file"] == SERVICE_GRID and not options["nws"] and not Path(SERVICE_GRID).exists():
+        if options["grid_file"] == SERVICE_GRID and not options["nws"] and not Path(SERVICE_GRID).is_file():
             found.append("--grid nws is the pool of a weather service; name one with --nws URL")
     elif options["nws"]:
         found.append(
