@@ -173,15 +173,16 @@ class _Stream(threading.Thread):
             "port": 1,
             "cpus": 1,
             "cpu_model": "none",
-            "memory_bytes": 1.0,
+            "memory_bytes": 1 << 30,
             "version": "0",
         }
         self.next, self.failures, self._seen = 0, 0, 0
-        self._stop = threading.Event()
+        self._began = time.time()
+        self._ended = threading.Event()
 
     def run(self) -> None:
         """Until `finish`."""
-        while not self._stop.is_set():
+        while not self._ended.is_set():
             try:
                 if self._client.key is None:
                     self._client.register("alpha", self._registration)
@@ -192,14 +193,13 @@ class _Stream(threading.Thread):
 
     def _send(self) -> None:
         numbers = list(range(self.next, self.next + 50))
-        now = time.time()
         answer = self._client.put_batch(
             {
                 "source": "alpha/stream",
                 "first": self.next,
                 "series": ["x.number@alpha"],
                 "index": [0] * len(numbers),
-                "t": [now + 1e-4 * i for i in range(len(numbers))],
+                "t": [self._began + 1e-4 * n for n in numbers],
                 "value": [float(n) for n in numbers],
             }
         )
@@ -212,7 +212,7 @@ class _Stream(threading.Thread):
 
     def finish(self) -> int:
         """Stop, and how many numbers were acknowledged."""
-        self._stop.set()
+        self._ended.set()
         self.join()
         return self.next
 
@@ -327,7 +327,7 @@ def _after_step(verdict: Verdict, processes: Processes, what: str, expected_s: f
     negative = [age for age in snapshot["series"]["age_s"] if age < 0]
     verdict.say(
         "clock",
-        abs(t - time.time()) < 20.0 and not lost and not negative,
+        t < time.time() + 2.0 and not lost and not negative,
         f"{what}: measured at the server's time within {t - stepped:.0f} s, {len(lost)} hosts lost, "
         f"{len(negative)} negative ages",
     )
