@@ -2,9 +2,10 @@
 
 Prometheus does the differences, so an answer has a dozen numbers a host however many CPUs it has. Who competes is
 not known, only how long CPUs were busy for normal and for niced processes, and how many waited (`schedstat`, or where
-the kernel does not export it the processes that were runnable at the scrape). From that come as many competitors as
-would do the same, and `nws.sensors.cpu.shares` divides the CPUs as for our own sensor. What shows in
-/proc only is not seen: cgroup quotas, processes bound to CPUs, sessions that are scheduled as groups.
+the kernel does not export it the processes that were runnable at scrapes). From that come as many competitors as
+would do the same, and `nws.sensors.cpu.shares` divides the CPUs as for our own sensor. What shows in /proc only is
+not seen: cgroup quotas, processes bound to CPUs, which sessions are scheduled as groups. As most systems do schedule
+sessions so, and nice values then count within a session only, niced load weighs like any other unless told otherwise.
 """
 
 from __future__ import annotations
@@ -55,12 +56,15 @@ class Target:
         """Its address as Prometheus has it."""
         return self.labels.get("instance", "")
 
-    def shares(self) -> Shares | None:
-        """What processes would get of its CPUs; None where that cannot be known."""
-        load = self._load()
+    def shares(self, *, nice_counts: bool = False) -> Shares | None:
+        """What processes would get of its CPUs; None where that cannot be known.
+
+        nice_counts : whether niced processes yield to those of other sessions
+        """
+        load = self._load(weight_of_nice(_USUAL_NICE if nice_counts else 0))
         return None if load is None else shares(load)
 
-    def _load(self) -> Load | None:
+    def _load(self, niced_weight: float) -> Load | None:
         if self.cpus is None or self.cpus < 1 or "idle" not in self.modes:
             return None
         count, counted = int(self.cpus), sum(self.modes.values())
@@ -76,17 +80,15 @@ class Target:
             interval_s=1.0,
             available={cpu: max(1.0 - interrupts - stolen, 0.0) for cpu in range(count)},
             usable=frozenset(range(count)),
-            tasks=tuple(self._tasks(part, idle, count)),
+            tasks=tuple(self._tasks(part, idle, count, niced_weight)),
             quotas=(),
         )
 
-    def _tasks(self, part: dict[str, float], idle: float, count: int) -> Iterable[Task]:
+    def _tasks(self, part: dict[str, float], idle: float, count: int, niced_weight: float) -> Iterable[Task]:
         """Competitors that would keep the CPUs as busy, and wait as much."""
-        busy = {
-            NORMAL_WEIGHT: count * (part.get("user", 0.0) + part.get("system", 0.0)),
-            weight_of_nice(_USUAL_NICE): count * part.get("nice", 0.0),
-        }
-        used = sum(busy.values())
+        normal = count * (part.get("user", 0.0) + part.get("system", 0.0))
+        niced = count * part.get("nice", 0.0)
+        used = normal + niced
         if self.waiting is not None:
             wanted = used + self.waiting * (1 - idle)
         elif self.runnable is not None and idle < _FULL:
@@ -94,18 +96,22 @@ class Target:
             wanted = max(used, self.runnable - 1.0)
         else:
             wanted = used
+        everywhere = frozenset(range(count))
+        if niced_weight == NORMAL_WEIGHT:
+            yield from _pieces(wanted, NORMAL_WEIGHT, everywhere)
+            return
         # on full CPUs each kind gets time in proportion to its number and its weight: the number is time by weight
-        numbers = {weight: got / weight for weight, got in busy.items()}
+        numbers = {NORMAL_WEIGHT: normal / NORMAL_WEIGHT, niced_weight: niced / niced_weight}
         total = sum(numbers.values())
-        for weight, got in busy.items():
+        for weight, got in ((NORMAL_WEIGHT, normal), (niced_weight, niced)):
             more = wanted * numbers[weight] / total if total > 0 else 0.0
-            yield from _pieces(max(got, more), weight, frozenset(range(count)))
+            yield from _pieces(max(got, more), weight, everywhere)
 
 
-def question(match: str, over_s: float | None) -> str:
+def question(match: str, *, every_s: float, over_s: float | None) -> str:
     """The PromQL expression that gives everything about every target at one moment.
 
-    match, over_s : see `nws.sources.settings.PrometheusSettings`
+    match, every_s, over_s : see `nws.sources.settings.PrometheusSettings`
     """
     narrowed = match.strip().strip(",")
 
@@ -119,9 +125,9 @@ def question(match: str, over_s: float | None) -> str:
 
     cpus = metric("node_cpu_seconds_total", 'mode="idle"')
     memory = metric("node_memory_MemAvailable_bytes")
-    runnable = metric("node_procs_running")
-    if over_s is not None:
-        runnable = f"avg_over_time({runnable}[{round(1000 * over_s)}ms])"
+    # a scrape wakes threads that run for a moment only, so the calmest of the scrapes is nearest to what runs always
+    scrape = metric("node_procs_running")
+    runnable = f"(min_over_time({scrape}[{round(1000 * (over_s or every_s))}ms]) or {scrape})"
     readings = {
         "modes": f"sum without (cpu) ({rate('node_cpu_seconds_total')})",
         "cpus": f"count without (cpu, mode) ({cpus})",

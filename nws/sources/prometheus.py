@@ -34,7 +34,7 @@ class PrometheusSource:
     def __init__(self, settings: PrometheusSettings) -> None:
         self.settings = settings
         self._api = PrometheusApi(settings)
-        self._question = question(settings.match, settings.over_s)
+        self._question = question(settings.match, every_s=settings.every_s, over_s=settings.over_s)
         self._newest: dict[Series, float] = {}
         self._unnamed: set[str] = set()
 
@@ -55,7 +55,9 @@ class PrometheusSource:
                 f"its clock is {answer.t - now:+.0f} s from ours, so its measurements would be of another time; "
                 "synchronise both clocks"
             )
-        found = [m for host, target in self._hosts(targets(answer.samples)) for m in _measured(host, target)]
+        found = [
+            m for host, target in self._hosts(targets(answer.samples)) for m in self._measured(host, target)
+        ]
         fresh = [m for m in found if m.t > self._newest.get(m.series, 0.0)]
         self._newest.update((m.series, m.t) for m in fresh)
         return fresh
@@ -104,19 +106,22 @@ class PrometheusSource:
             )
         return None
 
+    def _measured(self, host: str, target: Target) -> Iterable[Measurement]:
+        """The series of one host that are known."""
+        shares = target.shares(nice_counts=self.settings.nice_counts)
+        if shares is not None and target.cpu_t is not None:
+            yield Measurement(Series(Resource.CPU_NEW, host), target.cpu_t, shares.new)
+            yield Measurement(
+                Series(Resource.CPU_RUNNING, host), target.cpu_t, max(shares.running, shares.new)
+            )
+            yield Measurement(
+                Series(Resource.CPU_CAPACITY, host), target.cpu_t, max(shares.capacity, shares.new)
+            )
+        if target.free_bytes is not None and target.free_bytes >= 0 and target.memory_t is not None:
+            yield Measurement(Series(Resource.MEMORY_FREE, host), target.memory_t, target.free_bytes)
+
     def _error(self, what: str) -> ProbeError:
         return ProbeError(f"prometheus {self.settings.url}: {what}")
-
-
-def _measured(host: str, target: Target) -> Iterable[Measurement]:
-    """The series of one host that are known."""
-    shares = target.shares()
-    if shares is not None and target.cpu_t is not None:
-        yield Measurement(Series(Resource.CPU_NEW, host), target.cpu_t, shares.new)
-        yield Measurement(Series(Resource.CPU_RUNNING, host), target.cpu_t, max(shares.running, shares.new))
-        yield Measurement(Series(Resource.CPU_CAPACITY, host), target.cpu_t, max(shares.capacity, shares.new))
-    if target.free_bytes is not None and target.free_bytes >= 0 and target.memory_t is not None:
-        yield Measurement(Series(Resource.MEMORY_FREE, host), target.memory_t, target.free_bytes)
 
 
 def _told(target: Target) -> str:

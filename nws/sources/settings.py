@@ -27,6 +27,8 @@ class PrometheusSettings:
         by its address without port
     match : label matchers that narrow every query, such as ``job="node"``
     over_s : CPU rates are means over so many seconds, at least two scrapes; None: between the two newest scrapes
+    nice_counts : whether niced processes yield to those of other sessions: they do where the kernel does not group
+        sessions (``sysctl kernel.sched_autogroup_enabled`` is 0) and no cgroups with CPU weights do
     timeout_s : for making a connection, and for each pause in an answer
     token_file : file with a bearer token.  user, password_file : for basic authentication instead
     ca : certificates that an https server is checked against instead of the system's
@@ -37,6 +39,7 @@ class PrometheusSettings:
     hosts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     match: str = ""
     over_s: float | None = None
+    nice_counts: bool = False
     timeout_s: float = 5.0
     token_file: Path | None = None
     user: str | None = None
