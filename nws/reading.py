@@ -52,8 +52,7 @@ def in_order(batch: Batch) -> Batch:
     """By time; samples of the same time stay in the order they came."""
     if bool((batch.times[1:] >= batch.times[:-1]).all()):
         return batch
-    order = np.argsort(batch.times, kind="stable")
-    return Batch(ids=batch.ids[order], times=batch.times[order], values=batch.values[order])
+    return batch.at(np.argsort(batch.times, kind="stable"))
 
 
 def _number(t: float, length_s: float) -> int:

@@ -37,24 +37,56 @@ class Totals:
             samples=np.zeros(size, np.int64), last_t=np.full(size, -np.inf), last=np.full(size, np.nan)
         )
 
-    def add(self, batch: Batch) -> None:
-        """Count them in; of two samples of the same time the later one in the batch is the last one."""
-        self.samples[:] += np.bincount(batch.ids, minlength=len(self.samples))
-        times, values, ids = batch.times, batch.values, batch.ids
-        if not bool((times[1:] >= times[:-1]).all()):
-            order = np.argsort(times, kind="stable")
-            times, values, ids = times[order], values[order], ids[order]
+    def add(self, run: Run, *, first: int = 0) -> None:
+        """Count the samples of series from `first` on in, which came after those that were counted before."""
+        counts, last = run.last()
+        a = int(np.searchsorted(last.ids, first))
+        ids, times, values = last.ids[a:], last.times[a:], last.values[a:]
+        self.samples[ids] += counts[a:]
         newer = times >= self.last_t[ids]
-        # of several for one series the last assignment stays
         self.last_t[ids[newer]] = times[newer]
         self.last[ids[newer]] = values[newer]
+
+
+class Run:
+    """Samples sorted by series; those of one series in the order they came."""
+
+    def __init__(self, batch: Batch) -> None:
+        # numpy sorts 16-bit integers in linear time, and only those
+        narrow = not len(batch) or batch.ids.max() < 1 << 16
+        order = np.argsort(batch.ids.astype(np.uint16) if narrow else batch.ids, kind="stable")
+        self.batch = batch.at(order)
+        self._last: tuple[NDArray[np.int64], Batch] | None = None
+
+    def of(self, series: int) -> Batch:
+        """Samples of one series."""
+        a, b = np.searchsorted(self.batch.ids, np.array([series, series + 1], np.int32))
+        return self.batch.picked(slice(int(a), int(b)))
+
+    def last(self) -> tuple[NDArray[np.int64], Batch]:
+        """Number of samples and the last one of each series, by time; of the same time what came last."""
+        if self._last is None:
+            batch = self.batch
+            if not len(batch):
+                return np.empty(0, np.int64), batch
+            again = batch.ids[1:] == batch.ids[:-1]
+            if bool((again & (batch.times[1:] < batch.times[:-1])).any()):
+                order = np.lexsort((batch.times, batch.ids))
+                batch = Batch(ids=batch.ids, times=batch.times[order], values=batch.values[order])
+            ends = np.append(np.flatnonzero(~again), len(batch) - 1)
+            counts = ends.copy()
+            counts[1:] -= ends[:-1]
+            counts[0] += 1
+            # copies, so that a run that was merged into another is not kept by them
+            self._last = counts, batch.at(ends)
+        return self._last
 
 
 class Pile:
     """Samples of any series in the order they came."""
 
     def __init__(self) -> None:
-        self._runs: list[Batch] = []
+        self._runs: list[Run] = []
         self._fresh = _room(_FRESH)
         self._filled = 0
         self._size = 0
@@ -81,31 +113,24 @@ class Pile:
 
     def of(self, series: int) -> Batch:
         """Samples of one series, in the order they came."""
-        found = []
-        for run in self._runs:
-            a, b = np.searchsorted(run.ids, np.array([series, series + 1], np.int32))
-            if a < b:
-                found.append(run.picked(slice(a, b)))
-        fresh = self._fresh.ids[: self._filled] == series
-        if fresh.any():
-            found.append(self._fresh.picked(slice(self._filled)).picked(fresh))
-        return joined(found)
+        fresh = self._fresh.picked(slice(self._filled))
+        found = [*(run.of(series) for run in self._runs), fresh.at(np.flatnonzero(fresh.ids == series))]
+        return joined([batch for batch in found if len(batch)])
 
     def series(self) -> NDArray[np.int32]:
         """Ids of the series that have samples here, in order."""
         if self._series is None:
-            self._series = np.flatnonzero(
-                np.bincount(np.concatenate([b.ids for b in self._batches()])),
-            ).astype(np.int32)
+            ids = [run.last()[1].ids for run in self._all()]
+            self._series = np.flatnonzero(np.bincount(np.concatenate(ids))).astype(np.int32)
         return self._series
 
     def count(self, totals: Totals, *, first: int = 0) -> None:
         """Count all samples of series from `first` on in."""
-        for batch in self._batches():
-            totals.add(batch if not first else batch.picked(batch.ids >= first))
+        for run in self._all():
+            totals.add(run, first=first)
 
-    def _batches(self) -> list[Batch]:
-        return [*self._runs, self._fresh.picked(slice(self._filled))]
+    def _all(self) -> list[Run]:
+        return [*self._runs, Run(self._fresh.picked(slice(self._filled)))]
 
     def _sort(self) -> None:
         if self._filled:
@@ -113,10 +138,10 @@ class Pile:
             self._filled = 0
 
     def _push(self, batch: Batch) -> None:
-        self._runs.append(_by_series(batch))
-        small = [run for run in self._runs[-_RUNS:] if len(run) < _RUNS * _FRESH // 2]
+        self._runs.append(Run(batch))
+        small = [run.batch for run in self._runs[-_RUNS:] if len(run.batch) < _RUNS * _FRESH // 2]
         if len(small) == _RUNS:
-            self._runs[-_RUNS:] = [_by_series(joined(small))]
+            self._runs[-_RUNS:] = [Run(joined(small))]
 
 
 class Tail:
@@ -171,19 +196,13 @@ class Tail:
     def totals(self, size: int) -> Totals:
         """What there is of every series in no chunk; `size`: number of series."""
         totals = Totals.none(size)
+        # what came first is counted first
         if self.progress is not None and len(self.closing):
             self.closing.count(totals, first=self.progress.series + 1)
-            totals.add(self.left_of(self.progress.series))
+            totals.add(Run(self.left_of(self.progress.series)))
         self.open.count(totals)
         return totals
 
 
 def _room(size: int) -> Batch:
     return Batch(ids=np.empty(size, np.int32), times=np.empty(size), values=np.empty(size))
-
-
-def _by_series(batch: Batch) -> Batch:
-    # numpy sorts 16-bit integers in linear time, and only those
-    ids = batch.ids.astype(np.uint16) if not len(batch) or batch.ids.max() < 1 << 16 else batch.ids
-    order = np.argsort(ids, kind="stable")
-    return Batch(ids=batch.ids[order], times=batch.times[order], values=batch.values[order])
