@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import signal
 import subprocess
 import sys
@@ -18,10 +19,8 @@ _spec.loader.exec_module(_stub)
 class SensorProcess:
     """`nws sensor` of one host; `end` stops it and tells what it said."""
 
-    def __init__(self, url, host, address, *options, prefix=(), **environ):
-        import os
-
-        command = [*prefix, sys.executable, "-m", "nws.cli", "sensor", "--server", url, "--host", host]
+    def __init__(self, url, host, address, *options, prefix=(), program=("-m", "nws.cli"), **environ):
+        command = [*prefix, sys.executable, *program, "sensor", "--server", url, "--host", host]
         self.process = subprocess.Popen(
             [*command, "--address", address, *options],
             stderr=subprocess.PIPE,
