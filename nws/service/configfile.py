@@ -125,9 +125,6 @@ class ServiceEntry:
 def load_config(path: Path | str) -> ServiceConfig:
     """Settings of a file; raises `ConfigError` with every problem at once, one line each."""
     document = read_yaml(path)
-    if document.value is None and not document.tree.problems:
-        # a file of comments only sets nothing
-        return ServiceConfig()
     entry = validate(document, ServiceEntry)
     problems = list(_problems(document, entry))
     if problems:

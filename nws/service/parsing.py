@@ -116,6 +116,8 @@ def _shown(value: object) -> str:
         return "an object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
+    if isinstance(value, int) and abs(value) > _LARGEST_WHOLE:
+        return "a huge number"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 

@@ -117,7 +117,8 @@ def fitting(
         found = raw(memory, series, span)
         if len(found) <= points:
             return found
-    wanted_s = length_s / max(points - 1, 1)
+    # a span touches up to two buckets more than fit into it
+    wanted_s = length_s / max(points - 2, 1)
     bucket_s: Literal[60, 600] = 60 if age_s <= keep[0].minutes_s and wanted_s <= 600 else 600
     return rolled(memory, series, span, bucket_s, times=max(math.ceil(wanted_s / bucket_s), 1))
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apples.errors import ConfigError
-from nws.settings.durations import format_seconds, parse_duration
+from nws.settings.durations import Duration, format_seconds, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,31 @@ def test_what_people_read_is_within_its_last_unit(seconds: float) -> None:
     assert abs(read_back - seconds) <= max(
         0.51 * smallest, 1800 if seconds >= 86000 else 31 if seconds >= 3590 else 1
     )
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("7d", 604800.0), (90, 90.0), (0.5, 0.5), ("1h30m", 5400.0)])
+def test_a_span_in_a_settings_file(value, seconds):
+    assert Duration().parse(value) == seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("soon", "time 'soon' is not a span of time; legal are 90, 90s"),
+        (0, "time must be more than 0; got 0"),
+        ("0s", "time must be more than 0; got 0s"),
+        (-1, "time must be more than 0; got -1"),
+        (float("inf"), "time must be more than 0; got inf"),
+        (True, "time True is not a span of time"),
+        (None, "time None is not a span of time"),
+    ],
+)
+def test_a_span_in_a_settings_file_that_is_none(value, says):
+    with pytest.raises(ValueError, match=says):
+        Duration().parse(value)
+
+
+def test_zero_where_it_is_legal():
+    assert Duration(zero=True).parse(0) == 0.0
+    with pytest.raises(ValueError, match="time must be 0 or more; got -1"):
+        Duration(zero=True).parse(-1)

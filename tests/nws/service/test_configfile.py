@@ -1,0 +1,166 @@
+"""The settings file: what is read, and every mistake told with its line."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from nws.errors import ConfigError
+from nws.service.config import Every, Keep, Limits, Listen, ServiceConfig
+from nws.service.configfile import load_config, parse_listen
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "weather.yaml"
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        path = tmp_path / "weather.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def problems(path):
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    return [line.removeprefix(f"{path}:") for line in caught.value.problems]
+
+
+def test_a_file_that_sets_nothing_sets_nothing(written):
+    assert load_config(written("{}")) == ServiceConfig()
+
+
+def test_the_shipped_file_says_the_defaults():
+    assert load_config(SHIPPED) == dataclasses.replace(ServiceConfig(), grid="our machines")
+
+
+def test_what_the_shipped_file_has_in_comments_is_legal_too(written):
+    lines = SHIPPED.read_text().splitlines()
+    keys = ("store:", "tokens:", "  read:", "  write:", "  admin:", "tls:", "sites:", "  east:", "  west:")
+    keys += ("cliques:", "  between:", "prometheus:", "  - {url")
+    said = [line[2:] if line.startswith(tuple(f"# {key}" for key in keys)) else line for line in lines]
+    config = load_config(written("\n".join(said)))
+    assert config.tokens
+    assert config.cliques["between"].members == ("e1", "w1")
+    assert config.prometheus[0].url == "http://127.0.0.1:9090"
+
+
+def test_everything_can_be_set(written, tmp_path):
+    path = written(
+        """
+grid: lab
+listen: "[::1]:0"
+store: data/weather.db
+tokens: {read: [r.token, /etc/r2.token], write: [w.token], admin: [a.token]}
+tls: {certificate: host.crt, key: host.key}
+keep: {samples: 1d, minutes: 2d, ten_minutes: 3d}
+limits: {body: 1MB, requests_per_minute: 60, series_per_host: 10, hosts: 20, ahead: 1h, streams_per_host: 3,
+  composed_pairs: 99}
+every: {cpu: 5s, memory: 1m, deliver: 15}
+frame: 8s
+guard: 200ms
+clique_most: 4
+lost_after: 1m30s
+sites: {east: [e1, e2], west: [w1]}
+cliques:
+  east: {members: [e1, e2], every: 60s}
+prometheus:
+  - {url: "http://127.0.0.1:9090/", every: 30s, hosts: {"10.0.0.1:9100": alpha}}
+""".replace("200ms", "0.2")
+    )
+    config = load_config(path)
+    assert config.listen == Listen(host="::1", port=0)
+    assert config.store == tmp_path / "data" / "weather.db"
+    assert config.tokens.read == (tmp_path / "r.token", Path("/etc/r2.token"))
+    assert config.tls.key == tmp_path / "host.key"
+    assert config.keep == Keep(samples_s=86400, minutes_s=2 * 86400, ten_minutes_s=3 * 86400)
+    assert config.limits == Limits(
+        body_bytes=1_000_000,
+        requests_per_minute=60,
+        series_per_host=10,
+        hosts=20,
+        ahead_s=3600,
+        streams_per_host=3,
+        composed_pairs=99,
+    )
+    assert config.every == Every(cpu_s=5, memory_s=60, deliver_s=15)
+    assert (config.frame_s, config.guard_s, config.clique_most, config.lost_after_s) == (8, 0.2, 4, 90)
+    assert config.sites == {"e1": "east", "e2": "east", "w1": "west"}
+    assert (config.cliques["east"].members, config.cliques["east"].every_s) == (("e1", "e2"), 60)
+    assert (config.prometheus[0].url, config.prometheus[0].hosts) == (
+        "http://127.0.0.1:9090",
+        {"10.0.0.1:9100": "alpha"},
+    )
+
+
+def test_all_mistakes_of_form_are_told_at_once(written):
+    path = written(
+        "grid: lab\nlisten: 8090\nkeeps: {}\nkeep: {samples: soon}\nlimits: {hosts: 0, body: 4MX}\n"
+    )
+    found = problems(path)
+    assert [line.partition(":")[0] for line in found] == ["2", "3", "4", "5", "5"]
+    assert found[1] == (
+        "3: keeps: unknown key (did you mean keep?); legal keys are grid, listen, store, tokens, tls, keep, limits, "
+        "every, frame, guard, clique_most, lost_after, sites, cliques, prometheus"
+    )
+    assert found[2].startswith("4: keep.samples: time 'soon' is not a span of time; legal are 90, 90s")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("listen: nowhere", "1: listen: expected HOST:PORT, such as 127.0.0.1:8090"),
+        ("listen: 1.2.3.4:99999", "1: listen: expected HOST:PORT"),
+        ("listen: http://a:80/x", "1: listen: expected HOST:PORT"),
+        ("grid: ' '", "1: grid: should be a name of 1 to 80 characters"),
+        ("keep: {samples: 90d}", "1: keep: samples, minutes and ten_minutes should be kept ever longer"),
+        ("lost_after: 15s", "1: lost_after: should be at least twice every.deliver (10 s)"),
+        ("frame: 0.3", "1: frame: should be at least four times guard (0.1 s)"),
+        ("clique_most: 1", "1: clique_most: should be 2 to 64; got 1"),
+        ("frame: 0s", "1: frame: time must be more than 0; got 0s"),
+        ("frame: yes", "1: frame: time True is not a span of time"),
+        ("sites:\n  east: [e1]\n  west: [w1, e1]", "3: sites.west.1: host e1 stands at site east already"),
+        ("sites: {east: [e 1]}", "1: sites.east.0: 'e 1' is not a host name; legal are 1 to 64 of"),
+        ("cliques: {a: {members: [x]}}", "1: cliques.a.members: a clique has at least two hosts"),
+        (
+            "cliques: {a: {members: [x, y, x]}}",
+            "1: cliques.a.members.2: host x stands in this clique already",
+        ),
+        ("cliques: {a b: {members: [x, y]}}", "1: cliques.a b: 'a b' is not a name"),
+        ("cliques: {a: {}}", "1: cliques.a.members: missing"),
+        ("prometheus: [{url: ftp://x}]", "1: prometheus.0.url: expected http://HOST:PORT"),
+        (
+            "prometheus: [{url: http://x, hosts: {i: a>b}}]",
+            "1: prometheus.0.hosts.i: 'a>b' is not a host name",
+        ),
+        ("tls: {certificate: a}", "1: tls.key: missing"),
+        ("tokens: {read: r.token}", "1: tokens.read: should be a list"),
+    ],
+)
+def test_each_mistake_says_what_is_legal(written, text, says):
+    (found,) = problems(written(text))
+    assert found.startswith(says)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match="no such file"):
+        load_config(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "listen", "loopback"),
+    [
+        ("127.0.0.1:8090", "127.0.0.1:8090", True),
+        (":8090", "127.0.0.1:8090", True),
+        ("localhost:1", "localhost:1", True),
+        ("[::1]:8090", "[::1]:8090", True),
+        ("0.0.0.0:80", "0.0.0.0:80", False),
+        ("weather.example.org:443", "weather.example.org:443", False),
+        ("[::]:0", "[::]:0", False),
+    ],
+)
+def test_where_to_listen(text, listen, loopback):
+    found = parse_listen(text)
+    assert (str(found), found.loopback) == (listen, loopback)
