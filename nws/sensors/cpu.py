@@ -43,6 +43,7 @@ class CpuSensor:
     meter : who competes.  probe : duration in s → share of one CPU a busy loop got
     probe_s : length of a probe.  probe_every : measurements from one probe to the next, unless the passive
         reading moves by more than `moved` before
+    rest_s : seconds from one probe to the next at least: 0.12 s of CPU each are 0.4 % then, whatever the load does
     gain : weight of a new probe in the smoothed bias
     nice : nice value that processes we start inherit
     """
@@ -54,11 +55,13 @@ class CpuSensor:
     probe_s: float = 0.1
     probe_every: int = 10
     moved: float = 0.1
+    rest_s: float = 30.0
     gain: float = 0.25
     nice: int = field(default_factory=lambda: os.nice(0))
     _bias: float = 0.0
     _since_probe: int | None = None
     _probed_at: float = 0.0
+    _probed_when: float = -math.inf
 
     @classmethod
     def create(cls, context: SensorContext) -> CpuSensor:
@@ -70,11 +73,11 @@ class CpuSensor:
         load = self.meter.read()
         weight = NORMAL_WEIGHT if load.newcomers_grouped else weight_of_nice(self.nice)
         passive = shares(load, weight)
-        self._correct(passive, load)
-        free = min(max(passive.new + self._bias, 0.0), 1.0)
+        bias = self._correction(passive, load)
+        free = min(max(passive.new + bias, 0.0), 1.0)
         new = min(free, passive.quota)
         correction = free / passive.new if passive.new > 0 else 1.0
-        running = min(max(passive.running + self._bias, new), 1.0, max(passive.quota, passive.running))
+        running = min(max(passive.running + bias, new), 1.0, max(passive.quota, passive.running))
         limit = _quota_share(load, len(load.usable), weight) * len(load.usable)
         capacity = min(passive.capacity * correction, float(len(load.usable)), limit)
         now = self.clock()
@@ -84,22 +87,25 @@ class CpuSensor:
             Measurement(Series(Resource.CPU_CAPACITY, self.host), now, max(capacity, new)),
         ]
 
-    def _correct(self, passive: Shares, load: Load) -> None:
-        """Probe when it is time, and fold what it shows into the bias."""
+    def _correction(self, passive: Shares, load: Load) -> float:
+        """What to add to the passive reading; probes when it is time, and learns from what that shows."""
         if passive.quota < passive.new:
             # the kernel enforces a quota to the letter, and lets a probe shorter than its period run free
-            return
+            return self._bias
+        now = self.meter.monotonic()
         moved = abs(passive.new - self._probed_at) > self.moved
-        if self._since_probe is not None and not moved and self._since_probe < self.probe_every:
-            self._since_probe += 1
-            return
+        due = self._since_probe is None or moved or self._since_probe >= self.probe_every
+        if not due or now - self._probed_when < self.rest_s:
+            self._since_probe = (self._since_probe or 0) + 1
+            # what was learned under another load does not hold under this one
+            return 0.0 if moved else self._bias
         low, high = _placements(passive.new, load)
         got = self.probe(self.probe_s)
         difference = got - min(max(got, low), high)
-        # what was learned under another load does not hold under this one
         old = 0.0 if moved else self._bias
         self._bias = old + self.gain * (difference - old)
-        self._since_probe, self._probed_at = 1, passive.new
+        self._since_probe, self._probed_at, self._probed_when = 1, passive.new, now
+        return self._bias
 
 
 def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:

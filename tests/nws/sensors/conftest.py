@@ -130,7 +130,7 @@ class FakeHost:
 
     def sensor(self, **options) -> CpuSensor:
         """A sensor whose probe, unless given, agrees with anything: only the passive reading speaks."""
-        options = {"gain": 0.0, "probe": lambda s: 0.0, "nice": 0} | options
+        options = {"gain": 0.0, "probe": lambda s: 0.0, "nice": 0, "rest_s": 0.0} | options
         return CpuSensor(host="here", clock=self.now, meter=self.meter(), **options)
 
 

@@ -1,5 +1,6 @@
 """The CPU sensor on hosts made of files: who competes, within which limits, and how the probe corrects."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -249,6 +250,40 @@ def test_what_was_learnt_under_another_load_is_forgotten(host):
     host.sleep(10)
     sensor.probe = lambda s: 1.0
     assert readings(sensor)[0] == pytest.approx(1.0)
+
+
+def test_probes_rest_however_much_the_load_moves(host):
+    probes = []
+
+    def probe(seconds):
+        probes.append(host.t)
+        return 0.6
+
+    sensor = host.sensor(gain=1.0, probe=probe, rest_s=30.0)
+    for turn in range(60):
+        for tid in (7, 8):
+            host.task(tid, run=float(turn % 2))
+        host.sleep(10)
+        new = readings(sensor)[0]
+        if host.t - probes[-1] > 1.0 and abs(new - 0.6) > 0.01:
+            # not probed under this load: the passive reading alone
+            assert new == pytest.approx(2 / 3 if turn % 2 else 1.0, abs=0.02)
+    assert min(b - a for a, b in itertools.pairwise(probes)) >= 30.0
+    assert len(probes) >= 15
+
+
+def test_load_outside_a_container_counts_and_its_quota_binds_inside(host):
+    """A fault of the original: in a container it read the host's load, and promised what the quota does not give."""
+    group = host.control_group("/docker/c1", version=1, root="/docker/c1")
+    (group / "cpu.cfs_quota_us").write_text("30000")
+    (group / "cpu.cfs_period_us").write_text("100000")
+    # an idle host of two CPUs, and a container that may use 0.3 of one
+    assert readings(host.sensor()) == pytest.approx((0.3, 0.3, 0.3), abs=0.01)
+    # processes of other containers: nobody sees them here, they do keep the CPUs busy
+    host.hidden = {0: 1.0, 1: 1.0}
+    host.running = 3
+    (group / "cpu.cfs_quota_us").write_text("-1")
+    assert readings(host.sensor())[0] == pytest.approx(2 / 3, abs=0.05)
 
 
 def test_without_proc_the_message_says_what_is_needed(tmp_path):
