@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 from nws.documents import Document
+from nws.errors import Refused
 from nws.remote import ServiceClient
 from nws.series import Measurement
 
@@ -22,8 +23,26 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: Measurements in one batch of `InMemoryServer.put`; bounded as the bodies of requests are.
-_BATCH = 20_000
+#: Measurements in one batch; bounded as the bodies of requests are.
+_BATCH = 10_000
+
+
+def deliver(client: ServiceClient, measurements: Sequence[Measurement]) -> int:
+    """Put measurements in batches; returns how many were kept.
+
+    Raises `Refused` when the service leaves some out: a test would not notice.
+    """
+    kept = 0
+    for at in range(0, len(measurements), _BATCH):
+        answer = client.put(measurements[at : at + _BATCH])
+        kept += int(answer["accepted"])
+        if answer["refused"]["count"]:
+            reasons = "\n".join(answer["refused"]["reasons"])
+            raise Refused(
+                f"{answer['refused']['count']} measurements were refused; the service's clock says "
+                f"{answer['now']:.0f}, times must be near it:\n{reasons}"
+            )
+    return kept
 
 
 class InMemoryServer:
@@ -72,12 +91,9 @@ class InMemoryServer:
             return client.register(host, {**made, **registration})
 
     def put(self, measurements: Iterable[Measurement]) -> int:
-        """Deliver measurements of any hosts; returns how many were kept."""
-        every, kept = list(measurements), 0
+        """Deliver measurements of any hosts; returns how many were kept. Raises `Refused` when some were not."""
         with self.client() as client:
-            for at in range(0, len(every), _BATCH):
-                kept += int(client.put(every[at : at + _BATCH])["accepted"])
-        return kept
+            return deliver(client, list(measurements))
 
     def stop(self) -> None:
         """Be gone, as a server that was killed; its address stays the same word."""

@@ -118,9 +118,11 @@ def certificate(tmp_path):
         pytest.skip("openssl is not installed; it makes the certificate")
     files = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        + ["-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
-        + ["-out", files[0], "-keyout", files[1]],
+        [
+            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-days", "2", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-out", files[0], "-keyout", files[1]),
+        ],
         check=True,
         capture_output=True,
     )
