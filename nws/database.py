@@ -24,6 +24,8 @@ SCHEMA_VERSION = 2
 _PAGE_BYTES = 8192
 _CACHE_KB = 8192
 _WAL_BYTES = 32 << 20
+#: The log goes into the file that often, which holds up whoever writes just then.
+_WAL_PAGES = 256
 
 # times in seconds since the epoch, hours counted from it; `series` and `progress` tell of samples in chunks only
 _SCHEMA = """
@@ -143,6 +145,7 @@ class Database:
         self._write_ahead()
         self._connection.execute(f"PRAGMA synchronous={'FULL' if full_sync else 'NORMAL'}")
         self._connection.execute(f"PRAGMA cache_size=-{_CACHE_KB}")
+        self._connection.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}")
         # what a burst has made of the write-ahead log goes back to the disk
         self._connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
         # opening reads little; ask for the write lock once, so that a read-only file shows now and not after a run

@@ -257,11 +257,10 @@ class Memory:
             wanted = range(len(self._names)) if series is None else self._names.known(series)
             found = {}
             for i in wanted:
-                batch = samples_of(connection, self._tail, i, (since, math.inf))
+                batch = samples_of(connection, self._tail, i, (since, math.inf), most=most)
                 if len(batch):
-                    batch = batch.picked(slice(0 if most is None else max(len(batch) - most, 0), None))
                     found[self._names.series(i)] = _samples(batch.times, batch.values)
-        return History(samples={s: samples for s, samples in found.items() if samples}, cursor=cursor)
+        return History(samples=found, cursor=cursor)
 
     def news(self, cursor: int) -> tuple[list[Measurement], int] | None:
         """Measurements kept since `cursor`, by any process, and the new cursor.

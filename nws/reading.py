@@ -16,22 +16,35 @@ from nws.tail import HOUR_S, Tail
 _FURTHEST = 1 << 60
 
 
-def samples_of(connection: sqlite3.Connection, tail: Tail, series: int, span: tuple[float, float]) -> Batch:
-    """Samples measured between two times, both included, oldest first; those of one time as they came."""
+def samples_of(
+    connection: sqlite3.Connection,
+    tail: Tail,
+    series: int,
+    span: tuple[float, float] = (-math.inf, math.inf),
+    *,
+    most: int | None = None,
+) -> Batch:
+    """Samples measured between two times, both included, the newest `most` of them, oldest first.
+
+    Those of one time are in the order they came.
+    """
     rows = connection.execute(
-        "SELECT data FROM chunk WHERE series = ? AND hour BETWEEN ? AND ? ORDER BY hour",
+        "SELECT data FROM chunk WHERE series = ? AND hour BETWEEN ? AND ? ORDER BY hour DESC",
         (series, *(_number(t, HOUR_S) for t in span)),
     )
-    parts = []
+    parts: list[Batch] = []
+    enough = 0
     for (data,) in rows:
         times, values = chunks.unpack(data)
         parts.append(Batch(ids=np.full(len(times), series, np.int32), times=times, values=values))
-    batch = in_order(joined([*parts, tail.of(series)]))
-    if span == (-math.inf, math.inf):
-        return batch
-    a = np.searchsorted(batch.times, span[0], "left")
-    b = np.searchsorted(batch.times, span[1], "right")
-    return batch.picked(slice(int(a), int(b)))
+        # an earlier hour has nothing newer; what may lie beyond the end of the span does not count
+        enough += int(np.count_nonzero(times <= span[1]))
+        if most is not None and enough >= most:
+            break
+    batch = in_order(joined([*reversed(parts), tail.of(series)]))
+    a = int(np.searchsorted(batch.times, span[0], "left"))
+    b = int(np.searchsorted(batch.times, span[1], "right"))
+    return batch.picked(slice(a if most is None else max(a, b - most), b))
 
 
 def buckets_of(

@@ -58,6 +58,18 @@ def test_since_and_most(memory, kept):
     assert kept(memory, since=1e9) == kept(memory, most=0) == {}
 
 
+def test_the_newest_across_hours_in_chunks_and_late_samples(memory, clock, kept, settle):
+    start = clock.now
+    memory.append([Measurement(A, start + 600.0 * i, float(i)) for i in range(60)])
+    clock.now += 11 * HOUR
+    settle(memory)
+    memory.append([Measurement(A, start + 300.0, 0.5), Measurement(A, start + 600.0 * 57 + 1, 57.5)])
+    for most in (1, 3, 8, 61, 1000):
+        expected = sorted([*map(float, range(60)), 0.5, 57.5])[-most:]
+        assert [v for _, v in kept(memory, most=most)[A]] == expected
+    assert [v for _, v in kept(memory, since=start + 600.0 * 57, most=10)[A]] == [57, 57.5, 58, 59]
+
+
 def test_history_of_some_series(memory, kept):
     memory.append([Measurement(A, 1.0, 0.5), Measurement(B, 1.0, 1e-5)])
     assert kept(memory, series=[B]) == {B: [(1.0, 1e-5)]}
