@@ -35,7 +35,14 @@ from nws.errors import ServiceError, ServiceUnreachable
 from nws.remote import ServiceClient
 
 READY_S = 30.0
-_LIBRARIES = "/usr/lib/*/faketime/libfaketime.so.1"
+_LIBRARIES = "*/faketime/libfaketimeMT.so.1"
+# libfaketime lets no sleep until a time of the monotonic clock pass, and Python's is one
+_SLEEPING_OTHERWISE = """
+import threading, time
+time.sleep = lambda seconds: threading.Event().wait(seconds)
+from nws.cli import main
+main()
+"""
 
 
 class Processes:
@@ -101,9 +108,10 @@ class Processes:
     def _start(
         self, arguments: Sequence[str], name: str, environ: Mapping[str, str] | None
     ) -> subprocess.Popen[bytes]:
+        program = ["-c", _SLEEPING_OTHERWISE] if environ and "LD_PRELOAD" in environ else ["-m", "nws.cli"]
         with (self.directory / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "nws.cli", *arguments],
+                [sys.executable, *program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -284,7 +292,7 @@ def lease(verdict: Verdict) -> None:
 
 def clock(verdict: Verdict) -> None:
     """The sensor's and then the server's wall clock step by an hour, forwards and back."""
-    library = next(iter(Path("/").glob(_LIBRARIES.removeprefix("/"))), None)
+    library = next(iter(Path("/usr/lib").glob(_LIBRARIES)), None)
     if library is None:
         click.echo("skip  clock    libfaketime is not installed (Debian: apt-get install faketime)")
         return
