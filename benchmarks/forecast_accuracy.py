@@ -4,7 +4,8 @@
     python benchmarks/forecast_accuracy.py [FILE…] [--most 300] [--json]
 
 Files are as for `nws score`; without any, the reference series in `$APPLES_DATA/series` and our own recording. The
-first 20 values of each series are learnt from and not scored. MAE and RMSE are means over series.
+first 20 values of each series are learnt from and not scored. MAE and RMSE are means over series; where a file has
+several resources, each is scored apart, as bytes and seconds have no mean.
 
 Every forecast is made from the values before it alone. *SES optimised* fits its gain to the whole past anew at each
 point. *AutoETS* (no season) chooses its model and fits it to the whole past, at each point while there are fewer than
@@ -29,10 +30,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from nws.errors import UsageError
 from nws.forecasting.files import read_measurements
 from nws.forecasting.kernel import trace
 from nws.forecasting.layout import LAST, METHODS, STATE
 from nws.forecasting.score import NOT_SCORED
+from nws.series import Series
 
 Values = NDArray[np.float64]
 #: Makes the forecast of every value from those before it; what it says of the first 20 does not count.
@@ -134,10 +137,15 @@ def judged(name: str, method: Method, series: Iterable[Values]) -> Result:
 
 
 def ours(series: list[Values]) -> list[Result]:
-    """Last value and both picks. The three share one run, so that each costs what all cost."""
+    """Last value and both picks; all three come from a run of the battery, so each costs what the battery costs."""
+    # compiled before the clock starts
     batteries(np.zeros(2))
-    named = enumerate(("last value", "battery, MAE pick", "battery, MSE pick"))
-    return [judged(name, lambda v, place=place: batteries(v)[place], series) for place, name in named]
+
+    def part(place: int) -> Method:
+        return lambda values: batteries(values)[place]
+
+    names = ("last value", "battery, MAE pick", "battery, MSE pick")
+    return [judged(name, part(place), series) for place, name in enumerate(names)]
 
 
 def theirs(series: list[Values], refit: int) -> list[Result]:
@@ -165,21 +173,33 @@ def lost(results: list[Result]) -> list[str]:
     by_name = {r.method: r for r in results}
     mae, rmse = by_name["battery, MAE pick"].mae, by_name["battery, MSE pick"].rmse
     lines = []
-    for r in results:
-        if r.mae < mae:
-            lines.append(
-                f"{r.method} is better by MAE: {r.mae:.5g} against {mae:.5g} ({1 - r.mae / mae:.1%})"
-            )
-        if r.rmse < rmse:
-            lines.append(
-                f"{r.method} is better by RMSE: {r.rmse:.5g} against {rmse:.5g} ({1 - r.rmse / rmse:.1%})"
-            )
-    return [line for line in lines if not line.startswith("battery")]
+    for r in (r for r in results if not r.method.startswith("battery")):
+        for error, own, kind in ((r.mae, mae, "MAE"), (r.rmse, rmse, "RMSE")):
+            if error < own:
+                lines.append(
+                    f"** {r.method} is better by {kind}: {error:.5g} against {own:.5g} ({1 - error / own:.1%})"
+                )
+    return lines or ["nobody is better than the battery, by MAE or by RMSE"]
 
 
-def chosen(path: Path, most: int) -> list[Values]:
-    """Series of a file that can be scored, evenly spread where there are more than `most`."""
-    every = [np.array(v) for v in read_measurements(path).values() if len(v) > NOT_SCORED]
+def groups(path: Path) -> dict[str, list[Values]]:
+    """Series of a file that can be scored: together, or by resource where the file has several of ours."""
+    found: dict[str, list[Values]] = {}
+    for name, values in read_measurements(path).items():
+        if len(values) > NOT_SCORED:
+            found.setdefault(_resource(name), []).append(np.array(values))
+    return {path.name if len(found) == 1 else f"{path.name}, {name}": some for name, some in found.items()}
+
+
+def _resource(series: str) -> str:
+    try:
+        return str(Series.parse(series).resource)
+    except UsageError:
+        return ""
+
+
+def spread(every: list[Values], most: int) -> list[Values]:
+    """At most so many of the series, evenly spread over them."""
     if len(every) <= most:
         return every
     return [every[round(i * (len(every) - 1) / max(most - 1, 1))] for i in range(most)]
@@ -191,16 +211,20 @@ def default_files() -> list[Path]:
     return sorted(data.glob("*.csv.gz")) + own
 
 
-def report(path: Path, series: list[Values], results: list[Result]) -> None:
+def report(name: str, series: list[Values], results: list[Result]) -> None:
     scored = sum(len(v) - NOT_SCORED for v in series)
-    print(f"\n{path.name}: {len(series)} series, {scored} values scored")
+    print(f"\n{name}: {len(series)} series, {scored} values scored")
     print(f"{'':26}{'MAE':>12}{'RMSE':>12}{'beside last value':>22}{'µs a value':>13}")
     base = results[0]
     for r in results:
-        beside = f"{r.mae / base.mae - 1:+10.1%} {r.rmse / base.rmse - 1:+10.1%}"
+        beside = f"{_change(r.mae, base.mae)} {_change(r.rmse, base.rmse)}"
         print(f"{r.method:26}{r.mae:12.5g}{r.rmse:12.5g}{beside:>22}{r.us_per_value:13.1f}")
     for line in lost(results):
-        print(f"  ** {line}")
+        print(f"  {line}")
+
+
+def _change(error: float, base: float) -> str:
+    return f"{error / base - 1:+10.1%}" if base > 0 else f"{'':10}"
 
 
 def main() -> None:
@@ -225,12 +249,12 @@ def main() -> None:
     # fits that did not converge speak up for each point; what they forecast is scored as it is
     warnings.simplefilter("ignore")
     document = {}
-    for path in files:
-        series = chosen(path, options.most)
+    for name, every in ((n, e) for path in files for n, e in groups(path).items()):
+        series = spread(every, options.most)
         results = ours(series) + ([] if options.ours else theirs(series, options.refit))
-        document[str(path)] = [asdict(r) for r in results]
+        document[name] = [asdict(r) for r in results]
         if not options.json:
-            report(path, series, results)
+            report(name, series, results)
             sys.stdout.flush()
     if options.json:
         print(json.dumps(document, indent=2))

@@ -17,7 +17,7 @@ from typing import Any
 
 import requests
 
-from nws.endpoint import read_token
+from nws.endpoint import read_secret, read_token
 from nws.errors import ProbeError, UsageError
 from nws.sources.settings import PrometheusSettings
 
@@ -96,7 +96,7 @@ class PrometheusApi:
         if settings.token_file is not None:
             self._session.headers["Authorization"] = f"Bearer {read_token(settings.token_file)}"
         elif settings.user is not None and settings.password_file is not None:
-            self._session.auth = (settings.user, read_token(settings.password_file))
+            self._session.auth = (settings.user, read_secret(settings.password_file, "password"))
 
     def _content(self, response: requests.Response) -> bytes:
         """The body, no longer than it may be and not dripping for ever."""

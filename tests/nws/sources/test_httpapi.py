@@ -101,7 +101,8 @@ def test_a_secret_that_others_may_read_is_not_used(ask, prometheus, secret):
 
 
 def test_a_secret_that_is_not_there(ask, tmp_path):
-    assert "No such file" in refused(ask, user="me", password_file=tmp_path / "nothing")
+    told = refused(ask, user="me", password_file=tmp_path / "nothing")
+    assert "the password cannot be read: No such file" in told
 
 
 @pytest.mark.parametrize(
