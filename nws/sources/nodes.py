@@ -29,6 +29,8 @@ _FULL = 0.1
 _JUMP = 0.25
 #: Busy time below this many CPUs is no competitor.
 _SMALL = 0.02
+#: More CPUs, or more processes that want one, than any machine has.
+_MOST_CPUS, _MOST_PROCESSES = 8192, 100_000
 #: Labels that tell the numbers of one target apart, rather than targets.
 _INNER = frozenset({"__name__", "reading", "mode"})
 
@@ -38,7 +40,7 @@ class Target:
     """What Prometheus knows of one node_exporter now; None for what it does not know.
 
     modes : CPUs busy in each mode of node_cpu_seconds_total.  cpus : how many there are
-    waiting : processes that waited for a CPU, on average.  runnable : that ran or waited at the last scrape
+    waiting : processes that waited for a CPU, on average.  runnable : that ran or waited at the calmest scrape
     free_bytes : MemAvailable.  cpu_t, memory_t : times of the last scrapes, seconds since the epoch
     """
 
@@ -65,7 +67,9 @@ class Target:
         return None if load is None else shares(load)
 
     def _load(self, niced_weight: float) -> Load | None:
-        if self.cpus is None or self.cpus < 1 or "idle" not in self.modes:
+        if self.cpus is None or not 1 <= self.cpus <= _MOST_CPUS or "idle" not in self.modes:
+            return None
+        if any(not 0 <= (number or 0) <= _MOST_PROCESSES for number in (self.waiting, self.runnable)):
             return None
         count, counted = int(self.cpus), sum(self.modes.values())
         if min(self.modes.values()) < 0 or abs(counted / count - 1) > _JUMP:

@@ -15,13 +15,11 @@ from nws.errors import ProbeError
 from nws.series import Measurement, Resource, Series
 from nws.sources.httpapi import PrometheusApi
 from nws.sources.nodes import Target, question, targets
-from nws.sources.settings import PrometheusSettings
+from nws.sources.settings import HOST_NAME, PrometheusSettings
 
 __all__ = ["PrometheusSettings", "PrometheusSource"]
 
 _LOG = logging.getLogger(__name__)
-#: Names that hosts may have on a service.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: With clocks further apart, ages of measurements would mean nothing.
 _APART_S = 60.0
 #: Names told in a message.
@@ -44,7 +42,7 @@ class PrometheusSource:
         now : seconds since the epoch, only to see whether Prometheus' clock agrees
         """
         answer = self._api.query(self._question)
-        if answer.t is None:
+        if answer.t is None or not answer.samples:
             narrowed = f" with {self.settings.match}" if self.settings.match else ""
             raise self._error(
                 f"no host: it has no node_cpu_seconds_total or node_memory_MemAvailable_bytes{narrowed} of the "
@@ -95,7 +93,7 @@ class PrometheusSource:
         if self.settings.hosts:
             return self.settings.hosts.get(instance)
         host = re.sub(r":\d+$", "", instance)
-        if _NAME.fullmatch(host):
+        if HOST_NAME.fullmatch(host):
             return host
         if instance not in self._unnamed:
             self._unnamed.add(instance)

@@ -107,6 +107,10 @@ def test_cpu_alone_where_the_kernel_is_too_old_to_say_what_memory_is_available(p
         {"idle": -1.0, "user": 5.0},
         {"idle": 1e6, "user": 0.1},
         {"user": 4.0},
+        {"cpus": 1e12, "idle": 1e12},
+        {"waiting": 1e12, **IDLE},
+        {"waiting": -1, **IDLE},
+        {"procs": 1e12, **IDLE},
     ],
     ids=str,
 )
@@ -133,6 +137,12 @@ def test_no_node_exporter_at_all(prometheus, source):
     with pytest.raises(ProbeError, match=r'no host: .* with job="nodes" .* let it scrape node_exporter'):
         source(match='job="nodes"').read(NOW)
     with pytest.raises(ProbeError, match="node_memory_MemAvailable_bytes of the last minutes"):
+        source().read(NOW)
+
+
+def test_nothing_but_gaps(prometheus, source):
+    prometheus.says([({"instance": "a:1", "job": "node", "reading": "cpus"}, "NaN")])
+    with pytest.raises(ProbeError, match="no host: "):
         source().read(NOW)
 
 
