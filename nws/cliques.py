@@ -104,12 +104,13 @@ class Schedule:
 
     def round_s(self, clique: str) -> float:
         """Seconds in which every member of that clique has had its turn once; raises `UsageError`."""
-        for one in self.cliques:
-            if one.name == clique:
-                return len(one.members) * one.stride * self.frame_s
-        raise UsageError(
-            f"no clique is called {clique!r}; there are {', '.join(c.name for c in self.cliques)}"
-        )
+        one = self.cliques[self._place(clique)]
+        return len(one.members) * one.stride * self.frame_s
+
+    def peers(self, host: str, clique: str) -> tuple[str, ...]:
+        """Whom `host` probes in its turns in that clique; raises `UsageError` when there is no such clique."""
+        place = self._place(clique)
+        return self._peers(host, place) if host in self.cliques[place].members else ()
 
     def seen_by(self, host: str) -> Schedule:
         """The same schedule with the cliques of `host` only: all that this host need know."""
@@ -146,6 +147,14 @@ class Schedule:
             ) from error
         schedule._check()
         return schedule
+
+    def _place(self, clique: str) -> int:
+        for place, one in enumerate(self.cliques):
+            if one.name == clique:
+                return place
+        raise UsageError(
+            f"no clique is called {clique!r}; there are {', '.join(c.name for c in self.cliques) or 'none'}"
+        )
 
     def _check(self) -> None:
         faults = []

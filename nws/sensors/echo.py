@@ -24,6 +24,8 @@ HEADER = struct.Struct(">Q")
 #: No probe needs more; a longer message is a mistake or an attack.
 MOST_BYTES = 256 << 20
 _BUFFER_BYTES = 1 << 18
+#: What a client that comes next waits for one that leaves, seconds.
+_LEAVING_S = 0.05
 
 
 @dataclass(slots=True)
@@ -116,32 +118,28 @@ class EchoServer:
         """Start a thread for a connection; False when there is no place for it."""
         with self._lock:
             self._tidy()
-            stale = {} if len(self._open) < self._most else self._silent()
-            for one in stale:
-                _shut(one)
-        for place in stale.values():
-            place.thread.join()
+            waited_for = list(self._open.values()) if len(self._open) >= self._most else []
+            if waited_for and self._stale_s is not None:
+                limit = time.monotonic() - self._stale_s
+                for other, place in self._open.items():
+                    if place.heard < limit:
+                        _shut(other)
+        # one whose client has just hung up is about to end
+        end = time.monotonic() + _LEAVING_S
+        for place in waited_for:
+            place.thread.join(max(end - time.monotonic(), 0.0))
         with self._lock:
             self._tidy()
             if self._closing or len(self._open) >= self._most:
                 return False
-            place = _Place(
-                threading.Thread(target=self._serve, args=(connection,), daemon=True), time.monotonic()
-            )
-            self._open[connection] = place
-            place.thread.start()
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            self._open[connection] = _Place(thread, time.monotonic())
+            thread.start()
         return True
 
     def _tidy(self) -> None:
         # a thread that has ended leaves its place here, so that `close` can wait for the others
         self._open = {c: place for c, place in self._open.items() if place.thread.is_alive()}
-
-    def _silent(self) -> dict[socket.socket, _Place]:
-        """Connections whose place another may have."""
-        if self._stale_s is None:
-            return {}
-        limit = time.monotonic() - self._stale_s
-        return {c: place for c, place in self._open.items() if place.heard < limit}
 
     def _serve(self, connection: socket.socket) -> None:
         place = self._open[connection]

@@ -102,6 +102,7 @@ def test_the_turn_now_is_one_of_the_turns(cliques, later):
 
 
 @given(some_cliques())
+@settings(max_examples=40, deadline=None)
 def test_a_schedule_is_the_same_after_a_journey(cliques):
     made = plan(cliques)
     assert Schedule.from_json(json.loads(json.dumps(made.to_json()))) == made
@@ -126,6 +127,7 @@ def test_a_pair_in_two_cliques_is_probed_in_the_first():
     turns = all_turns(made, START + 100)
     assert {t.clique for t in turns if "h1" in t.peers and t.holder == "h0"} == {"a"}
     assert {t.peers for t in turns if t.clique == "b"} == {("h2",), ("h0", "h1")}
+    assert (made.peers("h0", "b"), made.peers("h5", "b")) == (("h2",), ())
 
 
 def test_who_has_nobody_to_probe_has_no_turn():
