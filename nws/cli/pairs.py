@@ -19,9 +19,6 @@ from nws.cli.pairtable import SORTS, PairRow, document, pair_rows, sort_rows
 #: Hosts up to which a terminal is wide enough for a matrix.
 MATRIX_MOST = 12
 
-#: What a matrix shows of a pair: title → text.
-_CELLS: dict[str, Callable[[PairRow], str]]
-
 
 @click.command()
 @click.option(
@@ -62,11 +59,12 @@ def pairs(
         echo_json({**origin.where, "now": snapshot.now, "pairs": [document(r, stale_after) for r in rows]})
         return
     names = sorted({name for row in rows for name in (row.start, row.end)})
-    fits = sys.stdout.isatty() and len(names) <= MATRIX_MOST and sort is None
+    tables = _tables(rows, names, stale_after) if len(names) <= MATRIX_MOST or matrix else {}
+    fits = sys.stdout.isatty() and sort is None and bool(tables) and _fit(tables, names)
     if not rows:
         click.echo("no pair of hosts is measured", err=True)
     elif matrix if matrix is not None else fits:
-        _matrices(rows, names, stale_after)
+        _matrices(rows, names, tables, stale_after)
     else:
         _list(rows, stale_after)
 
@@ -95,18 +93,36 @@ def _list(rows: Sequence[PairRow], stale_after: float) -> None:
     )
 
 
-def _matrices(rows: Sequence[PairRow], names: Sequence[str], stale_after: float) -> None:
+def _tables(rows: Sequence[PairRow], names: Sequence[str], stale_after: float) -> dict[str, list[list[str]]]:
+    """Rows of every matrix, by what it shows."""
+    by_pair = {(row.start, row.end): row for row in rows}
+
+    def text(cell: Callable[[PairRow], str], start: str, end: str) -> str:
+        row = by_pair.get((start, end))
+        return "" if row is None else cell(row) + _marks(row, stale_after)
+
+    return {
+        title: [[start, *(text(cell, start, end) for end in names)] for start in names]
+        for title, cell in _CELLS.items()
+    }
+
+
+def _fit(tables: dict[str, list[list[str]]], names: Sequence[str]) -> bool:
+    from nws.cli.tables import fits_terminal
+
+    return all(
+        fits_terminal([max(map(len, column)) for column in zip(["", *names], *table, strict=True)])
+        for table in tables.values()
+    )
+
+
+def _matrices(
+    rows: Sequence[PairRow], names: Sequence[str], tables: dict[str, list[list[str]]], stale_after: float
+) -> None:
     from nws.cli.tables import echo_table
 
-    by_pair = {(row.start, row.end): row for row in rows}
-    for title, cell in _CELLS.items():
+    for title, table in tables.items():
         click.echo(f"{title}, from (down) to (across)")
-        table = []
-        for start in names:
-            found = [by_pair.get((start, end)) for end in names]
-            table.append(
-                [start, *("" if row is None else cell(row) + _marks(row, stale_after) for row in found)]
-            )
         echo_table(["", *names], table, numbers=range(1, len(names) + 1), warn=[False] * len(table))
         click.echo("")
     for row in rows:
@@ -142,7 +158,8 @@ def _age(row: PairRow) -> str:
     return duration(row.age_s)
 
 
-_CELLS = {
+#: What a matrix shows of a pair: title → text.
+_CELLS: dict[str, Callable[[PairRow], str]] = {
     "latency": _latency,
     "bandwidth": _bandwidth,
     "age": _age,

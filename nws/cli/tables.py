@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -48,16 +49,22 @@ def echo_table(
 
     warn : rows that stand out on a terminal; by default those whose last column is ``stale``
     """
-    if sys.stdout.isatty():
+    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
+    # a table wider than the terminal would be squeezed until nobody can read it
+    if sys.stdout.isatty() and fits_terminal(widths):
         _rich(headings, rows, numbers, [row[-1] == "stale" for row in rows] if warn is None else warn)
         return
-    widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
     for row in [headings, *rows]:
         cells = [
             text.rjust(w) if i in numbers else text.ljust(w)
             for i, (text, w) in enumerate(zip(row, widths, strict=True))
         ]
         click.echo("  ".join(cells).rstrip())
+
+
+def fits_terminal(widths: Sequence[int]) -> bool:
+    """Whether a table with columns of these widths fits; a terminal's table has three characters beside each."""
+    return sum(widths) + 3 * len(widths) <= shutil.get_terminal_size().columns
 
 
 def _rich(

@@ -44,6 +44,7 @@ def on_a_terminal():
     """Runs a table with one stale row on a real terminal and returns what the terminal was sent."""
 
     def run(**environ):
+        environ = {"COLUMNS": "80", **environ}
         code = "from nws.cli.tables import echo_table; echo_table(['name', ''], [['a', 'stale']])"
         plain = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
         ours, theirs = pty.openpty()
@@ -70,3 +71,7 @@ def test_no_color_is_honoured(on_a_terminal):
     said = on_a_terminal(NO_COLOR="1")
     assert "stale" in said
     assert "\x1b[33m" not in said
+
+
+def test_a_table_that_does_not_fit_the_terminal_is_plain(on_a_terminal):
+    assert on_a_terminal(COLUMNS="10") == "name\r\na     stale\r\n"
