@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -28,6 +28,7 @@ def columns(draw):
     return [draw(hnp.arrays(np.float64, n, elements=kind)) for _ in range(2)]
 
 
+@settings(deadline=None)
 @given(columns())
 def test_chunks_are_exact(pair):
     found = unpack(pack(*pair))
@@ -88,6 +89,7 @@ def columns_of(pairs):
     return np.array([t for t, _ in pairs]), np.array([v for _, v in pairs])
 
 
+@settings(deadline=None)
 @given(samples, st.integers(0, 60))
 def test_buckets_join_to_what_all_samples_at_once_give(pairs, cut):
     times, values = columns_of(pairs)
@@ -104,6 +106,7 @@ def test_buckets_join_to_what_all_samples_at_once_give(pairs, cut):
         assert (whole.count[i], whole.low[i], whole.high[i]) == (len(inside), min(inside), max(inside))
 
 
+@settings(deadline=None)
 @given(samples, st.sampled_from([60, 600]))
 def test_buckets_as_blobs_are_exact_but_for_a_rounded_mean(pairs, bucket_s):
     buckets = summed_up(*columns_of(pairs), bucket_s)

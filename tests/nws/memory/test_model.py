@@ -5,10 +5,12 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from nws import tail
 from nws.memory import Delivery, Keep, Memory
 from nws.series import Measurement, Resource, Series
 
@@ -27,6 +29,10 @@ class MemoryModel(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
+        # the tail sorts after a few samples what elsewhere it sorts after many
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(tail, "_FRESH", 8)
+        self.patch.setattr(tail, "_RUNS", 2)
         self.directory = tempfile.TemporaryDirectory()
         self.path = Path(self.directory.name) / "w.db"
         self.now = START
@@ -42,6 +48,7 @@ class MemoryModel(RuleBasedStateMachine):
         for memory in self.memories:
             memory.close()
         self.directory.cleanup()
+        self.patch.undo()
 
     def keep(self, found):
         for series, t, value in found:

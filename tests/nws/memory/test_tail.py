@@ -35,7 +35,7 @@ def batch_of(samples, first):
     )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(batches)
 def test_a_pile_keeps_the_order_of_each_series(small_runs, found):
     pile, kept = Pile(), {}
@@ -51,7 +51,7 @@ def test_a_pile_keeps_the_order_of_each_series(small_runs, found):
         assert list(zip(one.times, one.values, strict=True)) == kept.get(i, [])
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(batches, st.sampled_from([0, 1, 3, 65_536]))
 def test_totals_are_of_the_last_sample_by_time(small_runs, found, first):
     pile, kept = Pile(), {}
