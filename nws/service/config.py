@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-DAY_S = 86400.0
+from nws.memory import Keep
 
 #: Host names on the service, wherever they come from.
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -59,15 +59,6 @@ class Tls:
 
     certificate: Path
     key: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
-    """How long samples, 1-minute and 10-minute roll-ups are kept, and events as long as the last; seconds."""
-
-    samples_s: float = 7 * DAY_S
-    minutes_s: float = 60 * DAY_S
-    ten_minutes_s: float = 730 * DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +119,7 @@ class ServiceConfig:
     frame_s, guard_s : frame of the measuring schedule, and what is left free at the ends of each turn
     lost_after_s : a host not heard of for so long is lost
     sites : site of hosts, before what their sensors say
+    keep : how long samples, roll-ups and (as long as the last of them) events are kept
     cliques : by name; None makes them from the registered hosts and their sites, of at most `clique_most`
     """
 
@@ -136,7 +128,7 @@ class ServiceConfig:
     store: Path | None = None
     tokens: TokenFiles = TokenFiles()
     tls: Tls | None = None
-    keep: Keep = Keep()
+    keep: Keep = field(default_factory=Keep)
     limits: Limits = Limits()
     every: Every = Every()
     frame_s: float = 4.0

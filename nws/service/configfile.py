@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from nws.errors import ConfigError
+from nws.memory import Keep
 from nws.service.config import (
     HOST_NAME_LEGAL,
     CliqueConfig,
     Every,
-    Keep,
     Limits,
     Listen,
     PrometheusConfig,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
 from nws.cliques import Schedule
 from nws.errors import StoreError, WeatherError
-from nws.memory import Keep, Memory
+from nws.memory import Memory
 from nws.paths import state_dir
 from nws.series import Forecast, Series
 from nws.service.config import ServiceConfig
@@ -25,6 +25,7 @@ from nws.service.events import Events
 from nws.service.forecaster import Forecaster
 from nws.service.housekeeping import Condition, Housekeeping
 from nws.service.intake import Intake, Taken
+from nws.service.lock import StoreLock
 from nws.service.notes import Notes
 from nws.service.reading import Reading
 from nws.service.records import (
@@ -49,7 +50,8 @@ T = TypeVar("T")
 
 
 class WeatherService:
-    """A weather service; a context manager. Raises `StoreError` when its store cannot be opened.
+    """A weather service; a context manager. Raises `StoreError` when its store cannot be opened, or another
+    service runs on it.
 
     config : what its user sets.  store : file of the memory; by default the one of `config`, else `service.db` in
     the state directory.  clock : seconds since the epoch.  monotonic : seconds that never step, for leases; by
@@ -69,17 +71,14 @@ class WeatherService:
         self._clock = clock
         self._steady = monotonic or (time.monotonic if clock is time.time else clock)
         self.path = store or config.store or (Path(":memory:") if in_memory else state_dir() / "service.db")
-        keep = Keep(
-            samples_s=config.keep.samples_s,
-            minutes_s=config.keep.minutes_s,
-            ten_minutes_s=config.keep.ten_minutes_s,
-        )
-        self._memory = Memory(self.path, keep=keep, clock=clock, in_memory=in_memory)
-        try:
+        with ExitStack() as opened:
+            if not in_memory:
+                opened.callback(StoreLock(self.path).release)
+            self._memory = Memory(self.path, keep=config.keep, clock=clock, in_memory=in_memory)
+            opened.callback(self._memory.close)
             self._open(in_memory)
-        except BaseException:
-            self._memory.close()
-            raise
+            # all is well: it stays open until `close`
+            self._opened = opened.pop_all()
 
     def _open(self, in_memory: bool) -> None:
         config, database = self.config, self._memory.database
@@ -285,7 +284,7 @@ class WeatherService:
     def close(self) -> None:
         """Save the forecasters' state and let go of the store."""
         self._housekeeping.close()
-        self._memory.close()
+        self._opened.close()
 
     def __enter__(self) -> WeatherService:
         return self

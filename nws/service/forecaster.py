@@ -17,12 +17,11 @@ import numpy as np
 
 from nws.errors import StoreError
 from nws.forecasting.bank import LARGEST, BatteryBank, Columns, Pick
-from nws.memory import Memory
+from nws.memory import DAY_S, Memory
 from nws.series import Forecast
 from nws.service import batteryfile
 from nws.service.batteryfile import Seen
 from nws.service.catalogue import Catalogue
-from nws.service.config import DAY_S
 from nws.service.logreader import news
 from nws.service.records import Ints
 
@@ -84,8 +83,8 @@ class Forecaster:
                 if not legal.all():
                     batch = batch.picked(legal)
                 self._bank.update_many(batch.ids, batch.values, batch.times)
-                # of several for one series the last assignment stays
-                self.last_t[batch.ids] = batch.times
+                # late samples make no series old
+                np.maximum.at(self.last_t, batch.ids, batch.times)
             self._cursor = cursor
 
     def learn_names(self) -> None:

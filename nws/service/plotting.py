@@ -13,9 +13,8 @@ import numpy as np
 from nws.errors import Refused
 from nws.forecasting.bank import LARGEST
 from nws.forecasting.hindsight import expected
-from nws.memory import Memory
+from nws.memory import Keep, Memory
 from nws.series import Series
-from nws.service.config import Keep
 from nws.service.records import Floats, PlotDocument
 from nws.service.samples import Points, checked_span, fitting, raw, rolled
 

@@ -13,10 +13,9 @@ from typing import Literal
 import numpy as np
 
 from nws.errors import Refused
-from nws.memory import Memory
+from nws.memory import DAY_S, Keep, Memory
 from nws.rollups import Buckets
 from nws.series import Series
-from nws.service.config import DAY_S, Keep
 from nws.service.records import Floats, Ints, SampleDocument
 
 RESOLUTIONS = ("auto", "raw", "60", "600")

@@ -147,7 +147,9 @@ class Timetable:
         self._set(made, peers)
 
     def _set(self, made: Schedule, peers: Peers) -> None:
-        self.schedule, self.peers = made, peers
+        # who reads schedule and peers in this order has no new version with old addresses
+        self.peers = peers
+        self.schedule = made
         found: dict[str, list[str]] = {}
         for clique in made.cliques:
             for member in clique.members:

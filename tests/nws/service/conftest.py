@@ -7,7 +7,7 @@ import pytest
 from nws.service.config import ServiceConfig
 from nws.service.core import WeatherService
 
-from .helpers import Clock
+from .helpers import Clock, kill
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def start(clock, store):
 
     yield start
     for service in running:
-        service._memory.close()
+        kill(service)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What a service does of its own accord, and what it does when its disk is full."""
 
+import os
 import sqlite3
 import threading
 
@@ -7,10 +8,10 @@ import numpy as np
 import pytest
 
 from nws.errors import Refused, StoreError
-from nws.service.config import Keep
+from nws.memory import Keep
 from nws.service.records import Event
 
-from .helpers import START, batch, registered, settings
+from .helpers import START, batch, kill, registered, settings
 
 ALPHA = "cpu.new@alpha"
 
@@ -182,7 +183,7 @@ def test_hosts_last_seen_are_kept_while_the_service_lives(start, clock):
         first.put(batch((ALPHA, clock(), 0.5)), as_host="alpha")
         first.tick()
     # as after a kill: nothing is saved at the end
-    first._memory.close()
+    kill(first)
     assert start().host("alpha").last_seen >= START + 60
 
 
@@ -264,3 +265,24 @@ def test_many_threads_at_once(start, clock):
     assert not any(thread.is_alive() for thread in writers + others)
     assert service.counters().samples_accepted == 6 * 40 * 20
     assert all(f.samples == 40 and f.last == 39.0 for f in service.forecasts().values())
+
+
+def test_one_service_runs_on_a_store(start, store):
+    first = start()
+    with pytest.raises(
+        StoreError, match=rf"service.db: another weather service runs on this store, process {os.getpid()}"
+    ):
+        start()
+    registered(first, "alpha")
+    kill(first)
+    assert [h.name for h in start().hosts()] == ["alpha"]
+
+
+def test_what_is_no_store_is_let_go_of(start, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a store, and long enough to be taken for one" * 20)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="not an SQLite database"):
+            start(store=path)
+    with pytest.raises(StoreError, match="cannot be made"):
+        start(store=path / "inside.db")

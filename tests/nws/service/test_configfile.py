@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from nws.errors import ConfigError
-from nws.service.config import Every, Keep, Limits, Listen, ServiceConfig
+from nws.memory import Keep
+from nws.service.config import Every, Limits, Listen, ServiceConfig
 from nws.service.configfile import load_config, parse_listen
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "weather.yaml"

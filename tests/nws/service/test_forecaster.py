@@ -16,7 +16,7 @@ from nws.memory import Memory
 from nws.series import Measurement, Series
 from nws.service import batteryfile
 
-from .helpers import START, batch, registered, settings
+from .helpers import START, batch, kill, registered, settings
 
 ALPHA, BETA = "cpu.new@alpha", "network.latency@alpha>beta"
 
@@ -113,7 +113,7 @@ def test_what_came_after_the_state_was_saved_is_replayed(start, store):
     feed(first, samples[100:150])
     feed(first, walk(6, 40), BETA)
     # as after a kill: nothing is saved at the end
-    first._memory.close()
+    kill(first)
     second = start()
     assert second.counters().restored == "saved"
     assert (told(second), told(second, BETA)) == (of(samples[:150]), of(walk(6, 40)))
@@ -327,7 +327,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost_and_forecasts_go_on(s
         battery = Battery()
         battery.replay(found.value, found.t)
         assert told(service) == battery.forecast()
-        service._memory.close()
+        kill(service)
 
 
 def test_a_service_of_its_settings_keeps_its_file_where_they_say(tmp_path, clock):

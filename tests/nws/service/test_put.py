@@ -7,7 +7,7 @@ from nws.errors import ForeignSeries, Refused, TooManySeries, UnknownHost, Unkno
 from nws.service.config import Limits
 from nws.service.records import Batch
 
-from .helpers import START, batch, registered, settings
+from .helpers import START, batch, kill, registered, settings
 
 ALPHA = "cpu.new@alpha"
 
@@ -161,7 +161,7 @@ def test_streams_are_remembered_over_restarts(start):
     registered(first, "alpha")
     stream = batch((ALPHA, START, 0.5), (ALPHA, START + 1, 0.6), source="alpha/1")
     first.put(stream, as_host="alpha")
-    first._memory.close()
+    kill(first)
     second = start()
     assert second.put(stream, as_host="alpha").accepted == 0
     assert len(kept(second)) == 2

@@ -7,9 +7,8 @@ import pytest
 
 from nws.errors import Refused, UnknownSeries
 from nws.forecasting.bank import Battery
-from nws.memory import Memory
+from nws.memory import Keep, Memory
 from nws.series import Measurement, Series
-from nws.service.config import Keep
 
 from .helpers import START, batch, settings
 
