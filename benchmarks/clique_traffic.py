@@ -4,8 +4,8 @@
 
 Counts the turns of one hour from the schedule itself: each turn probes each of its peers once, one connection each. A
 probe's bytes are those of `nws.sensors.network` on a link of --bandwidth and --latency, counted by driving the probe
-over such a link that is computed, not real. The full mesh probes every ordered pair of all hosts, as often as the cliques
-probe theirs. The last columns are per host: where they stay the same, traffic is linear in hosts.
+over such a link that is computed, not real. The full mesh probes every ordered pair of all hosts, as often as the
+cliques probe theirs. The last columns are per host: where they stay the same, traffic is linear in hosts.
 """
 
 from __future__ import annotations

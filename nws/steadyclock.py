@@ -2,8 +2,8 @@
 
 Every answer of the server says what time it is there; half of the round trip is the most it can be wrong by. Of the
 last answers the one with the least doubt counts, and corrections are spread out, so that time neither jumps nor runs
-backwards once it is settled. Before the first answer it shows the wall clock, for want of better. Only a server whose
-own clock has moved, which several answers in a row have to say, makes it step later.
+backwards once it is settled. Before the first answer it carries on the wall clock as it was at the start, for want of
+better. Only a server whose own clock has moved, which several answers in a row have to say, makes it step later.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SURE_S = 0.05
 class SteadyClock:
     """Seconds since the epoch as the server counts them: call it. Safe from any thread.
 
-    wall : the host's clock, for the time before the first answer
+    wall : the host's clock, read once, for the time before the first answer
     counter : seconds that nobody can set.  slew : seconds of correction in a second, less than 1
     """
 
@@ -59,7 +59,8 @@ class SteadyClock:
         counter: Callable[[], float] = boot_time,
         slew: float = 0.02,
     ) -> None:
-        self._wall, self.counter, self._slew = wall, counter, slew
+        self.counter, self._slew = counter, slew
+        self._guess = wall() - counter()
         self._lock = threading.Lock()
         self._answers: deque[_Answer] = deque(maxlen=_KEPT)
         self._strangers: list[_Answer] = []
@@ -82,33 +83,32 @@ class SteadyClock:
         """The time now."""
         with self._lock:
             counter = self.counter()
-            if self._shown is None:
-                return self._wall()
-            return counter + self._offset(counter)
+            return counter + (self._guess if self._shown is None else self._offset(counter))
 
-    def correction_s(self) -> float:
-        """How far the host's wall clock is behind this one, seconds; 0 before the first answer."""
-        return self() - self._wall() if self.is_set else 0.0
+    def observe(self, server_now: float, *, sent: float, received: float) -> float | None:
+        """Learn from an answer: `server_now` is its time, `sent` and `received` are counter readings around it.
 
-    def observe(self, server_now: float, *, sent: float, received: float) -> None:
-        """Learn from an answer: `server_now` is its time, `sent` and `received` are counter readings around it."""
+        The first time it answers how many seconds everything it showed before was behind, else None.
+        """
         if not math.isfinite(server_now) or received < sent:
-            return
+            return None
         doubt = (received - sent) / 2
         answer = _Answer(offset=server_now - (sent + received) / 2, doubt=doubt, at=received)
         with self._lock:
             if not self._settled:
+                first = self._shown is None
                 # the first answer is often a slow one, and nothing depends on a steady course yet
                 self._step([*self._answers, answer], received)
                 self._settled = len(self._answers) >= _WITNESSES or self._best(received).doubt <= _SURE_S
-                return
+                return answer.offset - self._guess if first else None
             self._offset(received)
             if abs(answer.offset - self._target) > _STEP_S + doubt:
                 self._suspect(answer, received)
-                return
+                return None
             self._strangers.clear()
             self._answers.append(answer)
             self._target = self._best(received).offset
+            return None
 
     def _suspect(self, answer: _Answer, counter: float) -> None:
         """An answer far from what is known: a step, if others bear it out."""

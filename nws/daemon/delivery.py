@@ -20,6 +20,7 @@ from nws.daemon.troubles import Troubles
 from nws.errors import Forbidden, NotFound, ServiceError, TooMany, Unauthorized, UsageError, WeatherError
 from nws.periodic import Counts
 from nws.series import Measurement
+from nws.settings.durations import format_seconds
 from nws.steadyclock import SteadyClock
 
 #: Samples in one batch, and batches in one run of the job.
@@ -27,6 +28,8 @@ MOST_SAMPLES = 2000
 MOST_BATCHES = 20
 #: Seconds between two questions whether peers have moved.
 NEWS_S = 60.0
+#: A host's clock that differs more from the server's than this is told of, seconds.
+_WRONG_S = 1.0
 #: Reasons of refusals that are told; a server may word every one differently.
 _MOST_REASONS = 50
 
@@ -272,10 +275,21 @@ class Delivery:
         answer = call()
         now, version = answer.get("now"), answer.get("schedule")
         if isinstance(now, int | float):
-            self._clock.observe(float(now), sent=sent, received=self._clock.counter())
+            behind_s = self._clock.observe(float(now), sent=sent, received=self._clock.counter())
+            if behind_s is not None and abs(behind_s) > _WRONG_S:
+                self._put_right(behind_s)
         if isinstance(version, int):
             self._told.version = version
         return answer
+
+    def _put_right(self, behind_s: float) -> None:
+        """What this process measured before the server told it the time was stamped with a wrong clock."""
+        many = self._spool.shift(behind_s)
+        way = "behind" if behind_s > 0 else "ahead of"
+        self._say(
+            f"server: the clock of this host is {format_seconds(abs(behind_s))} {way} the server's; {many} samples "
+            "put right; turns and samples go by the server's"
+        )
 
 
 def _seconds(value: object) -> float | None:

@@ -98,6 +98,7 @@ class Spool:
         (last,) = db.execute("SELECT max(number) FROM sample").fetchone()
         if last is not None and last >= self._next:
             self._next = int(last) + 1
+        self._opened_at = self._next
         with self._step():
             db.executemany(
                 "INSERT OR REPLACE INTO fact VALUES (?, ?)",
@@ -166,6 +167,17 @@ class Spool:
             except sqlite3.DatabaseError as error:
                 raise self._trouble("written", error) from error
             self._waiting -= gone
+
+    def shift(self, seconds: float) -> int:
+        """Move what was added since the file was opened and still waits by so many seconds; how many samples."""
+        with self._lock:
+            try:
+                with self._step():
+                    return self._db.execute(
+                        "UPDATE sample SET t = round(t + ?, 3) WHERE number >= ?", (seconds, self._opened_at)
+                    ).rowcount
+            except sqlite3.DatabaseError as error:
+                raise self._trouble("written", error) from error
 
     def close(self) -> None:
         """Let go of the file."""

@@ -25,7 +25,7 @@ class World:
         self.sleep(there)
         told = self.true + server_off
         self.sleep(back)
-        self.clock.observe(told, sent=sent, received=self.clock.counter())
+        return self.clock.observe(told, sent=sent, received=self.clock.counter())
 
 
 @pytest.fixture
@@ -33,17 +33,18 @@ def world():
     return World()
 
 
-def test_before_the_first_answer_it_shows_the_wall_clock(world):
+def test_before_the_first_answer_it_carries_on_the_wall_clock_of_the_start(world):
     assert not world.clock.is_set
-    assert world.clock() == world.true + 100.0
-    assert world.clock.correction_s() == 0.0
+    world.sleep(10)
+    world.ahead = -5000.0
+    assert world.clock() == pytest.approx(world.true + 100.0)
 
 
-def test_the_first_answer_sets_it(world):
-    world.ask()
+def test_the_first_answer_sets_it_and_tells_how_wrong_it_was(world):
+    assert world.ask() == pytest.approx(-100.0)
     assert world.clock.is_set
     assert world.clock() == pytest.approx(world.true)
-    assert world.clock.correction_s() == pytest.approx(-100.0)
+    assert world.ask() is None
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])

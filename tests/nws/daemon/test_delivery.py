@@ -22,7 +22,7 @@ class FakeServer:
 
     def __init__(self, world):
         self.world = world
-        self.log, self.kept, self.statuses = [], [], []
+        self.log, self.kept, self.stamped, self.statuses = [], [], [], []
         self.fail, self.fail_registration = None, None
         self.registered, self.key, self.version, self.next = False, None, 1, None
         self.answer = {}
@@ -59,6 +59,7 @@ class FakeServer:
             raise ServiceError.of(404, "host a is not registered")
         self.statuses.append(status)
         self.kept += [m.value for m in measurements]
+        self.stamped += [(m.t, m.value) for m in measurements]
         self.sent = (source, first)
         return {
             "now": self.world.t,
@@ -75,9 +76,9 @@ class FakeServer:
 class World:
     """The rest of the daemon (`Home`), with a clock that moves when a test says so."""
 
-    def __init__(self, path):
+    def __init__(self, path, wrong_s=0.0):
         self.t = 1_000_000.0
-        self.clock = SteadyClock(wall=lambda: self.t - 77, counter=lambda: self.t)
+        self.clock = SteadyClock(wall=lambda: self.t - wrong_s, counter=lambda: self.t)
         self.server = FakeServer(self)
         self.said, self.keys, self.learnt, self.periods, self.connects = [], [], [], None, []
         self.version, self.moved, self.no_address, self.no_token = None, False, None, None
@@ -144,15 +145,30 @@ def test_the_first_run_registers_and_delivers(world):
     assert world.periods == (5.0, 20.0)
     assert world.learnt == [(1, {"b": ("10.0.0.2", 7)})]
     assert 0 < delay <= 8.0
-    assert world.said == ["server: registered a with grid lab"]
+    assert world.said[-1] == "server: registered a with grid lab"
     assert world.server.sent == (f"a/{world.spool.stream}", 1)
     assert len(world.spool) == 0
 
 
-def test_the_clock_is_set_by_the_answers(world):
-    assert world.clock() == world.t - 77
+def test_the_clock_is_set_by_the_answers_and_what_was_stamped_before_is_put_right(tmp_path):
+    world = World(tmp_path / "wrong.db", wrong_s=7200.0)
+    world.server.fail_registration = ServiceUnreachable("not yet")
+    for _ in range(3):
+        stamped = world.clock()
+        assert stamped == pytest.approx(world.t - 7200.0)
+        world.spool.add([Measurement(CPU, stamped, world.t)])
+        world.run()
+    world.server.fail_registration = None
     world.run()
     assert world.clock() == pytest.approx(world.t, abs=0.05)
+    assert [t for t, _ in world.server.stamped] == pytest.approx(
+        [v for _, v in world.server.stamped], abs=0.1
+    )
+    assert any(
+        line.startswith("server: the clock of this host is 2 h behind the server's; 3 samples put right")
+        for line in world.said
+    )
+    world.spool.close()
 
 
 def test_with_nothing_to_deliver_it_shows_that_it_lives(world):
