@@ -18,7 +18,7 @@ from nws.cli.common import echo_json, json_option, store_option
 from nws.cli.origin import TIMEOUT_S, endpoint_of, server_options
 from nws.csvfile import Columns, read_columns
 from nws.endpoint import Endpoint, read_secret
-from nws.errors import Refused, ServiceError, TooMany, UsageError
+from nws.errors import Refused, ServiceError, ServiceUnreachable, TooMany, UsageError, WeatherError
 from nws.series import Series
 
 if TYPE_CHECKING:
@@ -129,7 +129,10 @@ def _in_batches(columns: Columns, target: _Target) -> dict[str, object]:
             if error.status == 413 and size > 1:
                 size //= 2
                 continue
-            raise _broken_off(error, at, len(columns)) from error
+            text = _broken_off(error, at, len(columns))
+            raise ServiceError.of(error.status, text, problems=error.problems) from error
+        except ServiceUnreachable as error:
+            raise ServiceUnreachable(_broken_off(error, at, len(columns))) from error
         at, inserted, refused = end, inserted + new, refused + bad
         for reason in reasons:
             click.echo(f"nws: refused: {reason}", err=True)
@@ -139,11 +142,12 @@ def _in_batches(columns: Columns, target: _Target) -> dict[str, object]:
     return {"inserted": inserted, "present": len(columns) - inserted - refused, "refused": refused}
 
 
-def _broken_off(error: ServiceError, at: int, total: int) -> ServiceError:
-    text = (
+def _broken_off(error: WeatherError, at: int, total: int) -> str:
+    if not at:
+        return str(error)
+    return (
         f"{error}\n{at} of {total} measurements were delivered before; the same file again goes on from there"
     )
-    return ServiceError.of(error.status, text if at else str(error), problems=error.problems)
 
 
 class _Service:
