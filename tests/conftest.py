@@ -5,7 +5,12 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def state_of_its_own(tmp_path, monkeypatch):
-    """An empty state directory (weather, benchmarks, history) for every test and the processes it starts."""
+    """An empty state directory (weather, benchmarks, history) for every test and the processes it starts.
+
+    No service of the user is asked either.
+    """
+    for name in ("APPLES_NWS", "NWS_SERVER", "NWS_TOKEN_FILE", "NWS_CA"):
+        monkeypatch.delenv(name, raising=False)
     state = tmp_path / "apples-state"
     monkeypatch.setenv("APPLES_STATE", str(state))
     return state
