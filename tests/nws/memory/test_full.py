@@ -59,14 +59,18 @@ def test_no_room_to_close_an_hour(memory, crowd, clock, kept, settle):
     assert kept(memory) == everything
 
 
-def test_what_is_kept_is_said_to_be_kept_though_housekeeping_finds_no_room(memory, crowd, clock, kept):
+def test_what_is_kept_is_said_to_be_kept_though_housekeeping_finds_no_room(
+    memory, crowd, clock, kept, settle, monkeypatch
+):
+    monkeypatch.setattr("nws.memory._ON_THE_WAY_S", 10.0)
     noise = random.Random(1)
     memory.append([Measurement(A, clock.now + i * 36.0, noise.random()) for i in range(3000)])
-    memory.append([Measurement(A, clock.now, 0.0)])
     clock.now += 48 * HOUR
-    crowd(1)
+    crowd(0)
     memory.append([Measurement(A, clock.now, 1.0)])
     assert kept(memory)[A][-1] == (clock.now, 1.0)
+    with pytest.raises(StoreFull):
+        settle(memory, budget_s=10.0)
 
 
 def test_a_file_as_long_as_it_may_be(path):
