@@ -20,6 +20,8 @@ from nws.errors import Malformed, Refused, ServiceError
 BODY_S = 30.0
 #: A body refused before it was read is thrown away up to this length, so that its sender reads the refusal.
 _THROWN_AWAY_BYTES = 64_000_000
+#: Times beyond this are milliseconds, or nonsense; seconds.
+_FARTHEST_S = 1e11
 
 
 class TooLarge(ServiceError):
@@ -136,7 +138,7 @@ class Query:
         return self._values.get(name, [None])[0]
 
     def time(self, name: str, default: float) -> float:
-        """Seconds since the epoch; any finite number."""
+        """Seconds since the epoch, no farther from it than thousands of years."""
         given = self.text(name)
         if given is None:
             return default
@@ -144,8 +146,10 @@ class Query:
             value = float(given)
         except ValueError:
             value = math.nan
-        if not math.isfinite(value) or "_" in given:
-            self._problems.append(f"{name}: {given[:40]!r}; expected seconds since the epoch")
+        if not abs(value) <= _FARTHEST_S or "_" in given:
+            self._problems.append(
+                f"{name}: {given[:40]!r}; expected seconds since the epoch, at most {_FARTHEST_S:.0e}"
+            )
             return default
         return value
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 #: Time for the line and headers of a request, from the first byte or from the connection's beginning, seconds.
 HEADERS_S = 10.0
@@ -55,6 +55,8 @@ class BoundedProtocol(HttpToolsProtocol):
         # requests are counted, not listed; where one goes wrong the application says so
         self.access_log = False
         self._head_bytes = 0
+        # requests of this connection that are not answered yet
+        self._open: list[RequestResponseCycle] = []
         self._arriving: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
@@ -67,9 +69,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._expect(HEADERS_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is left behind."""
+        """Nothing is left behind; who still answers learns that nobody listens."""
         self._arrived()
         self._read()
+        for cycle in self._open:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -117,6 +123,8 @@ class BoundedProtocol(HttpToolsProtocol):
         """The application is started."""
         self._expect(MESSAGE_S)
         super().on_headers_complete()
+        self._open = [cycle for cycle in self._open if not cycle.response_complete]
+        self._open.append(self.cycle)
 
     def on_message_complete(self) -> None:
         """All of the request is here."""

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import struct
 import threading
 
 import pytest
@@ -140,6 +141,23 @@ def test_too_many_requests_sent_ahead_end_the_connection(connect, service, monke
     peer.say(b"".join(b"GET /v1/hosts HTTP/1.1\r\n" + HOST + b"\r\n" for _ in range(200)))
     assert peer.is_closed()
     held.set()
+
+
+def test_a_peer_that_asks_ahead_and_goes_away_leaves_nothing(start, connect, service, eventually, caplog):
+    own = start(service)
+    state = own.server.uvicorn.server_state
+    peer = connect(own)
+    held = threading.Event()
+    service.hosts = lambda: held.wait(10) and []
+    peer.say(b"".join(b"GET /v1/hosts HTTP/1.1\r\n" + HOST + b"\r\n" for _ in range(20)))
+    eventually(lambda: state.tasks)
+    # ended without reading what comes, so that writing fails
+    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    held.set()
+    eventually(lambda: not state.connections and not state.tasks)
+    del service.hosts
+    assert "failed" not in caplog.text
 
 
 def test_a_body_in_chunks_is_a_body(connect):

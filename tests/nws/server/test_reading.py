@@ -83,6 +83,8 @@ def test_series_and_the_snapshot(filled):
         ("/v1/events?since=yesterday", "since: 'yesterday'; expected seconds since the epoch"),
         ("/v1/events?since=nan", "expected seconds since the epoch"),
         ("/v1/events?until=inf", "expected seconds since the epoch"),
+        ("/v1/events?since=1795000000000", "at most 1e+11"),
+        ("/v1/series/cpu.new@a/samples?since=-1e308&until=1e308", "at most 1e+11"),
         ("/v1/events?since=1_000", "expected seconds since the epoch"),
         ("/v1/events?since=2&until=1", "since 2.0 is after until 1.0"),
         ("/v1/events?since=1&since=2", "given 2 times"),
