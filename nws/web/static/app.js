@@ -20,7 +20,7 @@ const RETRY_S = [2, 4, 8, 15, 30];
 
 const main = document.getElementById("content");
 const grid = { name: "Weather", sites: new Map() };
-const page = { view: null, key: "", controller: null, timer: 0, failures: 0, healthDue: 0, plotError: null };
+const page = { view: null, key: "", controller: null, timer: 0, failures: 0, failed: false, plotFailed: false, healthDue: 0 };
 const notice = banner({ root: document.getElementById("banner"), freshness: document.getElementById("freshness"), retry: () => refresh() });
 const showTimes = timeBar(document.getElementById("times"), { refresh: () => refresh() });
 
@@ -28,12 +28,8 @@ const keyOf = (state) => [state.place, state.site, state.host, state.series].joi
 
 function makeView(state) {
   const site = (name) => grid.sites.get(name) ?? null;
-  const onError = (error) => {
-    page.plotError = error;
-    fail(error);
-  };
-  if (state.place === "series") return seriesView({ name: state.series, site, onError });
-  if (state.place === "host") return hostView({ name: state.host, site: () => site(state.host), onError });
+  if (state.place === "series") return seriesView({ name: state.series, site, onPlot: plotLoaded });
+  if (state.place === "host") return hostView({ name: state.host, site: () => site(state.host), onPlot: plotLoaded });
   if (state.place === "matrix") return matrixView();
   if (state.place === "events") return eventsView();
   return sitesView({ site: state.site, gridName: () => grid.name });
@@ -66,6 +62,7 @@ function arrive(state) {
     const first = page.view === null;
     page.view?.close?.();
     page.key = key;
+    page.plotFailed = false;
     page.view = makeView(state);
     main.replaceChildren(page.view.element);
     setAttribute(main, "data-ready", null);
@@ -91,16 +88,35 @@ function schedule(wait_s) {
 
 function fail(error) {
   const wait = error.retry_s ?? RETRY_S[Math.min(page.failures, RETRY_S.length - 1)];
+  // Many plots may fail at once; that is one failure.
+  if (page.failed) return;
+  page.failed = true;
   page.failures += 1;
   notice.failed(error, wait);
   schedule(wait);
+}
+
+function succeed() {
+  page.failures = 0;
+  notice.well(now());
+}
+
+/* Plots load by themselves, after the view they stand in: only a plot can say that plots work again. */
+function plotLoaded(error) {
+  if (error) {
+    page.plotFailed = true;
+    fail(error);
+  } else if (page.plotFailed) {
+    page.plotFailed = false;
+    succeed();
+  }
 }
 
 async function refresh() {
   page.controller?.abort();
   const controller = new AbortController();
   page.controller = controller;
-  page.plotError = null;
+  page.failed = false;
   clearTimeout(page.timer);
   const { view } = page;
   try {
@@ -113,16 +129,13 @@ async function refresh() {
     return;
   }
   if (controller.signal.aborted) return;
-  if (!page.plotError) {
-    page.failures = 0;
-    notice.well(now());
-  }
+  if (!page.plotFailed) succeed();
   setAttribute(main, "data-ready", "yes");
   showTimes(address());
   showPlace(address());
   tick();
   checkHealth();
-  if (address().live && !page.plotError) schedule(view.every_s());
+  if (address().live && !page.failed) schedule(view.every_s());
 }
 
 /* The grid's name and each host's site, for the breadcrumbs; asked again after a minute. */

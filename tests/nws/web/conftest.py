@@ -11,10 +11,16 @@ import pytest
 from .grids import Clock, Grid, serve, small_grid
 
 CHROMIUM = shutil.which("chromium")
-ARGUMENTS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
 
@@ -71,7 +77,10 @@ def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
 
         page.on("console", lambda m: heard(f"{m.type}: {m.text}") if m.type != "log" else None)
         page.on("pageerror", lambda e: troubles.append(f"exception: {e}"))
-        page.on("request", lambda r: None if r.url.startswith((home, "blob:")) else troubles.append(f"asked {r.url}"))
+        page.on(
+            "request",
+            lambda r: None if r.url.startswith((home, "blob:")) else troubles.append(f"asked {r.url}"),
+        )
         page.goto(address)
         if ready:
             settled(page)

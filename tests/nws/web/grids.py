@@ -64,7 +64,7 @@ def times_until(end: float, *, length_s: float = 3600.0) -> np.ndarray:
 
 
 def latency_s(a: int, b: int, *, far: bool) -> float:
-    """Latency of a link by its hosts' numbers: own loopback 40 µs, same site 0.2 ms, another site 5 ms; no two alike."""
+    """Latency of a link by its hosts' numbers: loopback 40 µs, same site 0.2 ms, another 5 ms; no two alike."""
     return 40e-6 if a == b else (5e-3 if far else 2e-4) * (1 + 0.02 * a + 0.001 * b)
 
 
@@ -104,7 +104,13 @@ def _register(grid: Grid, names: list[str]) -> None:
     for name in names:
         site = next(site for site, hosts in grid.sites.items() if name in hosts)
         told = Registration(
-            address="10.0.0.1", port=4000, site=site, cpus=8, cpu_model="Model 7", memory_bytes=32_000_000_000, version="1"
+            address="10.0.0.1",
+            port=4000,
+            site=site,
+            cpus=8,
+            cpu_model="Model 7",
+            memory_bytes=32_000_000_000,
+            version="1",
         )
         grid.service.register(name, told, f"key-of-{name}-0123456789abcdef")
 
@@ -139,7 +145,11 @@ def large_grid(clock: Clock, hosts: int, sites: int) -> Grid:
     config = ServiceConfig(grid="large", limits=Limits(requests_per_minute=100_000))
     service = WeatherService(config, clock=clock, in_memory=True)
     made = Grid(service=service, clock=clock, sites=names)
+    # the first schedule takes effect some frames after the first hosts came
+    clock.now -= 40.0
     _register(made, made.hosts)
+    service.tick()
+    clock.now += 40.0
     service.tick()
     members: dict[str, list[str]] = {}
     for state in service.hosts():

@@ -57,7 +57,15 @@ def test_a_module_says_what_it_decides_and_puts_in_text_only(path):
     text = path.read_text(encoding="utf-8")
     assert text.startswith("/* ")
     assert len(text.splitlines()) <= MOST_LINES
-    for forbidden in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "cssText"):
+    for forbidden in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "cssText",
+    ):
         assert forbidden not in text
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
 

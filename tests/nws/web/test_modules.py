@@ -26,7 +26,9 @@ def ask(chromium, shown_grid):
 
 
 def exported(page, module):
-    names = page.evaluate(f'async () => Object.keys(await import(new URL("static/{module}.js", document.baseURI)))')
+    names = page.evaluate(
+        f'async () => Object.keys(await import(new URL("static/{module}.js", document.baseURI)))'
+    )
     return ", ".join(names)
 
 
@@ -106,7 +108,9 @@ def test_the_band_is_there_only_where_both_forecast_and_error_are(ask):
 
 def test_a_table_of_very_many_points_is_thinned_and_keeps_the_newest(ask):
     document = "{unit: 's', t: Array.from({length: 1000}, (_, i) => i)}"
-    found = ask("plot/data", f"(() => {{ const d = {document}; d.value = d.t; return rows(d, columns(d)); }})()")
+    found = ask(
+        "plot/data", f"(() => {{ const d = {document}; d.value = d.t; return rows(d, columns(d)); }})()"
+    )
     assert found["every"] == 5
     assert len(found["picked"]) == 200
     assert found["picked"][0][:2] == ["1970-01-01 00:16:39", "999 s"]
@@ -138,7 +142,12 @@ def test_thresholds_of_single_links_survive_the_address(ask):
 
 
 def test_steps_go_from_best_to_worst_by_equal_ratios(ask):
-    assert ask("matrix/measures", "[1, 10, 1000, 1e6].map(steps(MEASURES.latency, [1, 1e6]).place)") == [0, 1, 3, 5]
+    assert ask("matrix/measures", "[1, 10, 1000, 1e6].map(steps(MEASURES.latency, [1, 1e6]).place)") == [
+        0,
+        1,
+        3,
+        5,
+    ]
     assert ask("matrix/measures", "[1, 1e6].map(steps(MEASURES.bandwidth, [1, 1e6]).place)") == [5, 0]
     assert ask("matrix/measures", "steps(MEASURES.latency, []).wide") is False
 

@@ -10,7 +10,9 @@ def crumbs(page):
 
 
 def query(page):
-    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()}
+    return {
+        name: values[0] for name, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()
+    }
 
 
 def heading(page):
@@ -173,4 +175,11 @@ def test_a_host_page_tells_what_the_host_is(open_page, url):
     for part in ("10.0.0.1, port 4000", "8 × Model 7", "32.0 GB", "between", "● there"):
         assert part in told
     sections = page.locator("details.plotsection > summary h2").all_inner_texts()
-    assert sections == ["The host itself", "Within the host", "Links with e2", "Links with e3", "Links with e4", "Links with w1"]
+    assert sections == [
+        "The host itself",
+        "Within the host",
+        "Links with e2",
+        "Links with e3",
+        "Links with e4",
+        "Links with w1",
+    ]

@@ -158,7 +158,8 @@ def test_a_lost_hosts_plot_ends_and_says_how_long_ago(open_page, url):
     figure = loaded(page, "cpu.new@w4")
     assert figure.locator("h2 .age").inner_text() == "30 min, stale"
     assert "2 gaps." in figure.locator(".sentence").inner_text()
-    assert page.locator("dl.facts .value").get_attribute("data-stale") == "yes"
+    states = page.locator("dl.facts .value").evaluate_all("list => list.map(n => n.dataset.stale)")
+    assert states == ["yes"] * 4
 
 
 def test_a_pairs_page_leads_to_the_way_back_and_the_other_measure(open_page, url):

@@ -20,16 +20,17 @@ def steps(page, name):
     page.wait_for_url("**from=*")
 
 
-@pytest.mark.parametrize(("text", "hours"), [("6 h", 6), ("24 h", 24), ("7 d", 168), ("30 d", 720)])
-def test_a_range_ends_now_by_the_servers_clock(open_page, url, text, hours):
+def test_a_range_ends_now_by_the_servers_clock(open_page, url):
     page = open_page(f"{url}/?series=cpu.new@e1&live=0")
-    with page.expect_request(lambda r: "/plot?" in r.url) as asking:
-        page.get_by_role("group", name="Range").get_by_role("link", name=text).click()
-    query = parse_qs(urlsplit(asking.value.url).query)
-    since, until = float(query["since"][0]), float(query["until"][0])
-    assert until - since == pytest.approx(3600 * hours, abs=0.01)
-    assert abs(until - NOON) < 60
-    assert page.locator("#times [aria-current]").inner_text() == text
+    for text, hours in (("6 h", 6), ("24 h", 24), ("7 d", 168), ("30 d", 720)):
+        page.wait_for_load_state("networkidle")
+        with page.expect_request(lambda r: "/plot?" in r.url) as asking:
+            page.get_by_role("group", name="Range").get_by_role("link", name=text).click()
+        query = parse_qs(urlsplit(asking.value.url).query)
+        since, until = float(query["since"][0]), float(query["until"][0])
+        assert until - since == pytest.approx(3600 * hours, abs=0.01)
+        assert abs(until - NOON) < 600
+        assert page.locator("#times [aria-current]").inner_text() == text
 
 
 def test_from_and_to_are_chosen_in_local_time(open_page, url):
@@ -41,8 +42,7 @@ def test_from_and_to_are_chosen_in_local_time(open_page, url):
     page.wait_for_url("**from=*")
     assert span(page) == (NOON - 3000, NOON - 1200)
     settled(page)
-    wait_for_text(page.locator(".sentence"), "last ")
-    assert "2026-11-20 06:3" in page.locator(".sentence").inner_text()
+    wait_for_text(page.locator(".sentence"), "at 2026-11-20 06:39:5")
     assert page.locator(".times .span").inner_text() == "2026-11-20 06:10:00 – 2026-11-20 06:40:00"
 
 

@@ -7,7 +7,7 @@ import { asymmetry } from "./links.js";
 
 export const STEPS = 6;
 
-const times = (v) => `× ${digits(v)}`;
+const times = (v) => `×\u00a0${digits(v)}`;
 
 export const MEASURES = {
   latency: {
@@ -46,7 +46,7 @@ export const formatLimits = (limits) => [...limits].map(([key, text]) => `${key}
 
 /** Short text for a cell of the matrix, and the unit that all cells share. */
 export function cellFormat(name, values) {
-  if (name === "age") return { unit: "", text: duration };
+  if (name === "age") return { unit: "", text: (v) => duration(v).replace("min", "m").replace(" ", "") };
   if (name === "asymmetry") return { unit: "times the way back", text: (v) => digits(v) };
   const sorted = values.filter((v) => v > 0).sort((a, b) => a - b);
   const scale = scaleOf(sorted[Math.floor(sorted.length / 2)] ?? 0, MEASURES[name].unit);

@@ -51,9 +51,9 @@ function save(document, c) {
 
 /**
  * A figure of one series. `large`: the series' own page. Its `nwsRefresh(events)` notes that data may be newer; it
- * loads only while in sight. `onError(error)` hears of what could not be loaded.
+ * loads only while in sight. `onPlot(error | null)` hears how that went.
  */
-export function figure({ series, unit, heading, large = false, onError }) {
+export function figure({ series, unit, heading, large = false, onPlot }) {
   const { host, peer } = parseSeries(series);
   const label = heading ?? series;
   const age = ageNode();
@@ -104,10 +104,11 @@ export function figure({ series, unit, heading, large = false, onError }) {
       const d = await api.plot(series, { since: over.since.toFixed(3), until: over.until.toFixed(3), points }, state.loading.signal);
       show(d, over);
       setAttribute(node, "data-loaded", "yes");
+      onPlot(null);
     } catch (error) {
       if (!state.loading.signal.aborted) {
         if (!state.c) setText(readout, `Not loaded: ${error.message}`);
-        onError(error);
+        onPlot(error);
       }
     } finally {
       state.loading = null;

@@ -57,7 +57,8 @@ function sectionsOf(list, name) {
     return byResource(x.resource, y.resource) || (x.host === name ? -1 : 1);
   };
   const sections = own.length ? [{ key: "", title: "The host itself", list: own.sort(order), open: true }] : [];
-  for (const peer of [...peers.keys()].sort(byName)) {
+  const within = (peer) => (peer === name ? 0 : 1);
+  for (const peer of [...peers.keys()].sort((a, b) => within(a) - within(b) || byName(a, b))) {
     sections.push({ key: `>${peer}`, peer, title: peer === name ? "Within the host" : `Links with ${peer}`, list: peers.get(peer).sort(order) });
   }
   return sections;
@@ -68,8 +69,8 @@ function heading(one) {
   return peer === null ? label(resource) : `${label(resource)} ${host} → ${peer}`;
 }
 
-/** The view of a host. `onError(error)` hears of plots that could not be loaded. */
-export function hostView({ name, site, onError }) {
+/** The view of a host. `onPlot(error | null)` hears how each plot loaded. */
+export function hostView({ name, site, onPlot }) {
   const dl = el("dl", { class: "facts" });
   const plots = el("div", { class: "plots" });
   const lately = eventList(20);
@@ -91,7 +92,7 @@ export function hostView({ name, site, onError }) {
     if (!node.open) return;
     reconcile(node.nwsGrid, node.nwsSection.list, {
       key: (one) => one.series,
-      make: (one) => figure({ series: one.series, unit: one.unit, heading: heading(one), onError }),
+      make: (one) => figure({ series: one.series, unit: one.unit, heading: heading(one), onPlot }),
       update(plot, one) {
         plot.nwsMeasuredAt(one.measured_at, state.host.lost);
         plot.nwsRefresh(state.events);

@@ -53,19 +53,20 @@ function options(select, groups, chosen, mayAll) {
 function legend(measure, limit, limits, scale, format) {
   const key = (attributes, text) => el("li", null, el("span", { class: "swatch", data: attributes, "aria-hidden": "true" }), text);
   const marks = [key({ composed: "yes" }, "composed"), key({ stale: "yes" }, "stale"), key({ none: "yes" }, "no data")];
+  const unit = format.unit ? el("li", null, `cells in ${format.unit}`) : null;
   if (limit !== null || limits.size) {
     const than = limit === null ? "its threshold" : measure.text(limit);
     const side = measure.higherIsWorse ? "above" : "below";
     return [
       key({ verdict: "well" }, "well within"), key({ verdict: "within" }, `within ${than}`),
-      key({ verdict: "beyond" }, `${side} ${than} ▲`), key({ verdict: "far" }, "by more than twice ▲▲"), ...marks,
-    ];
+      key({ verdict: "beyond" }, `${side} ${than} ▲`), key({ verdict: "far" }, "by more than twice ▲▲"), ...marks, unit,
+    ].filter(Boolean);
   }
-  if (!scale.wide) return marks;
+  if (!scale.wide) return [...marks, unit].filter(Boolean);
   const [best, worst] = measure.higherIsWorse ? [scale.low, scale.high] : [scale.high, scale.low];
   return [
     el("li", null, `${measure.text(best)} `, Array.from({ length: STEPS }, (_, i) => el("span", { class: "swatch", data: { step: i }, "aria-hidden": "true" })), ` ${measure.text(worst)}`),
-    ...marks, format.unit ? el("li", null, `cells in ${format.unit}`) : null,
+    ...marks, unit,
   ].filter(Boolean);
 }
 

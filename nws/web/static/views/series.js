@@ -13,13 +13,16 @@ import { count, quantity } from "../units.js";
 function numbers(forecast, lost) {
   const age = ageNode();
   setMeasuredAt(age, forecast.measured_at, lost);
-  const last = el("span", { class: "value" }, quantity(forecast.last, forecast.unit));
-  setMeasuredAt(last, forecast.measured_at, lost);
+  const shown = (value) => {
+    const node = el("span", { class: "value" }, quantity(value, forecast.unit));
+    setMeasuredAt(node, forecast.measured_at, lost);
+    return node;
+  };
   const pairs = [
-    ["Last measured", last], ["Age", age],
-    ["Forecast of the next", quantity(forecast.value, forecast.unit)],
-    ["Expected error (MAE)", quantity(forecast.mae, forecast.unit)],
-    ["Expected error (RMSE)", quantity(forecast.rmse, forecast.unit)],
+    ["Last measured", shown(forecast.last)], ["Age", age],
+    ["Forecast of the next", shown(forecast.value)],
+    ["Expected error (MAE)", shown(forecast.mae)],
+    ["Expected error (RMSE)", shown(forecast.rmse)],
     ["Method", el("code", null, forecast.method)], ["Samples seen", count(forecast.samples)],
   ];
   return pairs.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value)));
@@ -37,8 +40,8 @@ function neighbours(name) {
   );
 }
 
-/** The view of a series. */
-export function seriesView({ name, site, onError }) {
+/** The view of a series. `onPlot(error | null)` hears how its plot loaded. */
+export function seriesView({ name, site, onPlot }) {
   const { host, peer } = parseSeries(name);
   const dl = el("dl", { class: "facts" });
   const place = el("div");
@@ -70,7 +73,7 @@ export function seriesView({ name, site, onError }) {
       const lost = hosts.hosts.some((h) => h.lost && (h.name === host || h.name === peer));
       dl.replaceChildren(...numbers(forecast, lost));
       if (!plot) {
-        plot = figure({ series: name, unit: forecast.unit, heading: "Measured and forecast", large: true, onError });
+        plot = figure({ series: name, unit: forecast.unit, heading: "Measured and forecast", large: true, onPlot });
         place.replaceChildren(plot);
       }
       plot.nwsMeasuredAt(forecast.measured_at, lost);
