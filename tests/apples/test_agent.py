@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from apples.agent import SCHEDULERS, RunRequest
+from apples.agent import SCHEDULERS, Agent, RunRequest
 from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
-from apples.grid import Host
+from apples.grid import Host, Snapshot
 from apples.plan import Outcome
 from apples.testing import failed, finished
 
@@ -201,6 +201,30 @@ def test_a_launcher_that_breaks_off_leaves_a_record_too(bench, breaks, ended, co
         run(b)
     (record,) = b.history.records()
     assert (record.outcome.ended, record.outcome.exit_code) == (ended, code)
+
+
+def test_whoever_listens_hears_of_the_plan_and_of_the_end(bench):
+    def launch(request):
+        raise LaunchError("no memory for processes")
+
+    b, heard = bench(script=[finished(2.0, ["alpha"]), launch]), []
+    b.agent = Agent(
+        b.world, b.history, b.costing, b.said.append, tell=lambda kind, text: heard.append((kind, text))
+    )
+    run(b)
+    with pytest.raises(LaunchError):
+        run(b)
+    assert [kind for kind, _ in heard] == ["plan made", "run ended"] * 2
+    assert heard[0][1].startswith("toy 64 on 4 ranks of alpha,beta, predicted ")
+    assert heard[1][1].startswith("toy 64 on alpha,beta: finished after 2 s, predicted ")
+    assert heard[3][1].startswith("toy 64 on alpha,beta: failed after ")
+
+
+def test_notes_of_the_weather_are_notes_of_the_plan(bench):
+    b = bench()
+    b.world.weather = replace(Snapshot.nominal(b.world.grid, memory_bytes=8e9), notes=("b is lost",))
+    decision = b.agent.decide(request_for(b))
+    assert "b is lost" in decision.document()["notes"]
 
 
 def test_a_run_that_may_not_start_leaves_no_record(bench):

@@ -1,13 +1,24 @@
 """Grid and snapshot: which link rule holds, what restricting keeps, what the document lists."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.grid import ETHERNET, WITHIN_HOST, Conditions, Estimate, Grid, Host, LinkRule, Snapshot
+from apples.grid import (
+    ETHERNET,
+    LISTED_PAIRS,
+    WITHIN_HOST,
+    Conditions,
+    Estimate,
+    Grid,
+    Host,
+    LinkRule,
+    Snapshot,
+)
 
 EAST, WEST = (Host(name="e", site="east"), Host(name="w", site="west"))
 SLOW = LinkRule(latency_s=0.02, bandwidth_Bps=1e6)
@@ -105,3 +116,24 @@ def test_shares_never_exceed_what_the_host_has(availability, capacity, ranks, sl
 def test_without_a_capacity_slots_times_availability_is_shared():
     conditions = Conditions(availability=Estimate(value=0.5), memory_bytes=Estimate(value=1.0))
     assert np.allclose([conditions.share(n, 2) for n in (1, 2, 4)], [0.5, 0.5, 0.25])
+
+
+def test_the_document_of_many_hosts_lists_few_pairs():
+    hosts = tuple(Host(name=f"h{k}") for k in range(100))
+    whole = Snapshot.nominal(Grid(name="big", hosts=hosts))
+    latency = np.arange(100.0 * 100).reshape(100, 100)
+    links = replace(whole, latency_s=latency).as_json()["links"]
+    assert (len(links["pairs"]), links["omitted"]) == (LISTED_PAIRS, 100 * 99 - 1 - LISTED_PAIRS)
+
+
+def test_the_document_tells_where_each_pair_comes_from(snapshot):
+    ages = np.full_like(snapshot.latency_s, np.nan)
+    ages[1, 3], ages[0, 1], ages[1, 1] = 12.0, 3.0, 99.0
+    snapshot.latency_s[1, 3] = 7.0
+    snapshot.latency_s[1, 2] = 8.0
+    told = replace(snapshot, pair_age_s=ages, through={("h1", "h3"): ("h0",)}).as_json()["links"]
+    assert told["pairs"] == [
+        {"from": "h1", "to": "h2", "latency_s": 8.0, "bandwidth_Bps": 1e6, "age_s": None},
+        {"from": "h1", "to": "h3", "latency_s": 7.0, "bandwidth_Bps": 1e6, "age_s": 12.0, "through": ["h0"]},
+    ]
+    assert (told["measured"], told["composed"], told["nominal"], told["oldest_s"]) == (1, 1, 10, 12.0)

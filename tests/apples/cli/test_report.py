@@ -1,0 +1,88 @@
+"""What `--explain` says of the weather: ages, and links measured, composed or only stated."""
+
+import numpy as np
+import pytest
+
+from apples.cli.report import explanation_lines
+from apples.grid import Conditions, Estimate, Grid, Host, Snapshot
+from apples.snapshots import from_forecasts
+from nws.series import Forecast, Series
+
+HOSTS = tuple(Host(name=f"h{k:02}", slots=1) for k in range(6))
+
+
+def forecast(value, age_s):
+    return Forecast(
+        value=value, mae=0.0, rmse=0.01, method="mean_10", samples=9, measured_at=1000.0 - age_s, last=value
+    )
+
+
+@pytest.fixture
+def explain():
+    """Lines on the weather of forecasts (series → value, age) and composed pairs."""
+
+    def lines(hosts=HOSTS, through=None, **forecasts):
+        known = {Series.parse(name): forecast(*what) for name, what in forecasts.items()}
+        grid = Grid(name="g", hosts=hosts)
+        snapshot = from_forecasts(grid, known, now=1000.0, source="a test", through=through)
+        document = {
+            "planning": {"candidates": 1},
+            "model": "exchange",
+            "taken": [],
+            "left_out": [],
+            "relaxed": [],
+            "notes": [],
+            "snapshot": snapshot.as_json(),
+        }
+        return explanation_lines(document)[1:]
+
+    return lines
+
+
+def test_a_host_is_told_with_the_age_of_its_forecast(explain):
+    (_, measured, stated, *_) = explain(**{"cpu.new@h00": (0.5, 12.0)})
+    assert measured == "    h00: 0.50 of a CPU ± 0.01 (mean_10, 9 samples, 12 s old), unknown free"
+    assert stated == "    h01: 1.00 of a CPU ± 0.00 (nominal, 0 samples), unknown free"
+
+
+def test_links_that_nobody_measured_are_not_mentioned(explain):
+    assert not any("links" in line for line in explain(**{"cpu.new@h00": (0.5, 12.0)}))
+
+
+def test_composed_links_are_told_with_their_path(explain):
+    lines = explain(
+        hosts=HOSTS[:3],
+        through={("h00", "h02"): ("h01",)},
+        **{
+            "network.latency@h00>h01": (1e-3, 5.0),
+            "network.latency@h01>h02": (1e-3, 7.0),
+            "network.latency@h00>h02": (2e-3, 7.0),
+        },
+    )
+    assert lines[-2:] == [
+        "    links: 2 measured, 1 composed, 3 nominal, the oldest 7 s old",
+        "      h00 → h02 composed via h01, 7 s old",
+    ]
+
+
+def test_of_many_composed_links_some_are_told(explain):
+    pairs = [(a.name, b.name) for a in HOSTS for b in HOSTS if a is not b]
+    lines = explain(
+        through=dict.fromkeys(pairs, ("x",)),
+        **{f"network.latency@{a}>{b}": (1e-3 * (1 + k), 5.0) for k, (a, b) in enumerate(pairs)},
+    )
+    assert len([line for line in lines if "composed via x" in line]) == 10
+    assert lines[-1] == "      and 20 more composed pairs"
+
+
+def test_a_snapshot_that_keeps_no_ages_is_told_without():
+    share = Estimate(value=1.0)
+    snapshot = Snapshot(
+        hosts=HOSTS[:1],
+        conditions=(Conditions(availability=share, memory_bytes=share),),
+        latency_s=np.ones((1, 1)),
+        bandwidth_Bps=np.ones((1, 1)),
+        latency_error_s=np.zeros((1, 1)),
+        bandwidth_error_Bps=np.zeros((1, 1)),
+    )
+    assert "measured" not in snapshot.as_json()["links"]
