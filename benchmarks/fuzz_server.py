@@ -272,6 +272,8 @@ class Fuzzer:
             schema = found
         if "const" in schema or "enum" in schema:
             return schema.get("const", self._chance.choice(schema.get("enum", [None])))
+        if "anyOf" in schema:
+            return self._made(self._chance.choice(schema["anyOf"]))
         kind = schema.get("type", "object")
         kind = self._chance.choice(kind) if isinstance(kind, list) else kind
         if kind == "object":
@@ -293,7 +295,7 @@ class Fuzzer:
         if "@" in schema.get("pattern", ""):
             return self._chance.choice(SERIES)
         if "pattern" in schema:
-            return self._chance.choice(("note", "plan made") if "{1,40}" in schema["pattern"] else HOSTS)
+            return self._chance.choice(("note", "plan made") if " ]" in schema["pattern"] else HOSTS)
         return self._chance.choice(HOSTS)
 
     def _mutated(self, value: Any) -> Any:

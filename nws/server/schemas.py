@@ -42,6 +42,7 @@ def told(schema: Schema, text: str) -> Schema:
 NUMBER: Schema = {"type": "number"}
 MAYBE: Schema = {"type": ["number", "null"]}
 COUNT: Schema = {"type": "integer", "minimum": 0}
+MAYBE_COUNT: Schema = {"type": ["integer", "null"], "minimum": 0}
 TEXT: Schema = {"type": "string"}
 MAYBE_TEXT: Schema = {"type": ["string", "null"]}
 FLAG: Schema = {"type": "boolean"}
@@ -58,24 +59,14 @@ SERIES: Schema = {
 }
 UNIT = told(TEXT, "CPU, CPUs, B, s, B/s, or nothing for series from elsewhere.")
 
-_STATUS_FIELDS = (
-    "done",
-    "failed",
-    "missed",
-    "skipped",
-    "merged",
-    "buffered",
-    "dropped",
-    "cpu_s",
-    "rss_bytes",
-)
-_STATUS = closed(
-    dict.fromkeys(_STATUS_FIELDS, NUMBER),
-    optional=_STATUS_FIELDS,
-    text="Counts of a sensor since it started: runs by outcome, measurements buffered and given up, its own "
-    "CPU time (s) and memory (B).",
-)
-_STATUS_SENT = _STATUS | {"properties": {name: {"type": "number", "minimum": 0} for name in _STATUS_FIELDS}}
+_STATUS: Schema = {
+    "type": "object",
+    "description": "Counts of a sensor since it started. Those that /metrics shows: done, failed, missed, skipped and "
+    "merged runs, measurements buffered and dropped, its own cpu_s (s) and rss_bytes (B).",
+    "propertyNames": {"pattern": "^[a-z][a-z0-9_]{0,39}$"},
+    "additionalProperties": NUMBER,
+    "maxProperties": 32,
+}
 
 _HOST_STATE = closed(
     {
@@ -135,11 +126,11 @@ _REGISTRATION = closed(
             "maximum": 65535,
             "description": "0: answers no probes",
         },
-        "site": {"type": ["string", "null"], "maxLength": 64},
-        "cpus": COUNT,
-        "cpu_model": {"type": "string", "maxLength": 200},
-        "memory_bytes": COUNT,
-        "version": {"type": "string", "maxLength": 64},
+        "site": {"type": ["string", "null"], "maxLength": 64, "description": "A name like a host's."},
+        "cpus": MAYBE_COUNT,
+        "cpu_model": {"type": ["string", "null"], "maxLength": 255},
+        "memory_bytes": MAYBE_COUNT,
+        "version": {"type": ["string", "null"], "maxLength": 255},
     },
     optional=("site", "cpus", "cpu_model", "memory_bytes", "version"),
 )
@@ -158,15 +149,15 @@ _BATCH = closed(
     {
         "source": {
             "type": ["string", "null"],
-            "maxLength": 128,
+            "pattern": "^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$",
             "description": "Name of a numbered stream; what was acknowledged of it is not kept twice.",
         },
-        "first": told(COUNT, "Number of the first sample here."),
+        "first": told(MAYBE_COUNT, "Number of the first sample here."),
         "series": many(SERIES, "Each once."),
         "index": many(COUNT, "Place in `series` of each sample."),
         "t": many(NUMBER, "When each was measured, seconds since the epoch."),
         "value": many(NUMBER, "In the unit of its series."),
-        "status": ref("SensorStatusSent"),
+        "status": {"anyOf": [ref("SensorStatus"), {"type": "null"}]},
     },
     optional=("source", "first", "series", "index", "t", "value", "status"),
     text="Sample k is value[k] of series[index[k]] at t[k]. Without samples it is a sign of life.",
@@ -237,9 +228,9 @@ _FORECAST = closed(
 _EVENT = closed(
     {
         "t": NUMBER,
-        "kind": {"type": "string", "pattern": "^[a-z ]{1,40}$", "examples": ["plan made", "host lost"]},
+        "kind": {"type": "string", "pattern": "^[a-z][a-z ]{0,39}$", "examples": ["plan made", "host lost"]},
         "host": {"type": ["string", "null"], "pattern": HOST["pattern"]},
-        "text": {"type": "string", "maxLength": 1000},
+        "text": {"type": ["string", "null"], "maxLength": 1000},
     },
     optional=("host", "text"),
 )
@@ -300,7 +291,6 @@ SCHEMAS: dict[str, Schema] = {
     "Error": _ERROR,
     "Health": closed({"status": {"enum": ["ok", "degraded", "failed"]}, "store": TEXT, "reason": MAYBE_TEXT}),
     "SensorStatus": _STATUS,
-    "SensorStatusSent": _STATUS_SENT,
     "HostState": _HOST_STATE,
     "Hosts": closed({"now": TIME, "hosts": many(ref("HostState"))}),
     "Forgotten": closed({"now": TIME, "forgotten": HOST}),
