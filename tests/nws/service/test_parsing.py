@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nws.errors import Malformed
@@ -146,6 +146,7 @@ anything = st.recursive(
 NAMES = sorted({f for kind in (Registration, Batch, Event) for f in kind.__dataclass_fields__})
 
 
+@settings(max_examples=80, deadline=None)
 @given(anything | st.dictionaries(st.sampled_from(NAMES), anything))
 def test_whatever_is_sent_is_understood_or_malformed(document):
     for parse in (parsing.registration, parsing.batch, parsing.event):
