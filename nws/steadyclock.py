@@ -2,8 +2,8 @@
 
 Every answer of the server says what time it is there; half of the round trip is the most it can be wrong by. Of the
 last answers the one with the least doubt counts, and corrections are spread out, so that time neither jumps nor runs
-backwards once it is settled. Before the first answer it carries on the wall clock as it was at the start, for want of
-better. Only a server whose own clock has moved, which several answers in a row have to say, makes it step later.
+backwards once it is set. Until then, for want of better, it carries on the wall clock as it was at the start. Only a
+server whose own clock has moved, which several answers in a row have to say, makes it step later.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _DRIFT = 1e-4
 _KEPT = 8
 #: Corrections above this are a clock that was set, not one that drifted.
 _STEP_S = 1.0
-#: Answers in a row that must agree on a step; and answers after which it is settled at the latest.
+#: Answers in a row that must agree on a step; and answers after which it is set at the latest.
 _WITNESSES = 3
-#: An answer with less doubt than this settles it.
+#: An answer with less doubt than this sets it; the first is often a slow one.
 _SURE_S = 0.05
 
 
@@ -65,19 +65,13 @@ class SteadyClock:
         self._answers: deque[_Answer] = deque(maxlen=_KEPT)
         self._strangers: list[_Answer] = []
         self._shown: float | None = None
-        self._settled = False
         self._target = 0.0
         self._slewed_at = 0.0
 
     @property
     def is_set(self) -> bool:
-        """Whether a server has told the time."""
+        """Whether the server's time is known: from one sure answer, or from a few."""
         return self._shown is not None
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it is known well enough to take turns by: one sure answer, or a few."""
-        return self._settled
 
     def __call__(self) -> float:
         """The time now."""
@@ -88,19 +82,19 @@ class SteadyClock:
     def observe(self, server_now: float, *, sent: float, received: float) -> float | None:
         """Learn from an answer: `server_now` is its time, `sent` and `received` are counter readings around it.
 
-        The first time it answers how many seconds everything it showed before was behind, else None.
+        When that sets the clock, it answers how many seconds everything shown before was behind, else None.
         """
         if not math.isfinite(server_now) or received < sent:
             return None
         doubt = (received - sent) / 2
         answer = _Answer(offset=server_now - (sent + received) / 2, doubt=doubt, at=received)
         with self._lock:
-            if not self._settled:
-                first = self._shown is None
-                # the first answer is often a slow one, and nothing depends on a steady course yet
-                self._step([*self._answers, answer], received)
-                self._settled = len(self._answers) >= _WITNESSES or self._best(received).doubt <= _SURE_S
-                return answer.offset - self._guess if first else None
+            if self._shown is None:
+                self._answers.append(answer)
+                if len(self._answers) < _WITNESSES and doubt > _SURE_S:
+                    return None
+                self._step([*self._answers], received)
+                return self._target - self._guess
             self._offset(received)
             if abs(answer.offset - self._target) > _STEP_S + doubt:
                 self._suspect(answer, received)

@@ -154,7 +154,7 @@ class SensorDaemon:
 
     # what delivery asks for and tells: `nws.daemon.delivery.Home`
 
-    def connect(self, key: str | None) -> ServiceClient:
+    def connect(self, key: str) -> ServiceClient:
         """A client with the token as it is now; raises `UsageError` when the token file is no good."""
         at = self._endpoint()
         host = self._settings.host

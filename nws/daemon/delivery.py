@@ -64,7 +64,7 @@ class Server(Protocol):
 class Home(Protocol):
     """The rest of the daemon, as delivery needs it."""
 
-    def connect(self, key: str | None) -> Server:
+    def connect(self, key: str) -> Server:
         """A client with the token as it is now; raises `UsageError`."""
 
     def registration(self) -> Mapping[str, object]:
@@ -107,7 +107,7 @@ class Delivery:
         clock: SteadyClock,
         home: Home,
         *,
-        key: str | None,
+        key: str,
         say: Callable[[str], None],
         period_s: float = 10.0,
         dice: random.Random | None = None,

@@ -1,7 +1,8 @@
 """Who this sensor is: its key, kept for later starts, and the lock that lets one sensor of a name run at a time.
 
-Files stand in the state directory under the host's name: ``sensor-HOST.key`` (mode 0600, the key that the server gave),
-``sensor-HOST.lock`` (held while the sensor runs, with its process id) and, by default, ``sensor-HOST.db``, the spool.
+Files stand in the state directory under the host's name: ``sensor-HOST.key`` (mode 0600), made before the first
+registration, so that the key is known here whatever becomes of the answer; ``sensor-HOST.lock``, held while the sensor
+runs, with its process id; and, unless another is named, the spool ``sensor-HOST.db``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import secrets
 from pathlib import Path
 from typing import IO
 
@@ -60,17 +62,21 @@ class Identity:
         """Where the spool is unless the user names another file."""
         return self._path("db")
 
-    def key(self) -> str | None:
-        """The key of the last registration; None before the first."""
+    def key(self) -> str:
+        """The key this host shows to servers; made and kept where there is none."""
         try:
-            return self._path("key").read_text(encoding="ascii").strip() or None
+            kept = self._path("key").read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            return None
+            kept = ""
         except (OSError, UnicodeError) as error:
             raise StoreError(
                 f"{self._path('key')}: the key of {self.host} cannot be read: {error}; check its owner, or remove "
                 "it and have the server forget the host"
             ) from error
+        if not kept:
+            kept = secrets.token_urlsafe(24)
+            self.keep(kept)
+        return kept
 
     def keep(self, key: str) -> None:
         """Write the key beside the old one and put it in its place: there is always a whole one."""

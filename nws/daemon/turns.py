@@ -23,7 +23,7 @@ from nws.steadyclock import SteadyClock
 #: Without any turn, how long to wait; whoever learns of a schedule hurries the job.
 _IDLE_S = 60.0
 #: Until the time is known well enough.
-_UNSETTLED_S = 1.0
+_UNSET_S = 1.0
 #: Less than this part of a turn left, and no probe is begun.
 _LEAST_PART = 0.05
 #: A failure so near the end of a turn is the end's doing, seconds.
@@ -107,8 +107,8 @@ class Turns:
         """Use the turn that is now, if there is one; seconds until the next."""
         with self._lock:
             now = self._clock()
-            if self._schedule is None or not self._clock.is_settled:
-                return _IDLE_S if self._schedule is None else _UNSETTLED_S
+            if self._schedule is None or not self._clock.is_set:
+                return _IDLE_S if self._schedule is None else _UNSET_S
             if self._coming is not None and now >= self._coming.effective_from:
                 self._take_over(self._coming)
             schedule = self._schedule

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -28,19 +29,36 @@ class SensorProcess:
             text=True,
             env=os.environ | environ,
         )
-        self.said = None
+        self.said, self.ended = "", False
+        self._news = threading.Condition()
+        self._listener = threading.Thread(target=self._listen)
+        self._listener.start()
+
+    def _listen(self):
+        for line in self.process.stderr:
+            with self._news:
+                self.said += line
+                self._news.notify_all()
+
+    def heard(self, text, timeout_s=30.0):
+        """Wait until it says that."""
+        with self._news:
+            assert self._news.wait_for(lambda: text in self.said, timeout_s), self.said
 
     def kill(self):
         self.process.kill()
         self.end(None)
 
     def end(self, number=signal.SIGTERM):
-        """Its exit code; what it said is in `said`."""
-        if self.said is None:
+        """Its exit code, after a signal unless that is None."""
+        if not self.ended:
+            self.ended = True
             if number is not None and self.process.poll() is None:
                 self.process.send_signal(number)
-            out, self.said = self.process.communicate(timeout=30)
-            assert out == ""
+            self.process.wait(30)
+            self._listener.join()
+            with self.process.stdout, self.process.stderr:
+                assert self.process.stdout.read() == ""
         return self.process.returncode
 
 
@@ -69,6 +87,5 @@ def sensor():
 
     yield start
     for one in started:
-        if one.said is None:
-            one.process.kill()
-            one.end(None)
+        if not one.ended:
+            one.kill()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +26,7 @@ class StubServer:
         self.frame_s, self.guard_s, self.offset_s = frame_s, guard_s, offset_s
         self.refuse = lambda method, path, body: None
         self.requests, self.samples, self.statuses = [], [], []
+        self.connections = set()
         self.hosts, self.keys, self.next = {}, keys if keys is not None else {}, {}
         self.version = 0
         self._serial = itertools.count(1)
@@ -34,6 +37,14 @@ class StubServer:
             protocol_version = "HTTP/1.1"
             # one segment for headers and body: no pause of a delayed acknowledgement between them
             wbufsize = -1
+
+            def setup(self):
+                super().setup()
+                stub.connections.add(self.connection)
+
+            def finish(self):
+                stub.connections.discard(self.connection)
+                super().finish()
 
             def handle_any(self):
                 length = int(self.headers.get("Content-Length") or 0)
@@ -90,8 +101,9 @@ class StubServer:
     def _register(self, host, headers, body):
         if host in self.keys and self.keys[host] != headers.get("X-NWS-Key"):
             return 409, {"error": {"status": 409, "message": f"another host holds the name {host}"}}
-        fresh = {} if host in self.keys else {"key": f"key-{host}-{next(self._serial)}"}
-        self.keys.setdefault(host, fresh.get("key"))
+        brought = headers.get("X-NWS-Key")
+        fresh = {} if host in self.keys or brought else {"key": f"key-{host}-{next(self._serial)}"}
+        self.keys.setdefault(host, brought or fresh.get("key"))
         if self.hosts.get(host) != body:
             self.hosts[host] = body
             self.version += 1
@@ -159,6 +171,10 @@ class StubServer:
     def close(self):
         self._http.shutdown()
         self._http.server_close()
+        for connection in list(self.connections):
+            # those kept open would be answered for ever
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()
 
     def __enter__(self):

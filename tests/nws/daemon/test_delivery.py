@@ -85,7 +85,7 @@ class World:
         self.spool = Spool(path, "a")
         self.counts = Counts()
         self.delivery = Delivery(
-            "a", self.spool, self.clock, self, key=None, say=self.said.append, dice=random.Random(1)
+            "a", self.spool, self.clock, self, key="k0", say=self.said.append, dice=random.Random(1)
         )
 
     def connect(self, key):
@@ -318,10 +318,10 @@ def test_a_name_that_is_taken(world):
 
 def test_a_new_token_is_read_when_told(world):
     world.run(2)
-    assert world.connects == [None]
+    assert world.connects == ["k0"]
     world.delivery.reload()
     world.run()
-    assert world.connects == [None, "k1"]
+    assert world.connects == ["k0", "k1"]
     assert "close" in world.server.log
 
 

@@ -10,7 +10,11 @@ from nws.errors import StoreError, UsageError
 
 def test_a_key_is_kept_for_the_next_start_and_for_nobody_else(tmp_path):
     with Identity("a.b", tmp_path / "state") as identity:
-        assert identity.key() is None
+        made = identity.key()
+        assert len(made) >= 32
+        assert identity.key() == made
+    with Identity("a.b", tmp_path / "state") as identity:
+        assert identity.key() == made
         identity.keep("secret")
         identity.keep("secret two")
     with Identity("a.b", tmp_path / "state") as identity:
