@@ -9,7 +9,23 @@ export const STALE = { "1m": 60, "5m": 300, "15m": 900, "1h": 3600 };
 const DEFAULTS = { range: "1h", live: "1", stale: "5m" };
 /* What a link to another place keeps; everything else belongs to one place. */
 const SHARED = ["range", "from", "to", "live", "stale"];
-const ORDER = ["site", "host", "series", "view", "measure", "by", "rows", "cols", "pair", "limit", "limits", "q", "sort", "kind", ...SHARED];
+const ORDER = [
+  "site",
+  "host",
+  "series",
+  "view",
+  "measure",
+  "by",
+  "rows",
+  "cols",
+  "pair",
+  "limit",
+  "limits",
+  "q",
+  "sort",
+  "kind",
+  ...SHARED,
+];
 
 function number(text) {
   const value = Number(text);

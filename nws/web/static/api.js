@@ -57,7 +57,10 @@ async function once(url, signal) {
   let text;
   try {
     response = await fetch(url, {
-      headers, cache: "no-store", credentials: "same-origin", signal: signal ? AbortSignal.any([signal, late]) : late,
+      headers,
+      cache: "no-store",
+      credentials: "same-origin",
+      signal: signal ? AbortSignal.any([signal, late]) : late,
     });
     text = await response.text();
   } catch (error) {
@@ -72,7 +75,12 @@ function document_(text, status) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new Refused(status, `The answer (status ${status}) is not JSON; is this the weather server?`, [], null);
+    throw new Refused(
+      status,
+      `The answer (status ${status}) is not JSON; is this the weather server?`,
+      [],
+      null,
+    );
   }
 }
 
@@ -90,7 +98,10 @@ export async function get(path, parameters, signal) {
     const { response, text, sent } = answer;
     if (response.status === 401) {
       // Another request may have asked already: then the new token deserves a try before a new question.
-      if (sent === token()) await ask(sent ? "The token was refused. It may have been changed." : "Who runs the server can give you one.");
+      if (sent === token())
+        await ask(
+          sent ? "The token was refused. It may have been changed." : "Who runs the server can give you one.",
+        );
       continue;
     }
     const body = document_(text, response.status);
@@ -101,7 +112,12 @@ export async function get(path, parameters, signal) {
     const told = body.error ?? {};
     const problems = Array.isArray(told.problems) ? told.problems.map(String) : [];
     const retry = Number.parseFloat(response.headers.get("Retry-After"));
-    throw new Refused(response.status, String(told.message ?? `status ${response.status}`), problems, Number.isFinite(retry) ? retry : null);
+    throw new Refused(
+      response.status,
+      String(told.message ?? `status ${response.status}`),
+      problems,
+      Number.isFinite(retry) ? retry : null,
+    );
   }
 }
 

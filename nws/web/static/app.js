@@ -20,8 +20,21 @@ const RETRY_S = [2, 4, 8, 15, 30];
 
 const main = document.getElementById("content");
 const grid = { name: "Weather", sites: new Map() };
-const page = { view: null, key: "", controller: null, timer: 0, failures: 0, failed: false, plotFailed: false, healthDue: 0 };
-const notice = banner({ root: document.getElementById("banner"), freshness: document.getElementById("freshness"), retry: () => refresh() });
+const page = {
+  view: null,
+  key: "",
+  controller: null,
+  timer: 0,
+  failures: 0,
+  failed: false,
+  plotFailed: false,
+  healthDue: 0,
+};
+const notice = banner({
+  root: document.getElementById("banner"),
+  freshness: document.getElementById("freshness"),
+  retry: () => refresh(),
+});
 const showTimes = timeBar(document.getElementById("times"), { refresh: () => refresh() });
 
 const keyOf = (state) => [state.place, state.site, state.host, state.series].join("\n");
@@ -29,29 +42,44 @@ const keyOf = (state) => [state.place, state.site, state.host, state.series].joi
 function makeView(state) {
   const site = (name) => grid.sites.get(name) ?? null;
   if (state.place === "series") return seriesView({ name: state.series, site, onPlot: plotLoaded });
-  if (state.place === "host") return hostView({ name: state.host, site: () => site(state.host), onPlot: plotLoaded });
+  if (state.place === "host")
+    return hostView({ name: state.host, site: () => site(state.host), onPlot: plotLoaded });
   if (state.place === "matrix") return matrixView();
   if (state.place === "events") return eventsView();
   return sitesView({ site: state.site, gridName: () => grid.name });
 }
 
 function showLinks(id, links) {
-  reconcile(document.getElementById(id), links.map((link, i) => ({ ...link, i })), {
-    key: (link) => `${link.i} ${link.text}`,
-    make: (link) => el("li", null, el("a", null, link.text)),
-    update(item, link) {
-      setAttribute(item.firstChild, "href", link.href);
-      setAttribute(item.firstChild, "aria-current", link.current);
+  reconcile(
+    document.getElementById(id),
+    links.map((link, i) => ({ ...link, i })),
+    {
+      key: (link) => `${link.i} ${link.text}`,
+      make: (link) => el("li", null, el("a", null, link.text)),
+      update(item, link) {
+        setAttribute(item.firstChild, "href", link.href);
+        setAttribute(item.firstChild, "aria-current", link.current);
+      },
     },
-  });
+  );
 }
 
 function showPlace(state) {
   const crumbs = [{ text: grid.name, href: linkTo({}) }, ...page.view.crumbs()];
-  showLinks("crumbs", crumbs.map((crumb, i) => ({ ...crumb, current: i === crumbs.length - 1 ? "page" : null })));
+  showLinks(
+    "crumbs",
+    crumbs.map((crumb, i) => ({ ...crumb, current: i === crumbs.length - 1 ? "page" : null })),
+  );
   const current = { matrix: "Links", events: "Events" }[state.place] ?? "Hosts";
-  const places = [["Hosts", linkTo({})], ["Links", linkTo({ view: "matrix" })], ["Events", linkTo({ view: "events" })]];
-  showLinks("places", places.map(([text, href]) => ({ text, href, current: text === current ? "true" : null })));
+  const places = [
+    ["Hosts", linkTo({})],
+    ["Links", linkTo({ view: "matrix" })],
+    ["Events", linkTo({ view: "events" })],
+  ];
+  showLinks(
+    "places",
+    places.map(([text, href]) => ({ text, href, current: text === current ? "true" : null })),
+  );
   document.title = [page.view.title, grid.name].filter(Boolean).join(" – ");
 }
 

@@ -20,10 +20,16 @@ export function banner({ root, freshness, retry }) {
     if (shownAt === null) {
       setText(freshness, "");
     } else {
-      setText(freshness, `Shown as of ${clockTime(asOf)} by the server's clock, ${duration(mono() - shownAt)} ago.`);
+      setText(
+        freshness,
+        `Shown as of ${clockTime(asOf)} by the server's clock, ${duration(mono() - shownAt)} ago.`,
+      );
     }
     if (next !== null) {
-      const old = shownAt === null ? "Nothing has been read yet." : `What you see is ${duration(mono() - shownAt)} old.`;
+      const old =
+        shownAt === null
+          ? "Nothing has been read yet."
+          : `What you see is ${duration(mono() - shownAt)} old.`;
       const wait = Number.isFinite(next) ? ` Next try in ${duration(Math.max(next - mono(), 0))}.` : "";
       setText(ticking, ` ${old}${wait} `);
     }
@@ -40,14 +46,37 @@ export function banner({ root, freshness, retry }) {
       const first = next === null;
       next = mono() + wait_s;
       if (error instanceof Unreachable) {
-        if (first || root.className !== "away") tell("away", el("strong", null, "The server does not answer"), `: ${error.message}.`, ticking, again);
+        if (first || root.className !== "away")
+          tell(
+            "away",
+            el("strong", null, "The server does not answer"),
+            `: ${error.message}.`,
+            ticking,
+            again,
+          );
       } else if (error instanceof Refused) {
         tell(
-          "refused", el("strong", null, `The server refused (${error.status})`), `: ${error.message}`,
-          error.problems.length ? el("ul", null, error.problems.map((p) => el("li", null, p))) : null, ticking, again,
+          "refused",
+          el("strong", null, `The server refused (${error.status})`),
+          `: ${error.message}`,
+          error.problems.length
+            ? el(
+                "ul",
+                null,
+                error.problems.map((p) => el("li", null, p)),
+              )
+            : null,
+          ticking,
+          again,
         );
       } else {
-        tell("refused", el("strong", null, "The page could not show the answer"), `: ${error.message}`, ticking, again);
+        tell(
+          "refused",
+          el("strong", null, "The page could not show the answer"),
+          `: ${error.message}`,
+          ticking,
+          again,
+        );
       }
       tick();
     },
@@ -63,7 +92,8 @@ export function banner({ root, freshness, retry }) {
       reason = why;
       if (next !== null) return;
       if (!why) tell("", "");
-      else tell("degraded", el("strong", null, "The server is degraded"), `: ${why} What is kept can be read.`);
+      else
+        tell("degraded", el("strong", null, "The server is degraded"), `: ${why} What is kept can be read.`);
     },
   };
 }

@@ -2,7 +2,16 @@
    markup, and there is no function here that could. */
 
 const SVG = "http://www.w3.org/2000/svg";
-const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "open", "htmlFor", "selected", "indeterminate"]);
+const PROPERTIES = new Set([
+  "value",
+  "checked",
+  "disabled",
+  "hidden",
+  "open",
+  "htmlFor",
+  "selected",
+  "indeterminate",
+]);
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -17,7 +26,9 @@ function fill(node, attributes, children) {
       node.setAttribute(name, value === true ? "" : String(value));
     }
   }
-  node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  node.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return node;
 }
 

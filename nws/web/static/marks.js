@@ -26,11 +26,13 @@ export function about(events, hosts) {
 }
 
 /** One event in words: `plan made: 64 rows on alpha, beta`. */
-export const words = (event) => [event.kind, event.host ? ` ${event.host}` : "", event.text ? `: ${event.text}` : ""].join("");
+export const words = (event) =>
+  [event.kind, event.host ? ` ${event.host}` : "", event.text ? `: ${event.text}` : ""].join("");
 
 function makeItem(event) {
   return el(
-    "li", null,
+    "li",
+    null,
     el("span", { class: "glyph", "aria-hidden": "true", data: { kind: event.kind } }, glyphOf(event.kind)),
     el("time", { datetime: new Date(1000 * event.t).toISOString() }, moment(event.t)),
     el("span", { class: "kind" }, event.kind),
@@ -55,7 +57,14 @@ export function eventList(most) {
     reconcile(list, single, { key, make: makeItem, update: updateItem });
     list.hidden = !events.length;
     const older = newest.length - most;
-    setText(note, !events.length ? "No events in this time." : older > 0 ? `${older} older ones are not listed here.` : "");
+    setText(
+      note,
+      !events.length
+        ? "No events in this time."
+        : older > 0
+          ? `${older} older ones are not listed here.`
+          : "",
+    );
   };
   return node;
 }

@@ -45,8 +45,10 @@ export function timeBar(form, { refresh }) {
     el(
       "div",
       { class: "sheet" },
-      el("label", { for: "from" }, "From"), from,
-      el("label", { for: "to" }, "To"), to,
+      el("label", { for: "from" }, "From"),
+      from,
+      el("label", { for: "to" }, "To"),
+      to,
       problem,
       el("button", { type: "submit", class: "main" }, "Show"),
     ),
@@ -57,7 +59,9 @@ export function timeBar(form, { refresh }) {
     summary.focus();
   });
   const live = el("button", { type: "button", class: "live" }, "Live");
-  live.addEventListener("click", () => go(linkWith({ live: address().live ? "0" : null }), { replace: true }));
+  live.addEventListener("click", () =>
+    go(linkWith({ live: address().live ? "0" : null }), { replace: true }),
+  );
   const stale = el(
     "select",
     { id: "stale" },
@@ -69,8 +73,11 @@ export function timeBar(form, { refresh }) {
   form.replaceChildren(
     el("div", { class: "ranges", role: "group", "aria-label": "Range" }, links, custom),
     el(
-      "div", { class: "steps", role: "group", "aria-label": "Move the range" },
-      button("◀", "Earlier", () => shift(-0.5)), button("▶", "Later", () => shift(0.5)), button("⤢", "Wider", widen),
+      "div",
+      { class: "steps", role: "group", "aria-label": "Move the range" },
+      button("◀", "Earlier", () => shift(-0.5)),
+      button("▶", "Later", () => shift(0.5)),
+      button("⤢", "Wider", widen),
     ),
     el("div", { class: "steps" }, live, button("⟳", "Refresh now", refresh)),
     el("span", { class: "pick" }, el("label", { for: "stale" }, "Stale after"), stale),
@@ -104,7 +111,11 @@ export function timeBar(form, { refresh }) {
       to.value = inputTime(until);
     }
     setAttribute(live, "aria-pressed", state.live ? "true" : "false");
-    setAttribute(live, "title", state.live ? "Values are fetched anew all the time" : "Values stay as they are");
+    setAttribute(
+      live,
+      "title",
+      state.live ? "Values are fetched anew all the time" : "Values stay as they are",
+    );
     stale.value = Object.keys(STALE).find((name) => STALE[name] === state.stale_s);
     setText(shown, state.range === "custom" ? `${moment(since)} – ${moment(until)}` : "");
   };

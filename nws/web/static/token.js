@@ -34,7 +34,11 @@ export function ask(message) {
 function show(message, resolve) {
   const dialog = document.getElementById("token");
   const input = el("input", {
-    id: "token-value", type: "password", autocomplete: "off", spellcheck: "false", required: true,
+    id: "token-value",
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
     "aria-describedby": "token-why",
   });
   const form = el(

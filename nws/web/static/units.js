@@ -1,8 +1,18 @@
 /* Numbers as people read them: three digits, the unit's own prefixes, spans of time in words, local times of day.
    The same scales as `nws show` prints. */
 
-const BYTES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
-const SECONDS = [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
+const BYTES = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+const SECONDS = [
+  [1, ""],
+  [1e-3, "m"],
+  [1e-6, "µ"],
+  [1e-9, "n"],
+];
 const NONE = "–";
 
 /** Three significant digits without exponent. */
@@ -76,8 +86,21 @@ export function inputTime(t) {
 
 const SPAN = /^\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*([^\s0-9]*)\s*$/i;
 const FACTORS = {
-  s: { ns: 1e-9, us: 1e-6, "µs": 1e-6, ms: 1e-3, s: 1, min: 60, m: 60, h: 3600, d: 86400 },
-  "B/s": { "b/s": 1, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9, "tb/s": 1e12, b: 1, kb: 1e3, mb: 1e6, gb: 1e9, k: 1e3, m: 1e6, g: 1e9 },
+  s: { ns: 1e-9, us: 1e-6, µs: 1e-6, ms: 1e-3, s: 1, min: 60, m: 60, h: 3600, d: 86400 },
+  "B/s": {
+    "b/s": 1,
+    "kb/s": 1e3,
+    "mb/s": 1e6,
+    "gb/s": 1e9,
+    "tb/s": 1e12,
+    b: 1,
+    kb: 1e3,
+    mb: 1e6,
+    gb: 1e9,
+    k: 1e3,
+    m: 1e6,
+    g: 1e9,
+  },
   "×": { "×": 1, x: 1 },
 };
 

@@ -60,7 +60,8 @@ export function summarise(groups, links, measure) {
     for (const from of member.get(link.from) ?? []) {
       for (const to of member.get(link.to) ?? []) {
         const key = `${from}>${to}`;
-        if (!cells.has(key)) cells.set(key, { key, from, to, values: [], newest: -Infinity, measured_at: Infinity });
+        if (!cells.has(key))
+          cells.set(key, { key, from, to, values: [], newest: -Infinity, measured_at: Infinity });
         const cell = cells.get(key);
         cell.values.push(value);
         cell.newest = Math.max(cell.newest, link.measured_at);

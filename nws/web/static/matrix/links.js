@@ -17,8 +17,15 @@ export function linksOf(snapshot) {
     const key = keyOf(from, to);
     if (!links.has(key)) {
       links.set(key, {
-        key, from, to, latency_s: null, latency_error_s: null, bandwidth_Bps: null, bandwidth_error_Bps: null,
-        measured_at: Infinity, through: null,
+        key,
+        from,
+        to,
+        latency_s: null,
+        latency_error_s: null,
+        bandwidth_Bps: null,
+        bandwidth_error_Bps: null,
+        measured_at: Infinity,
+        through: null,
       });
     }
     return links.get(key);
@@ -41,9 +48,12 @@ export function linksOf(snapshot) {
     const to = composed.to[i];
     if (links.has(keyOf(from, to))) return;
     Object.assign(link(from, to), {
-      latency_s: composed.latency_s[i], latency_error_s: composed.latency_error_s[i],
-      bandwidth_Bps: composed.bandwidth_Bps[i], bandwidth_error_Bps: composed.bandwidth_error_Bps[i],
-      measured_at: composed.measured_at[i], through: composed.through[i],
+      latency_s: composed.latency_s[i],
+      latency_error_s: composed.latency_error_s[i],
+      bandwidth_Bps: composed.bandwidth_Bps[i],
+      bandwidth_error_Bps: composed.bandwidth_error_Bps[i],
+      measured_at: composed.measured_at[i],
+      through: composed.through[i],
     });
   });
   return links;

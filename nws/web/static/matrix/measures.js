@@ -11,20 +11,40 @@ const times = (v) => `×\u00a0${digits(v)}`;
 
 export const MEASURES = {
   latency: {
-    name: "Latency", unit: "s", bare: 1e-3, example: "5 ms", higherIsWorse: true,
-    of: (link) => link.latency_s, text: (v) => quantity(v, "s"),
+    name: "Latency",
+    unit: "s",
+    bare: 1e-3,
+    example: "5 ms",
+    higherIsWorse: true,
+    of: (link) => link.latency_s,
+    text: (v) => quantity(v, "s"),
   },
   bandwidth: {
-    name: "Bandwidth", unit: "B/s", bare: 1e6, example: "100 MB/s", higherIsWorse: false,
-    of: (link) => link.bandwidth_Bps, text: (v) => quantity(v, "B/s"),
+    name: "Bandwidth",
+    unit: "B/s",
+    bare: 1e6,
+    example: "100 MB/s",
+    higherIsWorse: false,
+    of: (link) => link.bandwidth_Bps,
+    text: (v) => quantity(v, "B/s"),
   },
   age: {
-    name: "Age", unit: "s", bare: 1, example: "5 min", higherIsWorse: true,
-    of: (link) => (Number.isFinite(link.measured_at) ? Math.max(now() - link.measured_at, 0) : null), text: duration,
+    name: "Age",
+    unit: "s",
+    bare: 1,
+    example: "5 min",
+    higherIsWorse: true,
+    of: (link) => (Number.isFinite(link.measured_at) ? Math.max(now() - link.measured_at, 0) : null),
+    text: duration,
   },
   asymmetry: {
-    name: "Asymmetry", unit: "×", bare: 1, example: "1.5", higherIsWorse: true,
-    of: (link, links) => asymmetry(links, link).worst, text: times,
+    name: "Asymmetry",
+    unit: "×",
+    bare: 1,
+    example: "1.5",
+    higherIsWorse: true,
+    of: (link, links) => asymmetry(links, link).worst,
+    text: times,
   },
 };
 

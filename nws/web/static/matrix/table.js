@@ -3,7 +3,14 @@
 
 import { el, setAttribute, setText } from "../dom.js";
 
-const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1], PageUp: [-8, 0], PageDown: [8, 0] };
+const MOVES = {
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+  PageUp: [-8, 0],
+  PageDown: [8, 0],
+};
 
 /**
  * Matrix in `root`. `cellOf(row, column)` gives `{text, name, step, verdict, at, lost, composed, none, self}`;
@@ -16,7 +23,12 @@ export function matrixTable(root, { onLook, onChoose }) {
   let focus = [0, 0];
   const body = el("tbody");
   const head = el("thead");
-  const table = el("table", { class: "matrix", role: "grid", "aria-label": "Links from row to column" }, head, body);
+  const table = el(
+    "table",
+    { class: "matrix", role: "grid", "aria-label": "Links from row to column" },
+    head,
+    body,
+  );
   root.replaceChildren(table);
 
   function place(node) {
@@ -59,9 +71,24 @@ export function matrixTable(root, { onLook, onChoose }) {
   });
 
   function build() {
-    head.replaceChildren(el("tr", null, el("td", { class: "corner" }, "from ↓ to →"), columns.map((name) => el("th", { scope: "col", title: name }, el("span", null, name)))));
-    cells = rows.map((row) => columns.map((column, c) => Object.assign(el("td", { role: "gridcell", tabindex: "-1" }), { nwsColumn: c })));
-    body.replaceChildren(...rows.map((row, r) => Object.assign(el("tr", null, el("th", { scope: "row", title: row }, row), cells[r]), { nwsRow: r })));
+    head.replaceChildren(
+      el(
+        "tr",
+        null,
+        el("td", { class: "corner" }, "from ↓ to →"),
+        columns.map((name) => el("th", { scope: "col", title: name }, el("span", null, name))),
+      ),
+    );
+    cells = rows.map((row) =>
+      columns.map((column, c) =>
+        Object.assign(el("td", { role: "gridcell", tabindex: "-1" }), { nwsColumn: c }),
+      ),
+    );
+    body.replaceChildren(
+      ...rows.map((row, r) =>
+        Object.assign(el("tr", null, el("th", { scope: "row", title: row }, row), cells[r]), { nwsRow: r }),
+      ),
+    );
     focus = [0, 0];
     moveTo(0, 0, false);
   }
@@ -75,7 +102,11 @@ export function matrixTable(root, { onLook, onChoose }) {
       }
       rows.forEach((row, r) => setAttribute(body.children[r], "data-edge", edges.has(row) ? "yes" : null));
       setAttribute(table, "data-numbers", numbers ? "yes" : null);
-      rows.forEach((row, r) => columns.forEach((column, c) => paint(cells[r][c], cellOf(row, column), chosen === `${row}>${column}`, edges.has(column))));
+      rows.forEach((row, r) =>
+        columns.forEach((column, c) =>
+          paint(cells[r][c], cellOf(row, column), chosen === `${row}>${column}`, edges.has(column)),
+        ),
+      );
     },
   };
 }

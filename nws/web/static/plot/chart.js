@@ -120,8 +120,19 @@ function seriesOptions() {
     { ...edge, label: "greatest" },
     { ...edge, label: "forecast − error" },
     { ...edge, label: "forecast + error" },
-    { label: "forecast", stroke: () => colour("--forecast"), width: 1.5, dash: [6, 4], points: { show: false } },
-    { label: "measured", stroke: () => colour("--measured"), width: 1.75, points: { size: 5, filter: lonely } },
+    {
+      label: "forecast",
+      stroke: () => colour("--forecast"),
+      width: 1.5,
+      dash: [6, 4],
+      points: { show: false },
+    },
+    {
+      label: "measured",
+      stroke: () => colour("--measured"),
+      width: 1.75,
+      points: { size: 5, filter: lonely },
+    },
   ];
 }
 
@@ -151,7 +162,11 @@ export function chart(root, { unit, height, onCursor, onSelect }) {
       y: false,
       points: { show: (u, i) => i >= 5 && undefined },
       drag: { x: true, y: false, setScale: false },
-      sync: { key: "time", setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
+      sync: {
+        key: "time",
+        setSeries: false,
+        filters: { pub: (type) => type === "mousemove" || type === "mouseleave" },
+      },
     },
     hooks: {
       drawClear: [(u) => hatch(u, shown.holes, colour("--hatch"))],

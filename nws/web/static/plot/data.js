@@ -13,12 +13,23 @@ export function columns(document) {
   const high = column("high");
   const forecast = column("forecast");
   const error = column("error");
-  const edge = (sign) => forecast.map((f, i) => (isNumber(f) && isNumber(error[i]) ? f + sign * error[i] : null));
-  return { t: document.t, low, high, under: edge(-1), over: edge(1), forecast, error, value: column("value") };
+  const edge = (sign) =>
+    forecast.map((f, i) => (isNumber(f) && isNumber(error[i]) ? f + sign * error[i] : null));
+  return {
+    t: document.t,
+    low,
+    high,
+    under: edge(-1),
+    over: edge(1),
+    forecast,
+    error,
+    value: column("value"),
+  };
 }
 
 /** Whether the points are means over longer times, with a least and a greatest value each. */
-export const isRolledUp = (c) => c.low.some((low, i) => isNumber(low) && isNumber(c.high[i]) && c.high[i] > low);
+export const isRolledUp = (c) =>
+  c.low.some((low, i) => isNumber(low) && isNumber(c.high[i]) && c.high[i] > low);
 
 /** Stretches without values, `[[from, to], …]`: between points, and since the last one if that is too long ago. */
 export function gaps(c, { since, until }, quiet_s) {
@@ -60,7 +71,8 @@ export function sentence(document, c, holes) {
     `greatest ${quantity(greatest, unit)}`,
     `last ${quantity(c.value[last], unit)} at ${moment(c.t[last])}`,
   ];
-  if (isNumber(c.forecast[last])) told.push(`forecast for it ${withError(c.forecast[last], c.error[last], unit)}`);
+  if (isNumber(c.forecast[last]))
+    told.push(`forecast for it ${withError(c.forecast[last], c.error[last], unit)}`);
   told.push(holes.length ? `${holes.length} ${holes.length === 1 ? "gap" : "gaps"}` : "no gap");
   return `${told.join(", ")}.`;
 }
@@ -75,7 +87,9 @@ export function rows(document, c, most = 240) {
       isNumber(c.value[i]) ? quantity(c.value[i], document.unit) : "gap",
       quantity(c.forecast[i], document.unit),
       isNumber(c.error[i]) ? `± ${quantity(c.error[i], document.unit)}` : "–",
-      isNumber(c.low[i]) && isNumber(c.high[i]) ? `${quantity(c.low[i], document.unit)} … ${quantity(c.high[i], document.unit)}` : "–",
+      isNumber(c.low[i]) && isNumber(c.high[i])
+        ? `${quantity(c.low[i], document.unit)} … ${quantity(c.high[i], document.unit)}`
+        : "–",
     ]);
   }
   return { picked, every };
@@ -85,6 +99,8 @@ export function rows(document, c, most = 240) {
 export function csv(document, c) {
   const text = (v) => (isNumber(v) ? String(v) : "");
   const lines = ["t,value,forecast,error,low,high"];
-  c.t.forEach((t, i) => lines.push([t, c.value[i], c.forecast[i], c.error[i], c.low[i], c.high[i]].map(text).join(",")));
+  c.t.forEach((t, i) =>
+    lines.push([t, c.value[i], c.forecast[i], c.error[i], c.low[i], c.high[i]].map(text).join(",")),
+  );
   return `${lines.join("\n")}\n`;
 }

@@ -9,9 +9,14 @@ import { el, setAttribute, setText } from "../dom.js";
 import { about, words } from "../marks.js";
 import { parseSeries } from "../names.js";
 import { showSpan } from "../timebar.js";
-import { clockTime, duration, moment, quantity, withError } from "../units.js";
+import { clockTime, moment, quantity, withError } from "../units.js";
 import { chart } from "./chart.js";
 import { columns, csv, gaps, isRolledUp, rows, sentence } from "./data.js";
+
+/* Points asked for: as many as there are pixels, and an hour of 10-second samples even on a phone. */
+const FEWEST_POINTS = 400;
+const MOST_POINTS = 1200;
+const PHONE_PX = 640;
 
 const sights = new IntersectionObserver(
   (entries) => entries.forEach((entry) => entry.target.nwsSight(entry.isIntersecting)),
@@ -21,9 +26,12 @@ const sizes = new ResizeObserver((entries) => entries.forEach((entry) => entry.t
 
 function legend() {
   return el(
-    "p", { class: "legend", "aria-hidden": "true" },
-    el("span", { class: "k-measured" }, "measured"), el("span", { class: "k-forecast" }, "forecast one step ahead"),
-    el("span", { class: "k-band" }, "± expected error"), el("span", { class: "k-extent" }, "least … greatest"),
+    "p",
+    { class: "legend", "aria-hidden": "true" },
+    el("span", { class: "k-measured" }, "measured"),
+    el("span", { class: "k-forecast" }, "forecast one step ahead"),
+    el("span", { class: "k-band" }, "± expected error"),
+    el("span", { class: "k-extent" }, "least … greatest"),
     el("span", { class: "k-gap" }, "no data"),
   );
 }
@@ -33,11 +41,33 @@ function table(document, c) {
   return [
     every > 1 ? el("p", { class: "note" }, `Every ${every}th of ${c.t.length} points.`) : null,
     el(
-      "div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Values of the plot" },
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Values of the plot" },
       el(
-        "table", null,
-        el("thead", null, el("tr", null, ["Time", "Measured", "Forecast", "Expected error", "Least … greatest"].map((h) => el("th", { scope: "col" }, h)))),
-        el("tbody", null, picked.map((row) => el("tr", null, row.map((text, i) => el(i ? "td" : "th", i ? null : { scope: "row" }, text))))),
+        "table",
+        null,
+        el(
+          "thead",
+          null,
+          el(
+            "tr",
+            null,
+            ["Time", "Measured", "Forecast", "Expected error", "Least … greatest"].map((h) =>
+              el("th", { scope: "col" }, h),
+            ),
+          ),
+        ),
+        el(
+          "tbody",
+          null,
+          picked.map((row) =>
+            el(
+              "tr",
+              null,
+              row.map((text, i) => el(i ? "td" : "th", i ? null : { scope: "row" }, text)),
+            ),
+          ),
+        ),
       ),
     ),
   ];
@@ -49,119 +79,188 @@ function save(document, c) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
+/** Who stands behind one figure: its nodes, what it last read, and what happens to it. */
+class Figure {
+  constructor({ series, unit, heading, large = false, onPlot }) {
+    Object.assign(this, { series, unit, large, onPlot });
+    const { host, peer } = parseSeries(series);
+    this.hosts = [host, peer];
+    this.document = null;
+    this.columns = null;
+    this.events = [];
+    this.index = null; // point that the cursor reads, null for the last
+    this.wanted = true; // newer data may be there
+    this.loading = null;
+    this.seen = false;
+    this.drawing = null; // made when first in sight: a host of a full mesh has hundreds of series
+    this.makeNodes(heading ?? series);
+    this.listen();
+  }
+
+  makeNodes(label) {
+    const { series, large } = this;
+    this.age = ageNode();
+    this.canvas = el("div", {
+      class: "canvas",
+      tabindex: "0",
+      role: "group",
+      "aria-label": `Plot of ${label}. Left and right arrow keys read its points.`,
+    });
+    this.readout = el("p", { class: "readout", role: "status" }, "Loading …");
+    this.told = el("p", { class: "sentence" });
+    this.holder = el("div", { class: "table" });
+    this.details = el("details", { class: "values" }, el("summary", null, "Values as a table"), this.holder);
+    const name = large ? label : el("a", { href: linkTo({ series }) }, label);
+    this.node = el(
+      "figure",
+      { class: large ? "plot large" : "plot", data: { series } },
+      el("figcaption", null, el(large ? "h2" : "h4", null, name, this.age)),
+      this.canvas,
+      large ? legend() : null,
+      this.readout,
+      this.told,
+      this.details,
+    );
+  }
+
+  listen() {
+    const { node, canvas } = this;
+    this.details.addEventListener("toggle", () => this.fillTable());
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    node.nwsSight = (seen) => {
+      this.seen = seen;
+      if (seen && this.wanted) this.load();
+    };
+    canvas.nwsResize = () => this.drawing?.resize();
+    node.nwsRefresh = (events) => this.refresh(events);
+    node.nwsMeasuredAt = (t, lost) => setMeasuredAt(this.age, t, lost);
+    node.nwsRedraw = () => this.drawing?.redraw();
+    node.nwsClose = () => this.close();
+    sights.observe(node);
+    sizes.observe(canvas);
+  }
+
+  close() {
+    this.loading?.abort();
+    sights.unobserve(this.node);
+    sizes.unobserve(this.canvas);
+    this.drawing?.close();
+  }
+
+  refresh(events) {
+    this.events = about(events, this.hosts);
+    if (this.columns) this.draw();
+    this.wanted = true;
+    if (this.seen) this.load();
+  }
+
+  async load() {
+    if (this.loading) return;
+    this.wanted = false;
+    const controller = new AbortController();
+    this.loading = controller;
+    const over = span(address(), now());
+    const points = Math.round(Math.min(Math.max(this.canvas.clientWidth, FEWEST_POINTS), MOST_POINTS));
+    const asked = { since: over.since.toFixed(3), until: over.until.toFixed(3), points };
+    try {
+      this.show(await api.plot(this.series, asked, controller.signal), over);
+      setAttribute(this.node, "data-loaded", "yes");
+      this.onPlot(null);
+    } catch (error) {
+      if (!controller.signal.aborted) {
+        if (!this.columns) setText(this.readout, `Not loaded: ${error.message}`);
+        this.onPlot(error);
+      }
+    } finally {
+      this.loading = null;
+      if (this.wanted && this.seen) this.load();
+    }
+  }
+
+  show(document, over) {
+    const c = columns(document);
+    const step = document.t.length > 1 ? (document.t.at(-1) - document.t[0]) / document.t.length : 0;
+    const quiet_s = Math.max(address().stale_s, 3 * step);
+    const holes = gaps(c, { since: over.since, until: Math.min(over.until, now()) }, quiet_s);
+    Object.assign(this, { document, columns: c, over, holes });
+    this.draw();
+    setText(this.told, sentence(document, c, holes));
+    this.read(this.index);
+    this.fillTable();
+  }
+
+  draw() {
+    this.drawing ??= chart(this.canvas, {
+      unit: this.unit,
+      height: () => (this.large ? (window.innerWidth < PHONE_PX ? 230 : 340) : 170),
+      onCursor: (index) => this.read(index),
+      onSelect: showSpan,
+    });
+    this.drawing.show({ columns: this.columns, span: this.over, holes: this.holes, events: this.events });
+  }
+
+  /* Tell the point under the cursor, or the last one. */
+  read(index) {
+    if (!this.columns) return;
+    const { columns: c, document: d, unit } = this;
+    this.index = index;
+    const i = index ?? c.value.findLastIndex((v) => v !== null);
+    const t = c.t[i];
+    if (t === undefined) {
+      setText(this.readout, "No values in this time.");
+      return;
+    }
+    const parts = [d.t.at(-1) - d.t[0] > 86400 ? moment(t) : clockTime(t)];
+    parts.push(c.value[i] === null ? "no measurement" : `measured ${quantity(c.value[i], unit)}`);
+    if (c.forecast[i] !== null) parts.push(`forecast ${withError(c.forecast[i], c.error[i], unit)}`);
+    if (isRolledUp(c) && c.low[i] !== null) {
+      parts.push(`${quantity(c.low[i], unit)} … ${quantity(c.high[i], unit)}`);
+    }
+    if (index !== null) parts.push(...this.eventsNear(t).map(words));
+    setText(this.readout, parts.join(" · "));
+  }
+
+  eventsNear(t) {
+    const reach_s = (this.over.until - this.over.since) / 100;
+    return this.events.filter((event) => Math.abs(event.t - t) <= reach_s);
+  }
+
+  key(event) {
+    const n = this.columns?.t.length ?? 0;
+    const at = this.index ?? n - 1;
+    const to = {
+      ArrowLeft: at - 1,
+      ArrowRight: at + 1,
+      PageUp: at - 10,
+      PageDown: at + 10,
+      Home: 0,
+      End: n - 1,
+      Escape: -1,
+    }[event.key];
+    if (to === undefined || !n) return;
+    event.preventDefault();
+    this.drawing.point(event.key === "Escape" ? -1 : Math.min(Math.max(to, 0), n - 1));
+  }
+
+  fillTable() {
+    if (!this.details.open || !this.columns) return;
+    const button = el(
+      "button",
+      { type: "button", on: { click: () => save(this.document, this.columns) } },
+      "Save as CSV",
+    );
+    const { holder } = this;
+    const focused = holder.contains(document.activeElement) ? document.activeElement.tagName : null;
+    holder.replaceChildren(...[...table(this.document, this.columns), button].filter(Boolean));
+    if (focused) holder.querySelector(focused)?.focus();
+  }
+}
+
 /**
  * A figure of one series. `large`: the series' own page. Its `nwsRefresh(events)` notes that data may be newer; it
  * loads only while in sight. `onPlot(error | null)` hears how that went.
  */
-export function figure({ series, unit, heading, large = false, onPlot }) {
-  const { host, peer } = parseSeries(series);
-  const label = heading ?? series;
-  const age = ageNode();
-  const canvas = el("div", { class: "canvas", tabindex: "0", role: "group", "aria-label": `Plot of ${label}. Left and right arrow keys read its points.` });
-  const readout = el("p", { class: "readout", role: "status" }, "Loading …");
-  const told = el("p", { class: "sentence" });
-  const holder = el("div", { class: "table" });
-  const details = el("details", { class: "values" }, el("summary", null, "Values as a table"), holder);
-  const title = el(large ? "h2" : "h4", null, large ? label : el("a", { href: linkTo({ series }) }, label), age);
-  const node = el("figure", { class: large ? "plot large" : "plot", data: { series } }, el("figcaption", null, title), canvas, large ? legend() : null, readout, told, details);
-  const state = { document: null, c: null, events: [], index: null, wanted: true, loading: null, seen: false };
-
-  const height = () => (large ? (window.innerWidth < 640 ? 230 : 340) : 170);
-  let drawing = null; // made when first in sight: a host of a full mesh has hundreds of series
-
-  function read(index) {
-    if (!state.c) return;
-    const { c, document: d } = state;
-    state.index = index;
-    const i = index ?? c.value.findLastIndex((v) => v !== null);
-    if (i < 0 || c.t[i] === undefined) return setText(readout, "No values in this time.");
-    const t = c.t[i];
-    const parts = [d.t.at(-1) - d.t[0] > 86400 ? moment(t) : clockTime(t)];
-    parts.push(c.value[i] === null ? "no measurement" : `measured ${quantity(c.value[i], unit)}`);
-    if (c.forecast[i] !== null) parts.push(`forecast ${withError(c.forecast[i], c.error[i], unit)}`);
-    if (isRolledUp(c) && c.low[i] !== null) parts.push(`${quantity(c.low[i], unit)} … ${quantity(c.high[i], unit)}`);
-    const { since, until } = span(address(), now());
-    const near = index === null ? [] : state.events.filter((e) => Math.abs(e.t - t) <= (until - since) / 100);
-    near.forEach((event) => parts.push(words(event)));
-    setText(readout, parts.join(" · "));
-  }
-
-  function fillTable() {
-    if (!details.open || !state.c) return;
-    const button = el("button", { type: "button", on: { click: () => save(state.document, state.c) } }, "Save as CSV");
-    const keepsFocus = holder.contains(document.activeElement) ? document.activeElement.tagName : null;
-    holder.replaceChildren(...[table(state.document, state.c), button].flat(2).filter(Boolean));
-    if (keepsFocus) holder.querySelector(keepsFocus)?.focus();
-  }
-
-  async function load() {
-    if (state.loading) return;
-    state.wanted = false;
-    state.loading = new AbortController();
-    const over = span(address(), now());
-    const points = Math.round(Math.min(Math.max(canvas.clientWidth, 400), 1200));
-    try {
-      const d = await api.plot(series, { since: over.since.toFixed(3), until: over.until.toFixed(3), points }, state.loading.signal);
-      show(d, over);
-      setAttribute(node, "data-loaded", "yes");
-      onPlot(null);
-    } catch (error) {
-      if (!state.loading.signal.aborted) {
-        if (!state.c) setText(readout, `Not loaded: ${error.message}`);
-        onPlot(error);
-      }
-    } finally {
-      state.loading = null;
-      if (state.wanted && state.seen) load();
-    }
-  }
-
-  function show(d, over) {
-    const c = columns(d);
-    const step = d.t.length > 1 ? (d.t.at(-1) - d.t[0]) / d.t.length : 0;
-    const quiet_s = Math.max(address().stale_s, 3 * step);
-    const holes = gaps(c, { since: over.since, until: Math.min(over.until, now()) }, quiet_s);
-    Object.assign(state, { document: d, c, over, holes });
-    drawing ??= chart(canvas, { unit, height, onCursor: read, onSelect: showSpan });
-    drawing.show({ columns: c, span: over, holes, events: state.events });
-    setText(told, sentence(d, c, holes));
-    setAttribute(canvas, "data-resolution", d.resolution_s ? duration(d.resolution_s) : "raw");
-    read(state.index);
-    fillTable();
-  }
-
-  details.addEventListener("toggle", fillTable);
-  canvas.addEventListener("keydown", (event) => {
-    const n = state.c?.t.length ?? 0;
-    const at = state.index ?? n - 1;
-    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, PageUp: at - 10, PageDown: at + 10, Home: 0, End: n - 1, Escape: -1 }[event.key];
-    if (to === undefined || !n) return;
-    event.preventDefault();
-    drawing.point(event.key === "Escape" ? -1 : Math.min(Math.max(to, 0), n - 1));
-  });
-  node.nwsSight = (seen) => {
-    state.seen = seen;
-    if (seen && state.wanted) load();
-  };
-  canvas.nwsResize = () => drawing?.resize();
-  node.nwsRefresh = (events) => {
-    state.events = about(events, [host, peer]);
-    if (state.c) drawing.show({ columns: state.c, span: state.over, holes: state.holes, events: state.events });
-    state.wanted = true;
-    if (state.seen) load();
-  };
-  node.nwsMeasuredAt = (t, lost) => setMeasuredAt(age, t, lost);
-  node.nwsRedraw = () => drawing?.redraw();
-  node.nwsClose = () => {
-    state.loading?.abort();
-    sights.unobserve(node);
-    sizes.unobserve(canvas);
-    drawing?.close();
-  };
-  sights.observe(node);
-  sizes.observe(canvas);
-  return node;
-}
+export const figure = (options) => new Figure(options).node;
 
 /** Draw all plots anew, in the colours of the theme as it is now. */
 export function redrawAll() {

@@ -11,7 +11,10 @@ import { closeAll, figure } from "../plot/figure.js";
 import { count, duration, moment, quantity } from "../units.js";
 
 const RUNS = ["done", "failed", "missed", "skipped", "merged"];
-const SAMPLES = [["buffered", "waiting on its disk"], ["dropped", "dropped"]];
+const SAMPLES = [
+  ["buffered", "waiting on its disk"],
+  ["dropped", "dropped"],
+];
 
 function facts(host) {
   const seen = ageNode();
@@ -26,17 +29,32 @@ function facts(host) {
     ["Registered", host.registered_at ? moment(host.registered_at) : "never; its series come from elsewhere"],
     ...sensorFacts(host.version, host.status ?? {}),
   ];
-  return pairs.filter(([, value]) => value).map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value)));
+  return pairs
+    .filter(([, value]) => value)
+    .map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value)));
 }
 
 function sensorFacts(version, status) {
   const has = (name) => typeof status[name] === "number";
   const told = (name, text) => `${count(status[name])} ${text}`;
-  const spent = [has("cpu_s") ? `${duration(status.cpu_s)} of CPU time` : "", has("rss_bytes") ? quantity(status.rss_bytes, "B") : ""];
+  const spent = [
+    has("cpu_s") ? `${duration(status.cpu_s)} of CPU time` : "",
+    has("rss_bytes") ? quantity(status.rss_bytes, "B") : "",
+  ];
   return [
     ["Sensor", [version, ...spent].filter(Boolean).join(", ")],
-    ["Its measurements", RUNS.filter(has).map((name) => told(name, name)).join(", ")],
-    ["Its samples", SAMPLES.filter(([name]) => has(name)).map(([name, text]) => told(name, text)).join(", ")],
+    [
+      "Its measurements",
+      RUNS.filter(has)
+        .map((name) => told(name, name))
+        .join(", "),
+    ],
+    [
+      "Its samples",
+      SAMPLES.filter(([name]) => has(name))
+        .map(([name, text]) => told(name, text))
+        .join(", "),
+    ],
   ];
 }
 
@@ -56,10 +74,17 @@ function sectionsOf(list, name) {
     const [x, y] = [parseSeries(a.series), parseSeries(b.series)];
     return byResource(x.resource, y.resource) || (x.host === name ? -1 : 1);
   };
-  const sections = own.length ? [{ key: "", title: "The host itself", list: own.sort(order), open: true }] : [];
+  const sections = own.length
+    ? [{ key: "", title: "The host itself", list: own.sort(order), open: true }]
+    : [];
   const within = (peer) => (peer === name ? 0 : 1);
   for (const peer of [...peers.keys()].sort((a, b) => within(a) - within(b) || byName(a, b))) {
-    sections.push({ key: `>${peer}`, peer, title: peer === name ? "Within the host" : `Links with ${peer}`, list: peers.get(peer).sort(order) });
+    sections.push({
+      key: `>${peer}`,
+      peer,
+      title: peer === name ? "Within the host" : `Links with ${peer}`,
+      list: peers.get(peer).sort(order),
+    });
   }
   return sections;
 }
@@ -76,12 +101,25 @@ export function hostView({ name, site, onPlot }) {
   const lately = eventList(20);
   const title = el("h1", { tabindex: "-1" }, name);
   const note = el("p", { class: "note" });
-  const element = el("div", null, title, dl, note, plots, el("section", null, el("h2", null, "Events"), lately));
+  const element = el(
+    "div",
+    null,
+    title,
+    dl,
+    note,
+    plots,
+    el("section", null, el("h2", null, "Events"), lately),
+  );
   const state = { host: null, events: [], list: [] };
 
   function makeSection(section) {
     const grid = el("div", { class: "plotgrid" });
-    const node = el("details", { class: "plotsection", open: section.open === true }, el("summary", null, el("h2", null, section.title), el("span", { class: "told" })), grid);
+    const node = el(
+      "details",
+      { class: "plotsection", open: section.open === true },
+      el("summary", null, el("h2", null, section.title), el("span", { class: "told" })),
+      grid,
+    );
     node.nwsGrid = grid;
     node.addEventListener("toggle", () => fill(node));
     node.nwsClose = () => closeAll(node);
@@ -111,12 +149,16 @@ export function hostView({ name, site, onPlot }) {
     title: name,
     crumbs: () => {
       const own = state.host?.site ?? site();
-      return [own === null ? null : { text: own || "no site", href: linkTo({ site: own }) }, { text: name, href: linkTo({ host: name }) }].filter(Boolean);
+      return [
+        own === null ? null : { text: own || "no site", href: linkTo({ site: own }) },
+        { text: name, href: linkTo({ host: name }) },
+      ].filter(Boolean);
     },
     async load(signal) {
       const { since, until } = span(address(), now());
       const [host, list, happened] = await Promise.all([
-        api.host(name, signal), api.seriesList({ host: name }, signal),
+        api.host(name, signal),
+        api.seriesList({ host: name }, signal),
         api.events({ since: since.toFixed(3), until: until.toFixed(3), most: MOST_EVENTS }, signal),
       ]);
       Object.assign(state, { host: { site: "", ...(host.host ?? host) }, events: happened.events });

@@ -17,9 +17,17 @@ export function recordsOf(hosts, cpu, memory) {
     const m = memories.get(host.name) ?? null;
     const times = [c?.measured_at, m?.measured_at].filter((t) => typeof t === "number");
     return {
-      name: host.name, site: host.site ?? "", lost: host.lost, cpu: c?.last ?? null, memory: m?.last ?? null,
-      total: host.memory_bytes ?? null, cpus: host.cpus ?? null, cpu_at: c?.measured_at ?? null, memory_at: m?.measured_at ?? null,
-      measured_at: times.length ? Math.min(...times) : null, last_seen: host.last_seen,
+      name: host.name,
+      site: host.site ?? "",
+      lost: host.lost,
+      cpu: c?.last ?? null,
+      memory: m?.last ?? null,
+      total: host.memory_bytes ?? null,
+      cpus: host.cpus ?? null,
+      cpu_at: c?.measured_at ?? null,
+      memory_at: m?.measured_at ?? null,
+      measured_at: times.length ? Math.min(...times) : null,
+      last_seen: host.last_seen,
     };
   });
 }
@@ -46,12 +54,20 @@ export function select(records, { q, sort }) {
 function bar(kind) {
   const fillNode = el("span", { class: "fill" });
   const text = el("span", { class: "number" });
-  return Object.assign(el("span", { class: `bar ${kind}` }, el("span", { class: "track", "aria-hidden": "true" }, fillNode), text), {
-    nwsShow(share, told) {
-      fillNode.style.setProperty("inline-size", `${100 * Math.min(Math.max(share ?? 0, 0), 1)}%`);
-      setText(text, told);
+  return Object.assign(
+    el(
+      "span",
+      { class: `bar ${kind}` },
+      el("span", { class: "track", "aria-hidden": "true" }, fillNode),
+      text,
+    ),
+    {
+      nwsShow(share, told) {
+        fillNode.style.setProperty("inline-size", `${100 * Math.min(Math.max(share ?? 0, 0), 1)}%`);
+        setText(text, told);
+      },
     },
-  });
+  );
 }
 
 function makeRow(record) {
@@ -59,12 +75,21 @@ function makeRow(record) {
   const cpu = bar("cpu");
   const memory = bar("memory");
   const state = el("span", { class: "state" });
-  const line = spark({ series: `cpu.new@${record.name}`, unit: "CPU", top: 1, name: `CPU of ${record.name} over the time shown` });
+  const line = spark({
+    series: `cpu.new@${record.name}`,
+    unit: "CPU",
+    top: 1,
+    name: `CPU of ${record.name} over the time shown`,
+  });
   const row = el(
-    "tr", { data: { host: record.name } },
+    "tr",
+    { data: { host: record.name } },
     el("th", { scope: "row" }, el("a", { href: "" }, record.name), " ", state),
-    el("td", { class: "c-cpu" }, cpu), el("td", { class: "c-spark" }, line),
-    el("td", { class: "c-memory" }, memory), el("td", { class: "c-cpus" }), el("td", { class: "c-age" }, age),
+    el("td", { class: "c-cpu" }, cpu),
+    el("td", { class: "c-spark" }, line),
+    el("td", { class: "c-memory" }, memory),
+    el("td", { class: "c-cpus" }),
+    el("td", { class: "c-age" }, age),
   );
   row.nwsParts = { age, cpu, memory, state, line, link: row.querySelector("a") };
   return row;
@@ -86,15 +111,27 @@ function updateRow(row, record) {
 }
 
 const COLUMNS = [
-  ["name", "Host", ""], ["cpu", "CPU for a new process", "c-cpu"], [null, "CPU over the time shown", "c-spark"],
-  ["memory", "Free memory", "c-memory"], [null, "CPUs", "c-cpus"], ["age", "Age", "c-age"],
+  ["name", "Host", ""],
+  ["cpu", "CPU for a new process", "c-cpu"],
+  [null, "CPU over the time shown", "c-spark"],
+  ["memory", "Free memory", "c-memory"],
+  [null, "CPUs", "c-cpus"],
+  ["age", "Age", "c-age"],
 ];
 
 /** A table of hosts; `nwsShow(records)` brings it up to date. `caption` names it. */
 export function hostTable(caption) {
-  const heads = COLUMNS.map(([sort, name, kind]) => el("th", { scope: "col", class: kind, data: sort ? { sort } : {} }, sort ? el("a", null, name) : name));
+  const heads = COLUMNS.map(([sort, name, kind]) =>
+    el("th", { scope: "col", class: kind, data: sort ? { sort } : {} }, sort ? el("a", null, name) : name),
+  );
   const body = el("tbody");
-  const node = el("table", { class: "hosts" }, el("caption", { class: "unseen" }, caption), el("thead", null, el("tr", null, heads)), body);
+  const node = el(
+    "table",
+    { class: "hosts" },
+    el("caption", { class: "unseen" }, caption),
+    el("thead", null, el("tr", null, heads)),
+    body,
+  );
   node.nwsShow = (records) => {
     for (const head of heads) {
       const { sort } = head.dataset;

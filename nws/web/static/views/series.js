@@ -19,11 +19,13 @@ function numbers(forecast, lost) {
     return node;
   };
   const pairs = [
-    ["Last measured", shown(forecast.last)], ["Age", age],
+    ["Last measured", shown(forecast.last)],
+    ["Age", age],
     ["Forecast of the next", shown(forecast.value)],
     ["Expected error (MAE)", shown(forecast.mae)],
     ["Expected error (RMSE)", shown(forecast.rmse)],
-    ["Method", el("code", null, forecast.method)], ["Samples seen", count(forecast.samples)],
+    ["Method", el("code", null, forecast.method)],
+    ["Samples seen", count(forecast.samples)],
   ];
   return pairs.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value)));
 }
@@ -31,11 +33,21 @@ function numbers(forecast, lost) {
 function neighbours(name) {
   const { resource, host, peer } = parseSeries(name);
   if (peer === null || peer === host) return null;
-  const other = { "network.latency": ["network.bandwidth", "Bandwidth"], "network.bandwidth": ["network.latency", "Latency"] }[resource];
+  const other = {
+    "network.latency": ["network.bandwidth", "Bandwidth"],
+    "network.bandwidth": ["network.latency", "Latency"],
+  }[resource];
   return el(
-    "p", { class: "neighbours" },
-    el("a", { href: linkTo({ series: `${resource}@${peer}>${host}` }) }, "The way back"), " · ",
-    other ? [el("a", { href: linkTo({ series: `${other[0]}@${host}>${peer}` }) }, `${other[1]} of this link`), " · "] : null,
+    "p",
+    { class: "neighbours" },
+    el("a", { href: linkTo({ series: `${resource}@${peer}>${host}` }) }, "The way back"),
+    " · ",
+    other
+      ? [
+          el("a", { href: linkTo({ series: `${other[0]}@${host}>${peer}` }) }, `${other[1]} of this link`),
+          " · ",
+        ]
+      : null,
     el("a", { href: linkTo({ host: peer }) }, `Host ${peer}`),
   );
 }
@@ -47,8 +59,14 @@ export function seriesView({ name, site, onPlot }) {
   const place = el("div");
   const lately = eventList(50);
   const element = el(
-    "div", null, el("h1", { tabindex: "-1" }, titleOf(name)), el("p", { class: "seriesname" }, el("code", null, name)),
-    dl, place, neighbours(name), el("section", null, el("h2", null, "Events"), lately),
+    "div",
+    null,
+    el("h1", { tabindex: "-1" }, titleOf(name)),
+    el("p", { class: "seriesname" }, el("code", null, name)),
+    dl,
+    place,
+    neighbours(name),
+    el("section", null, el("h2", null, "Events"), lately),
   );
   let plot = null;
 
@@ -59,13 +77,15 @@ export function seriesView({ name, site, onPlot }) {
       const own = site(host);
       return [
         own === null ? null : { text: own || "no site", href: linkTo({ site: own }) },
-        { text: host, href: linkTo({ host }) }, { text: titleOf(name), href: linkTo({ series: name }) },
+        { text: host, href: linkTo({ host }) },
+        { text: titleOf(name), href: linkTo({ series: name }) },
       ].filter(Boolean);
     },
     async load(signal) {
       const { since, until } = span(address(), now());
       const [answer, hosts, happened] = await Promise.all([
-        api.forecasts([name], signal), api.hosts(signal),
+        api.forecasts([name], signal),
+        api.hosts(signal),
         api.events({ since: since.toFixed(3), until: until.toFixed(3), most: MOST_EVENTS }, signal),
       ]);
       const forecast = answer.forecasts.find((f) => f.series === name);
@@ -73,7 +93,13 @@ export function seriesView({ name, site, onPlot }) {
       const lost = hosts.hosts.some((h) => h.lost && (h.name === host || h.name === peer));
       dl.replaceChildren(...numbers(forecast, lost));
       if (!plot) {
-        plot = figure({ series: name, unit: forecast.unit, heading: "Measured and forecast", large: true, onPlot });
+        plot = figure({
+          series: name,
+          unit: forecast.unit,
+          heading: "Measured and forecast",
+          large: true,
+          onPlot,
+        });
         place.replaceChildren(plot);
       }
       plot.nwsMeasuredAt(forecast.measured_at, lost);

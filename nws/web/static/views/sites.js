@@ -29,8 +29,16 @@ function figuresOf(records) {
 
 function tiles() {
   const names = { hosts: "Hosts", lost: "Lost", stale: "Stale", cpu: "Median CPU", memory: "Free memory" };
-  const values = Object.fromEntries(Object.keys(names).map((name) => [name, el("dd", { data: { tile: name } })]));
-  const node = el("dl", { class: "tiles" }, Object.entries(names).map(([name, text]) => el("div", { data: { tile: name } }, el("dt", null, text), values[name])));
+  const values = Object.fromEntries(
+    Object.keys(names).map((name) => [name, el("dd", { data: { tile: name } })]),
+  );
+  const node = el(
+    "dl",
+    { class: "tiles" },
+    Object.entries(names).map(([name, text]) =>
+      el("div", { data: { tile: name } }, el("dt", null, text), values[name]),
+    ),
+  );
   const links = { lost: el("a"), stale: el("a") };
   const link = (name, n, q) => {
     if (!links[name].isConnected) values[name].replaceChildren(links[name]);
@@ -50,14 +58,24 @@ function tiles() {
 }
 
 function searchForm() {
-  const input = el("input", { type: "search", id: "q", autocomplete: "off", placeholder: "name, site, is:lost, is:stale" });
+  const input = el("input", {
+    type: "search",
+    id: "q",
+    autocomplete: "off",
+    placeholder: "name, site, is:lost, is:stale",
+  });
   let timer = 0;
   const search = () => go(linkWith({ q: input.value.trim() }), { replace: true });
   input.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(search, 150);
   });
-  const form = el("form", { class: "search", role: "search" }, el("label", { for: "q" }, "Find hosts"), input);
+  const form = el(
+    "form",
+    { class: "search", role: "search" },
+    el("label", { for: "q" }, "Find hosts"),
+    input,
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     clearTimeout(timer);
@@ -82,7 +100,16 @@ function updateSection(node, group) {
   const { link, told, table } = node.nwsParts;
   const f = figuresOf(group.records);
   setAttribute(link, "href", linkTo({ site: group.site }));
-  setText(told, [`${count(f.hosts)} ${f.hosts === 1 ? "host" : "hosts"}`, f.lost ? `${f.lost} lost` : "", f.stale ? `${f.stale} stale` : ""].filter(Boolean).join(", "));
+  setText(
+    told,
+    [
+      `${count(f.hosts)} ${f.hosts === 1 ? "host" : "hosts"}`,
+      f.lost ? `${f.lost} lost` : "",
+      f.stale ? `${f.stale} stale` : "",
+    ]
+      .filter(Boolean)
+      .join(", "),
+  );
   table.nwsShow(group.records);
 }
 
@@ -100,7 +127,13 @@ function updateSiteRow(row, group) {
   const f = figuresOf(group.records);
   setAttribute(link, "href", linkTo({ site: group.site }));
   setText(link, siteName(group.site));
-  [count(f.hosts), count(f.lost), count(f.stale), f.cpu === null ? "–" : digits(f.cpu), quantity(f.memory, "B")].forEach((text, i) => {
+  [
+    count(f.hosts),
+    count(f.lost),
+    count(f.stale),
+    f.cpu === null ? "–" : digits(f.cpu),
+    quantity(f.memory, "B"),
+  ].forEach((text, i) => {
     setText(cells[i], text);
     setAttribute(cells[i], "data-some", (i === 1 || i === 2) && text !== "0" ? "yes" : null);
   });
@@ -111,15 +144,33 @@ function updateSiteRow(row, group) {
 function siteTable() {
   const body = el("tbody");
   const heads = ["Site", "Hosts", "Lost", "Stale", "Median CPU", "Free memory", "Oldest value"];
-  const node = el("table", { class: "sitelist" }, el("caption", { class: "unseen" }, "Sites"), el("thead", null, el("tr", null, heads.map((h) => el("th", { scope: "col" }, h)))), body);
-  node.nwsShow = (groups) => reconcile(body, groups, { key: (g) => g.site, make: makeSiteRow, update: updateSiteRow });
+  const node = el(
+    "table",
+    { class: "sitelist" },
+    el("caption", { class: "unseen" }, "Sites"),
+    el(
+      "thead",
+      null,
+      el(
+        "tr",
+        null,
+        heads.map((h) => el("th", { scope: "col" }, h)),
+      ),
+    ),
+    body,
+  );
+  node.nwsShow = (groups) =>
+    reconcile(body, groups, { key: (g) => g.site, make: makeSiteRow, update: updateSiteRow });
   return node;
 }
 
 function bySite(records) {
   const found = new Map();
-  for (const record of records) (found.get(record.site) ?? found.set(record.site, []).get(record.site)).push(record);
-  return [...found].map(([site, own]) => ({ site, records: own })).sort((a, b) => byName(siteName(a.site), siteName(b.site)));
+  for (const record of records)
+    (found.get(record.site) ?? found.set(record.site, []).get(record.site)).push(record);
+  return [...found]
+    .map(([site, own]) => ({ site, records: own }))
+    .sort((a, b) => byName(siteName(a.site), siteName(b.site)));
 }
 
 /** The view; `site` undefined: the whole grid. */
@@ -134,7 +185,14 @@ export function sitesView({ site, gridName }) {
   const heading = el("h1", { tabindex: "-1" }, whole ? gridName() : siteName(site));
   const matrix = el("a", null, "Links of this site");
   const element = el(
-    "div", null, heading, top, el("div", { class: "controls" }, search, whole ? null : matrix), note, list, sections,
+    "div",
+    null,
+    heading,
+    top,
+    el("div", { class: "controls" }, search, whole ? null : matrix),
+    note,
+    list,
+    sections,
     el("section", null, el("h2", null, "Events"), lately),
   );
   let records = null;
@@ -152,16 +210,24 @@ export function sitesView({ site, gridName }) {
     list.hidden = !bySites;
     list.nwsShow(bySites ? bySite(own) : []);
     const listed = whole ? found.slice(0, MOST_LISTED) : found;
-    reconcile(sections, bySites ? [] : bySite(listed), { key: (g) => g.site, make: makeSection, update: updateSection });
+    reconcile(sections, bySites ? [] : bySite(listed), {
+      key: (g) => g.site,
+      make: makeSection,
+      update: updateSection,
+    });
     setText(note, noteOf(own, found, listed, state));
   }
 
   function noteOf(own, found, listed, state) {
-    if (!own.length) return whole ? "No host has registered yet. Start “nws sensor --server” with this server's address on each host." : `No host states the site ${siteName(site)}.`;
+    if (!own.length)
+      return whole
+        ? "No host has registered yet. Start “nws sensor --server” with this server's address on each host."
+        : `No host states the site ${siteName(site)}.`;
     const parts = [];
     if (state.q) parts.push(`${count(found.length)} of ${count(own.length)} hosts fit “${state.q}”.`);
     if (listed.length < found.length && state.q) parts.push(`The first ${MOST_LISTED} are shown.`);
-    if (state.range === "custom") parts.push("Figures are of now; the small lines and events of the time chosen.");
+    if (state.range === "custom")
+      parts.push("Figures are of now; the small lines and events of the time chosen.");
     return parts.join(" ");
   }
 
@@ -172,7 +238,9 @@ export function sitesView({ site, gridName }) {
     async load(signal) {
       const { since, until } = span(address(), now());
       const [hosts, cpu, memory, happened] = await Promise.all([
-        api.hosts(signal), api.seriesList({ resource: "cpu.new" }, signal), api.seriesList({ resource: "memory.free" }, signal),
+        api.hosts(signal),
+        api.seriesList({ resource: "cpu.new" }, signal),
+        api.seriesList({ resource: "memory.free" }, signal),
         api.events({ since: since.toFixed(3), until: until.toFixed(3), most: MOST_EVENTS }, signal),
       ]);
       records = recordsOf(hosts.hosts, cpu.series, memory.series);

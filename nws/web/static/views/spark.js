@@ -11,7 +11,9 @@ const WIDTH = 120;
 const HEIGHT = 24;
 const POINTS = 120;
 
-const sights = new IntersectionObserver((entries) => entries.forEach((entry) => entry.target.nwsSight(entry.isIntersecting)));
+const sights = new IntersectionObserver((entries) =>
+  entries.forEach((entry) => entry.target.nwsSight(entry.isIntersecting)),
+);
 
 /* Line through the means of POINTS equal stretches of time; a stretch without values breaks the line. */
 function path(d, { since, until }, top) {
@@ -25,7 +27,10 @@ function path(d, { since, until }, top) {
     counts[slot] += 1;
   });
   // Samples further apart than a slot leave slots empty that are no gaps: the typical distance says how many.
-  const distances = d.t.slice(1).map((t, i) => t - d.t[i]).sort((a, b) => a - b);
+  const distances = d.t
+    .slice(1)
+    .map((t, i) => t - d.t[i])
+    .sort((a, b) => a - b);
   const typical = distances[Math.floor(distances.length / 2)] ?? 0;
   const reach = 1 + Math.ceil((3 * typical * POINTS) / (until - since));
   let line = "";
@@ -45,7 +50,17 @@ function path(d, { since, until }, top) {
 /** The node; `nwsRefresh()` says that newer data may be there. `top`: value at the upper edge. */
 export function spark({ series, unit, top, name }) {
   const line = svg("path", { class: "line" });
-  const node = svg("svg", { class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${name}: not loaded yet` }, line);
+  const node = svg(
+    "svg",
+    {
+      class: "spark",
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": `${name}: not loaded yet`,
+    },
+    line,
+  );
   let seen = false;
   let due = 0;
   let loaded = "";
@@ -58,12 +73,22 @@ export function spark({ series, unit, top, name }) {
     if (busy || (which === loaded && performance.now() < due)) return;
     busy = true;
     try {
-      const d = await api.samples(series, { since: over.since.toFixed(3), until: over.until.toFixed(3), most: 2 * POINTS });
+      const d = await api.samples(series, {
+        since: over.since.toFixed(3),
+        until: over.until.toFixed(3),
+        most: 2 * POINTS,
+      });
       loaded = which;
       due = performance.now() + Math.max(30000, (1000 * wide) / POINTS);
       const values = d.value.filter((v) => v !== null);
       setAttribute(line, "d", path(d, over, Math.max(top, ...values)) || "M0 0");
-      setAttribute(node, "aria-label", values.length ? `${name}: ${quantity(Math.min(...values), unit)} to ${quantity(Math.max(...values), unit)}` : `${name}: no values`);
+      setAttribute(
+        node,
+        "aria-label",
+        values.length
+          ? `${name}: ${quantity(Math.min(...values), unit)} to ${quantity(Math.max(...values), unit)}`
+          : `${name}: no values`,
+      );
     } catch {
       // The table says what is wrong with the server; a small line is no place for it. Tried again at the next turn.
     } finally {
