@@ -19,7 +19,8 @@ const LARGE = 100;
 
 const INVITATION = "Point at a cell, or move through the cells with the arrow keys.";
 const OF_HOSTS = "Values are what the service expects next; ages are those of the last measurement.";
-const OF_GROUPS = "Worst measured link from each group to each other; choose a cell for its hosts.";
+const OF_GROUPS =
+  "Worst measured link from each group to each; a cell leads to its hosts, and to the pairs composed there.";
 
 class MatrixView {
   constructor() {
