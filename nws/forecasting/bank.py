@@ -27,7 +27,7 @@ LARGEST = 1e120
 
 
 class Pick(IntEnum):
-    """Which of the battery's two answers: of the selector with the lowest MAE so far, or the lowest MSE."""
+    """Which of the battery's two answers: the one meant to have the lowest MAE, or the lowest MSE."""
 
     MAE = MAE
     MSE = MSE
@@ -187,7 +187,7 @@ class BatteryBank:
         # the first value was expected by nobody, so there is one error less than values
         scored = np.where(samples > 1, samples - 1, math.nan)
         return Columns(
-            value=state["answered"][at, selector],
+            value=state["answer"][at, pick],
             mae=state["error"][at, pick, MAE] / scored,
             rmse=np.sqrt(state["error"][at, pick, MSE] / scored),
             method=selector * len(METHODS) + method,

@@ -38,7 +38,7 @@ def replay(states: Any, values: Any, pick: int, forecast: Any, error: Any) -> No
     state = states[0]
     for i in range(len(values)):
         if i > 0:
-            forecast[i] = state["answered"][state["pick"][pick]]
+            forecast[i] = state["answer"][pick]
         if i > 1:
             error[i] = state["error"][pick, 0] / (i - 1)
         advance(state, values[i], float(i))

@@ -1,8 +1,8 @@
 """One update of one series through the whole battery, and loops over many.
 
 The order is the whole point: judge on the new value what was expected before it was seen, then let the methods see it,
-then let the selectors answer for the next one. Values are trusted here; `nws.forecasting.bank` refuses what
-is no number. Source: Wolski et al. 2000, §2.4.
+then let the selectors answer for the next one and the battery lean on the last. Values are trusted here;
+`nws.forecasting.bank` refuses what is no number. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from nws.forecasting.autoregression import predict_autoregression
 from nws.forecasting.jit import compiled
+from nws.forecasting.leaning import lean, score_leaning
 from nws.forecasting.predictors import (
     predict_adaptive,
     predict_exponential,
@@ -27,6 +28,7 @@ def advance(state: Any, value: float, t: float) -> None:
     if state["samples"] > 0:
         score_methods(state, value)
         score_answers(state, value)
+        score_leaning(state, value)
     first = state["samples"] == 0
     state["lowest"] = value if first else min(state["lowest"], value)
     state["highest"] = value if first else max(state["highest"], value)
@@ -42,6 +44,7 @@ def advance(state: Any, value: float, t: float) -> None:
     predict_adaptive(state)
     predict_autoregression(state, value)
     answer(state)
+    lean(state)
 
 
 @compiled
@@ -66,5 +69,5 @@ def trace(states: Any, values: Any, predicted: Any, answered: Any) -> None:
         if i > 0:
             predicted[i, :] = state["predicted"]
             for kind in range(2):
-                answered[i, kind] = state["answered"][state["pick"][kind]]
+                answered[i, kind] = state["answer"][kind]
         advance(state, values[i], float(i))

@@ -73,6 +73,21 @@ ADAPT_SCORE = SCORE_MEMORY.index(20)
 BLEND_SHARPNESS = 8
 """A blend weights a method with its error (MAE, or root of MSE) to the power -8."""
 
+PICK_SHARPNESS = 64
+"""The battery weights a selector with its error to the power -64: nearly the best alone, unless others are as good."""
+
+LEAN = (0.0, 0.5, 1.0)
+"""Parts of the way from the last value to what the selectors say that the battery may go."""
+
+LEAN_SHARPNESS = 64
+"""The part it does go is the mean of these, weighted with their errors to the power -64."""
+
+LEAN_TRUST = 2
+"""To stop short is charged with so many errors more at first: little data is no reason to."""
+
+LEAN_CLIP = 5
+"""An absolute error counts as no more than so many times what is usual: one spike decides nothing for long."""
+
 PICKS = len(SCORE_MEMORY) * len(KINDS)
 """Selectors that answer with one method; one for each memory and kind. Two blends, one a kind, follow."""
 
@@ -108,9 +123,13 @@ STATE = np.dtype(
         ("answered", "f8", (len(SELECTORS),)),
         ("chosen", "i8", (PICKS,)),
         ("answer_loss", "f8", (len(KINDS), len(SELECTORS))),
-        # the selector that answers for the battery, by kind, and the errors of what the battery answered:
-        # [kind of the pick, kind of the error]
+        # by kind: the best selector so far, and what the selectors say together
         ("pick", "i8", (len(KINDS),)),
+        ("together", "f8", (len(KINDS),)),
+        # how wrong each part of the way would have been, and the battery's answer, by kind
+        ("lean_loss", "f8", (len(KINDS), len(LEAN))),
+        ("answer", "f8", (len(KINDS),)),
+        # errors of what the battery answered: [kind of the answer, kind of the error]
         ("error", "f8", (len(KINDS), len(KINDS))),
     ],
     align=True,
@@ -118,7 +137,7 @@ STATE = np.dtype(
 
 
 def method_text(selector: int, method: int) -> str:
-    """Who answered and what selected it, such as ``median_21 (mae/50)``; `method` is unused by blends."""
+    """Who leads and what selected it, such as ``median_21 (mae/50)``; `method` is unused by blends."""
     if selector >= PICKS:
         return SELECTORS[selector]
     return f"{METHODS[method]} ({SELECTORS[selector]})"

@@ -4,9 +4,10 @@ First level. Every method is scored on each new value before it sees it, in MAE 
 history and over shorter memories. Each score is a selector: it answers with the method of the lowest. Two more
 selectors blend all methods by their scores over the whole history, since on short or noisy series the lowest score is
 often luck: a weighted median where MAE counts, a weighted mean where MSE counts, each being what minimises
-its kind of error. Second level. The selectors' answers are scored alike, and the one with the lowest MAE so far (the
-MAE pick) or MSE (the MSE pick) answers for the battery, whose own errors are the expected errors of its next answer.
-Nothing is ever charged to an answer given before the first value. Source: Wolski et al. 2000, §2.4.
+its kind of error. Second level. The selectors' answers are scored alike, and blended alike but more sharply: where
+one is best it answers nearly alone (the MAE pick, the MSE pick), where several are as good their choices, and their
+luck, are shared. `nws.forecasting.leaning` has the last word. Nothing is ever charged to an answer given before the
+first value. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from typing import Any
 import numpy as np
 
 from nws.forecasting.jit import compiled
-from nws.forecasting.layout import BLEND_SHARPNESS, MAE, METHODS, MSE, PICKS, SCORE_MEMORY, SELECTORS
+from nws.forecasting.layout import (
+    BLEND_SHARPNESS,
+    MAE,
+    METHODS,
+    MSE,
+    PICK_SHARPNESS,
+    PICKS,
+    SCORE_MEMORY,
+    SELECTORS,
+)
 
 _FADE = np.array([1.0 if memory == 0 else 1.0 - 1.0 / memory for memory in SCORE_MEMORY])
 _METHODS = len(METHODS)
@@ -40,12 +50,8 @@ def score_methods(state: Any, value: float) -> None:
 
 @compiled
 def score_answers(state: Any, value: float) -> None:
-    """Charge every selector, and the battery's two picks, with the error of what they answered."""
+    """Charge every selector with the error of what it answered."""
     answered, answer_loss = state["answered"], state["answer_loss"]
-    for kind in range(2):
-        error = abs(answered[state["pick"][kind]] - value)
-        state["error"][kind, MAE] += error
-        state["error"][kind, MSE] += error * error
     for selector in range(_SELECTORS):
         error = abs(answered[selector] - value)
         answer_loss[MAE, selector] += error
@@ -96,7 +102,7 @@ def weighted_mean(values: Any, weights: Any) -> float:
 
 @compiled
 def answer(state: Any) -> None:
-    """Let every selector choose or blend, then choose among the selectors."""
+    """Let every selector choose or blend, then blend the selectors."""
     loss, predicted, answered = state["loss"], state["predicted"], state["answered"]
     for memory in range(len(_FADE)):
         for kind in range(2):
@@ -109,5 +115,10 @@ def answer(state: Any) -> None:
     # a squared error to half the power is the error to the whole power
     blend_weights(loss[_WHOLE, MSE], BLEND_SHARPNESS // 2, weight)
     answered[PICKS + MSE] = weighted_mean(predicted, weight)
+    losses, together = state["answer_loss"], state["together"]
     for kind in range(2):
-        state["pick"][kind] = np.argmin(state["answer_loss"][kind])
+        state["pick"][kind] = np.argmin(losses[kind])
+    blend_weights(losses[MAE], PICK_SHARPNESS, weight[:_SELECTORS])
+    together[MAE] = weighted_median(answered, weight[:_SELECTORS], order[:_SELECTORS])
+    blend_weights(losses[MSE], PICK_SHARPNESS // 2, weight[:_SELECTORS])
+    together[MSE] = weighted_mean(answered, weight[:_SELECTORS])

@@ -23,6 +23,9 @@ from nws.forecasting.layout import (
     EXPONENTIAL,
     GAINS,
     LAST,
+    LEAN,
+    LEAN_CLIP,
+    LEAN_TRUST,
     MAE,
     MEAN,
     MEDIAN,
@@ -148,7 +151,7 @@ def weights_of(loss, power):
 
 @examples
 @given(series)
-def test_selectors_answer_and_the_best_so_far_answers_for_the_battery(follow, values):
+def test_selectors_answer_and_are_charged_with_what_they_answered(follow, values):
     records = follow(values)
     answer_loss = np.zeros((2, len(SELECTORS)))
     battery = np.zeros((2, 2))
@@ -156,9 +159,8 @@ def test_selectors_answer_and_the_best_so_far_answers_for_the_battery(follow, va
         if i > 0:
             error = np.abs(records[i - 1]["answered"] - values[i])
             answer_loss += [error, error * error]
-            for kind in (MAE, MSE):
-                own = error[records[i - 1]["pick"][kind]]
-                battery[kind] += [own, own * own]
+            own = np.abs(records[i - 1]["answer"] - values[i])
+            battery += np.stack([own, own * own], axis=1)
         assert np.array_equal(after["answer_loss"], answer_loss)
         assert np.array_equal(after["error"], battery)
         assert list(after["pick"]) == [int(np.argmin(answer_loss[kind])) for kind in (MAE, MSE)]
@@ -169,22 +171,60 @@ def test_selectors_answer_and_the_best_so_far_answers_for_the_battery(follow, va
                 assert after["answered"][2 * memory + kind] == after["predicted"][chosen]
 
 
+def assert_blends(mean, median, values, mean_weights, median_weights):
+    """Weighted mean and weighted median, as they are defined."""
+    expected = math.fsum(w * v for w, v in zip(mean_weights, values, strict=True)) / math.fsum(mean_weights)
+    assert mean == pytest.approx(expected, rel=1e-9, abs=1e-9 * max(map(abs, values)))
+    half = math.fsum(median_weights) / 2
+    weighted = list(zip(median_weights, values, strict=True))
+    assert median in values
+    assert math.fsum(w for w, v in weighted if v < median) <= half * (1 + 1e-9)
+    assert math.fsum(w for w, v in weighted if v <= median) >= half * (1 - 1e-9)
+
+
 @examples
 @given(series)
 def test_a_blend_weights_every_method_by_its_record(follow, values):
-    tolerance = 1e-9 * max(map(abs, values))
     for after in follow(values):
         predicted, loss = after["predicted"], after["loss"][SCORE_MEMORY.index(0)]
-        weights = weights_of(loss[MSE], 4)
-        mean = math.fsum(w * v for w, v in zip(weights, predicted, strict=True)) / math.fsum(weights)
-        assert after["answered"][PICKS + MSE] == pytest.approx(mean, rel=1e-9, abs=tolerance)
-        weights = weights_of(loss[MAE], 8)
-        median = after["answered"][PICKS + MAE]
-        half = math.fsum(weights) / 2
-        assert median in predicted
-        assert math.fsum(w for w, v in zip(weights, predicted, strict=True) if v < median) <= half * (
-            1 + 1e-9
+        mean, median = after["answered"][PICKS + MSE], after["answered"][PICKS + MAE]
+        assert_blends(mean, median, predicted, weights_of(loss[MSE], 4), weights_of(loss[MAE], 8))
+
+
+@examples
+@given(series)
+def test_the_selectors_together_are_blended_by_their_records(follow, values):
+    for after in follow(values):
+        mean, median = after["together"][MSE], after["together"][MAE]
+        losses = after["answer_loss"]
+        assert_blends(
+            mean, median, after["answered"], weights_of(losses[MSE], 32), weights_of(losses[MAE], 64)
         )
-        assert math.fsum(w for w, v in zip(weights, predicted, strict=True) if v <= median) >= half * (
-            1 - 1e-9
-        )
+
+
+@examples
+@given(series)
+def test_the_battery_goes_from_the_last_value_as_far_as_it_paid(follow, values):
+    records = follow(values)
+    loss = np.zeros((2, len(LEAN)))
+    for i, after in enumerate(records):
+        if i > 0:
+            before = records[i - 1]
+            usual = before["error"][MAE, MAE] / (i - 1) if i > 1 else 0.0
+            for kind in (MAE, MSE):
+                parts = before["last"] + np.array(LEAN) * (before["together"][kind] - before["last"])
+                error = np.abs(parts - values[i])
+                if kind == MSE:
+                    loss[kind] += error * error
+                else:
+                    loss[kind] += np.minimum(error, LEAN_CLIP * usual) if usual > 0 else error
+        assert after["lean_loss"] == pytest.approx(loss, rel=1e-9)
+        for kind, power in ((MAE, 64), (MSE, 32)):
+            kept = after["lean_loss"][kind]
+            trusted = kept + LEAN_TRUST * (1 - np.array(LEAN)) * kept[-1] / max(i, 1)
+            weights = np.array(weights_of(trusted.tolist(), power))
+            gone = float(weights @ np.array(LEAN) / weights.sum())
+            way = after["together"][kind] - after["last"]
+            assert after["answer"][kind] == pytest.approx(
+                after["last"] + gone * way, rel=1e-9, abs=1e-9 * max(map(abs, values))
+            )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nws.forecasting.bank import Battery, Pick
 from nws.forecasting.kernel import trace
-from nws.forecasting.layout import METHODS, STATE
+from nws.forecasting.layout import MAE, METHODS, MSE, STATE
 
 # How far above the best method the battery may end. Ten jumps make nearly all the error of `steps`: which
 # method took them best is known only afterwards, and luck in part.
@@ -112,3 +112,22 @@ def test_another_unit_gives_the_same_forecast_in_that_unit(values, exponent):
     there.replay([scale * v for v in values], range(len(values)))
     a, b = here.forecast(), there.forecast()
     assert (b.value, b.mae, b.rmse, b.method) == (scale * a.value, scale * a.mae, scale * a.rmse, a.method)
+
+
+def test_where_load_changes_in_steps_the_battery_leans_on_the_last_value(follow):
+    # a walk is best met by its last value, and every other choice costs: the battery goes no more than part of the way
+    walk = np.cumsum(np.random.default_rng(11).standard_normal(400))
+    record = follow(walk)[-1]
+    for kind in (MAE, MSE):
+        assert abs(record["answer"][kind] - walk[-1]) <= abs(record["together"][kind] - walk[-1])
+    (mae, _), (mse, _) = battery_and_methods(walk)
+    steps = np.diff(walk)[19:]
+    assert mae <= 1.05 * np.abs(steps).mean()
+    assert mse <= 1.1 * np.square(steps).mean()
+
+
+def test_where_the_last_value_is_a_bad_guess_the_battery_goes_all_the_way(follow):
+    noise = np.random.default_rng(12).standard_normal(400)
+    record = follow(noise)[-1]
+    assert record["answer"][MSE] == pytest.approx(record["together"][MSE], abs=1e-3)
+    assert record["answer"][MAE] == pytest.approx(record["together"][MAE], abs=1e-3)
