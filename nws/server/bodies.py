@@ -120,6 +120,8 @@ class Query:
     def __init__(self, request: Request, legal: Collection[str], repeated: Collection[str] = ()) -> None:
         self._values: dict[str, list[str]] = {}
         self._problems: list[str] = []
+        if not request.scope["query_string"]:
+            return
         for name, value in request.query_params.multi_items():
             self._values.setdefault(name, []).append(value)
         for name, values in self._values.items():

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -157,6 +158,7 @@ def _bearer(header: bytes | None) -> str | None:
     return token.strip()
 
 
+@lru_cache(maxsize=256)
 def _is_here(host: bytes) -> bool:
     """Whether a Host header names this machine's loopback."""
     name = host.decode("latin-1").lower()

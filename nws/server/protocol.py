@@ -57,7 +57,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         # requests of this connection that are not answered yet
         self._open: list[RequestResponseCycle] = []
-        self._arriving: asyncio.TimerHandle | None = None
+        # when what is awaited of the peer must be there, and the timer that looks; a timer for each request costs more
+        self._deadline: float | None = None
+        self._look: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -70,7 +72,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is left behind; who still answers learns that nobody listens."""
-        self._arrived()
+        self._deadline = None
+        if self._look is not None:
+            self._look.cancel()
         self._read()
         for cycle in self._open:
             if not cycle.response_complete:
@@ -83,7 +87,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing() or self.parser is None:
             return
         self._unset_keepalive_if_required()
-        if self._arriving is None and (self.cycle is None or self.cycle.response_complete):
+        if self._deadline is None and (self.cycle is None or self.cycle.response_complete):
             # the first byte of a further request on this connection
             self._expect(HEADERS_S)
         try:
@@ -148,13 +152,15 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _TooLarge(f"request line and headers beyond {MOST_HEAD_BYTES} bytes")
 
     def _expect(self, seconds: float) -> None:
-        self._arrived()
-        self._arriving = self.loop.call_later(seconds, self._late)
+        self._deadline = self.loop.time() + seconds
+        if self._look is not None and self._look.when() > self._deadline:
+            self._look.cancel()
+            self._look = None
+        if self._look is None:
+            self._look = self.loop.call_at(self._deadline, self._late)
 
     def _arrived(self) -> None:
-        if self._arriving is not None:
-            self._arriving.cancel()
-            self._arriving = None
+        self._deadline = None
 
     def _read(self) -> None:
         if self._unread is not None:
@@ -162,7 +168,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._unread = None
 
     def _late(self) -> None:
-        self._arriving = None
+        self._look = None
+        if self._deadline is None:
+            return
+        if self._deadline > self.loop.time():
+            self._look = self.loop.call_at(self._deadline, self._late)
+            return
+        self._deadline = None
         self._refuse(HTTPStatus.REQUEST_TIMEOUT, "the request did not arrive in time")
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:

@@ -41,6 +41,8 @@ _LOG = logging.getLogger(__name__)
 GRACE_S = 10
 #: A connection without requests is closed after so long; sensors deliver more often than that, seconds.
 IDLE_S = 75
+#: How long one thread keeps the interpreter while another wants it, seconds.
+SWITCH_S = 5e-4
 #: Files that the process needs beside its connections.
 _OTHER_FILES = 64
 
@@ -49,6 +51,8 @@ def serve(setup: Setup) -> int:
     """Serve until SIGTERM (returns 0) or SIGINT (130). Raises `ConfigError` for a port that is taken, `StoreError`."""
     from nws.service.core import WeatherService
 
+    # the thread that moves bytes must not wait long for one that computes
+    sys.setswitchinterval(SWITCH_S)
     most = raise_file_limit()
     with bind(setup.family, setup.address, setup.config.listen.port) as listening:
         for warning in setup.warnings:
