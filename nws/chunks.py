@@ -53,9 +53,14 @@ def to_planes(integers: Integers) -> tuple[int, bytes]:
 
 def from_planes(width: int, planes: bytes) -> Integers:
     """What `to_planes` was given."""
-    rows = np.frombuffer(planes, np.uint8).reshape(width, -1)
-    small = np.ascontiguousarray(rows.T).view(f"<u{width}").ravel().astype(np.uint64)
-    return (small >> np.uint64(1)).view(np.int64) ^ -(small & np.uint64(1)).view(np.int64)
+    raw = np.frombuffer(planes, np.uint8)
+    if width > 1:
+        raw = raw.reshape(width, -1).T.copy().view(f"<u{width}").ravel()
+    if width == 8:
+        large = raw.astype(np.uint64)
+        return (large >> np.uint64(1)).view(np.int64) ^ -(large & np.uint64(1)).view(np.int64)
+    small = raw.astype(np.int64)
+    return (small >> 1) ^ -(small & 1)
 
 
 def _blob(n: int, columns: list[tuple[int, Integers]]) -> bytes:
@@ -90,8 +95,8 @@ def _columns(blob: bytes, count: int) -> list[Floats]:
         integers = np.empty(n, np.int64)
         if n:
             integers[0] = first
-            integers[1:] = from_planes(width, plain[at : at + size]) + np.int64(base)
-            np.cumsum(integers, out=integers)
+            np.add(from_planes(width, plain[at : at + size]), base, out=integers[1:])
+            integers.cumsum(out=integers)
         found.append(_floats(way, integers))
         at += size
     if at != len(plain):

@@ -30,8 +30,8 @@ GRACE_S = 120.0
 LINGER_S = 900.0
 #: A log of so many samples is closed whatever the clock says.
 LARGEST_LOG = 2_000_000
-#: Rows of the log deleted in one step at most.
-_ROWS = 16
+#: Of the log, rows and bytes deleted in one step at most; a row is deleted whole.
+_ROWS, _BYTES = 256, 400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,22 +160,26 @@ class Housekeeping:
 
     @staticmethod
     def _outlived(connection: sqlite3.Connection, at: Progress, now: float) -> list[int]:
-        """Rows at the beginning of the log that nobody needs any more."""
+        """Rows at the beginning of the log that nobody needs any more, as many as one step may delete."""
         rows = connection.execute(
-            "SELECT id, received FROM log WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
+            "SELECT id, received, length(data) FROM log WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
             (at.deleted_to, at.closed_to, _ROWS),
-        ).fetchall()
-        young = [i for i, (_, received) in enumerate(rows) if abs(now - received) <= LINGER_S]
-        return [row for row, _ in rows[: young[0] if young else None]]
-
-    def _prune(self, connection: sqlite3.Connection, deadline: float) -> None:
-        at = progress(connection)
-        while rows := self._outlived(connection, at, self._clock()):
-            connection.execute("DELETE FROM log WHERE id <= ?", (rows[-1],))
-            at = replace(at, deleted_to=rows[-1])
-            if time.monotonic() >= deadline:
+        )
+        found: list[int] = []
+        size = 0
+        for row, received, length in rows:
+            size += length
+            if abs(now - received) <= LINGER_S or (found and size > _BYTES):
                 break
-        _save(connection, at)
+            found.append(row)
+        return found
+
+    def _prune(self, connection: sqlite3.Connection, _deadline: float) -> None:
+        at = progress(connection)
+        # the clock may have been set since they were seen to be old
+        if rows := self._outlived(connection, at, self._clock()):
+            connection.execute("DELETE FROM log WHERE id <= ?", (rows[-1],))
+            _save(connection, replace(at, deleted_to=rows[-1]))
 
     def _sweep(self, connection: sqlite3.Connection, deadline: float) -> None:
         """Forget what is too old, series by series."""

@@ -8,7 +8,7 @@ import sqlite3
 import numpy as np
 
 from nws import chunks
-from nws.log import Batch, joined
+from nws.log import Batch
 from nws.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
 from nws.rollups import joined as joined_buckets
 from nws.tail import HOUR_S, Tail
@@ -32,16 +32,19 @@ def samples_of(
         "SELECT data FROM chunk WHERE series = ? AND hour BETWEEN ? AND ? ORDER BY hour DESC",
         (series, *(_number(t, HOUR_S) for t in span)),
     )
-    parts: list[Batch] = []
+    fresh = tail.of(series)
+    times_of, values_of = [fresh.times], [fresh.values]
     enough = 0
     for (data,) in rows:
         times, values = chunks.unpack(data)
-        parts.append(Batch(ids=np.full(len(times), series, np.int32), times=times, values=values))
+        times_of.append(times)
+        values_of.append(values)
         # an earlier hour has nothing newer; what may lie beyond the end of the span does not count
         enough += int(np.count_nonzero(times <= span[1]))
         if most is not None and enough >= most:
             break
-    batch = in_order(joined([*reversed(parts), tail.of(series)]))
+    times, values = np.concatenate(times_of[::-1]), np.concatenate(values_of[::-1])
+    batch = in_order(Batch(ids=np.full(len(times), series, np.int32), times=times, values=values))
     a = int(np.searchsorted(batch.times, span[0], "left"))
     b = int(np.searchsorted(batch.times, span[1], "right"))
     return batch.picked(slice(a if most is None else max(a, b - most), b))
