@@ -77,6 +77,7 @@ class _Job:
     start: float | None = None
     earlier: int = 0
     hurried: bool = False
+    running: bool = False
 
     def wait_s(self, now: float) -> float:
         """Seconds from `now` to the next run."""
@@ -147,24 +148,18 @@ class Timetable:
 
     def hurry(self, name: str) -> None:
         """Call a paced job as soon as may be, or once more after the run under way; from any thread."""
-        from apscheduler.jobstores.base import JobLookupError
-
         with self._lock:
-            self._jobs[name].hurried = True
-            if self._scheduler is None or self._closed:
-                return
-            try:
-                self._scheduler.modify_job(name, next_run_time=self._date(0.0))
-                self._jobs[name].start = self._counter()
-            except JobLookupError:
-                # it runs at this moment, and will see that it is in a hurry when it has ended
-                return
+            job = self._jobs[name]
+            job.hurried = True
+            if self._scheduler is not None and not self._closed and not job.running:
+                self._plan(job, 0.0)
 
     def run(self, duration_s: float | None = None) -> dict[str, Tally]:
         """Run for `duration_s` seconds, or until `stop`; waits for the runs under way. Raises what a job raised."""
         if duration_s is not None and not 0 <= duration_s <= threading.TIMEOUT_MAX:
             raise UsageError(f"a duration of {duration_s} s: expected 0 to {threading.TIMEOUT_MAX:.0f} s")
-        self._start()
+        with self._lock:
+            self._start()
         try:
             self._wait(math.inf if duration_s is None else self._counter() + duration_s)
         finally:
@@ -214,18 +209,19 @@ class Timetable:
         self._scheduler.add_listener(self._lost, lost)
         start = self._counter()
         for job in self._jobs.values():
-            if job.period_s is None:
-                self._plan(job, job.first_s)
-                continue
             job.start = start + job.first_s
+            paced = job.period_s is None
+            # a paced job is planned anew whenever it has run, and is never too late; it does so at its very end, when
+            # APScheduler still counts it as running, and sees to it itself that it does not run twice at a time
             self._scheduler.add_job(
-                self._once,
+                self._paced if paced else self._once,
                 "interval",
                 args=(job,),
                 id=job.name,
-                seconds=job.period_s,
+                seconds=job.period_s or _LONGEST_S,
                 next_run_time=self._date(job.first_s),
-                misfire_grace_time=_grace_s(job.period_s),
+                misfire_grace_time=None if job.period_s is None else _grace_s(job.period_s),
+                max_instances=1000 if paced else 1,
             )
         self._scheduler.start()
 
@@ -240,29 +236,20 @@ class Timetable:
 
     def _replan(self) -> None:
         """Every next run when it is due by the counter, whatever the wall clock was set to."""
-        now = self._counter()
         with self._lock:
-            for one in self._scheduler.get_jobs():
-                one.modify(next_run_time=self._date(self._jobs[one.id].wait_s(now)))
+            now = self._counter()
+            for job in self._jobs.values():
+                if not job.running:
+                    self._scheduler.modify_job(job.name, next_run_time=self._date(job.wait_s(now)))
 
     def _date(self, delay_s: float) -> datetime:
         return datetime.fromtimestamp(self._wall() + delay_s, UTC)
 
     def _plan(self, job: _Job, delay_s: float) -> None:
-        """The one next run of a paced job; it is never too late for it."""
+        """The next run of a paced job."""
         delay_s = min(max(delay_s, 0.0), _LONGEST_S)
         job.start = self._counter() + delay_s
-        self._scheduler.add_job(
-            self._paced,
-            "date",
-            args=(job,),
-            id=job.name,
-            run_date=self._date(delay_s),
-            misfire_grace_time=None,
-            # it plans itself at its very end, when APScheduler still counts it as running
-            max_instances=2,
-            replace_existing=True,
-        )
+        self._scheduler.modify_job(job.name, next_run_time=self._date(delay_s))
 
     def _once(self, job: _Job) -> None:
         try:
@@ -276,7 +263,12 @@ class Timetable:
             job.counts.done += 1
 
     def _paced(self, job: _Job) -> None:
-        job.hurried = False
+        with self._lock:
+            if job.running:
+                # told to hurry when it was about to run anyhow
+                job.hurried = True
+                return
+            job.running, job.hurried = True, False
         try:
             delay_s = job.call()
         except BaseException as error:
@@ -284,6 +276,7 @@ class Timetable:
             return
         assert isinstance(delay_s, float | int)
         with self._lock:
+            job.running = False
             if not self._closed:
                 self._plan(job, 0.0 if job.hurried else delay_s)
 
