@@ -170,7 +170,8 @@ class Snapshot:
     latency_error_s, bandwidth_error_Bps : standard deviations, same shape
     taken_at : seconds since the epoch.  source : where the values come from, for messages.
     pair_age_s : float64[H, H], since the pair was measured; NaN where it is nominal.  None: nobody measures pairs
-    through : pairs that nobody measures but a path of other pairs stands for, with the hosts on the way
+    composed : bool[H, H], pairs that nobody measures but a path of other pairs stands for.  None: there are none
+    through : hosts on the way of composed pairs; of very many, of the first `LISTED_PAIRS`
     stale : series that were too old to be used, by name.  notes : what is not as it should be, a sentence each
     """
 
@@ -183,6 +184,7 @@ class Snapshot:
     taken_at: float = 0.0
     source: str = "nominal"
     pair_age_s: FloatArray | None = None
+    composed: NDArray[np.bool_] | None = None
     through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -223,6 +225,7 @@ class Snapshot:
             latency_error_s=self.latency_error_s[pick],
             bandwidth_error_Bps=self.bandwidth_error_Bps[pick],
             pair_age_s=None if self.pair_age_s is None else self.pair_age_s[pick],
+            composed=None if self.composed is None else self.composed[pick],
             through={pair: path for pair, path in self.through.items() if wanted.issuperset(pair)},
         )
 
@@ -290,8 +293,8 @@ class Snapshot:
         if self.pair_age_s is not None:
             age_s = float(self.pair_age_s[i, j])
             pair["age_s"] = age_s if math.isfinite(age_s) else None
-        if names in self.through:
-            pair["through"] = list(self.through[names])
+        if self.composed is not None and self.composed[i, j]:
+            pair["through"] = list(self.through.get(names, ()))
         return pair
 
     def _measured_json(self, others: NDArray[np.bool_]) -> dict[str, Any]:
@@ -300,9 +303,10 @@ class Snapshot:
             return {}
         ages = self.pair_age_s[others]
         known = ages[np.isfinite(ages)]
+        composed = 0 if self.composed is None else int(self.composed[others].sum())
         return {
-            "measured": int(known.size) - len(self.through),
-            "composed": len(self.through),
+            "measured": int(known.size) - composed,
+            "composed": composed,
             "nominal": int(ages.size - known.size),
             "oldest_s": float(known.max()) if known.size else None,
         }

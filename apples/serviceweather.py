@@ -10,20 +10,34 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from apples.grid import Grid, Host
 from apples.hostlist import fold
 from apples.launching.launcher import Notify
 from apples.launching.preflight import names_of_this_machine
-from nws.client import Endpoint, RemoteHost, RemoteSnapshot, RemoteWeather, ServiceClient, local_host
+from nws.client import (
+    Endpoint,
+    RemoteHost,
+    RemoteSnapshot,
+    RemoteWeather,
+    ServiceClient,
+    local_host,
+)
 from nws.errors import WeatherError
 from nws.series import Forecast, Resource, Series
+
+if TYPE_CHECKING:
+    from nws.client import LinkMatrix
 
 #: How old a forecast may be and still count, unless the user says otherwise, seconds.
 STALE_AFTER_S = 300.0
 
-#: The longest wait for the forecasts, and for telling an event, seconds.
-_ASK_S, _TELL_S = 5.0, 1.0
+#: The longest wait for the forecasts, for those of many hosts, and for telling an event, seconds.
+_ASK_S, _ASK_MANY_S, _TELL_S = 5.0, 20.0, 1.0
+
+#: Hosts up to which the service composes pairs; of more all measured pairs are fetched, and composed here at once.
+_FEW = 32
 
 #: Stale series told by name in a sentence; of more only their number.
 _NAMED = 6
@@ -38,6 +52,8 @@ class Outlook:
 
     now : the service's clock, seconds since the epoch; ages are counted from it
     through : hosts on the way of each composed pair.  stale : what was too old and is left out, by name
+    matrix, names : of many hosts, all pairs at once, and what the matrix calls each host; pairs are then not composed
+    among `forecasts`
     notes : one sentence for everything that is not as it should be
     """
 
@@ -47,6 +63,8 @@ class Outlook:
     through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     stale: tuple[Series, ...] = ()
     notes: tuple[str, ...] = ()
+    matrix: LinkMatrix | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 class ServiceWeather:
@@ -95,18 +113,24 @@ class ServiceWeather:
         if self._gone is not None:
             raise self._gone
         spellings = {host.name: _spellings(host) for host in grid.hosts}
-        asked = list(dict.fromkeys(name for names in spellings.values() for name in names))
-        with RemoteWeather.at(self._endpoint, hosts=asked, timeout_s=_ASK_S) as weather:
+        many = len(grid.hosts) > _FEW
+        asked = None if many else [name for names in spellings.values() for name in names]
+        with RemoteWeather.at(
+            self._endpoint, hosts=asked, composed=not many, timeout_s=_ASK_MANY_S if many else _ASK_S
+        ) as weather:
             snapshot = weather.snapshot()
         self._ahead_s = snapshot.now - time.time()
         known = {host.name for host in snapshot.hosts}
-        known |= {name for s in snapshot.forecasts for name in (s.host, s.peer) if name is not None}
         ours: dict[str, str] = {}
         for host, names in spellings.items():
             theirs = next((name for name in names if name in known), None)
             if theirs is not None:
                 ours.setdefault(theirs, host)
-        return self._renamed(snapshot, ours, grid)
+        found = self._renamed(snapshot, ours, grid)
+        if not many:
+            return found
+        matrix = snapshot.matrix(oldest_s=self.stale_after_s)
+        return replace(found, matrix=matrix, names={host: theirs for theirs, host in ours.items()})
 
     def tell(self, kind: str, text: str) -> None:
         """Leave a mark on the service's plots; nothing happens when that does not work, or nobody answered before."""
@@ -126,7 +150,8 @@ class ServiceWeather:
             host, peer = ours.get(series.host), ours.get(series.peer or series.host)
             if host is None or peer is None or not isinstance(series.resource, Resource):
                 continue
-            named = Series(series.resource, host, None if series.peer is None else peer)
+            same = host == series.host and peer == (series.peer or series.host)
+            named = series if same else Series(series.resource, host, None if series.peer is None else peer)
             if snapshot.now - forecast.measured_at > self.stale_after_s:
                 stale.append(named)
             else:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from apples.grid import Conditions, Estimate, Grid, Host, Snapshot
+from apples.grid import LISTED_PAIRS, Conditions, Estimate, Grid, Host, Snapshot
 from nws.series import Forecast, Resource, Series
+
+if TYPE_CHECKING:
+    from nws.client import LinkMatrix
 
 
 def from_forecasts(
@@ -30,7 +35,7 @@ def from_forecasts(
     nominal = Snapshot.nominal(grid, taken_at=now)
     latency, bandwidth = nominal.latency_s.copy(), nominal.bandwidth_Bps.copy()
     latency_error, bandwidth_error = np.zeros_like(latency), np.zeros_like(latency)
-    measured_at = np.full_like(latency, math.nan)
+    oldest: dict[tuple[int, int], float] = {}
     place = {host.name: i for i, host in enumerate(grid.hosts)}
     for series, forecast in forecasts.items():
         i, j = place.get(series.host), place.get(series.peer or "")
@@ -43,7 +48,14 @@ def from_forecasts(
         else:
             continue
         # a pair is as old as the older of its two series
-        measured_at[i, j] = np.fmin(measured_at[i, j], forecast.measured_at)
+        oldest[i, j] = min(oldest.get((i, j), math.inf), forecast.measured_at)
+    age = np.full_like(latency, math.nan)
+    for (i, j), measured_at in oldest.items():
+        age[i, j] = max(now - measured_at, 0.0)
+    paths = {pair: path for pair, path in (through or {}).items() if pair[0] in place and pair[1] in place}
+    composed = np.zeros(latency.shape, bool)
+    for a, b in paths:
+        composed[place[a], place[b]] = True
     return Snapshot(
         hosts=grid.hosts,
         conditions=tuple(
@@ -56,9 +68,46 @@ def from_forecasts(
         bandwidth_error_Bps=bandwidth_error,
         taken_at=now,
         source=source,
-        pair_age_s=np.maximum(now - measured_at, 0.0),
+        pair_age_s=age,
+        composed=composed,
+        through=paths,
+    )
+
+
+def with_composed(
+    snapshot: Snapshot, matrix: LinkMatrix, names: Mapping[str, str], *, now: float
+) -> Snapshot:
+    """The snapshot with pairs that are not measured as the matrix composes them.
+
+    names : host → what the matrix calls it; others keep what they have.  now : of the clock of the matrix
+    """
+    places = {name: k for k, name in enumerate(matrix.hosts)}
+    place = np.array([places.get(names.get(host.name, ""), -1) for host in snapshot.hosts], np.int64)
+    pick = np.ix_(place, place)
+    known = (place >= 0)[:, None] & (place >= 0)
+    age = np.full_like(snapshot.latency_s, math.nan) if snapshot.pair_age_s is None else snapshot.pair_age_s
+    latency, bandwidth = matrix.latency_s[pick], matrix.bandwidth_Bps[pick]
+    composed = matrix.composed[pick] & known & np.isnan(age) & (latency > 0)
+    wide = composed & (bandwidth > 0)
+    first = np.argwhere(composed)[:LISTED_PAIRS].tolist()
+    return replace(
+        snapshot,
+        latency_s=np.where(composed, latency, snapshot.latency_s),
+        latency_error_s=np.where(
+            composed, np.nan_to_num(matrix.latency_error_s[pick]), snapshot.latency_error_s
+        ),
+        bandwidth_Bps=np.where(wide, bandwidth, snapshot.bandwidth_Bps),
+        bandwidth_error_Bps=np.where(
+            wide, np.nan_to_num(matrix.bandwidth_error_Bps[pick]), snapshot.bandwidth_error_Bps
+        ),
+        pair_age_s=np.where(composed, np.maximum(now - matrix.measured_at[pick], 0.0), age),
+        composed=composed if snapshot.composed is None else composed | snapshot.composed,
         through={
-            pair: path for pair, path in (through or {}).items() if pair[0] in place and pair[1] in place
+            **snapshot.through,
+            **{
+                (snapshot.hosts[i].name, snapshot.hosts[j].name): matrix.through(int(place[i]), int(place[j]))
+                for i, j in first
+            },
         },
     )
 

@@ -25,7 +25,7 @@ from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.preflight import names_of_this_machine
 from apples.plan import Assignment, Plan
 from apples.serviceweather import Outlook, ServiceWeather, with_local
-from apples.snapshots import from_forecasts
+from apples.snapshots import from_forecasts, with_composed
 from apples.template import Benchmark, BenchmarkRequest, Template, Workload
 from nws.client import LocalWeather, local_host, usable_cpus
 from nws.errors import WeatherError
@@ -134,6 +134,8 @@ class LocalWorld:
             forecasts = with_local(outlook, local, host=own.name, clock_s=self.now())
             source += f", and {OWN_SENSORS} for {own.name}"
         found = from_forecasts(self.grid, forecasts, now=outlook.now, source=source, through=outlook.through)
+        if outlook.matrix is not None:
+            found = with_composed(found, outlook.matrix, outlook.names, now=outlook.now)
         return replace(found, stale=tuple(map(str, outlook.stale)), notes=outlook.notes)
 
     def _measured(self, own: Host, notify: Notify) -> Mapping[Series, Forecast]:

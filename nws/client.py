@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from nws.documents import RemoteHost, RemoteSnapshot
     from nws.endpoint import Endpoint
     from nws.forecasting.bank import BatteryBank
+    from nws.linkmatrix import LinkMatrix
     from nws.remote import ServiceClient
     from nws.remoteweather import RemoteWeather
     from nws.sensors import Sensor
 
 __all__ = [
     "Endpoint",
+    "LinkMatrix",
     "LocalWeather",
     "RemoteHost",
     "RemoteSnapshot",
@@ -46,6 +48,7 @@ __all__ = [
 #: What speaks to a service is imported by those who do: name → module.
 _ELSEWHERE = {
     "Endpoint": "nws.endpoint",
+    "LinkMatrix": "nws.linkmatrix",
     "RemoteHost": "nws.documents",
     "RemoteSnapshot": "nws.documents",
     "RemoteWeather": "nws.remoteweather",

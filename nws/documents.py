@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from nws.composition import Composed, Pair
+from nws.composition import Composed, Link, Pair
 from nws.errors import ServiceError, UsageError
 from nws.series import Forecast, Resource, Series
+
+if TYPE_CHECKING:
+    from nws.linkmatrix import LinkMatrix
 
 FORMAT, VERSION = "nws-snapshot", 1
 
@@ -86,6 +89,38 @@ class RemoteSnapshot:
             },
             through={pair: path for pair, path in self.through.items() if only.issuperset(pair)},
         )
+
+    def links(self, *, oldest_s: float = math.inf) -> dict[Pair, Link]:
+        """Pairs of which at least the latency is measured, as parts of paths; none to or from a lost host.
+
+        oldest_s : older measurements are not used
+        """
+        lost = {host.name for host in self.hosts if host.lost}
+        since = self.now - oldest_s
+        found = {}
+        for series, latency in self.forecasts.items():
+            start, end = series.host, series.peer
+            if series.resource is not Resource.LATENCY or end is None or not latency.samples:
+                continue
+            if latency.measured_at < since or start in lost or end in lost:
+                continue
+            bandwidth = self.forecasts.get(Series(Resource.BANDWIDTH, start, end))
+            if bandwidth is None or not bandwidth.samples or bandwidth.measured_at < since:
+                bandwidth = replace(latency, value=math.nan, rmse=math.nan)
+            found[start, end] = Link(
+                latency_s=latency.value,
+                latency_error_s=latency.rmse,
+                bandwidth_Bps=bandwidth.value,
+                bandwidth_error_Bps=bandwidth.rmse,
+                measured_at=min(latency.measured_at, bandwidth.measured_at),
+            )
+        return found
+
+    def matrix(self, *, oldest_s: float = math.inf) -> LinkMatrix:
+        """All pairs of all hosts at once, composed ones included, as arrays; for grids of many hosts."""
+        from nws.linkmatrix import compose_all
+
+        return compose_all([host.name for host in self.hosts], self.links(oldest_s=oldest_s))
 
 
 def read_hosts(document: Document, url: str) -> tuple[float, tuple[RemoteHost, ...]]:

@@ -12,17 +12,18 @@ import re
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
-from nws.composition import Link, Pair, compose
+from nws.composition import Pair, compose
 from nws.documents import RemoteHost, RemoteSnapshot, composed_forecasts, read_hosts, read_snapshot
 from nws.endpoint import Endpoint
 from nws.errors import NotFound, TooMany
 from nws.remote import ServiceClient
-from nws.series import Forecast, Resource, Series
+from nws.series import Forecast, Series
 
 #: Hosts up to which pairs are composed: a thousand hosts have a million pairs.
-COMPOSED_MOST = 128
+COMPOSED_MOST = 64
 
 #: Hosts up to which they are named in the request; of more the whole snapshot is asked for and sorted out here.
 NAMED_MOST = 256
@@ -59,10 +60,22 @@ class RemoteWeather:
 
     @classmethod
     def at(
-        cls, endpoint: Endpoint, *, hosts: Sequence[str] | None = None, timeout_s: float = 5.0
+        cls,
+        endpoint: Endpoint,
+        *,
+        hosts: Sequence[str] | None = None,
+        composed: bool = True,
+        timeout_s: float = 5.0,
     ) -> RemoteWeather:
         """Weather of a service that options or the environment name."""
-        return cls(endpoint.url, token=endpoint.token, ca=endpoint.ca, hosts=hosts, timeout_s=timeout_s)
+        return cls(
+            endpoint.url,
+            token=endpoint.token,
+            ca=endpoint.ca,
+            hosts=hosts,
+            composed=composed,
+            timeout_s=timeout_s,
+        )
 
     @property
     def client(self) -> ServiceClient:
@@ -128,37 +141,18 @@ def _named(client: ServiceClient, wanted: Sequence[str], composed: bool) -> Remo
     return read_snapshot(document, client.url).restrict(wanted)
 
 
-def links(forecasts: Mapping[Series, Forecast]) -> dict[Pair, Link]:
-    """Pairs of which at least the latency is measured, as parts of paths."""
-    found = {}
-    for series, latency in forecasts.items():
-        if series.resource is not Resource.LATENCY or series.peer is None or not latency.samples:
-            continue
-        bandwidth = forecasts.get(Series(Resource.BANDWIDTH, series.host, series.peer))
-        if bandwidth is None or not bandwidth.samples:
-            bandwidth = replace(latency, value=math.nan, rmse=math.nan)
-        found[series.host, series.peer] = Link(
-            latency_s=latency.value,
-            latency_error_s=latency.rmse,
-            bandwidth_Bps=bandwidth.value,
-            bandwidth_error_Bps=bandwidth.rmse,
-            measured_at=min(latency.measured_at, bandwidth.measured_at),
-        )
-    return found
-
-
-def complete(snapshot: RemoteSnapshot) -> RemoteSnapshot:
+def complete(snapshot: RemoteSnapshot, *, of: str | None = None) -> RemoteSnapshot:
     """The snapshot with every pair of its hosts that a path of measured pairs joins; no path crosses a lost host.
 
-    Of more than `COMPOSED_MOST` hosts nothing is composed.
+    of : only pairs of this host.  Of more than `COMPOSED_MOST` hosts all pairs are not composed.
     """
-    if len(snapshot.hosts) > COMPOSED_MOST:
+    if of is None and len(snapshot.hosts) > COMPOSED_MOST:
         return snapshot
-    lost = {host.name for host in snapshot.hosts if host.lost}
-    known = {pair: link for pair, link in links(snapshot.forecasts).items() if not lost.intersection(pair)}
+    known = snapshot.links()
     names = [host.name for host in snapshot.hosts]
-    missing = [(a, b) for a in names for b in names if a != b and (a, b) not in known]
-    found = compose(known, missing)
+    pairs = permutations(names, 2) if of is None else ((a, b) for n in names for a, b in ((of, n), (n, of)))
+    wanted: list[Pair] = [pair for pair in pairs if pair not in known and pair[0] != pair[1]]
+    found = compose(known, wanted)
     return replace(
         snapshot,
         forecasts={**composed_forecasts(found), **snapshot.forecasts},

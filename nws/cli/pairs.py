@@ -15,6 +15,7 @@ import click
 from nws.cli.common import echo_json, json_option
 from nws.cli.origin import Origin, is_stale, stale_option, with_origin
 from nws.cli.pairtable import SORTS, PairRow, document, pair_rows, sort_rows
+from nws.remoteweather import complete
 
 #: Hosts up to which a terminal is wide enough for a matrix.
 MATRIX_MOST = 12
@@ -54,6 +55,9 @@ def pairs(
     whichever differs more. Pairs marked * are composed: nobody measures them, a path of other pairs stands for them.
     """
     snapshot = origin.snapshot(hosts if len(hosts) > 1 else None)
+    if len(hosts) == 1:
+        # of many hosts not all pairs are composed, of one always
+        snapshot = complete(snapshot, of=hosts[0])
     rows = sort_rows(pair_rows(snapshot, only=hosts), sort or "name")
     if as_json:
         echo_json({**origin.where, "now": snapshot.now, "pairs": [document(r, stale_after) for r in rows]})

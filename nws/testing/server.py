@@ -26,6 +26,9 @@ _T = TypeVar("_T")
 #: Measurements in one batch; bounded as the bodies of requests are.
 _BATCH = 10_000
 
+#: A test on a busy machine must not fail for want of patience, seconds.
+_PATIENCE_S = 60.0
+
 
 def deliver(client: ServiceClient, measurements: Sequence[Measurement]) -> int:
     """Put measurements in batches; returns how many were kept.
@@ -82,7 +85,8 @@ class InMemoryServer:
     def client(self, token: str | None = None, *, host: str | None = None) -> ServiceClient:
         """A client; the caller closes it. token : by default the first admin's, if there are tokens."""
         admins = self._tokens.get("admin", ())
-        return ServiceClient(self.url, token=token or (admins[0] if admins else None), host=host)
+        token = token or (admins[0] if admins else None)
+        return ServiceClient(self.url, token=token, host=host, timeout_s=_PATIENCE_S)
 
     def register(self, host: str, **registration: object) -> Document:
         """Take a host in: by default one CPU of a test's make at 127.0.0.1, which answers no probes."""

@@ -131,7 +131,11 @@ def test_the_document_tells_where_each_pair_comes_from(snapshot):
     ages[1, 3], ages[0, 1], ages[1, 1] = 12.0, 3.0, 99.0
     snapshot.latency_s[1, 3] = 7.0
     snapshot.latency_s[1, 2] = 8.0
-    told = replace(snapshot, pair_age_s=ages, through={("h1", "h3"): ("h0",)}).as_json()["links"]
+    composed = np.zeros(ages.shape, bool)
+    composed[1, 3] = True
+    whole = replace(snapshot, pair_age_s=ages, composed=composed, through={("h1", "h3"): ("h0",)})
+    told = whole.as_json()["links"]
+    assert whole.restrict(["h0", "h1"]).as_json()["links"]["composed"] == 0
     assert told["pairs"] == [
         {"from": "h1", "to": "h2", "latency_s": 8.0, "bandwidth_Bps": 1e6, "age_s": None},
         {"from": "h1", "to": "h3", "latency_s": 7.0, "bandwidth_Bps": 1e6, "age_s": 12.0, "through": ["h0"]},

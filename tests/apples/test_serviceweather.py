@@ -329,3 +329,34 @@ def test_telling_that_fails_once_is_not_tried_again(server, monkeypatch, error):
     service.tell("plan made", "x")
     service.tell("run ended", "x")
     assert asked == [1.0]
+
+
+# many hosts: all pairs at once
+
+
+@pytest.mark.parametrize("few", [32, 1])
+def test_many_hosts_are_composed_here_and_come_out_the_same(look, server, clock, monkeypatch, few):
+    monkeypatch.setattr(serviceweather, "_FEW", few)
+    clock.t += 30.0
+    snapshot = look(Host(name="alpha", address="a", slots=4), "c", "x")
+    assert snapshot.latency_s[0, 1] == pytest.approx(2e-3)
+    assert snapshot.bandwidth_Bps[0, 1] == 1e8
+    assert snapshot.pair_age_s[0, 1] == 30.0
+    assert snapshot.through == {("alpha", "c"): ("b",), ("c", "alpha"): ("b",)}
+    links = snapshot.as_json()["links"]
+    assert (links["measured"], links["composed"], links["nominal"]) == (0, 2, 4)
+    assert snapshot.conditions[0].availability.value == 0.5
+
+
+def test_of_many_hosts_stale_links_are_no_part_of_a_path(look, server, clock, monkeypatch):
+    monkeypatch.setattr(serviceweather, "_FEW", 1)
+    clock.t += 200.0
+    put(server, "abc", ["a>b"], at=clock.t)
+    assert look("a", "c", stale_after_s=100.0).through == {}
+
+
+def test_measured_pairs_stay_as_they_are_measured(look, server, monkeypatch):
+    monkeypatch.setattr(serviceweather, "_FEW", 1)
+    snapshot = look("a", "b", "c")
+    links = snapshot.as_json()["links"]
+    assert (links["measured"], links["composed"], links["nominal"]) == (4, 2, 0)

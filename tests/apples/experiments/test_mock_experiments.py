@@ -81,6 +81,8 @@ def test_a7_measures_what_planning_costs(few, progress):
     assert rows["hosts"].ours == 34
     assert rows["schedules compared"].ours == 51
     assert rows["order and plan"].ours > 0
+    assert rows["series forecast"].ours == 34 * 3 + 34 * 33 * 2
+    assert rows["forecasts fetched"].ours > 0
 
 
 def test_a8_no_plan_breaks_a_limit(few, progress):

@@ -10,7 +10,7 @@ from nws.composition import Link
 from nws.documents import RemoteHost, read_forecasts, read_hosts, read_kept, read_snapshot
 from nws.errors import ServiceError, ServiceUnreachable, TooMany
 from nws.remote import ServiceClient
-from nws.remoteweather import COMPOSED_MOST, all_samples, complete, links, take_snapshot
+from nws.remoteweather import COMPOSED_MOST, all_samples, complete, take_snapshot
 from nws.series import Forecast, Measurement, Resource, Series
 from nws.service.config import Limits, ServiceConfig
 from nws.testing import InMemoryServer
@@ -131,7 +131,7 @@ def snapshot_like(hosts, forecasts):
 
 
 def test_links_are_as_old_as_their_older_series():
-    found = links(
+    found = (
         snapshot_of(
             {
                 "network.latency@a>b": forecast(1.0, 50.0),
@@ -139,8 +139,8 @@ def test_links_are_as_old_as_their_older_series():
                 "network.latency@b>a": forecast(3.0, 60.0),
                 "network.bandwidth@b>c": forecast(3.0, 60.0),
             }
-        ).forecasts
-    )
+        )
+    ).links()
     assert found["a", "b"] == Link(
         latency_s=1.0, latency_error_s=0.1, bandwidth_Bps=2.0, bandwidth_error_Bps=0.1, measured_at=40.0
     )
@@ -153,6 +153,22 @@ def test_no_path_crosses_a_lost_host():
     forecasts = {"network.latency@a>b": forecast(1.0), "network.latency@b>c": forecast(1.0)}
     assert A_TO_C in complete(snapshot_of(forecasts)).forecasts
     assert A_TO_C not in complete(snapshot_of(forecasts, lost=["b"])).forecasts
+
+
+def test_links_that_are_too_old_are_no_parts_of_paths():
+    snapshot = snapshot_of(
+        {"network.latency@a>b": forecast(1.0), "network.latency@b>c": forecast(1.0, 1.8e9 - 100)}
+    )
+    assert snapshot.matrix().through(0, 2) == ("b",)
+    assert snapshot.matrix(oldest_s=50.0).before[0, 2] == -1
+    assert snapshot.links(oldest_s=50.0).keys() == {("a", "b")}
+
+
+def test_pairs_of_one_host_are_composed_however_many_there_are():
+    far = {f"network.latency@b>h{k:03}": forecast(1.0) for k in range(COMPOSED_MOST)}
+    snapshot = snapshot_of({"network.latency@a>b": forecast(1.0), **far})
+    assert complete(snapshot).through == {}
+    assert complete(snapshot, of="a").through == {("a", f"h{k:03}"): ("b",) for k in range(COMPOSED_MOST)}
 
 
 def test_of_very_many_hosts_nothing_is_composed():

@@ -1,0 +1,192 @@
+"""All pairs of many hosts at once: the same paths as `nws.composition`, as arrays.
+
+A thousand hosts have a million pairs, of which some ten thousand are measured. Layer by layer, for a block of hosts at
+a time, every path gets one hop longer where that reaches a host that no shorter path does; of as many hops the lowest
+latency wins. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nws.composition import Link, Pair
+
+Floats = NDArray[np.float64]
+
+#: Paths looked at together, to bound memory: hosts at which they start times links.
+_BLOCK = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinkMatrix:
+    """What is expected of every ordered pair of H hosts; [i, j] is from host i to host j, NaN where nothing is known.
+
+    latency_s, latency_error_s, bandwidth_Bps, bandwidth_error_Bps : float64[H, H]
+    measured_at : float64[H, H], of the oldest part, seconds since the epoch
+    before : int64[H, H], place of the host before j on the way from i; i where the pair is measured itself, -1 where no
+    path joins them
+    """
+
+    hosts: tuple[str, ...]
+    latency_s: Floats
+    latency_error_s: Floats
+    bandwidth_Bps: Floats
+    bandwidth_error_Bps: Floats
+    measured_at: Floats
+    before: NDArray[np.int64]
+
+    @property
+    def composed(self) -> NDArray[np.bool_]:
+        """bool[H, H]: pairs that a path of others stands for."""
+        measured: NDArray[np.bool_] = self.before == np.arange(len(self.hosts))[:, None]
+        return (self.before >= 0) & ~measured
+
+    def through(self, i: int, j: int) -> tuple[str, ...]:
+        """Hosts on the way from host i to host j; none when the pair is measured or nothing joins them."""
+        way: list[str] = []
+        place = int(self.before[i, j])
+        while place not in (i, -1):
+            way.append(self.hosts[place])
+            place = int(self.before[i, place])
+        return tuple(reversed(way))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Edges:
+    """Measured links, sorted by where they end. starts : first edge of each of `ends`, hosts that links end at"""
+
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    latency_s: Floats
+    variance: Floats
+    bandwidth_Bps: Floats
+    bandwidth_error_Bps: Floats
+    measured_at: Floats
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+def compose_all(hosts: Sequence[str], links: Mapping[Pair, Link]) -> LinkMatrix:
+    """Every pair of these hosts that is measured or that a path of measured pairs joins.
+
+    Links to other hosts are not used, nor those without a latency (NaN). The diagonal is what was measured.
+    """
+    count = len(hosts)
+    shape = (count, count)
+    result = LinkMatrix(
+        hosts=tuple(hosts),
+        latency_s=np.full(shape, np.nan),
+        latency_error_s=np.full(shape, np.nan),
+        bandwidth_Bps=np.full(shape, np.nan),
+        bandwidth_error_Bps=np.full(shape, np.nan),
+        measured_at=np.full(shape, np.nan),
+        before=np.full(shape, -1, np.int64),
+    )
+    _measured_diagonal(hosts, links, result)
+    edges = _edges(hosts, links)
+    if edges is None:
+        return result
+    block = max(_BLOCK // len(edges.source), 1)
+    for first in range(0, count, block):
+        _compose_from(np.arange(first, min(first + block, count)), edges, result)
+    return result
+
+
+def _edges(hosts: Sequence[str], links: Mapping[Pair, Link]) -> _Edges | None:
+    place = {name: i for i, name in enumerate(hosts)}
+    rows = [
+        (
+            place[b],
+            place[a],
+            link.latency_s,
+            link.latency_error_s**2,
+            link.bandwidth_Bps,
+            link.bandwidth_error_Bps,
+            link.measured_at,
+        )
+        for (a, b), link in links.items()
+        if a != b and a in place and b in place and link.latency_s == link.latency_s
+    ]
+    if not rows:
+        return None
+    table = np.array(sorted(rows, key=lambda row: row[:2]))
+    target, source = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
+    ends, starts = np.unique(target, return_index=True)
+    latency_s, variance, bandwidth_Bps, bandwidth_error_Bps, measured_at = np.ascontiguousarray(
+        table[:, 2:].T
+    )
+    return _Edges(
+        source=source,
+        target=target,
+        latency_s=latency_s,
+        variance=variance,
+        bandwidth_Bps=bandwidth_Bps,
+        bandwidth_error_Bps=bandwidth_error_Bps,
+        measured_at=measured_at,
+        starts=starts,
+        ends=ends,
+    )
+
+
+def _compose_from(sources: NDArray[np.int64], edges: _Edges, result: LinkMatrix) -> None:
+    """Paths that start at these hosts, written into the result."""
+    rows, count = len(sources), len(result.hosts)
+    reached = np.zeros((rows, count), bool)
+    reached[np.arange(rows), sources] = True
+    latency, variance = np.zeros((rows, count)), np.zeros((rows, count))
+    bandwidth, error = np.full((rows, count), np.inf), np.zeros((rows, count))
+    measured_at = np.full((rows, count), np.inf)
+    layer = reached.copy()
+    while layer.any():
+        offered = np.where(layer, latency, np.inf)[:, edges.source] + edges.latency_s
+        best = np.minimum.reduceat(offered, edges.starts, axis=1)
+        new = np.isfinite(best) & ~reached[:, edges.ends]
+        row, end = np.nonzero(new)
+        edge = _first_equal(offered, best, edges, row, end)
+        a, b = edges.source[edge], edges.target[edge]
+        latency[row, b] = best[row, end]
+        variance[row, b] = variance[row, a] + edges.variance[edge]
+        slower = edges.bandwidth_Bps[edge] < bandwidth[row, a]
+        error[row, b] = np.where(slower, edges.bandwidth_error_Bps[edge], error[row, a])
+        # an unknown part makes the whole unknown
+        bandwidth[row, b] = np.minimum(bandwidth[row, a], edges.bandwidth_Bps[edge])
+        measured_at[row, b] = np.minimum(measured_at[row, a], edges.measured_at[edge])
+        result.before[sources[row], b] = a
+        layer = np.zeros_like(reached)
+        layer[row, b] = True
+        reached |= layer
+    found = reached
+    found[np.arange(rows), sources] = False
+    row, end = np.nonzero(found)
+    at = (sources[row], end)
+    result.latency_s[at] = latency[row, end]
+    result.latency_error_s[at] = np.sqrt(variance[row, end])
+    result.bandwidth_Bps[at] = bandwidth[row, end]
+    result.bandwidth_error_Bps[at] = np.where(np.isnan(bandwidth[row, end]), np.nan, error[row, end])
+    result.measured_at[at] = measured_at[row, end]
+
+
+def _first_equal(
+    offered: Floats, best: Floats, edges: _Edges, row: NDArray[np.int64], end: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """For each path found the first link that offers its latency."""
+    sizes = np.diff(np.append(edges.starts, len(edges.source)))
+    numbers = np.where(
+        offered == np.repeat(best, sizes, axis=1), np.arange(len(edges.source)), len(edges.source)
+    )
+    first: NDArray[np.int64] = np.minimum.reduceat(numbers, edges.starts, axis=1)
+    return first[row, end]
+
+
+def _measured_diagonal(hosts: Sequence[str], links: Mapping[Pair, Link], result: LinkMatrix) -> None:
+    for i, name in enumerate(hosts):
+        link = links.get((name, name))
+        if link is not None and link.latency_s == link.latency_s:
+            result.latency_s[i, i], result.latency_error_s[i, i] = link.latency_s, link.latency_error_s
+            result.bandwidth_Bps[i, i] = link.bandwidth_Bps
+            result.bandwidth_error_Bps[i, i] = link.bandwidth_error_Bps
+            result.measured_at[i, i], result.before[i, i] = link.measured_at, i
