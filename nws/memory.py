@@ -216,7 +216,7 @@ class Memory:
 
     def names(self) -> list[str]:
         """Names of all series, in the order of their ids."""
-        with self._reading() as _:
+        with self._reading():
             return self._names.all()
 
     def summaries(self) -> list[Summary]:
@@ -225,7 +225,7 @@ class Memory:
             self._tail.follow(connection)
             rows = connection.execute("SELECT samples, last_t, last_value FROM series ORDER BY id").fetchall()
             series = [self._names.series(i) for i in range(len(rows))]
-        totals = self._tail.totals(len(rows))
+            totals = self._tail.totals(len(rows))
         columns = (totals.samples.tolist(), totals.last_t.tolist(), totals.last.tolist())
         found = []
         for one, (samples, last_t, last), more, t, value in zip(series, rows, *columns, strict=True):
