@@ -41,7 +41,8 @@ def server(
         for line in setup.lines():
             click.echo(line)
         return
-    from nws.server.run import log_to_stderr, serve
+    from nws.server.logs import log_to_stderr
+    from nws.server.run import serve
 
     with log_to_stderr():
         code = serve(setup)

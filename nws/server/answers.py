@@ -17,6 +17,8 @@ from nws.errors import ServiceError, StoreError, UsageError, WeatherError
 
 #: Problems told of one request; the message says when there are more.
 MOST_PROBLEMS = 20
+#: When asking again makes sense where nobody knows better, seconds.
+_RETRY_AFTER_S = 10
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
@@ -51,16 +53,19 @@ def refusal_of(error: WeatherError) -> Response:
     """The answer that an error of ours is; 507 when the store cannot keep or give what was asked."""
     if isinstance(error, ServiceError):
         headers = {}
-        if error.retry_after_s is not None:
-            headers["Retry-After"] = str(max(math.ceil(error.retry_after_s), 1))
+        wait_s = error.retry_after_s
+        if wait_s is None and error.status in (429, 503):
+            wait_s = _RETRY_AFTER_S
+        if wait_s is not None:
+            headers["Retry-After"] = str(max(math.ceil(wait_s), 1))
         if error.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="nws"'
         return refused(error.status, str(error), error.problems, headers=headers)
     if isinstance(error, StoreError):
-        return refused(507, str(error), headers={"Retry-After": "10"})
+        return refused(507, str(error), headers={"Retry-After": str(_RETRY_AFTER_S)})
     if isinstance(error, UsageError):
         return refused(422, str(error), getattr(error, "problems", ()))
-    return refused(503, str(error), headers={"Retry-After": "10"})
+    return refused(503, str(error), headers={"Retry-After": str(_RETRY_AFTER_S)})
 
 
 def _clean(text: str) -> str:

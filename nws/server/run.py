@@ -54,6 +54,7 @@ def serve(setup: Setup) -> int:
     # the thread that moves bytes must not wait long for one that computes
     sys.setswitchinterval(SWITCH_S)
     most = raise_file_limit()
+    warm_up()
     with bind(setup.family, setup.address, setup.config.listen.port) as listening:
         for warning in setup.warnings:
             _LOG.warning("%s", warning)
@@ -162,23 +163,16 @@ def sources(config: ServiceConfig) -> list[Driven]:
     ]
 
 
-@contextlib.contextmanager
-def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
-    """Lines of the service to stderr: with their time, unless a journal that adds it reads them."""
-    when = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(f"nws: {when}%(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-    loggers = [logging.getLogger(name) for name in ("nws", "uvicorn")]
-    before = loggers[0].level
-    loggers[0].setLevel(level)
-    for logger in loggers:
-        logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        loggers[0].setLevel(before)
-        for logger in loggers:
-            logger.removeHandler(handler)
+def warm_up() -> None:
+    """Have the forecasters compiled or loaded, some seconds at first, before anybody waits for an answer."""
+    from nws.forecasting.bank import BatteryBank
+    from nws.forecasting.hindsight import expected
+
+    bank = BatteryBank()
+    bank.add()
+    bank.update_many([0, 0], [0.5, 0.25], [0.0, 1.0])
+    bank.columns([0])
+    expected([0.5, 0.25])
 
 
 def notify(state: str) -> None:

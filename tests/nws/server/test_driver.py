@@ -7,6 +7,8 @@ import pytest
 from nws.errors import ProbeError
 from nws.series import Measurement, Series
 from nws.server.driver import Driven, Driver, SourceTallies
+from nws.server.run import sources
+from nws.service.config import PrometheusConfig, ServiceConfig
 
 CPU = Series.parse("cpu.new@alpha")
 
@@ -89,3 +91,11 @@ def test_without_sources_nothing_is_started(service):
     before = threading.active_count()
     with Driver(service, [], clock=lambda: 7.0):
         assert threading.active_count() == before
+
+
+def test_what_the_settings_name_is_driven():
+    one = PrometheusConfig(url="http://127.0.0.1:9", every_s=7.0, hosts={"10.0.0.1:9100": "alpha"})
+    (driven,) = sources(ServiceConfig(prometheus=(one,)))
+    assert (driven.period_s, driven.tallies.name) == (7.0, "http://127.0.0.1:9")
+    with pytest.raises(ProbeError, match=r"127\.0\.0\.1:9"):
+        driven.source.read(0.0)

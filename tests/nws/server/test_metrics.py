@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -128,6 +129,12 @@ def test_a_path_or_a_method_that_somebody_made_up_makes_no_new_name(page, call):
         call(f"MADEUP{n}", "/v1/hosts")
     routes = {(dict(p)["route"], dict(p)["method"]) for p in values(parse(page()), "nws_http_requests_total")}
     assert not [r for r in routes if "made" in r[0] or "MADE" in r[1]]
+
+
+def test_every_metric_is_in_the_documentation_and_every_one_documented_is_there(page):
+    text = (Path(__file__).parents[3] / "docs" / "weather-api.md").read_text()
+    documented = set(re.findall(r"`((?:nws|process)_[a-z_]+)(?:\{[a-z,]+\})?`", text))
+    assert documented == set(parse(page()))
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool (Debian: prometheus) is not installed")
