@@ -29,6 +29,10 @@ class _Waiting(QueueHandler):
 class _Writer(QueueListener):
     """The thread that writes them."""
 
+    def __init__(self, waiting: queue.Queue[logging.LogRecord], handler: logging.Handler) -> None:
+        super().__init__(waiting, handler)
+        self._lines = waiting
+
     def enqueue_sentinel(self) -> None:
         """Tell the thread to end, in place of a line where there is no room."""
         while True:
@@ -36,7 +40,7 @@ class _Writer(QueueListener):
                 super().enqueue_sentinel()
             except queue.Full:
                 with contextlib.suppress(queue.Empty):
-                    self.queue.get_nowait()
+                    self._lines.get_nowait()
             else:
                 return
 

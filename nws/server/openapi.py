@@ -79,8 +79,10 @@ def document(config: ServiceConfig) -> dict[str, Any]:
 
 
 def _paths() -> dict[str, Any]:
-    host = {"host": ("path", HOST)}
-    series = {"name": ("path", SERIES)}
+    return _care() | _host_paths() | _series_paths() | _whole_grid()
+
+
+def _care() -> dict[str, Any]:
     return {
         "/healthz": {
             "get": _operation("health", "Whether the service can do its work", "Health", also="503")
@@ -92,6 +94,12 @@ def _paths() -> dict[str, Any]:
         "/v1/schedule": {
             "get": _operation("schedule", "Who probes whom, when", "ScheduleAnswer", roles=("read", "write"))
         },
+    }
+
+
+def _host_paths() -> dict[str, Any]:
+    host = {"host": ("path", HOST)}
+    return {
         "/v1/hosts": {"get": _operation("hosts", "All hosts", "Hosts", roles=("read",))},
         "/v1/hosts/{host}": {
             "parameters": _parameters(host),
@@ -120,6 +128,12 @@ def _paths() -> dict[str, Any]:
                 errors=("404",),
             )
         },
+    }
+
+
+def _series_paths() -> dict[str, Any]:
+    series = {"name": ("path", SERIES)}
+    return {
         "/v1/series": {
             "get": _operation(
                 "series",
@@ -155,6 +169,11 @@ def _paths() -> dict[str, Any]:
                 errors=("404", "507"),
             ),
         },
+    }
+
+
+def _whole_grid() -> dict[str, Any]:
+    return {
         "/v1/forecasts": {
             "get": _operation(
                 "forecasts",

@@ -1,0 +1,307 @@
+"""Malformed requests made from an OpenAPI document, for `fuzz_server.py` and the tests: the same seed makes the same ones.
+
+Legal requests, and then bodies with values of wrong types and sizes, text that is no JSON, names and parameters that are
+none, headers twice or wrong, methods nobody offers, broken framing, and bytes that are no HTTP. Sends nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+#: Few enough that legal requests do not fill the server with series.
+HOSTS = ("alpha", "beta", "gamma")
+SERIES = tuple(f"{kind}@{host}" for kind in ("cpu.new", "memory.free", "x.power") for host in HOSTS)
+ODD_NAMES = (
+    "", " ", ".", "..", "-", "a" * 65, "a" * 5000, "ä", "\0", "a\nb", "a b", "%", "%zz", "%00", "%c3%28",
+    "%ff%fe", "../../etc/passwd", "a/b", "a\\b", "cpu.new@", "@alpha", "cpu.new@a>b", "network.latency@a",
+    "network.latency@a>", "x.@a", "x." + "a" * 80 + "@a", "cpu.new@alpha>alpha>alpha", "nonsense@alpha",
+    "'; DROP TABLE host; --", "${jndi}", "<script>", "\u202e", "a" * 64, "None", "nan",
+)  # fmt: skip
+ODD_VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 1.5, -0.0, 1e120, -1e121, 1e308, 5e-324, 2**31, 2**53, 2**63 - 1, -(2**63),
+    2**64 - 1, "", " ", "1", "nan", "\0", "\ud7ff", "é" * 100, "a" * 10_000, [], [[]], [None], [1, "a"], {},
+    {"a": 1}, {"": {}}, [[1, 2], [3]], ["a" * 1000, ""],
+)  # fmt: skip
+BAD_JSON = (
+    b"", b" ", b"{", b"}", b"[", b"nul", b"NaN", b"Infinity", b"{'a': 1}", b'{"a": NaN}', b'{"t": [1e999]}',
+    b"\xef\xbb\xbf{}", b"\xff\xfe{\0}\0", b"\x1f\x8b\x08\0\0", b"\0" * 100, b"[" * 50_000,
+    b'{"a":' * 50_000, b'{"a": "\\ud800"}', b'{"a": "\xc3\x28"}', b"{}{}", b'{"a": 01}',
+    b'{"series": [' + b'"",' * 50_000 + b'""]}', b'"' + b"a" * 100_000 + b'"',
+    b'{"first": 1' + b"0" * 400 + b"}", b"// {}",
+)  # fmt: skip
+ODD_QUERIES = (
+    "since=nan", "since=1e999", "since=-1e308&until=1e308", "until=-1", "since=&until=", "most=0",
+    "most=-1", "most=1e9", "most=9" + "9" * 5000, "points=0", "points=5000", "resolution=0",
+    "resolution=RAW", "series=", "series=a&series=b", "hosts=", "hosts=,,,", "hosts=" + "a," * 3000,
+    "composed=1", "composed=true", "host=", "resource=", "resource=cpu.new", "a=b", "&&&", "=", "%",
+    "%zz=%zz", "a[]=1", "since=1&since=2", "x=" + "a" * 10_000, "\u00e4=\u00f6", "since=0x10",
+    "since=1_000", "since=٣",
+)  # fmt: skip
+ODD_HEADERS = (
+    "Content-Type: text/plain", "Content-Type: application/json; charset=utf-16",
+    "Content-Type: " + "a" * 5000, "Content-Encoding: gzip", "Content-Encoding: br, gzip",
+    "Authorization: Bearer", "Authorization: Bearer a b c", "Authorization: Basic YTpi",
+    "Authorization: " + "x" * 9000, "X-NWS-Host: alpha", "X-NWS-Host: ", "X-NWS-Host: a b",
+    "X-NWS-Host: \xe4", "X-NWS-Key: wrong", "X-NWS-Key: " + "k" * 3000, "Host: example.org",
+    "Host: localhost", "Host: [::1", "Range: bytes=0-1,5-", "Range: bytes=-99999999999999999999",
+    "If-None-Match: *", "If-Modified-Since: yesterday", "Accept: application/xml",
+    "Accept-Encoding: " + "gzip," * 500, "Cookie: " + "a=b; " * 500, "Expect: 100-continue",
+    "Expect: nonsense", "Connection: close", "Connection: Upgrade", "Upgrade: websocket", "Upgrade: h2c",
+    "X-Forwarded-For: 1.2.3.4", "Origin: null", "TE: trailers", "Trailer: Host", "X: " + "y" * 70_000,
+    "Transfer-Encoding: gzip", "Content-Length: 7", "Bad Name: x", ": empty", "No colon", "\tFolded: x",
+)  # fmt: skip
+ODD_METHODS = (
+    "HEAD", "OPTIONS", "PUT", "PATCH", "TRACE", "CONNECT", "PROPFIND", "get", "G\xc9T", "A" * 300, "",
+    "PRI",
+)  # fmt: skip
+GARBAGE = (
+    b"", b"\r\n\r\n", b"\0" * 1000, b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", b"GET / HTTP/1.1",
+    b"GET  /  HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/0.9\r\n\r\n",
+    b"GET http:// HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET * HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"SSH-2.0-OpenSSH_9\r\n", b"GET / HTTP/1.1\nHost: localhost\n\n", b"a" * 100_000,
+    b"*1\r\n$4\r\nPING\r\n",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One request as bytes. whole : an answer is due; else the server may rightly wait for more, or just close"""
+
+    kind: str
+    raw: bytes
+    whole: bool = True
+
+
+class Fuzzer:
+    """Requests made from an OpenAPI document; the same seed gives the same ones."""
+
+    def __init__(self, description: dict[str, Any], seed: int) -> None:
+        self._description = description
+        self._chance = random.Random(seed)
+        self._operations = [
+            (method.upper(), path, operation)
+            for path, operations in description["paths"].items()
+            for method, operation in operations.items()
+            if method != "parameters"
+        ]
+        self._kinds: tuple[tuple[Callable[[], Case], int], ...] = (
+            (self._legal, 8),
+            (self._odd_body, 30),
+            (self._no_json, 10),
+            (self._odd_name, 14),
+            (self._odd_query, 12),
+            (self._odd_header, 12),
+            (self._odd_method, 5),
+            (self._odd_framing, 5),
+            (self._garbage, 4),
+        )
+
+    def cases(self, count: int) -> Iterator[Case]:
+        """So many requests."""
+        kinds, weights = zip(*self._kinds, strict=True)
+        for _ in range(count):
+            yield self._chance.choices(kinds, weights)[0]()
+
+    # kinds
+
+    def _legal(self) -> Case:
+        method, path, operation = self._chance.choice(self._operations)
+        body = self._body(operation)
+        return Case(kind="legal", raw=self._request(method, self._filled(path), body))
+
+    def _odd_body(self) -> Case:
+        method, path, operation = self._chance.choice([o for o in self._operations if "requestBody" in o[2]])
+        document = orjson.loads(self._body(operation) or b"{}")
+        for _ in range(self._chance.randint(1, 3)):
+            document = self._mutated(document)
+        return Case(kind="odd body", raw=self._request(method, self._filled(path), orjson.dumps(document)))
+
+    def _no_json(self) -> Case:
+        method, path, operation = self._chance.choice([o for o in self._operations if "requestBody" in o[2]])
+        body = self._chance.choice(BAD_JSON)
+        if self._chance.random() < 0.4:
+            whole = bytearray(self._body(operation) or b"{}")
+            for _ in range(self._chance.randint(1, 8)):
+                whole[self._chance.randrange(len(whole))] = self._chance.randrange(256)
+            body = bytes(whole[: self._chance.randint(1, len(whole))])
+        return Case(kind="no JSON", raw=self._request(method, self._filled(path), body))
+
+    def _odd_name(self) -> Case:
+        method, path, operation = self._chance.choice(self._operations)
+        odd = self._chance.choice(ODD_NAMES)
+        name = quote(odd, safe="" if self._chance.random() < 0.5 else "%/.@>")
+        target = re.sub(r"\{\w+\}", lambda _: name, path)
+        if target == path:
+            target = self._chance.choice(
+                (f"{path}/{name}", f"/{name}", f"{path}%2f{name}", f"//{path}", path.upper())
+            )
+        raw = self._request(method, target, self._body(operation))
+        if self._chance.random() < 0.1:
+            # not quoted at all
+            raw = self._request(method, f"/v1/hosts/{odd}", None)
+        return Case(kind="odd name", raw=raw)
+
+    def _odd_query(self) -> Case:
+        method, path, operation = self._chance.choice(self._operations)
+        parts = [self._chance.choice(ODD_QUERIES) for _ in range(self._chance.randint(1, 3))]
+        names = [p["name"] for p in operation.get("parameters", ()) if p["in"] == "query"]
+        if names and self._chance.random() < 0.5:
+            parts.append(f"{self._chance.choice(names)}={quote(str(self._chance.choice(ODD_VALUES)))[:3000]}")
+        return Case(
+            kind="odd query",
+            raw=self._request(method, f"{self._filled(path)}?{'&'.join(parts)}", self._body(operation)),
+        )
+
+    def _odd_header(self) -> Case:
+        method, path, operation = self._chance.choice(self._operations)
+        headers = [self._chance.choice(ODD_HEADERS) for _ in range(self._chance.randint(1, 4))]
+        if self._chance.random() < 0.1:
+            headers = [f"X-{n}: a" for n in range(200)]
+        body = self._body(operation)
+        # a length that is not the body's, or none at all, leaves the server waiting or closing
+        whole = not any(
+            h.startswith(("Content-Length", "Transfer", "Connection", "Upgrade", "\t")) for h in headers
+        )
+        return Case(
+            kind="odd header", raw=self._request(method, self._filled(path), body, headers), whole=whole
+        )
+
+    def _odd_method(self) -> Case:
+        _, path, _ = self._chance.choice(self._operations)
+        method = self._chance.choice((*ODD_METHODS, "GET", "POST", "DELETE"))
+        body = self._chance.choice((None, b"{}"))
+        return Case(
+            kind="odd method", raw=self._request(method, self._filled(path), body), whole=method != "CONNECT"
+        )
+
+    def _odd_framing(self) -> Case:
+        method, path, operation = self._chance.choice([o for o in self._operations if "requestBody" in o[2]])
+        body = self._body(operation) or b"{}"
+        lines = (
+            f"{method} {self._filled(path)} HTTP/1.1",
+            "Host: localhost",
+            "Content-Type: application/json",
+            "",
+        )
+        head = "\r\n".join(lines).encode()
+        chunk = b"%x\r\n%s\r\n" % (len(body), body)
+        tails = (
+            b"Content-Length: %d\r\n\r\n%s" % (len(body) + 10, body),
+            b"Content-Length: %d\r\n\r\n%s" % (len(body) - 1, body),
+            b"Content-Length: -5\r\n\r\n" + body,
+            b"Content-Length: 5, 5\r\n\r\n" + body,
+            b"Content-Length: 99999999999999999999\r\n\r\n" + body,
+            b"Content-Length: 50000000\r\n\r\n" + body,
+            b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n%s" % (len(body), body),
+            b"Transfer-Encoding: chunked\r\n\r\n%s0\r\n\r\n" % chunk,
+            b"Transfer-Encoding: chunked\r\n\r\n%s" % chunk,
+            b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n" + body,
+            b"Transfer-Encoding: chunked\r\n\r\n-1\r\n" + body,
+            b"Transfer-Encoding: chunked, chunked\r\n\r\n" + chunk,
+            b"Transfer-Encoding: identity\r\n\r\n" + body,
+            b"\r\n" + body,
+        )  # fmt: skip
+        return Case(kind="odd framing", raw=head + self._chance.choice(tails), whole=False)
+
+    def _garbage(self) -> Case:
+        raw = self._chance.choice(GARBAGE)
+        if self._chance.random() < 0.5:
+            raw = self._chance.randbytes(self._chance.randint(1, 3000))
+        elif self._chance.random() < 0.3:
+            raw = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * self._chance.randint(2, 60)
+        return Case(kind="garbage", raw=raw, whole=False)
+
+    # parts
+
+    def _request(
+        self, method: str, target: str, body: bytes | None, headers: list[str] | None = None
+    ) -> bytes:
+        lines = [f"{method} {target} HTTP/1.1", "Host: localhost"]
+        if body is not None:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+        lines += headers or []
+        return "\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n" + (body or b"")
+
+    def _filled(self, path: str) -> str:
+        names = {"{host}": HOSTS, "{name}": SERIES}
+        return re.sub(r"\{\w+\}", lambda m: quote(self._chance.choice(names[m[0]]), safe=""), path)
+
+    def _body(self, operation: dict[str, Any]) -> bytes | None:
+        if "requestBody" not in operation:
+            return None
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        document = self._made(schema)
+        if "index" in document and self._chance.random() < 0.8:
+            self._agree(document)
+        return orjson.dumps(document)
+
+    def _agree(self, batch: dict[str, Any]) -> None:
+        """Columns of one length about series that are there, as a sensor sends them."""
+        n = self._chance.randint(0, 20)
+        batch["series"] = self._chance.sample(SERIES, self._chance.randint(1, len(SERIES)))
+        batch["index"] = [self._chance.randrange(len(batch["series"])) for _ in range(n)]
+        batch["t"] = [time.time() - self._chance.random() * 1000 for _ in range(n)]
+        batch["value"] = [self._chance.random() for _ in range(n)]
+
+    def _made(self, schema: dict[str, Any]) -> Any:
+        """A value that a schema allows."""
+        while "$ref" in schema:
+            found: Any = self._description
+            for part in schema["$ref"].removeprefix("#/").split("/"):
+                found = found[part]
+            schema = found
+        if "const" in schema or "enum" in schema:
+            return schema.get("const", self._chance.choice(schema.get("enum", [None])))
+        if "anyOf" in schema:
+            return self._made(self._chance.choice(schema["anyOf"]))
+        kind = schema.get("type", "object")
+        kind = self._chance.choice(kind) if isinstance(kind, list) else kind
+        if kind == "object":
+            wanted = set(schema.get("required", ()))
+            properties = schema.get("properties", {})
+            return {
+                n: self._made(s) for n, s in properties.items() if n in wanted or self._chance.random() < 0.7
+            }
+        if kind == "array":
+            return [self._made(schema["items"]) for _ in range(self._chance.randint(0, 5))]
+        if kind == "string":
+            return self._text(schema)
+        if kind in ("integer", "number"):
+            low, high = schema.get("minimum", -1000), schema.get("maximum", 100_000)
+            return self._chance.randint(low, high) if kind == "integer" else self._chance.uniform(low, high)
+        return None if kind == "null" else self._chance.random() < 0.5
+
+    def _text(self, schema: dict[str, Any]) -> str:
+        if "@" in schema.get("pattern", ""):
+            return self._chance.choice(SERIES)
+        if "pattern" in schema:
+            return self._chance.choice(("note", "plan made") if " ]" in schema["pattern"] else HOSTS)
+        return self._chance.choice(HOSTS)
+
+    def _mutated(self, value: Any) -> Any:
+        """The same document with one thing wrong somewhere."""
+        if isinstance(value, dict) and value and self._chance.random() < 0.85:
+            key = self._chance.choice(list(value))
+            turn = self._chance.random()
+            if turn < 0.12:
+                return {k: v for k, v in value.items() if k != key}
+            if turn < 0.24:
+                return value | {self._chance.choice(ODD_NAMES): self._chance.choice(ODD_VALUES)}
+            return value | {key: self._mutated(value[key])}
+        if isinstance(value, list) and value and self._chance.random() < 0.7:
+            place = self._chance.randrange(len(value))
+            turn = self._chance.random()
+            if turn < 0.15:
+                return value[:place] + value[place + 1 :]
+            if turn < 0.3:
+                return value * self._chance.choice((2, 50))
+            return [*value[:place], self._mutated(value[place]), *value[place + 1 :]]
+        return self._chance.choice((*ODD_VALUES, *ODD_NAMES))
