@@ -1,7 +1,7 @@
-"""Malformed requests made from an OpenAPI document, for `fuzz_server.py` and the tests: the same seed makes the same ones.
+"""Malformed requests made from an OpenAPI document, for `fuzz_server.py` and the tests; a seed gives the same ones.
 
-Legal requests, and then bodies with values of wrong types and sizes, text that is no JSON, names and parameters that are
-none, headers twice or wrong, methods nobody offers, broken framing, and bytes that are no HTTP. Sends nothing.
+Legal requests, and then bodies with values of wrong types and sizes, text that is no JSON, names and parameters that
+are none, headers twice or wrong, methods nobody offers, broken framing, and bytes that are no HTTP. Sends nothing.
 """
 
 from __future__ import annotations
