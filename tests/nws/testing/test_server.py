@@ -2,6 +2,7 @@
 
 import doctest
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,12 @@ SHARE = Series.parse("cpu.new@alpha")
 def test_the_example_of_the_documentation():
     assert doctest.testmod(nws.testing).failed == 0
     assert doctest.testmod(nws.testing).attempted > 5
+
+
+def test_the_example_of_the_page():
+    page = Path(__file__).parents[3] / "docs" / "weather.md"
+    _, _, rest = page.read_text(encoding="utf-8").partition("## In tests")
+    exec(compile(rest.partition("```python\n")[2].partition("```")[0], str(page), "exec"), {})
 
 
 def test_it_leaves_no_file_behind(state_of_its_own, tmp_path):
