@@ -13,15 +13,20 @@ import pytest
 from nws.forecasting.score import score_file, score_series
 from nws.series import Resource, Series
 
-RECORDING = Path(__file__).parent / "data" / "own_sensors_10s.csv.gz"
+RECORDINGS = ("own_sensors_10s.csv.gz", "own_sensors_10s_later.csv.gz")
 PERIOD_S = 10.0
 
 
+@pytest.fixture(scope="module", params=RECORDINGS)
+def recording(request):
+    return Path(__file__).parent / "data" / request.param
+
+
 @pytest.fixture(scope="module")
-def recorded():
+def recorded(recording):
     """Series → [(t, value), …] of the recording."""
     found = {}
-    with gzip.open(RECORDING, "rt", newline="") as lines:
+    with gzip.open(recording, "rt", newline="") as lines:
         for name, t, value in list(csv.reader(lines))[1:]:
             found.setdefault(Series.parse(name), []).append((float(t), float(value)))
     return found
@@ -56,8 +61,8 @@ def test_values_are_what_their_series_can_have(recorded):
             assert statistics.pstdev(values) > 0.02
 
 
-def test_the_battery_beats_last_value_by_both_errors():
-    result = score_file(RECORDING)
+def test_the_battery_beats_last_value_by_both_errors(recording):
+    result = score_file(recording)
     assert (result.series, result.skipped) == (len(Resource), 0)
     assert result.mae_pick.mae < result.last_value.mae
     assert result.mse_pick.rmse < result.last_value.rmse
