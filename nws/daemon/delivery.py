@@ -1,13 +1,15 @@
 """Speaks to the server: registers this host, delivers what the spool holds in order, learns what it is told.
 
 One job does all of it, so nothing here happens twice at a time. A batch that the server does not accept is halved until
-the samples at fault are alone; those are dropped and counted, so that nothing blocks what comes after. A server that
-has forgotten this host is told again who it is. Every answer sets the clock. How long to wait after a failure is
-decided in `troubles`.
+the samples at fault are alone; those are dropped and counted, so that nothing blocks what comes after, but only while
+the server accepts this host without them. A server that has forgotten this host is told again who it is, and so is one
+that knows an old address. Every answer sets the clock, and nothing is delivered before it is set. How long to wait
+after a failure is decided in `troubles`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 from collections.abc import Callable, Mapping
@@ -17,7 +19,16 @@ from typing import Any, Protocol
 from nws.cliques import Schedule
 from nws.daemon.spool import Parcel, Spool
 from nws.daemon.troubles import Troubles
-from nws.errors import Forbidden, NotFound, ServiceError, TooMany, Unauthorized, UsageError, WeatherError
+from nws.errors import (
+    Forbidden,
+    NotFound,
+    ServiceError,
+    ServiceUnreachable,
+    TooMany,
+    Unauthorized,
+    UsageError,
+    WeatherError,
+)
 from nws.periodic import Counts
 from nws.series import Measurement
 from nws.settings.durations import format_seconds
@@ -26,7 +37,7 @@ from nws.steadyclock import SteadyClock
 #: Samples in one batch, and batches in one run of the job.
 MOST_SAMPLES = 2000
 MOST_BATCHES = 20
-#: Seconds between two questions whether peers have moved.
+#: Seconds between two questions whether peers have moved, and between two looks whether this host has.
 NEWS_S = 60.0
 #: A host's clock that differs more from the server's than this is told of, seconds.
 _WRONG_S = 1.0
@@ -88,10 +99,16 @@ class Home(Protocol):
 
 @dataclass(slots=True)
 class _Told:
-    """What the server said last: the version of its schedule, and when it was asked for it (counter, s)."""
+    """What the server said last, and what it was told.
+
+    version : of its schedule.  asked_at : when it was asked for it (counter, s)
+    registration : what it knows of this host, None while it knows nothing.  looked_at : when that was compared
+    """
 
     version: int | None = None
     asked_at: float = float("-inf")
+    registration: Mapping[str, object] | None = None
+    looked_at: float = float("-inf")
 
 
 class Delivery:
@@ -118,7 +135,6 @@ class Delivery:
         self._troubles = Troubles(say, self._dice)
         self._server: Server | None = None
         self._reload = threading.Event()
-        self._registered = False
         self._limit = MOST_SAMPLES
         self._told = _Told()
         self._reasons: set[str] = set()
@@ -131,11 +147,14 @@ class Delivery:
 
     def run(self, counts: Counts) -> float:
         """Register if need be, deliver what waits; seconds until the next run."""
-        begun, known = self._clock.counter(), self._registered
+        begun, known = self._clock.counter(), self._told.registration is not None
         try:
             more = self._deliver()
         except WeatherError as error:
             counts.failed += 1
+            if isinstance(error, ServiceUnreachable):
+                # this host may be the one that moved
+                self._told.looked_at = float("-inf")
             return self._troubles.pause_s(error, self.period_s)
         counts.done += 1
         self._troubles.over(len(self._spool))
@@ -162,15 +181,17 @@ class Delivery:
     def _deliver(self) -> bool:
         """One run; whether more waits."""
         server = self._connected()
-        fresh = not self._registered
+        fresh = self._told.registration is None
         if fresh:
             self._register(server)
+        else:
+            self._look_for_move(server)
         for _ in range(MOST_BATCHES):
             try:
                 self._put(server)
             except (Forbidden, NotFound):
                 # it may have forgotten this host; if it has not, asking again would change nothing
-                self._registered = False
+                self._told.registration = None
                 if fresh:
                     raise
                 fresh = True
@@ -191,7 +212,7 @@ class Delivery:
         return self._server
 
     def _register(self, server: Server) -> None:
-        registration = self._home.registration()
+        registration = dict(self._home.registration())
         answer = self._timed(lambda: server.register(self._host, registration))
         key = answer.get("key")
         if isinstance(key, str) and key != self._key:
@@ -205,12 +226,26 @@ class Delivery:
         self.period_s = self.period_s if deliver_s is None else deliver_s
         self._home.set_periods(_seconds(every.get("cpu")), _seconds(every.get("memory")))
         self._learn(answer)
-        self._registered = True
+        self._told.registration, self._told.looked_at = registration, self._clock.counter()
         self._say(f"server: registered {self._host} with grid {answer.get('grid')}")
 
+    def _look_for_move(self, server: Server) -> None:
+        """Register anew when what was said of this host is not so any more: its address has changed."""
+        now = self._clock.counter()
+        if now - self._told.looked_at < NEWS_S:
+            return
+        self._told.looked_at = now
+        # without an address there is nothing better to say, and what waits can be delivered all the same
+        with contextlib.suppress(WeatherError):
+            if dict(self._home.registration()) == self._told.registration:
+                return
+            self._told.registration = None
+        if self._told.registration is None:
+            self._register(server)
+
     def _put(self, server: Server) -> None:
-        """The next batch, or a sign of life where nothing waits."""
-        parcel = self._spool.oldest(self._limit)
+        """The next batch, or a sign of life where nothing waits or the time is not known well enough to tell it."""
+        parcel = self._spool.oldest(self._limit) if self._clock.is_set else None
         status = self._home.status()
         if parcel is None:
             self._timed(lambda: server.put(status=status))
@@ -218,12 +253,15 @@ class Delivery:
         samples, first, source = parcel.samples, parcel.first, f"{self._host}/{self._spool.stream}"
         try:
             answer = self._timed(lambda: server.put(samples, source=source, first=first, status=status))
-        except (Unauthorized, Forbidden, NotFound, TooMany):
+        except (Unauthorized, Forbidden, NotFound):
             raise
         except ServiceError as error:
-            if not 400 <= error.status < 500:
+            # a server that says when to come again refuses the moment, not the samples
+            if not 400 <= error.status < 500 or (
+                isinstance(error, TooMany) and error.retry_after_s is not None
+            ):
                 raise
-            self._refuse(parcel, error)
+            self._refuse(server, parcel, error)
             return
         self._acknowledge(parcel, answer)
 
@@ -238,12 +276,13 @@ class Delivery:
         if isinstance(many, int) and many > 0 and isinstance(refused, Mapping):
             self._drop(many, "; ".join(map(str, refused.get("reasons") or ["no reason given"])))
 
-    def _refuse(self, parcel: Parcel, error: ServiceError) -> None:
-        """Cut a batch that was refused in half; drop what is alone."""
+    def _refuse(self, server: Server, parcel: Parcel, error: ServiceError) -> None:
+        """Cut a batch that was refused in half; drop what is alone, unless the server refuses everything."""
         many = len(parcel.samples)
         if many > 1:
             self._limit = many // 2
             return
+        self._timed(lambda: server.put(status=self._home.status()))
         self._spool.acknowledge(parcel.next)
         self._drop(1, str(error))
 

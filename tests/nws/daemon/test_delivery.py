@@ -269,6 +269,81 @@ def test_samples_that_are_refused_are_found_dropped_and_counted_and_block_nothin
     assert len(world.spool) == 0
 
 
+@pytest.mark.parametrize("status", [400, 405, 408, 410, 451])
+def test_a_server_that_refuses_everything_costs_no_sample(world, status):
+    """Somebody else answers at the server's address: nothing is wrong with the samples."""
+    world.run()
+    world.add(*range(10))
+    world.server.fail = refused(status, "not here")
+    world.run(20)
+    assert (len(world.spool), world.delivery.refused) == (10, 0)
+    world.server.fail = None
+    world.run(10)
+    assert world.server.kept == list(range(10))
+
+
+def test_a_series_too_many_does_not_hold_up_the_others(world):
+    world.run()
+    world.add(0, 1)
+    world.add(2, series=BAD)
+    world.add(3)
+
+    def full(measurements):
+        bad = any(m.series == BAD for m in measurements)
+        return refused(429, "memory.free@a: a has 1 series and may have 1") if bad else None
+
+    world.server.fail = full
+    world.run(3)
+    assert world.server.kept == [0, 1, 3]
+    assert world.delivery.refused == 1
+
+
+def test_nothing_is_delivered_before_the_time_is_known_well(tmp_path):
+    """On a slow line one answer does not set the clock; a sample a day off would be refused, and lost."""
+    world = World(tmp_path / "slow.db", wrong_s=-86400.0)
+    world.add(1)
+    world.spool.shift(86400.0)
+    slow = world.server.register
+
+    def register(host, registration):
+        world.t += 0.5
+        return slow(host, registration)
+
+    world.server.register = register
+    world.run()
+    assert world.server.stamped == [(pytest.approx(1_000_000.0, abs=1.0), 1.0)]
+    world.spool.close()
+
+
+def test_a_host_that_has_moved_tells_the_server_its_new_address(world):
+    world.run()
+    world.registration = lambda: {"address": "10.0.0.77", "port": 9}
+    world.run(round(NEWS_S / 8.0) + 2)
+    assert world.server.log.count("register") == 2
+    assert world.delivery.run(world.counts) == pytest.approx(8.0, abs=0.1)
+
+
+def test_after_an_outage_a_host_looks_at_once_whether_it_has_moved(world):
+    world.run()
+    world.server.fail = ServiceUnreachable("no route")
+    world.add(1)
+    world.run()
+    world.server.fail, world.registration = None, lambda: {"address": "10.0.0.77", "port": 9}
+    world.run()
+    assert world.server.log.count("register") == 2
+    assert world.server.kept == [1]
+
+
+def test_a_host_without_an_address_for_a_while_delivers_all_the_same(world):
+    world.run()
+    world.no_address = ProbeError("the interface is down")
+    world.add(1)
+    world.run(round(NEWS_S / 8.0) + 2)
+    assert world.server.kept == [1]
+    assert world.server.log.count("register") == 1
+    assert world.counts.failed == 0
+
+
 def test_samples_the_server_acknowledges_without_keeping_are_counted(world):
     world.server.answer = {"refused": {"count": 2, "reasons": ["too far in the future"]}}
     world.add(1, 2, 3)
