@@ -54,7 +54,8 @@ def refusal_of(error: WeatherError) -> Response:
     if isinstance(error, ServiceError):
         headers = {}
         wait_s = error.retry_after_s
-        if wait_s is None and error.status in (429, 503):
+        # a limit of the settings, unlike a rate, is there later as well
+        if wait_s is None and error.status == 503:
             wait_s = _RETRY_AFTER_S
         if wait_s is not None:
             headers["Retry-After"] = str(max(math.ceil(wait_s), 1))

@@ -24,7 +24,7 @@ _REASONS = {
     "413": "The body is longer than is taken.",
     "415": "The body does not call itself JSON.",
     "422": "Understood, and not acceptable.",
-    "429": "A limit is reached; Retry-After says when to ask again.",
+    "429": "A limit is reached; Retry-After says when to ask again, where that helps.",
     "431": "Request line and headers are longer than is taken.",
     "500": "The server failed; its log says why.",
     "503": "Not now; Retry-After says when to ask again.",

@@ -80,7 +80,13 @@ async def event(backend: Backend, request: Request) -> Response:
     """Something happened."""
     Query(request, ()).check()
     host, key = sender(request)
+    visit: Visit = request.scope["nws"]
     record: Event = parsing.event(await backend.document(request))
+    if host is None and record.host is not None and Role.ADMIN not in visit.roles:
+        raise Forbidden(
+            f"an event of host {record.host} without X-NWS-Host needs the role admin; send X-NWS-Host and X-NWS-Key as "
+            "registration gave them, or leave the host out"
+        )
     if host is not None:
         if record.host not in (None, host):
             raise Refused(f"X-NWS-Host says {host}, the event {record.host}; a host tells of itself")

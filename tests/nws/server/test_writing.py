@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from nws.errors import StoreError
+from nws.errors import StoreError, TooManySeries
 from nws.server import bodies
 from nws.service.config import Limits, ServiceConfig
 
@@ -237,6 +237,22 @@ def test_a_host_tells_events_of_itself_only(call, alpha):
     assert call("POST", "/v1/events", event | {"host": "alpha"}, headers=alpha).status_code == 200
     wrong = alpha | {"X-NWS-Key": "wrong"}
     assert call("POST", "/v1/events", event | {"host": None}, headers=wrong).status_code == 403
+
+
+def test_nobody_tells_events_of_a_host_whose_key_it_does_not_show(guarded):
+    event = {"t": 1.0, "kind": "host lost", "host": "beta"}
+    assert "of host beta without X-NWS-Host needs the role admin" in error(
+        guarded("POST", "/v1/events", event, token=W), 403
+    )
+    assert guarded("POST", "/v1/events", event | {"host": None}, token=W).status_code == 200
+    assert guarded("POST", "/v1/events", event, token=A).status_code == 200
+
+
+def test_a_limit_that_waiting_does_not_change_names_no_time(call, service):
+    service.failure = TooManySeries("alpha has 3 series and may have 3")
+    answer = call("POST", "/v1/measurements", BATCH)
+    assert "may have 3" in error(answer, 429)
+    assert "Retry-After" not in answer.headers
 
 
 def test_a_wrong_method_is_told_which_are_right(call):
