@@ -9,7 +9,7 @@ from nws.server.tokens import Role, Tokens
 from nws.service.config import ServiceConfig
 from nws.service.core import WeatherService
 
-from .conftest import settled, wait_for_text
+from .conftest import leave, settled, wait_for_text
 from .grids import Clock, Grid, serve, small_grid
 
 READ = "read-token-0123456789"
@@ -51,7 +51,7 @@ def test_a_token_is_asked_for_kept_in_the_tab_and_forgotten_on_demand(open_page,
         page.locator("dialog[open]").wait_for()
         assert page.evaluate("sessionStorage.length") == 0
         assert page.locator("h1:has-text('e1') ~ dl dd").count() == 0
-        page.context.close()
+        leave(page)
 
 
 def test_without_tokens_there_is_nothing_to_forget(open_page, url):
@@ -82,7 +82,7 @@ def test_the_page_survives_a_server_that_goes_away_and_comes_back(open_page, own
         banner.get_by_role("button", name="Try again now").click()
         banner.wait_for(state="detached")
         assert page.locator("#banner").inner_text() == ""
-        page.context.close()
+        leave(page)
 
 
 def test_it_tries_again_by_itself(open_page, own_grid):
@@ -98,7 +98,7 @@ def test_it_tries_again_by_itself(open_page, own_grid):
 
 def test_values_turn_stale_while_the_server_is_away(open_page, own_grid):
     with serve(own_grid) as server:
-        page = open_page(f"{server.url}/?stale=1m", expected=("net::ERR",))
+        page = open_page(f"{server.url}/?stale=1m", expected=("net::ERR",), fresh=True)
         page.clock.install()
         page.reload()
         settled(page)
@@ -177,7 +177,7 @@ def test_an_empty_service_says_how_to_start(open_page):
         page.get_by_role("link", name="Links").click()
         settled(page)
         assert page.locator("h1").inner_text() == "Links"
-        page.context.close()
+        leave(page)
 
 
 def test_a_plot_that_loads_again_ends_the_complaint(open_page, url):

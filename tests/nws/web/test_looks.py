@@ -77,7 +77,7 @@ def plots_ready(page):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_all_can_be_read_in_light_and_dark_has_a_name_and_fits_a_phone(open_page, url, place):
-    page = open_page(f"{url}/{PLACES[place]}", color_scheme="light")
+    page = open_page(f"{url}/{PLACES[place]}")
     plots_ready(page)
     assert page.evaluate(CONTRASTS) == []
     page.emulate_media(color_scheme="dark")
@@ -127,7 +127,7 @@ def test_the_choice_of_colours_is_kept(open_page, url):
 
 
 def test_plots_take_the_colours_of_the_theme(open_page, url):
-    page = open_page(f"{url}/?series=cpu.new@e1", color_scheme="light")
+    page = open_page(f"{url}/?series=cpu.new@e1")
     page.wait_for_selector("figure[data-loaded]")
     pixels = "() => document.querySelector('canvas').toDataURL()"
     light = page.evaluate(pixels)
@@ -185,7 +185,7 @@ def test_a_refresh_leaves_the_focus_where_it_was(open_page, url):
 
 
 def test_those_who_want_no_motion_get_none(open_page, url):
-    still = open_page(url, reduced_motion="reduce")
+    still = open_page(url)
     moving = open_page(url, reduced_motion="no-preference")
     duration = "n => getComputedStyle(n).transitionDuration"
     assert still.locator(".fill").first.evaluate(duration) == "0s"

@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from .conftest import settled, wait_for_count, wait_for_text
+from .conftest import leave, settled, wait_for_count, wait_for_text
 from .grids import Clock, large_grid, latency_s, serve
 
 HOSTS = ["e1", "e2", "e3", "e4", "w1", "w2", "w3", "w4"]
@@ -208,4 +208,4 @@ def test_many_hosts_are_looked_at_by_site_then_host_by_host(open_page, chromium)
         assert page.locator("tr[data-host]").count() == 0
         page.get_by_role("link", name="site01").click()
         wait_for_count(page.locator("tr[data-host]"), 50)
-        page.context.close()
+        leave(page)

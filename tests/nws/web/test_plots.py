@@ -116,7 +116,7 @@ def test_marked_time_becomes_the_time_of_the_page(open_page, url):
 
 
 def test_values_are_saved_with_full_precision(open_page, url, tmp_path):
-    page = open_page(f"{url}/?series=cpu.new@e1", accept_downloads=True)
+    page = open_page(f"{url}/?series=cpu.new@e1")
     figure = loaded(page, "cpu.new@e1")
     open_table(figure)
     with page.expect_download() as saving:

@@ -81,7 +81,7 @@ def test_the_time_chosen_holds_for_events_plots_and_small_lines(open_page, url):
 
 
 def test_live_reads_again_and_again_until_it_is_switched_off(open_page, url):
-    page = open_page(url)
+    page = open_page(url, fresh=True)
     page.clock.install()
     page.reload()
     settled(page)
