@@ -277,7 +277,7 @@ class Timetable:
         assert isinstance(delay_s, float | int)
         with self._lock:
             job.running = False
-            if not self._closed:
+            if not self._closed and not self._stop.is_set():
                 self._plan(job, 0.0 if job.hurried else delay_s)
 
     def _end(self, error: BaseException) -> None:

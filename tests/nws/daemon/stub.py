@@ -148,7 +148,7 @@ class StubServer:
     def peers(self):
         return {host: [body["address"], body["port"]] for host, body in self.hosts.items()}
 
-    def until(self, condition, timeout_s=20.0):
+    def until(self, condition, timeout_s=60.0):
         """Wait for requests until the condition holds; AssertionError with what was seen when it never does."""
         end = time.monotonic() + timeout_s
         with self._news:
