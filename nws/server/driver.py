@@ -1,21 +1,22 @@
 """Other monitors read at their periods, and what they say put into the service.
 
-APScheduler keeps the time; a read that was missed, skipped, late or failed is counted, told once when it starts and
-once when it ends, and leaves a gap. What a source says is the source's affair.
+`nws.periodic` keeps the time, whatever the wall clock is set to; a read that was missed, skipped or failed is counted,
+a failure told once when it starts and once when it ends, and leaves a gap. What a source says is the source's affair.
 """
 
 from __future__ import annotations
 
 import logging
-import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from nws.errors import WeatherError
+from nws.periodic import Tally, Timetable
 from nws.service.records import Batch
 
 if TYPE_CHECKING:
@@ -37,15 +38,18 @@ class SourceTallies:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.done = self.failed = self.missed = self.skipped = self.samples = 0
+        self.done = self.failed = self.samples = 0
+        #: What the timetable counts, which is where reads are lost.
+        self.runs: Callable[[], Tally] | None = None
 
     def counts(self) -> Mapping[str, int]:
         """Reads by what became of them."""
+        runs = None if self.runs is None else self.runs()
         return {
             "done": self.done,
             "failed": self.failed,
-            "missed": self.missed,
-            "skipped": self.skipped,
+            "missed": 0 if runs is None else runs.missed,
+            "skipped": 0 if runs is None else runs.skipped,
         }
 
 
@@ -69,7 +73,8 @@ class Driver:
     ) -> None:
         self._service, self._driven, self._clock = service, tuple(driven), clock
         self._failing: set[str] = set()
-        self._scheduler: Any = None
+        self._table: Timetable | None = None
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Driver:
         if self._driven:
@@ -77,8 +82,9 @@ class Driver:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._scheduler is not None:
-            self._scheduler.shutdown(wait=True)
+        if self._table is not None and self._thread is not None:
+            self._table.stop()
+            self._thread.join()
 
     def read(self, one: Driven) -> None:
         """Read one source once, now; failures are counted and told, never raised."""
@@ -105,40 +111,19 @@ class Driver:
             self._failing.discard(name)
 
     def _start(self) -> None:
-        from apscheduler import events
-        from apscheduler.executors.pool import ThreadPoolExecutor
-        from apscheduler.schedulers.background import BackgroundScheduler
-
-        self._scheduler = BackgroundScheduler(
-            timezone=UTC, executors={"default": ThreadPoolExecutor(len(self._driven))}
-        )
-        # what it would log is counted here
-        logging.getLogger("apscheduler").addHandler(logging.NullHandler())
-        logging.getLogger("apscheduler").propagate = False
-        self._scheduler.add_listener(self._lost, events.EVENT_JOB_MISSED | events.EVENT_JOB_MAX_INSTANCES)
+        # what was lost is counted, and shown with the metrics
+        table = self._table = Timetable(report=_LOG.debug)
         for place, one in enumerate(self._driven):
-            self._scheduler.add_job(
-                self.read,
-                "interval",
-                args=[one],
-                seconds=one.period_s,
-                id=str(place),
-                coalesce=True,
-                max_instances=1,
-                misfire_grace_time=max(math.ceil(one.period_s), 1),
-                # not all at the same moment
-                next_run_time=datetime.now(UTC) + timedelta(seconds=0.2 * place),
-            )
-        self._scheduler.start()
+            name = str(place)
+            # not all at the same moment
+            table.every(name, partial(self.read, one), one.period_s, first_s=0.2 * place)
+            one.tallies.runs = partial(_tally, table, name)
+        self._thread = threading.Thread(target=table.run, name="nws-sources", daemon=True)
+        self._thread.start()
 
-    def _lost(self, event: Any) -> None:
-        from apscheduler import events
 
-        one = self._driven[int(event.job_id)]
-        if event.code == events.EVENT_JOB_MAX_INSTANCES:
-            one.tallies.skipped += 1
-        else:
-            one.tallies.missed += 1
+def _tally(table: Timetable, name: str) -> Tally:
+    return table.tallies()[name]
 
 
 def _batch(measurements: Sequence[Measurement]) -> Batch:

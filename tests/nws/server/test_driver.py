@@ -8,7 +8,8 @@ from nws.errors import ProbeError
 from nws.series import Measurement, Series
 from nws.server.driver import Driven, Driver, SourceTallies
 from nws.server.run import sources
-from nws.service.config import PrometheusConfig, ServiceConfig
+from nws.service.config import ServiceConfig
+from nws.sources.settings import PrometheusSettings
 
 CPU = Series.parse("cpu.new@alpha")
 
@@ -36,7 +37,7 @@ def source():
 
 @pytest.fixture
 def driven(source):
-    return Driven(source=source, period_s=0.05, tallies=SourceTallies("http://prometheus"))
+    return Driven(source=source, period_s=0.1, tallies=SourceTallies("http://prometheus"))
 
 
 def counts(driven):
@@ -82,7 +83,7 @@ def test_sources_are_read_at_their_period_until_the_end(service, source, driven,
 def test_a_source_that_takes_too_long_is_skipped_and_counted(service, source, driven, eventually):
     source.held.clear()
     with Driver(service, [driven], clock=lambda: 7.0):
-        eventually(lambda: driven.tallies.skipped >= 2)
+        eventually(lambda: driven.tallies.counts()["skipped"] >= 2)
         source.held.set()
     assert len(source.reads) <= 2 + driven.tallies.done
 
@@ -94,7 +95,7 @@ def test_without_sources_nothing_is_started(service):
 
 
 def test_what_the_settings_name_is_driven():
-    one = PrometheusConfig(url="http://127.0.0.1:9", every_s=7.0, hosts={"10.0.0.1:9100": "alpha"})
+    one = PrometheusSettings(url="http://127.0.0.1:9", every_s=7.0, hosts={"10.0.0.1:9100": "alpha"})
     (driven,) = sources(ServiceConfig(prometheus=(one,)))
     assert (driven.period_s, driven.tallies.name) == (7.0, "http://127.0.0.1:9")
     with pytest.raises(ProbeError, match=r"127\.0\.0\.1:9"):
