@@ -276,9 +276,10 @@ def test_what_it_cannot_start_with(capsys, options, code, message):
 
 
 def test_an_echo_port_that_is_taken(capsys):
-    with socket.create_server((HERE, 0)) as taken, pytest.raises(SystemExit) as ended:
+    with socket.create_server((HERE, 0)) as taken:
         port = str(taken.getsockname()[1])
-        main(["sensor", "--server", "http://127.0.0.1:9", "--address", HERE, "--echo-port", port])
+        with pytest.raises(SystemExit) as ended:
+            main(["sensor", "--server", "http://127.0.0.1:9", "--address", HERE, "--echo-port", port])
     assert ended.value.code == 5
     assert "choose a free port, or 0 for any" in capsys.readouterr().err
 
