@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -159,13 +159,16 @@ class Housekeeping:
         if self._steady() >= self._due.sweep:
             self._due.sweep = self._steady() + _SWEEP_EVERY_S
             self._events.forget(self._clock() - self._config.keep.ten_minutes_s)
-            forget_streams(self._memory.database, self._config.limits.streams_per_host)
+            with self._lock:
+                hosts = frozenset(self._directory.entries)
+            forget_streams(self._memory.database, hosts, self._config.limits.streams_per_host)
 
 
-def forget_streams(database: Database, most: int) -> None:
-    """Keep the `most` streams of each host that were heard last; raises `StoreError`.
+def forget_streams(database: Database, hosts: Collection[str], most: int) -> None:
+    """Keep the `most` streams of each of these hosts that were heard last; raises `StoreError`.
 
-    The host of a stream is what stands before the first slash of its name.
+    The host of a stream is what stands before the first slash of its name. Streams of nobody, such as an
+    administrator's inserted files, stay until the memory finds them too old: a file inserted again is known.
     """
     with database.writing() as connection:
         rows = connection.execute("SELECT name FROM source ORDER BY heard DESC").fetchall()
@@ -173,6 +176,8 @@ def forget_streams(database: Database, most: int) -> None:
         old = []
         for (name,) in rows:
             host = name.partition("/")[0]
+            if host not in hosts:
+                continue
             count[host] = count.get(host, 0) + 1
             if count[host] > most:
                 old.append((name,))

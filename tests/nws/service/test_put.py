@@ -199,6 +199,17 @@ def test_streams_that_are_not_heard_any_more_make_room(start, clock):
         ]
 
 
+def test_a_file_inserted_again_after_many_others_is_kept_once(start, clock):
+    service = start(settings(limits=Limits(streams_per_host=2)))
+    files = [batch((ALPHA, START - 10 - i, 0.5), source=f"insert/{i}") for i in range(5)]
+    for file in files:
+        clock.advance(1)
+        assert service.put(file, as_host=None).accepted == 1
+    clock.advance(3600)
+    service.tick()
+    assert [service.put(file, as_host=None).accepted for file in files] == [0] * 5
+
+
 def test_a_sign_of_life_is_a_batch_without_samples(alpha):
     receipt = alpha.put(batch(status={"done": 12.0}), as_host="alpha")
     assert (receipt.accepted, receipt.next, receipt.refused.count) == (0, 0, 0)
