@@ -13,8 +13,17 @@ from enum import StrEnum
 
 from nws.errors import UsageError
 
+#: Names that hosts may have on a service, wherever they come from.
+HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+HOST_NAME_LEGAL = "1 to 64 of A-Z a-z 0-9 . _ - that begin with a letter or digit"
+
 _FORBIDDEN = set("@>,/\\ \t\n")
 _EXTERNAL = re.compile(r"x\.[a-z0-9_.]{1,60}")
+
+
+def is_host_name(name: str) -> bool:
+    """Whether a host may be called so on the service."""
+    return HOST_NAME.fullmatch(name) is not None
 
 
 class Resource(StrEnum):

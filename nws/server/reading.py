@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nws.errors import Refused, WeatherError
+from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.server.answers import answer, encode, encoded
 from nws.server.backend import Backend
 from nws.server.bodies import Query
 from nws.server.metrics import render
-from nws.service.config import HOST_NAME_LEGAL, is_host_name
 
 #: Bounds of what one answer holds.
 MOST_SAMPLES = 100_000

@@ -26,7 +26,7 @@ from nws.errors import ConfigError, ServiceError
 from nws.server.app import WEB, create_app
 from nws.server.driver import Driven, Driver, SourceTallies
 from nws.server.protocol import MOST_CONNECTIONS, bounded
-from nws.server.setup import Setup, without_password
+from nws.server.setup import Setup
 from nws.server.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -151,13 +151,12 @@ def sources(config: ServiceConfig) -> list[Driven]:
     if not config.prometheus:
         return []
     from nws.sources.prometheus import PrometheusSource
-    from nws.sources.settings import PrometheusSettings
 
     return [
         Driven(
-            source=PrometheusSource(PrometheusSettings(url=one.url, every_s=one.every_s, hosts=one.hosts)),
+            source=PrometheusSource(one),
             period_s=one.every_s,
-            tallies=SourceTallies(without_password(one.url)),
+            tallies=SourceTallies(one.url),
         )
         for one in config.prometheus
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nws.service.config import HOST_NAME, HOST_NAME_LEGAL
+from nws.series import HOST_NAME, HOST_NAME_LEGAL
 
 Schema = dict[str, Any]
 

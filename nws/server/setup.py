@@ -59,7 +59,7 @@ class Setup:
             f"sensors:     CPU every {config.every.cpu_s:g} s, memory every {config.every.memory_s:g} s, "
             f"delivered every {config.every.deliver_s:g} s; lost after {config.lost_after_s:g} s",
             f"cliques:     {cliques}; frames of {config.frame_s:g} s",
-            f"prometheus:  {', '.join(without_password(p.url) for p in config.prometheus) or 'none'}",
+            f"prometheus:  {', '.join(p.url for p in config.prometheus) or 'none'}",
             *(f"warning:     {w}" for w in self.warnings),
         ]
 
@@ -149,13 +149,6 @@ def tls_context(files: Tls, warnings: list[str]) -> ssl.SSLContext:
             "(with its chain) and its key in PEM form, the key without a passphrase"
         ) from None
     return context
-
-
-def without_password(url: str) -> str:
-    """A URL that may be shown."""
-    scheme, slashes, rest = url.partition("://")
-    place, slash, path = rest.partition("/")
-    return f"{scheme}{slashes}{place.rpartition('@')[2]}{slash}{path}"
 
 
 def _is_loopback(address: str) -> bool:

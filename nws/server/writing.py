@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nws.errors import Forbidden, Refused
+from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.server.answers import answer
 from nws.server.backend import Backend
 from nws.server.bodies import Query, check_columns
@@ -13,7 +14,6 @@ from nws.server.gate import Visit
 from nws.server.reading import host_of
 from nws.server.tokens import Role
 from nws.service import parsing
-from nws.service.config import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import Event
 
 _LONGEST_KEY = 200

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.errors import Refused, UnknownSeries
-from nws.series import Resource, Series
-from nws.service.config import HOST_NAME_LEGAL, is_host_name
+from nws.series import HOST_NAME_LEGAL, Resource, Series, is_host_name
 from nws.service.records import Ints
 
 

@@ -6,22 +6,13 @@ seconds. Decides nothing; what a limit means is said beside it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from nws.memory import Keep
-
-#: Host names on the service, wherever they come from.
-HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-HOST_NAME_LEGAL = "1 to 64 of A-Z a-z 0-9 . _ - that begin with a letter or digit"
-
-
-def is_host_name(name: str) -> bool:
-    """Whether a host may be called so on the service."""
-    return HOST_NAME.fullmatch(name) is not None
+from nws.sources.settings import PrometheusSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +94,6 @@ class CliqueConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrometheusConfig:
-    """A Prometheus to read CPU and memory from. hosts : instance → host; others by instance without port."""
-
-    url: str
-    every_s: float = 30.0
-    hosts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConfig:
     """Everything that can be set; without arguments, a service for one's own machine.
 
@@ -137,4 +119,4 @@ class ServiceConfig:
     lost_after_s: float = 45.0
     sites: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     cliques: Mapping[str, CliqueConfig] | None = None
-    prometheus: tuple[PrometheusConfig, ...] = ()
+    prometheus: tuple[PrometheusSettings, ...] = ()

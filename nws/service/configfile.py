@@ -14,22 +14,13 @@ from urllib.parse import urlsplit
 
 from nws.errors import ConfigError
 from nws.memory import Keep
-from nws.service.config import (
-    HOST_NAME_LEGAL,
-    CliqueConfig,
-    Every,
-    Limits,
-    Listen,
-    PrometheusConfig,
-    ServiceConfig,
-    Tls,
-    TokenFiles,
-    is_host_name,
-)
+from nws.series import HOST_NAME_LEGAL, is_host_name
+from nws.service.config import CliqueConfig, Every, Limits, Listen, ServiceConfig, Tls, TokenFiles
 from nws.settings.durations import Period_s
 from nws.settings.quantities import Count, Memory_bytes
 from nws.settings.reader import Document, read_yaml, validate
 from nws.settings.yamltree import Location, Problem
+from nws.sources.settings import PrometheusSettings
 
 T = TypeVar("T")
 
@@ -99,6 +90,34 @@ class PrometheusEntry:
     url: str
     every: Period_s = 30.0
     hosts: dict[str, str] = field(default_factory=dict)
+    match: str = ""
+    over: Period_s | None = None
+    nice_counts: bool = False
+    timeout: Period_s = 5.0
+    token_file: str | None = None
+    user: str | None = None
+    password_file: str | None = None
+    ca: str | None = None
+
+    def settings(self, folder: Path) -> PrometheusSettings:
+        """The same with paths relative to `folder`; raises `ConfigError` with everything that is wrong."""
+
+        def at(path: str | None) -> Path | None:
+            return None if path is None else folder / Path(path).expanduser()
+
+        return PrometheusSettings(
+            url=self.url,
+            every_s=self.every,
+            hosts=self.hosts,
+            match=self.match,
+            over_s=self.over,
+            nice_counts=self.nice_counts,
+            timeout_s=self.timeout,
+            token_file=at(self.token_file),
+            user=self.user,
+            password_file=at(self.password_file),
+            ca=at(self.ca),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +194,12 @@ def _problems(document: Document, entry: ServiceEntry) -> Iterator[Problem]:
         yield document.problem(("clique_most",), f"should be 2 to 64; got {entry.clique_most}")
     yield from _host_problems(document, entry)
     for i, source in enumerate(entry.prometheus):
-        if urlsplit(source.url).scheme not in ("http", "https") or not urlsplit(source.url).netloc:
-            yield document.problem(
-                ("prometheus", i, "url"),
-                f"expected http://HOST:PORT or https://HOST:PORT; got {source.url!r}",
-            )
-        for instance, host in source.hosts.items():
-            yield from _name_problems(document, ("prometheus", i, "hosts", instance), host)
+        try:
+            source.settings(Path())
+        except ConfigError as error:
+            for problem in error.problems:
+                # file and line say which source it is
+                yield document.problem(("prometheus", i), problem.partition(": ")[2])
 
 
 def _host_problems(document: Document, entry: ServiceEntry) -> Iterator[Problem]:
@@ -251,7 +269,5 @@ def _config(entry: ServiceEntry, folder: Path) -> ServiceConfig:
         else {
             name: CliqueConfig(members=tuple(c.members), every_s=c.every) for name, c in entry.cliques.items()
         },
-        prometheus=tuple(
-            PrometheusConfig(url=p.url.rstrip("/"), every_s=p.every, hosts=p.hosts) for p in entry.prometheus
-        ),
+        prometheus=tuple(p.settings(folder) for p in entry.prometheus),
     )

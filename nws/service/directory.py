@@ -19,7 +19,8 @@ from typing import Any
 
 from nws.database import Database
 from nws.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
-from nws.service.config import HOST_NAME_LEGAL, ServiceConfig, is_host_name
+from nws.series import HOST_NAME_LEGAL, is_host_name
+from nws.service.config import ServiceConfig
 from nws.service.records import Event, Registration
 from nws.settings.durations import format_seconds
 

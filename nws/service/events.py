@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from nws.database import Database
 from nws.errors import Refused
-from nws.service.config import HOST_NAME_LEGAL, is_host_name
+from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import Event
 
 _KIND = re.compile(r"[a-z][a-z ]{0,39}")

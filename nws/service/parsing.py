@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nws.errors import Malformed
-from nws.service.config import HOST_NAME_LEGAL, is_host_name
+from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import Batch, Event, Floats, Ints, Registration
 
 #: Names of counts that a sensor may send, and how many.

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable
 
 from nws.errors import ProbeError
-from nws.series import Measurement, Resource, Series
+from nws.series import HOST_NAME, Measurement, Resource, Series
 from nws.sources.httpapi import PrometheusApi
 from nws.sources.nodes import Target, question, targets
-from nws.sources.settings import HOST_NAME, PrometheusSettings
+from nws.sources.settings import PrometheusSettings
 
 __all__ = ["PrometheusSettings", "PrometheusSource"]
 

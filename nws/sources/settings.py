@@ -6,7 +6,6 @@ token that others may read is refused when it is needed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +13,8 @@ from types import MappingProxyType
 
 from nws.endpoint import checked_url
 from nws.errors import ConfigError, UsageError
+from nws.series import HOST_NAME, HOST_NAME_LEGAL
 
-#: Names that hosts may have on a service.
-HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: Shortest and longest times that make sense, seconds.
 _SHORTEST_S, _LONGEST_S = 0.1, 86400.0
 
@@ -76,8 +74,7 @@ class PrometheusSettings:
         for instance, host in self.hosts.items():
             if not HOST_NAME.fullmatch(host):
                 problems.append(
-                    f"hosts: {instance} is called {host!r}; expected 1 to 64 of A-Z a-z 0-9 . _ - that begin with a "
-                    "letter or digit"
+                    f"hosts: {instance} is called {host!r}, which is not a host name; legal are {HOST_NAME_LEGAL}"
                 )
         if problems:
             raise ConfigError(f"{who}: {problem}" for problem in problems)

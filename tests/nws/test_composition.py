@@ -1,7 +1,7 @@
 """Paths that stand for pairs nobody measures: fewest hops, then lowest latency, against all paths there are."""
 
 import math
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given
@@ -103,5 +103,5 @@ def test_no_path_is_better_than_the_one_taken(latencies, start, end):
     elif not paths:
         assert found is None
     else:
-        best = min((len(p), sum(latencies[q] for q in zip(p, p[1:], strict=False))) for p in paths)
+        best = min((len(p), sum(latencies[q] for q in pairwise(p))) for p in paths)
         assert (len(found.through) + 2, found.latency_s) == best

@@ -78,5 +78,5 @@ def test_the_environment_names_a_service(token_file):
 
 
 def test_certificates_that_are_not_there(tmp_path):
-    with pytest.raises(UsageError, match="ca.pem: no such file; it holds the certificates to trust"):
+    with pytest.raises(UsageError, match=r"ca\.pem: no such file; it holds the certificates to trust"):
         Endpoint.of("https://alpha", ca=tmp_path / "ca.pem")

@@ -31,7 +31,7 @@ def test_names_from_elsewhere_go_there_and_back(name, host, peer):
     "name", ["x.", "x.Power", "x.a b", "y.power", "x.pow@er", "x." + "a" * 61, "x.é", "power", "x.a\n"]
 )
 def test_other_names_are_no_resource_from_elsewhere(name):
-    with pytest.raises(UsageError, match="expected x. and 1 to 60 of a-z, 0-9, _ and dot"):
+    with pytest.raises(UsageError, match=r"expected x\. and 1 to 60 of a-z, 0-9, _ and dot"):
         External(name)
 
 

@@ -202,7 +202,7 @@ setUpToken();
 followLinks(document);
 onChange(arrive);
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && address().live) refresh();
+  if (!document.hidden && (address().live || page.failures)) refresh();
 });
 setInterval(() => {
   tick();

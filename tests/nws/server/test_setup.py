@@ -8,9 +8,10 @@ import pytest
 
 from nws.errors import ConfigError
 from nws.server.run import bind
-from nws.server.setup import prepare, resolve, without_password
+from nws.server.setup import prepare, resolve
 from nws.server.tokens import create_token
-from nws.service.config import Listen, PrometheusConfig, ServiceConfig, Tls, TokenFiles
+from nws.service.config import Listen, ServiceConfig, Tls, TokenFiles
+from nws.sources.settings import PrometheusSettings
 
 
 @pytest.fixture
@@ -100,12 +101,13 @@ def test_a_key_that_everybody_reads_is_worth_a_warning(certificate, tmp_path):
     assert f"chmod o= {key}" in setup.warnings[0]
 
 
-def test_passwords_of_sources_are_not_shown():
-    source = PrometheusConfig(url="http://user:secret@prometheus:9090/x")
-    assert without_password(source.url) == "http://prometheus:9090/x"
-    lines = "\n".join(prepare(config(prometheus=(source,))).lines())
-    assert "http://prometheus:9090/x" in lines
-    assert "secret" not in lines
+def test_passwords_in_the_address_of_a_source_are_refused_and_not_shown():
+    with pytest.raises(ConfigError) as refused:
+        PrometheusSettings(url="http://user:secret@prometheus:9090/x")
+    assert "holds a name or password" in str(refused.value)
+    assert "secret" not in str(refused.value)
+    source = PrometheusSettings(url="http://prometheus:9090/x")
+    assert "http://prometheus:9090/x" in "\n".join(prepare(config(prometheus=(source,))).lines())
 
 
 def test_a_port_that_is_taken_is_named_with_how_to_find_who_has_it():

@@ -9,6 +9,7 @@ from nws.errors import ConfigError
 from nws.memory import Keep
 from nws.service.config import Every, Limits, Listen, ServiceConfig
 from nws.service.configfile import load_config, parse_listen
+from nws.sources.settings import PrometheusSettings
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "weather.yaml"
 
@@ -68,7 +69,8 @@ sites: {east: [e1, e2], west: [w1]}
 cliques:
   east: {members: [e1, e2], every: 60s}
 prometheus:
-  - {url: "http://127.0.0.1:9090/", every: 30s, hosts: {"10.0.0.1:9100": alpha}}
+  - {url: "http://127.0.0.1:9090/", every: 30s, hosts: {"10.0.0.1:9100": alpha}, match: 'job="node"', over: 2m,
+     nice_counts: true, timeout: 9s, user: nws, password_file: p.secret, ca: /etc/ca.pem}
 """.replace("200ms", "0.2")
     )
     config = load_config(path)
@@ -90,9 +92,19 @@ prometheus:
     assert (config.frame_s, config.guard_s, config.clique_most, config.lost_after_s) == (8, 0.2, 4, 90)
     assert config.sites == {"e1": "east", "e2": "east", "w1": "west"}
     assert (config.cliques["east"].members, config.cliques["east"].every_s) == (("e1", "e2"), 60)
-    assert (config.prometheus[0].url, config.prometheus[0].hosts) == (
-        "http://127.0.0.1:9090",
-        {"10.0.0.1:9100": "alpha"},
+    assert config.prometheus == (
+        PrometheusSettings(
+            url="http://127.0.0.1:9090",
+            every_s=30,
+            hosts={"10.0.0.1:9100": "alpha"},
+            match='job="node"',
+            over_s=120,
+            nice_counts=True,
+            timeout_s=9,
+            user="nws",
+            password_file=tmp_path / "p.secret",
+            ca=Path("/etc/ca.pem"),
+        ),
     )
 
 
@@ -131,10 +143,10 @@ def test_all_mistakes_of_form_are_told_at_once(written):
         ),
         ("cliques: {a b: {members: [x, y]}}", "1: cliques.a b: 'a b' is not a name"),
         ("cliques: {a: {}}", "1: cliques.a.members: missing"),
-        ("prometheus: [{url: ftp://x}]", "1: prometheus.0.url: expected http://HOST:PORT"),
+        ("prometheus: [{url: ftp://x}]", "1: prometheus.0: url: 'ftp://x' is no address of a service"),
         (
             "prometheus: [{url: http://x, hosts: {i: a>b}}]",
-            "1: prometheus.0.hosts.i: 'a>b' is not a host name",
+            "1: prometheus.0: hosts: i is called 'a>b', which is not a host name",
         ),
         ("tls: {certificate: a}", "1: tls.key: missing"),
         ("tokens: {read: r.token}", "1: tokens.read: should be a list"),
