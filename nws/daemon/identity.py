@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import secrets
 from pathlib import Path
 from typing import IO
 
 from nws.errors import StoreError, UsageError
-
-_LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+from nws.series import is_host_name
 
 
 def checked_host(name: str) -> str:
     """A name that hosts and sites may have on a service; raises `UsageError`."""
-    if _LEGAL.fullmatch(name) is None:
+    if not is_host_name(name):
         raise UsageError(
             f"{name!r} is no name for a host or site: expected a letter or digit, then up to 63 letters, digits, "
             "dots, underscores and dashes"

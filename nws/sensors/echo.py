@@ -26,6 +26,8 @@ MOST_BYTES = 256 << 20
 _BUFFER_BYTES = 1 << 18
 #: What a client that comes next waits for one that leaves, seconds.
 _LEAVING_S = 0.05
+#: Before a connection is taken again after one could not be, seconds.
+_PAUSE_S = 0.1
 
 
 @dataclass(slots=True)
@@ -108,6 +110,8 @@ class EchoServer:
             except OSError:
                 if self._closing:
                     return
+                # no descriptor is free, or the like: that does not pass in an instant
+                time.sleep(_PAUSE_S)
                 continue
             if not self._admits(peer[0]):
                 connection.close()

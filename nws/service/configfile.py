@@ -179,6 +179,10 @@ def _problems(document: Document, entry: ServiceEntry) -> Iterator[Problem]:
         yield document.problem(
             ("keep",), "samples, minutes and ten_minutes should be kept ever longer, in this order"
         )
+    for name in ("cpu", "memory", "deliver"):
+        period_s = getattr(entry.every, name)
+        if not 0.1 <= period_s <= 86400:
+            yield document.problem(("every", name), f"should be 0.1 s to 1 d; got {period_s:g} s")
     if entry.lost_after < 2 * entry.every.deliver:
         yield document.problem(
             ("lost_after",),

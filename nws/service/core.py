@@ -293,7 +293,7 @@ class WeatherService:
         self.close()
 
     def _members(self) -> dict[str, Registration]:
-        return {name: entry.registration for name, entry in self._directory.entries.items()}
+        return self._directory.members()
 
     def _receipt(self, taken: Taken, now: float, version: int) -> PutReceipt:
         return PutReceipt(

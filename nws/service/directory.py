@@ -28,6 +28,9 @@ _LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 
+#: A host that was silent for so many leases is no member of the schedule until it comes back.
+LEASES_OF_MEMBERS = 20
+
 #: A host may bring a key of its own when it registers first; one shorter than this is replaced by ours.
 _SHORTEST_KEY = 22
 
@@ -130,6 +133,11 @@ class Directory:
             return None
         entry.lost = False
         return Event(t=self._clock(), kind="host returned", host=name)
+
+    def members(self) -> dict[str, Registration]:
+        """Hosts that take part in measuring: all but those that have been silent for long."""
+        steady, longest_s = self._steady(), LEASES_OF_MEMBERS * self._config.lost_after_s
+        return {n: e.registration for n, e in self.entries.items() if steady - e.since <= longest_s}
 
     def expire(self) -> list[Event]:
         """Hosts whose lease has run out since the last call."""

@@ -141,7 +141,7 @@ class Housekeeping:
 
     def _schedule(self) -> None:
         with self._lock:
-            self._timetable.care({name: e.registration for name, e in self._directory.entries.items()})
+            self._timetable.care(self._directory.members())
 
     def _follow(self) -> None:
         self._forecaster.follow(self._clock())

@@ -48,6 +48,7 @@ class Timetable:
         self._clock, self._steady = clock, steady
         self._changed_at: float | None = None
         self._waiting = False
+        self._members = frozenset(members)
         self.cliques_of: dict[str, tuple[str, ...]] = {}
         self.peers: Peers = {}
         self.schedule = self._kept()
@@ -61,8 +62,11 @@ class Timetable:
     def care(self, members: Mapping[str, Registration]) -> None:
         """Make what is waiting when it is time; to be called now and then."""
         settled = self._changed_at is None or self._steady() - self._changed_at >= SETTLE_S
+        # who was silent for long leaves without a word, and is a member again when heard of
+        self._waiting = self._waiting or members.keys() != self._members
         if self._waiting and settled:
             self._enter(members)
+            self._members = frozenset(members)
             self._waiting = False
         # a clock that was set back has moved the beginning of the schedule far away
         elif self.schedule.effective_from > self._from(self._margin_s) + self.schedule.frame_s:

@@ -130,6 +130,7 @@ def test_all_mistakes_of_form_are_told_at_once(written):
         ("grid: ' '", "1: grid: should be a name of 1 to 80 characters"),
         ("keep: {samples: 90d}", "1: keep: samples, minutes and ten_minutes should be kept ever longer"),
         ("lost_after: 15s", "1: lost_after: should be at least twice every.deliver (10 s)"),
+        ("every: {cpu: 0.01}", "1: every.cpu: should be 0.1 s to 1 d; got 0.01 s"),
         ("frame: 0.3", "1: frame: should be at least four times guard (0.1 s)"),
         ("clique_most: 1", "1: clique_most: should be 2 to 64; got 1"),
         ("frame: 0s", "1: frame: time must be more than 0; got 0s"),

@@ -7,7 +7,7 @@ import pytest
 from nws.cliques import Schedule, pairs
 from nws.service.config import CliqueConfig
 
-from .helpers import START, registered, registration, settings
+from .helpers import START, batch, registered, registration, settings
 
 
 def settle(service, clock, seconds=3):
@@ -110,6 +110,25 @@ def test_a_lost_host_keeps_its_turns(service, clock):
     before = settle(service, clock)
     assert settle(service, clock, 100).version == before.version
     assert service.host("beta").lost
+
+
+def test_a_host_that_is_gone_for_long_leaves_its_place_between_cliques_to_another(start, clock):
+    service = start(settings(clique_most=2))
+    hosts = ("a1", "a2", "b1", "b2")
+    registered(service, *hosts)
+    settle(service, clock)
+    for _ in range(11):
+        clock.advance(100)
+        for name in hosts[1:]:
+            service.put(batch(), as_host=name)
+        service.tick()
+    without = settle(service, clock)
+    assert {m for c in without.cliques for m in c.members} == set(hosts[1:])
+    assert {h for pair in pairs(without.cliques) for h in pair} == set(hosts[1:])
+    service.put(batch(), as_host="a1")
+    back = settle(service, clock)
+    assert back.version > without.version
+    assert {m for c in back.cliques for m in c.members} == set(hosts)
 
 
 def test_configured_cliques_do_not_wait_for_hosts(start, clock):

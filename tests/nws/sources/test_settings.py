@@ -31,7 +31,7 @@ def test_an_address_is_enough():
         ({"user": "a:b", "password_file": Path("p")}, "user: expected a name without a colon; got 'a:b'"),
         ({"token_file": Path("t"), "user": "me", "password_file": Path("p")}, "exclude each other; keep one"),
         ({"match": '{job="node"}'}, "without braces"),
-        ({"hosts": {"a:1": "al pha"}}, "hosts: a:1 is called 'al pha', which is not a host name; legal are 1 to 64 of A-Z"),
+        ({"hosts": {"a:1": "al pha"}}, "hosts: a:1 is called 'al pha', which is not a host name; legal are"),
         ({"hosts": {"a:1": "alpha", "b:1": "alpha"}}, "two instances are called alpha"),
     ],
 )
