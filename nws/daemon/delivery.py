@@ -269,7 +269,11 @@ class Delivery:
         following = answer.get("next")
         if not isinstance(following, int) or following <= parcel.first:
             raise _odd(f"samples {parcel.first} to {parcel.next - 1} with next {following!r}")
-        self._spool.acknowledge(following)
+        unsent = self._spool.acknowledge(following) - len(parcel.samples)
+        if unsent > 0:
+            self._drop(
+                unsent, "the server had their numbers already; was the spool's file restored from a copy?"
+            )
         self._limit = min(2 * self._limit, MOST_SAMPLES)
         refused = answer.get("refused")
         many = refused.get("count") if isinstance(refused, Mapping) else None

@@ -154,8 +154,8 @@ class Spool:
             )
         return Parcel(first=first, samples=samples)
 
-    def acknowledge(self, following: int) -> None:
-        """Forget everything numbered below `following`: the server has it. Raises `StoreError`."""
+    def acknowledge(self, following: int) -> int:
+        """Forget everything numbered below `following`: the server has it; how many. Raises `StoreError`."""
         with self._lock:
             try:
                 with self._step():
@@ -167,6 +167,7 @@ class Spool:
             except sqlite3.DatabaseError as error:
                 raise self._trouble("written", error) from error
             self._waiting -= gone
+        return gone
 
     def shift(self, seconds: float) -> int:
         """Move what was added since the file was opened and still waits by so many seconds; how many samples."""

@@ -488,3 +488,12 @@ def test_the_end_in_an_outage_waits_for_nobody(world):
     world.delivery.flush(5.0)
     assert len(world.spool) == 1
     assert world.server.log[-1] == "close"
+
+
+def test_samples_whose_numbers_the_server_has_seen_already_are_counted_not_swallowed(world):
+    world.add(*range(MOST_SAMPLES + 3))
+    world.server.answer = {"next": 10**6}
+    world.run()
+    assert len(world.spool) == 0
+    assert world.delivery.refused == 3
+    assert any("3 samples refused and dropped: the server had their numbers already" in s for s in world.said)
