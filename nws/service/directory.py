@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nws.database import Database
 from nws.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
+from nws.memory.database import Database
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.config import ServiceConfig
 from nws.service.records import Event, Registration

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nws.database import Database
 from nws.errors import StoreError
 from nws.memory import Memory
+from nws.memory.database import Database
 from nws.service.config import ServiceConfig
 from nws.service.directory import Directory
 from nws.service.events import Events

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.deliveries import Delivery
 from nws.errors import ForeignSeries, Refused, StoreError, TooManySeries, UsageError, WeatherError
 from nws.forecasting.bank import LARGEST
 from nws.memory import Memory
+from nws.memory.deliveries import Delivery
 from nws.service.catalogue import checked_series
 from nws.service.config import ServiceConfig
 from nws.service.forecaster import Forecaster

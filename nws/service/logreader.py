@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nws.database import damaged
-from nws.log import Batch, joined, last_row, progress, rows_after
 from nws.memory import Memory
+from nws.memory.database import damaged
+from nws.memory.log import Batch, joined, last_row, progress, rows_after
 
 
 def news(memory: Memory, cursor: int) -> tuple[Batch, int] | None:

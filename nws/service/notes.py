@@ -9,7 +9,7 @@ import json
 import secrets
 from typing import Any
 
-from nws.database import Database
+from nws.memory.database import Database
 
 _IDENTITY = "identity"
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from nws.errors import Refused
 from nws.memory import DAY_S, Keep, Memory
-from nws.rollups import Buckets
+from nws.memory.rollups import Buckets
 from nws.series import Series
 from nws.service.records import Floats, Ints, SampleDocument
 

@@ -20,7 +20,8 @@ def token_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "url", ["http://alpha:8090", "https://alpha", "http://10.0.0.1:8090", "http://[::1]:8090", "https://a/nws"]
+    "url",
+    ["http://alpha:8090", "https://alpha", "http://10.0.0.1:8090", "http://[::1]:8090", "https://a/nws"],
 )
 def test_addresses_of_services(url):
     assert checked_url(url) == checked_url(f"{url}/") == url

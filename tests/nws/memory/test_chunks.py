@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nws.chunks import pack, unpack
-from nws.rollups import Buckets, between, joined, pack_buckets, summed_up, unpack_buckets
+from nws.memory.chunks import pack, unpack
+from nws.memory.rollups import Buckets, between, joined, pack_buckets, summed_up, unpack_buckets
 
 floats = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

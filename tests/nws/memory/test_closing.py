@@ -5,8 +5,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from nws import closing
-from nws.memory import Keep, Memory
+from nws.memory import Keep, Memory, closing
 from nws.series import Measurement, Resource, Series
 
 A, B = Series(Resource.CPU_NEW, "a"), Series(Resource.LATENCY, "a", "b")

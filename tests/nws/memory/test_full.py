@@ -62,7 +62,7 @@ def test_no_room_to_close_an_hour(memory, crowd, clock, kept, settle):
 def test_what_is_kept_is_said_to_be_kept_though_housekeeping_finds_no_room(
     memory, crowd, clock, kept, settle, monkeypatch
 ):
-    monkeypatch.setattr("nws.memory._ON_THE_WAY_S", 10.0)
+    monkeypatch.setattr("nws.memory.store._ON_THE_WAY_S", 10.0)
     noise = random.Random(1)
     memory.append([Measurement(A, clock.now + i * 36.0, noise.random()) for i in range(3000)])
     clock.now += 48 * HOUR

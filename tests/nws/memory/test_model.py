@@ -10,8 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nws import tail
-from nws.memory import Delivery, Keep, Memory
+from nws.memory import Delivery, Keep, Memory, tail
 from nws.series import Measurement, Resource, Series
 
 SERIES = [Series(Resource.CPU_NEW, h) for h in "abc"] + [Series(Resource.LATENCY, "a", "b")]

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nws import tail
-from nws.log import Batch
-from nws.memory import Delivery
+from nws.memory import Delivery, tail
+from nws.memory.log import Batch
+from nws.memory.tail import Pile, Totals
 from nws.series import Resource, Series
-from nws.tail import Pile, Totals
 
 ids = st.sampled_from([0, 1, 2, 7, 65_535, 65_536])
 batches = st.lists(st.lists(st.tuples(ids, st.integers(0, 5)), max_size=9), max_size=12)

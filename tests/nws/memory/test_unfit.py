@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nws.closing import GRACE_S
 from nws.errors import StoreError
 from nws.memory import Memory
+from nws.memory.closing import GRACE_S
 from nws.series import Measurement, Resource, Series
 
 A = Series(Resource.CPU_NEW, "a")
@@ -174,7 +174,7 @@ def test_a_directory_that_may_not_be_written_to():
 
 
 def test_held_by_another_process(path, memory):
-    from nws.database import Database
+    from nws.memory.database import Database
 
     with sqlite3.connect(path, isolation_level=None) as connection:
         connection.execute("BEGIN IMMEDIATE")

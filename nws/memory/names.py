@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nws.database import damaged
 from nws.errors import UsageError
+from nws.memory.database import damaged
 from nws.series import Series
 
 

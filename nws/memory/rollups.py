@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.chunks import Floats, Integers, from_planes, to_planes
+from nws.memory.chunks import Floats, Integers, from_planes, to_planes
 
 #: Lengths that are kept, in seconds, and how much time one stored blob of each covers.
 SPANS_S = {60: 3600, 600: 86400}

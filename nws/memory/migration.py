@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nws import chunks, log
-from nws.database import create_tables, damaged
-from nws.log import Batch
-from nws.rollups import SPANS_S, joined, pack_buckets, summed_up, unpack_buckets
+from nws.memory import chunks, log
+from nws.memory.database import create_tables, damaged
+from nws.memory.log import Batch
+from nws.memory.rollups import SPANS_S, joined, pack_buckets, summed_up, unpack_buckets
 
 _OLD = ("series", "hot", "chunk", "progress")
 _BATCH = 100_000

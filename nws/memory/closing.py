@@ -16,13 +16,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from nws import chunks
-from nws.database import Database
-from nws.log import FIRST_HOUR, Batch, Progress, joined, last_row, progress
-from nws.reading import in_order
-from nws.rollups import SPANS_S, pack_buckets, summed_up, unpack_buckets
-from nws.rollups import joined as joined_buckets
-from nws.tail import HOUR_S, Tail
+from nws.memory import chunks
+from nws.memory.database import Database
+from nws.memory.log import FIRST_HOUR, Batch, Progress, joined, last_row, progress
+from nws.memory.reading import in_order
+from nws.memory.rollups import SPANS_S, pack_buckets, summed_up, unpack_buckets
+from nws.memory.rollups import joined as joined_buckets
+from nws.memory.tail import HOUR_S, Tail
 
 #: An hour is closed that long after its end, when late samples have come in.
 GRACE_S = 120.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.log import FIRST_HOUR, Batch, Progress, joined, progress, rows_after
+from nws.memory.log import FIRST_HOUR, Batch, Progress, joined, progress, rows_after
 
 HOUR_S = 3600.0
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.errors import UsageError
-from nws.log import Batch, joined
-from nws.names import Names
+from nws.memory.log import Batch, joined
+from nws.memory.names import Names
 
 #: Times beyond ± that many seconds since the epoch, three thousand years, are nobody's.
 FURTHEST_S = 1e11

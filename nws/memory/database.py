@@ -163,7 +163,7 @@ class Database:
                 connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
     def _migrate(self) -> None:
-        from nws.migration import migrate
+        from nws.memory.migration import migrate
 
         self._write_ahead()
         with self._transaction("BEGIN IMMEDIATE") as connection:

@@ -1,10 +1,10 @@
 """The memory: every measurement kept on disk between runs, and read back in time order.
 
 New measurements go to the end of a log in the order they come, a row for each step; once an hour is over its samples
-move into one compressed chunk for each series (`nws.chunks`) and into roll-ups (`nws.rollups`), a slice at a time
-(`nws.closing`). What is still in the log stands in memory by series as well (`nws.tail`). What is older than its
-retention, by the clock, is forgotten. Several threads and several processes may use one memory; see `nws.database`
-for what happens when the file is unfit. numpy is imported when the first memory is opened: names from here are
+move into one compressed chunk for each series (`chunks`) and into roll-ups (`rollups`), a slice at a time (`closing`).
+What is still in the log stands in memory by series as well (`tail`). What is older than its retention, by the clock,
+is forgotten. Several threads and several processes may use one memory; see `database` for what happens when the file
+is unfit. numpy is imported when the first memory is opened: names from here are
 imported by commands that open none.
 """
 
@@ -20,29 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from nws.database import Database, StoreFull, damaged
 from nws.errors import StoreError, UsageError
+from nws.memory.database import Database, damaged
 from nws.series import Measurement, Series
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from nws.deliveries import Delivery, Receipt
-    from nws.rollups import Buckets
-
-__all__ = [
-    "DAY_S",
-    "Buckets",
-    "Delivery",
-    "History",
-    "Keep",
-    "Memory",
-    "Receipt",
-    "Samples",
-    "StoreFull",
-    "Summary",
-]
+    from nws.memory.deliveries import Delivery, Receipt
+    from nws.memory.rollups import Buckets
 
 DAY_S = 86400.0
 
@@ -94,19 +81,6 @@ class History:
     cursor: int
 
 
-def __getattr__(name: str) -> object:
-    """Records that need numpy, when somebody asks for them."""
-    if name in ("Delivery", "Receipt"):
-        from nws import deliveries
-
-        return getattr(deliveries, name)
-    if name == "Buckets":
-        from nws.rollups import Buckets
-
-        return Buckets
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 class Memory:
     """The measurements in one file; a context manager. Raises `StoreError` wherever the file fails.
 
@@ -123,9 +97,9 @@ class Memory:
         in_memory: bool = False,
         full_sync: bool = False,
     ) -> None:
-        from nws.closing import Horizon, Housekeeping
-        from nws.names import Names
-        from nws.tail import Tail
+        from nws.memory.closing import Horizon, Housekeeping
+        from nws.memory.names import Names
+        from nws.memory.tail import Tail
 
         keep = keep or Keep()
         self._clock = clock
@@ -153,7 +127,7 @@ class Memory:
         """Keep all of them, or none when this raises; `UsageError` for a value or time that is not finite."""
         import numpy as np
 
-        from nws.deliveries import Delivery
+        from nws.memory.deliveries import Delivery
 
         taken = list(measurements)
         for m in taken:
@@ -182,8 +156,8 @@ class Memory:
         Samples that a source has delivered before are left out, so a delivery may be repeated. `UsageError` for
         columns of different lengths, an unknown series, or a sample that is no finite number.
         """
-        from nws import log
-        from nws.deliveries import accept, check
+        from nws.memory import log
+        from nws.memory.deliveries import accept, check
 
         with self._database.lock, self._sense():
             if any(len(d.ids) and int(d.ids.max()) >= len(self._names) for d in deliveries):
@@ -248,8 +222,8 @@ class Memory:
 
         series : only these; a long history of many series is better read one by one, with `samples`
         """
-        from nws import log
-        from nws.reading import samples_of
+        from nws.memory import log
+        from nws.memory.reading import samples_of
 
         with self._reading() as connection:
             self._tail.follow(connection)
@@ -267,7 +241,7 @@ class Memory:
 
         None when some of them are in chunks only: read the `history` again.
         """
-        from nws import log
+        from nws.memory import log
 
         with self._reading() as connection:
             if cursor < log.progress(connection).deleted_to:
@@ -280,7 +254,7 @@ class Memory:
 
     def samples(self, series: Series, *, since: float = -math.inf, until: float = math.inf) -> Samples:
         """Samples of one series measured between two times, both included; none of a series nobody knows."""
-        from nws.reading import samples_of
+        from nws.memory.reading import samples_of
 
         with self._reading() as connection:
             self._tail.follow(connection)
@@ -298,8 +272,8 @@ class Memory:
         until: float = math.inf,
     ) -> Buckets:
         """Buckets of one series that begin between two times, both included; the open hour's samples are in them."""
-        from nws.reading import buckets_of
-        from nws.rollups import SPANS_S, joined
+        from nws.memory.reading import buckets_of
+        from nws.memory.rollups import SPANS_S, joined
 
         if bucket_s not in SPANS_S:
             raise UsageError(

@@ -7,11 +7,11 @@ import sqlite3
 
 import numpy as np
 
-from nws import chunks
-from nws.log import Batch
-from nws.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
-from nws.rollups import joined as joined_buckets
-from nws.tail import HOUR_S, Tail
+from nws.memory import chunks
+from nws.memory.log import Batch
+from nws.memory.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
+from nws.memory.rollups import joined as joined_buckets
+from nws.memory.tail import HOUR_S, Tail
 
 _FURTHEST = 1 << 60
 

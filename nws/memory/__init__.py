@@ -1,0 +1,40 @@
+"""The memory of the weather: measurements on disk, read back in time order; what it is and keeps is in `store`.
+
+Records that need numpy are loaded when somebody asks for them, so that commands which open no memory start fast.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nws.memory.database import StoreFull
+from nws.memory.store import DAY_S, History, Keep, Memory, Samples, Summary
+
+if TYPE_CHECKING:
+    from nws.memory.deliveries import Delivery, Receipt
+    from nws.memory.rollups import Buckets
+
+__all__ = [
+    "DAY_S",
+    "Buckets",
+    "Delivery",
+    "History",
+    "Keep",
+    "Memory",
+    "Receipt",
+    "Samples",
+    "StoreFull",
+    "Summary",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in ("Delivery", "Receipt"):
+        from nws.memory import deliveries
+
+        return getattr(deliveries, name)
+    if name == "Buckets":
+        from nws.memory.rollups import Buckets
+
+        return Buckets
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
