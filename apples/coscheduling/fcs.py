@@ -1,0 +1,82 @@
+"""Flexible coscheduling on a node: the slot belongs to one process, and its class says what that means.
+
+Algorithm 1 of the FCS paper (section 2.2). On every processor, at every heartbeat: if the process whose slot
+begins is CS, everything else there is stopped and it polls. Otherwise all DC and F processes of the processor
+run as their operating system likes and spin-block; an F process comes first in its own slot. CS processes are
+stopped there, also the one that ran last: they "are no longer allowed to run in the F slots".
+
+Where the slot has no process on a processor, DC and F processes use it. The paper's first line (nothing to do if
+the same process goes on) is read as being about the switch, not about its class: a process that is alone may
+still change how it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from apples.coscheduling.classes import FcsConstants, ProcessClass, Standing, reclassify
+from apples.coscheduling.events import Heartbeat, JobArrived, Order, Process, Wait
+from apples.coscheduling.node import RUN_POLLING, RUN_SPINNING, STOPPED, NodePolicy, owner
+
+FAVOURED = Order(wait=Wait.SPIN_BLOCK, favoured=True)
+
+
+class Fcs(NodePolicy):
+    """One node under FCS."""
+
+    needs_monitor = True
+
+    def __init__(self, constants: FcsConstants | None = None) -> None:
+        super().__init__()
+        self._constants = constants or FcsConstants()
+        self._standings: dict[Process, Standing] = {}
+        self._slot: Heartbeat | None = None
+
+    @property
+    def standings(self) -> Mapping[Process, Standing]:
+        """Class and counts of every process on the node."""
+        return MappingProxyType(self._standings)
+
+    def _arrived(self, event: JobArrived) -> None:
+        for process in event.processors:
+            self._standings.setdefault(process, Standing())
+
+    def _forget(self, process: Process) -> None:
+        super()._forget(process)
+        self._standings.pop(process, None)
+
+    def _beat(self, event: Heartbeat) -> None:
+        ended = self._slot
+        self._slot = event
+        if ended is None or ended.slot is None:
+            return
+        for process, processor in self._here.items():
+            if ended.jobs.get(processor) == process.job and process in event.readings:
+                reclassify(self._standings[process], event.readings[process], self._constants)
+
+    def _decide(self) -> Mapping[Process, Order]:
+        slot = self._slot
+        if slot is None or slot.slot is None:
+            return dict.fromkeys(self._here, RUN_POLLING)
+        cs, f = ProcessClass.CS, ProcessClass.F
+        standings = self._standings
+        # Processors whose slot is taken by a CS process; with several processes of a job there, by any of them.
+        exclusive = {
+            processor
+            for process, processor in self._here.items()
+            if standings[process].process_class is cs and process.job == owner(slot, processor)
+        }
+        orders: dict[Process, Order] = {}
+        for process, processor in self._here.items():
+            kind = standings[process].process_class
+            owns = process.job == owner(slot, processor)
+            if processor in exclusive:
+                orders[process] = RUN_POLLING if owns else STOPPED
+            elif kind is cs:
+                orders[process] = STOPPED
+            elif kind is f and owns:
+                orders[process] = FAVOURED
+            else:
+                orders[process] = RUN_SPINNING
+        return orders

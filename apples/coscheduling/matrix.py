@@ -1,0 +1,170 @@
+"""The Ousterhout matrix: rows are time slots, columns are the machine's processors (FCS paper, section 2.2).
+
+A job takes a cell for each process, all in one row, so that its processes run at the same time. Packing is first
+fit: the lowest row in which every node has enough free processors. A job with more processes on a node than the
+node has processors takes them all, several processes to each. When jobs leave, `unify` moves jobs down
+where their own columns have become free and drops rows that are empty; processes never change processors.
+`also_runs` tells which jobs may use a row that is not theirs, because their columns are idle there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import cycle
+from typing import NamedTuple
+
+from apples.errors import ApplesError
+
+
+class Column(NamedTuple):
+    """One processor of the machine."""
+
+    node: str
+    processor: int
+
+
+class DoesNotFit(ApplesError):
+    """The job has no processes, or needs a node that is not there."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allotment:
+    """Where a job stands. `columns`: in the order of its ranks."""
+
+    job: str
+    slot: int
+    columns: tuple[Column, ...]
+
+
+class OusterhoutMatrix:
+    """Jobs in rows.
+
+    processors : by node, how many processors it has
+    mpl : degree of multiprogramming, the most rows there may be; None for as many as are needed
+    """
+
+    def __init__(self, processors: Mapping[str, int], *, mpl: int | None = None) -> None:
+        if mpl is not None and mpl < 1:
+            raise ValueError(f"the degree of multiprogramming is {mpl}, legal is a whole number from 1")
+        self._processors = dict(processors)
+        self._mpl = mpl
+        self._rows: list[dict[Column, str]] = []
+        self._allotments: dict[str, Allotment] = {}
+
+    @property
+    def processors(self) -> Mapping[str, int]:
+        """Processors by node."""
+        return self._processors
+
+    @property
+    def slots(self) -> int:
+        """Rows in use."""
+        return len(self._rows)
+
+    @property
+    def allotments(self) -> Mapping[str, Allotment]:
+        """Where every job stands, in the order of arrival."""
+        return self._allotments
+
+    def row(self, slot: int) -> Mapping[Column, str]:
+        """Jobs by column in one slot."""
+        return self._rows[slot]
+
+    def set_node(self, node: str, processors: int) -> None:
+        """A node has come, or has another number of processors; jobs that are on it stay."""
+        self._processors[node] = processors
+
+    def remove_node(self, node: str) -> tuple[str, ...]:
+        """A node is gone; returns the jobs that had processes there, and stay until they are removed."""
+        self._processors.pop(node, None)
+        return tuple(job for job, a in self._allotments.items() if any(c.node == node for c in a.columns))
+
+    def check(self, job: str, nodes: tuple[str, ...]) -> None:
+        """Raise `DoesNotFit` for a job that could not even run alone."""
+        if not nodes:
+            raise DoesNotFit(f"job {job} has no processes")
+        unknown = [node for node in dict.fromkeys(nodes) if node not in self._processors]
+        if unknown:
+            known = ", ".join(sorted(self._processors)) or "none"
+            raise DoesNotFit(
+                f"job {job} runs on {', '.join(unknown)}: no node of this machine; its nodes are: {known}"
+            )
+
+    def add(self, job: str, nodes: tuple[str, ...], *, slot: int | None = None) -> Allotment | None:
+        """Place a job whose rank i runs on `nodes[i]`; None when every row that may be is taken.
+
+        slot : the row it had before, which it gets again where it can; rows below it may stay empty until
+            their own jobs are back
+
+        Raises `DoesNotFit` for a job that could not even run alone, `ValueError` for one that is here.
+        """
+        if job in self._allotments:
+            raise ValueError(f"job {job} is in the matrix")
+        self.check(job, nodes)
+        limit = len(self._rows) + 1 if self._mpl is None else self._mpl
+        rows = [slot] if slot is not None and (self._mpl is None or slot < self._mpl) else []
+        for number in [*rows, *range(limit)]:
+            columns = self._free_columns(number, nodes)
+            if columns is not None:
+                return self._put(job, number, columns)
+        return None
+
+    def remove(self, job: str) -> tuple[Allotment, ...]:
+        """A job is gone; returns the jobs that moved to another slot because of it."""
+        allotment = self._allotments.pop(job, None)
+        if allotment is None:
+            return ()
+        for column in set(allotment.columns):
+            del self._rows[allotment.slot][column]
+        return self.unify()
+
+    def unify(self) -> tuple[Allotment, ...]:
+        """Move jobs to the lowest row where their columns are free, drop empty rows; returns who moved."""
+        before = dict(self._allotments)
+        for job, allotment in before.items():
+            for number in range(allotment.slot):
+                if all(column not in self._rows[number] for column in allotment.columns):
+                    for column in set(allotment.columns):
+                        del self._rows[allotment.slot][column]
+                    self._put(job, number, allotment.columns)
+                    break
+        self._drop_empty_rows()
+        return tuple(a for job, a in self._allotments.items() if before[job].slot != a.slot)
+
+    def also_runs(self, slot: int) -> Iterator[Allotment]:
+        """Jobs of other slots that fit into this one as it stands, first come first; they share no processor."""
+        taken = set(self._rows[slot])
+        for allotment in self._allotments.values():
+            if allotment.slot != slot and taken.isdisjoint(allotment.columns):
+                taken.update(allotment.columns)
+                yield allotment
+
+    def _free_columns(self, slot: int, nodes: tuple[str, ...]) -> tuple[Column, ...] | None:
+        taken = self._rows[slot] if slot < len(self._rows) else {}
+        free: dict[str, Iterator[Column]] = {}
+        for node in dict.fromkeys(nodes):
+            columns = [c for p in range(self._processors[node]) if (c := Column(node, p)) not in taken]
+            if len(columns) < min(nodes.count(node), self._processors[node]):
+                return None
+            free[node] = cycle(columns)
+        return tuple(next(free[node]) for node in nodes)
+
+    def _put(self, job: str, slot: int, columns: tuple[Column, ...]) -> Allotment:
+        while len(self._rows) <= slot:
+            self._rows.append({})
+        self._rows[slot].update(dict.fromkeys(columns, job))
+        allotment = Allotment(job=job, slot=slot, columns=columns)
+        self._allotments[job] = allotment
+        return allotment
+
+    def _drop_empty_rows(self) -> None:
+        kept = [number for number, row in enumerate(self._rows) if row]
+        if len(kept) == len(self._rows):
+            return
+        new = {old: position for position, old in enumerate(kept)}
+        self._rows = [self._rows[old] for old in kept]
+        for job, a in self._allotments.items():
+            self._allotments[job] = Allotment(job=job, slot=new[a.slot], columns=a.columns)

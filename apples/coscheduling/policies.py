@@ -1,0 +1,90 @@
+"""The policies by name: what runs on the nodes, whether anybody beats time for them, and what they need.
+
+A policy is added by a line in `POLICIES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from apples.coscheduling.classes import FcsConstants
+from apples.coscheduling.fcs import Fcs
+from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
+from apples.coscheduling.node import Gang, NodePolicy, SpinBlock, Uncoordinated
+from apples.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoschedulingConstants:
+    """Constants of all policies: `fcs` (time slice and spin time serve gang and spin-block too), `message_driven`."""
+
+    fcs: FcsConstants = field(default_factory=FcsConstants)
+    message_driven: MessageDrivenConstants = field(default_factory=MessageDrivenConstants)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyKind:
+    """One policy.
+
+    summary : for people.  node : makes the state machine of one node
+    coordinated : a machine manager beats time.  exclusive : one job at a time on a processor
+    own_timer : nodes have time slices of their own
+    """
+
+    name: str
+    summary: str
+    node: Callable[[CoschedulingConstants], NodePolicy]
+    coordinated: bool = False
+    exclusive: bool = False
+    own_timer: bool = False
+
+
+POLICIES: dict[str, PolicyKind] = {
+    kind.name: kind
+    for kind in (
+        PolicyKind(
+            name="batch",
+            summary="one job at a time, first come first served",
+            node=lambda constants: Gang(),
+            coordinated=True,
+            exclusive=True,
+        ),
+        PolicyKind(
+            name="gang",
+            summary="jobs take turns, all processes of a job at once",
+            node=lambda constants: Gang(),
+            coordinated=True,
+        ),
+        PolicyKind(
+            name="spin-block",
+            summary="the operating system decides; who waits for long lets others run",
+            node=lambda constants: SpinBlock(),
+        ),
+        PolicyKind(
+            name="fcs",
+            summary="turns for those that need them, by how each process communicates",
+            node=lambda constants: Fcs(constants.fcs),
+            coordinated=True,
+        ),
+        PolicyKind(
+            name="message-driven",
+            summary="no manager: messages bring the processes of a job together",
+            node=lambda constants: MessageDriven(constants.message_driven),
+            own_timer=True,
+        ),
+        PolicyKind(
+            name="uncoordinated",
+            summary="the operating system decides, processes wait as their MPI does",
+            node=lambda constants: Uncoordinated(),
+        ),
+    )
+}
+
+
+def policy_kind(name: str) -> PolicyKind:
+    """The policy of that name; raises `apples.errors.ConfigError` with the legal ones."""
+    try:
+        return POLICIES[name]
+    except KeyError:
+        raise ConfigError(f"no policy is called {name!r}; legal are: {', '.join(POLICIES)}") from None

@@ -1,0 +1,273 @@
+"""What each policy does with the processes of one node."""
+
+import pytest
+
+from apples.coscheduling.classes import FcsConstants, ProcessClass, Reading
+from apples.coscheduling.events import (
+    Heartbeat,
+    JobArrived,
+    JobLeft,
+    MessageArrived,
+    Process,
+    ProcessLeft,
+    Silence,
+    Timer,
+    Wait,
+)
+from apples.coscheduling.fcs import Fcs
+from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
+from apples.coscheduling.node import Gang, SpinBlock, Uncoordinated
+from apples.coscheduling.policies import POLICIES, CoschedulingConstants, policy_kind
+from apples.errors import ConfigError
+
+ONE, TWO, THREE = (Process(job, 0) for job in ("one", "two", "three"))
+FINE = Reading(0.1, 0.001, 100)
+WAITS = Reading(0.1, 0.4, 100)
+COARSE = Reading(5.0, 0.1, 10)
+
+
+def arrived(policy, *processes, processor=0):
+    for process in processes:
+        policy.on(JobArrived(job=process.job, processors={process: processor}))
+
+
+def running(policy):
+    return {process.job for process, order in policy.wanted.items() if order.run}
+
+
+def favoured(policy):
+    return {process.job for process, order in policy.wanted.items() if order.favoured}
+
+
+def polling(policy):
+    return {p.job for p, order in policy.wanted.items() if order.run and order.wait is Wait.POLL}
+
+
+def beat(policy, job, **readings):
+    slot = {"one": 0, "two": 1, "three": 2}[job]
+    names = {Process(name, 0): reading for name, reading in readings.items()}
+    return policy.on(Heartbeat(slot=slot, jobs={0: job}, readings=names))
+
+
+def classes(policy):
+    return {process.job: standing.process_class.value for process, standing in policy.standings.items()}
+
+
+class TestGang:
+    def test_whoever_has_the_slot_runs_alone(self):
+        policy = Gang()
+        arrived(policy, ONE, TWO)
+        beat(policy, "one")
+        assert running(policy) == {"one"}
+        beat(policy, "two")
+        assert running(policy) == {"two"}
+        assert polling(policy) == {"two"}
+
+    def test_a_beat_changes_only_what_must(self):
+        policy = Gang()
+        arrived(policy, ONE, TWO, THREE)
+        beat(policy, "one")
+        changes = {change.process.job: change.order.run for change in beat(policy, "two")}
+        assert changes == {"one": False, "two": True}
+
+    def test_before_the_first_beat_and_without_slots_everybody_runs(self):
+        policy = Gang()
+        arrived(policy, ONE, TWO)
+        assert running(policy) == {"one", "two"}
+        beat(policy, "one")
+        policy.on(Heartbeat(slot=None))
+        assert running(policy) == {"one", "two"}
+
+    def test_processors_have_slots_of_their_own(self):
+        policy = Gang()
+        arrived(policy, ONE)
+        arrived(policy, TWO, THREE, processor=1)
+        policy.on(Heartbeat(slot=0, jobs={0: "one", 1: "three"}))
+        assert running(policy) == {"one", "three"}
+
+    def test_an_idle_processor_goes_to_the_job_that_may_fill_it(self):
+        policy = Gang()
+        arrived(policy, ONE)
+        arrived(policy, TWO, processor=1)
+        policy.on(Heartbeat(slot=0, jobs={0: "one"}, fill={1: "two"}))
+        assert running(policy) == {"one", "two"}
+
+
+@pytest.mark.parametrize(("kind", "wait"), [(Uncoordinated, Wait.POLL), (SpinBlock, Wait.SPIN_BLOCK)])
+def test_without_slots_everybody_runs_always(kind, wait):
+    policy = kind()
+    arrived(policy, ONE, TWO)
+    assert policy.on(Heartbeat(slot=0, jobs={0: "one"})) == []
+    assert {order.wait for order in policy.wanted.values()} == {wait}
+    assert running(policy) == {"one", "two"}
+
+
+class TestFcs:
+    @pytest.fixture
+    def policy(self):
+        policy = Fcs(FcsConstants(cslots_min=1))
+        arrived(policy, ONE, TWO, THREE)
+        return policy
+
+    def classified(self, policy, **readings):
+        """Give every process a class, by one slot each."""
+        for job in readings:
+            beat(policy, job)
+            beat(policy, job, **{job: readings[job]})
+
+    def test_everybody_starts_as_gang_scheduled(self, policy):
+        beat(policy, "one")
+        assert running(policy) == polling(policy) == {"one"}
+
+    def test_classes_come_from_the_slot_that_ended(self, policy):
+        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
+        assert classes(policy) == {"one": "CS", "two": "F", "three": "DC"}
+
+    def test_a_cs_process_has_its_slot_for_itself(self, policy):
+        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
+        beat(policy, "one")
+        assert running(policy) == polling(policy) == {"one"}
+
+    def test_an_f_process_comes_first_and_others_use_its_gaps(self, policy):
+        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
+        beat(policy, "two")
+        assert running(policy) == {"two", "three"}
+        assert favoured(policy) == {"two"}
+        assert polling(policy) == set()
+
+    def test_in_the_slot_of_a_dc_process_nobody_comes_first(self, policy):
+        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
+        beat(policy, "three")
+        assert running(policy) == {"two", "three"}
+        assert favoured(policy) == set()
+
+    def test_the_cs_process_that_ran_last_is_stopped_in_the_slots_of_others(self, policy):
+        self.classified(policy, one=FINE, two=WAITS)
+        beat(policy, "one")
+        changes = {change.process.job: change.order.run for change in beat(policy, "two")}
+        assert changes["one"] is False
+
+    def test_an_idle_slot_is_used_by_dc_and_f_processes(self, policy):
+        self.classified(policy, one=FINE, two=WAITS, three=COARSE)
+        policy.on(Heartbeat(slot=3, jobs={1: "elsewhere"}))
+        assert running(policy) == {"two", "three"}
+
+    def test_a_process_alone_that_changes_class_changes_how_it_waits(self):
+        policy = Fcs(FcsConstants(cslots_min=1))
+        arrived(policy, ONE)
+        beat(policy, "one")
+        assert polling(policy) == {"one"}
+        beat(policy, "one", one=WAITS)
+        assert polling(policy) == set()
+
+    def test_a_missing_reading_is_no_reading(self, policy):
+        beat(policy, "one")
+        beat(policy, "two")
+        assert policy.standings[ONE].tslots == 0
+
+
+class TestMessageDriven:
+    @pytest.fixture
+    def policy(self):
+        policy = MessageDriven(MessageDrivenConstants(gmet_s=5.0))
+        for job in ("one", "two", "three"):
+            policy.on(JobArrived(job=job, processors={Process(job, 0): 0}, now=0.0))
+        return policy
+
+    def message(self, policy, job, now, *, scheduled=True):
+        return policy.on(MessageArrived(process=Process(job, 0), sender_scheduled=scheduled, now=now))
+
+    def test_the_first_job_is_scheduled_and_the_others_get_a_hundredth(self, policy):
+        shares = {process.job: order.share for process, order in policy.wanted.items()}
+        assert shares == {"one": pytest.approx(0.98), "two": 0.01, "three": 0.01}
+
+    def test_a_message_from_a_scheduled_sender_brings_its_job_in(self, policy):
+        self.message(policy, "two", 5.0)
+        assert policy.scheduled == "two"
+
+    def test_not_before_the_scheduled_job_has_had_its_minimum(self, policy):
+        self.message(policy, "two", 4.9)
+        assert policy.scheduled == "one"
+        self.message(policy, "two", 5.0)
+        self.message(policy, "three", 9.9)
+        assert policy.scheduled == "two"
+
+    def test_a_sender_that_only_runs_in_its_hundredth_asks_for_nothing(self, policy):
+        assert self.message(policy, "two", 60.0, scheduled=False) == []
+
+    def test_the_timer_schedules_who_has_had_least(self, policy):
+        policy.on(Timer(cpu_s={"one": 10.0, "two": 3.0, "three": 1.0}, now=15.0))
+        assert policy.scheduled == "three"
+
+    def test_when_the_scheduled_job_leaves_the_neediest_follows(self, policy):
+        policy.on(Timer(cpu_s={"one": 1.0, "two": 3.0, "three": 2.0}, now=15.0))
+        policy.on(JobLeft(job="one", now=16.0))
+        assert policy.scheduled == "three"
+        assert policy.wanted[THREE].share == pytest.approx(0.99)
+
+    def test_messages_for_jobs_that_are_gone_are_nothing(self, policy):
+        policy.on(JobLeft(job="two"))
+        assert self.message(policy, "two", 60.0) == []
+
+    def test_many_jobs_leave_the_scheduled_one_half(self):
+        policy = MessageDriven()
+        for number in range(101):
+            policy.on(JobArrived(job=str(number), processors={Process(str(number), 0): 0}))
+        shares = [order.share for order in policy.wanted.values()]
+        assert shares[0] == 0.5
+        assert sum(shares) == pytest.approx(1.0)
+
+    def test_constants_out_of_range_are_all_named(self):
+        with pytest.raises(ConfigError) as error:
+            MessageDrivenConstants(slice_s=0, gmet_s=-1, share=0.7)
+        assert len(error.value.problems) == 3
+
+
+@pytest.mark.parametrize("name", POLICIES)
+class TestEveryPolicy:
+    @pytest.fixture
+    def policy(self, name):
+        return policy_kind(name).node(CoschedulingConstants())
+
+    def test_after_silence_nobody_is_stopped_until_the_next_beat(self, policy):
+        arrived(policy, ONE, TWO)
+        beat(policy, "one")
+        policy.on(Silence())
+        arrived(policy, THREE)
+        assert all(order.run and order.share is None for order in policy.wanted.values())
+
+    def test_nothing_is_wanted_of_those_that_have_left(self, policy):
+        arrived(policy, ONE, TWO, THREE)
+        beat(policy, "one")
+        policy.on(JobLeft(job="one"))
+        policy.on(ProcessLeft(process=TWO))
+        beat(policy, "one", one=FINE)
+        policy.on(ProcessLeft(process=ONE))
+        assert set(policy.wanted) == {THREE}
+
+    def test_instructions_are_the_changes_of_what_is_wanted(self, policy):
+        state = {}
+        for event in [
+            JobArrived(job="one", processors={ONE: 0}),
+            JobArrived(job="two", processors={TWO: 0}),
+            Heartbeat(slot=0, jobs={0: "one"}),
+            Heartbeat(slot=1, jobs={0: "two"}, readings={ONE: COARSE}),
+            Timer(cpu_s={"one": 2.0, "two": 1.0}, now=20.0),
+            MessageArrived(process=ONE, sender_scheduled=True, now=40.0),
+            Silence(),
+        ]:
+            for change in policy.on(event):
+                assert state.get(change.process) == change.before
+                state[change.process] = change.order
+            assert state == dict(policy.wanted)
+
+
+def test_an_unknown_policy_is_answered_with_the_legal_ones():
+    with pytest.raises(ConfigError, match="no policy is called 'gangs'; legal are: batch, gang, spin-block"):
+        policy_kind("gangs")
+
+
+def test_the_first_class_is_cs():
+    policy = Fcs()
+    arrived(policy, ONE)
+    assert policy.standings[ONE].process_class is ProcessClass.CS
