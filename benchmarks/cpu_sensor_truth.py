@@ -1,6 +1,6 @@
 """How true the CPU sensor is: the share it promises a new process against the share a real one then gets.
 
-    python benchmarks/cpu_sensor_truth.py [--seconds 2] [--repeats 3]
+    python benchmarks/cpu_sensor_truth.py [--seconds 2] [--repeats 3] [--only TEXT]
 
 Each scene starts spinners (niced, pinned or in a cgroup quota), lets the sensor measure with and without its spin
 probe, and then runs a process of its own for some seconds: its CPU time over wall time is the truth. Prints every
@@ -87,6 +87,9 @@ def scenes(cpus: Sequence[int]) -> list[Scene]:
         Scene(name="quota 0.5, 1 spinner inside", quota=0.5, spinners=(free,), inside=True),
         Scene(name="quota 0.75, 2 spinners outside", quota=0.75, spinners=(free,) * 2),
         Scene(name="quota 0.2, 2 spinners outside", quota=0.2, spinners=(free,) * 2),
+        *[Scene(name=f"quota 0.3, {n} spinners outside", quota=0.3, spinners=(free,) * n) for n in (0, 1, 2, 4)],
+        Scene(name="quota 0.3, 2 outside at nice 19", quota=0.3, spinners=((19, None),) * 2),
+        Scene(name="quota 0.3, on one CPU, 1 there", quota=0.3, spinners=((0, one),), pin=one),
     ]
     return found
 
@@ -190,12 +193,13 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quiet", type=float, default=0.1, help="CPUs that others may use in a repeat")
     parser.add_argument("--tries", type=int, default=5, help="times a disturbed repeat is played")
+    parser.add_argument("--only", default="", help="scenes with this in their name")
     options = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
     print(f"{len(cpus)} usable CPUs, {options.repeats} repeats of {options.seconds:g} s")
     print(f"{'scene':34}{'passive':>9}{'sensor':>9}{'real':>9}{'error':>9}{'others':>9}")
     errors: dict[tuple[str, str], list[float]] = {}
-    for scene in scenes(cpus):
+    for scene in [s for s in scenes(cpus) if options.only in s.name]:
         for _ in range(options.repeats):
             for _ in range(options.tries):
                 played = play(scene, options.seconds)

@@ -399,16 +399,16 @@ def _times(client: ServiceClient, series: str) -> list[float]:
 
 
 def _values(client: ServiceClient, series: str) -> list[float]:
-    """Every sample of a series, page by page."""
+    """Every sample of a series, the newest page first: the service answers with the newest of a span."""
     found: list[tuple[float, float]] = []
-    since = 0.0
+    until = time.time() + 60
     while True:
-        page = client.samples(series, since=since, until=time.time() + 60, resolution="raw", most=100_000)
-        fresh = [pair for pair in zip(page["t"], page["value"], strict=True) if pair[0] > since]
-        found += fresh
-        if len(fresh) < 100_000 - 1:
+        page = client.samples(series, since=0.0, until=until, resolution="raw", most=100_000)
+        pairs = [pair for pair in zip(page["t"], page["value"], strict=True) if not found or pair[0] < until]
+        found = pairs + found
+        if len(pairs) < 100_000 - 1:
             return [value for _, value in found]
-        since = fresh[-1][0]
+        until = pairs[0][0]
 
 
 def _status(client: ServiceClient, host: str) -> dict[str, Any]:
