@@ -147,7 +147,7 @@ export function chart(root, { unit, height, onCursor, onSelect }) {
     width: Math.max(root.clientWidth, 120),
     height: height(),
     legend: { show: false },
-    padding: [14, 10, 0, 0],
+    padding: [14, 20, 0, 0],
     scales: {
       x: { time: true, range: () => [shown.span.since, shown.span.until] },
       y: { range: valueRange(unit) },
