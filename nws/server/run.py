@@ -48,7 +48,8 @@ _OTHER_FILES = 64
 
 
 def serve(setup: Setup) -> int:
-    """Serve until SIGTERM (returns 0) or SIGINT (130). Raises `ConfigError` for a port that is taken, `StoreError`."""
+    """Serve until SIGTERM (returns 0) or SIGINT (130). Raises `ConfigError` for a port that is taken,
+    `StoreError`, and `ServiceError` where it ends by itself before it answers."""
     from nws.service.core import WeatherService
 
     # the thread that moves bytes must not wait long for one that computes
@@ -74,6 +75,8 @@ def serve(setup: Setup) -> int:
                 server.run(sockets=[listening])
                 notify("STOPPING=1")
         _LOG.info("ended, state saved")
+    if not server.started and not received:
+        raise ServiceError(f"{url}: the server did not start; the log says why", status=503)
     return 130 if received == [signal.SIGINT] else 0
 
 

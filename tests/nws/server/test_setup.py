@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from nws.errors import ConfigError
-from nws.server.run import bind
+from nws.errors import ConfigError, ServiceError
+from nws.server.run import bind, serve
 from nws.server.setup import prepare, resolve
 from nws.server.tokens import create_token
 from nws.service.config import Listen, ServiceConfig, Tls, TokenFiles
@@ -132,3 +132,15 @@ def test_an_address_with_both_kinds_is_the_old_one(monkeypatch):
     ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: both)
     assert resolve(Listen(host="localhost", port=80)) == (socket.AF_INET, "127.0.0.1")
+
+
+def test_a_server_that_ends_before_it_answers_is_an_error(tmp_path, monkeypatch):
+    async def fails(self, sockets=None):
+        self.should_exit = True
+
+    monkeypatch.setattr("nws.server.run._Server.startup", fails)
+    setup = prepare(config(listen=Listen(host="127.0.0.1", port=0)), store=tmp_path / "weather.db")
+    with pytest.raises(
+        ServiceError, match=r"http://127\.0\.0\.1:\d+: the server did not start; the log says why"
+    ):
+        serve(setup)
