@@ -3,6 +3,8 @@
     ApplesError                 exit 1
     ├── NoFeasiblePlan          exit 3    no choice of hosts can hold the work
     ├── HistoryError            exit 4    records or calibration that cannot be read or written
+    ├── MonitorError        exit 5    the monitor of MPI programs cannot be built, or its pages not be read
+    ├── SharingError            exit 5    a node manager or machine manager that is not there, refuses, or cannot work
     └── LaunchError             exit 125  the launcher itself failed
         ├── NotExecutable       exit 126  the program is there but may not be run
         └── ProgramNotFound     exit 127  the program is not there
@@ -20,9 +22,11 @@ __all__ = [
     "ConfigError",
     "HistoryError",
     "LaunchError",
+    "MonitorError",
     "NoFeasiblePlan",
     "NotExecutable",
     "ProgramNotFound",
+    "SharingError",
 ]
 
 
@@ -42,6 +46,18 @@ class HistoryError(ApplesError):
     """Records or calibration on disk cannot be read or written; the message names the file and what to do."""
 
     exit_code = 4
+
+
+class MonitorError(ApplesError):
+    """The monitor of MPI programs cannot be built, or what it left cannot be read; the message says what is missing."""
+
+    exit_code = 5
+
+
+class SharingError(ApplesError):
+    """A daemon that shares hosts is not there, refuses, or cannot work; the message says which and what to do."""
+
+    exit_code = 5
 
 
 class LaunchError(ApplesError):

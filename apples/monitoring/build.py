@@ -1,0 +1,116 @@
+"""Makes the monitor's library out of its C sources, once for each compiler, and keeps it.
+
+The library needs no MPI to be built: the same file serves MPICH and Open MPI. It is compiled where it is needed
+(`$CC`, else cc, gcc or clang), kept in the state directory under the hash of sources, compiler and flags, and written
+beside and renamed, so that many starts at once are no problem.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from apples.errors import MonitorError
+from nws.client import state_dir
+
+SOURCES = Path(__file__).with_name("shim")
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = (
+    *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec"),
+    *("-Wall", "-Wextra", "-Wno-unused-parameter", "-pthread"),
+)
+
+#: Seconds a compiler may take.
+_COMPILE_S = 120.0
+
+
+def compiler() -> list[str]:
+    """Command of the C compiler, `$CC` first; raises `MonitorError` where there is none."""
+    wanted = os.environ.get("CC", "").strip()
+    if wanted:
+        command = shlex.split(wanted)
+        if found := shutil.which(command[0]):
+            return [found, *command[1:]]
+        raise MonitorError(
+            f"CC is {wanted!r}, and no such program is in PATH; legal is the command of a C compiler, "
+            f"or nothing to look for {', '.join(COMPILERS)}"
+        )
+    for name in COMPILERS:
+        if found := shutil.which(name):
+            return [found]
+    raise MonitorError(
+        f"the monitor of MPI programs is compiled where it is used, and no C compiler ({', '.join(COMPILERS)}) is in "
+        "PATH; install one (Debian: apt install gcc libc6-dev), or name it in CC, or run without the monitor"
+    )
+
+
+def monitor_library() -> Path:
+    """The library to preload, built now if it is not there yet; raises `MonitorError` saying what is missing."""
+    if sys.platform != "linux":
+        raise MonitorError(
+            f"the monitor of MPI programs needs Linux (LD_PRELOAD, futex, /proc); this is {sys.platform}"
+        )
+    command = compiler()
+    path = state_dir() / "monitor" / f"{_digest(command)}.so"
+    if any(c in " :" for c in str(path)):
+        raise MonitorError(
+            f"{path}: a library to be preloaded may have no space and no colon in its path; "
+            "set APPLES_STATE to another directory"
+        )
+    if not path.is_file():
+        _build(command, path)
+    return path
+
+
+def _digest(command: list[str]) -> str:
+    """Of all that the library depends on; the compiler by what it says it is."""
+    about = subprocess.run([*command, "--version"], capture_output=True, check=False, timeout=_COMPILE_S)
+    digest = hashlib.sha256(repr((command, FLAGS)).encode() + about.stdout)
+    for source in sorted(SOURCES.iterdir()):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+def _build(command: list[str], path: Path) -> None:
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    sources = [str(source) for source in sorted(SOURCES.glob("*.c"))]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [*command, *FLAGS, "-o", str(beside), *sources, "-ldl"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_COMPILE_S,
+        )
+        if done.returncode != 0:
+            raise MonitorError(
+                f"{shlex.join(command)} could not compile the monitor ({SOURCES}), exit code {done.returncode}: "
+                f"{_first_lines(done.stderr)}; it needs a C11 compiler and the headers of the C library "
+                "(Debian: apt install gcc libc6-dev)"
+            )
+        beside.replace(path)
+    except subprocess.TimeoutExpired:
+        raise MonitorError(
+            f"{shlex.join(command)} took longer than {_COMPILE_S:g} s to compile the monitor; try again, "
+            "or name another compiler in CC"
+        ) from None
+    except OSError as error:
+        raise MonitorError(
+            f"{path}: the monitor's library could not be written: {error.strerror}; "
+            "make room or set APPLES_STATE to another directory"
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _first_lines(text: str, count: int = 3) -> str:
+    lines = [line.strip() for line in text.splitlines() if "error" in line.lower()] or text.splitlines()
+    return " / ".join(lines[:count]) or "it said nothing"

@@ -1,0 +1,110 @@
+"""How a program gets the monitor: a directory for its pages, and the variables that its ranks start with.
+
+Nothing is started here. Whoever starts a job makes the directory (`make_directory`), adds `monitor_environment` to
+the environment of `mpiexec` and reads the pages (`pages`) while the job runs or afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from apples.coscheduling.events import Wait
+from apples.errors import ConfigError, MonitorError
+from apples.monitoring.build import monitor_library
+from apples.monitoring.page import MonitorPage
+
+SHARED_MEMORY = Path("/dev/shm")
+
+#: Spin time of FCS (paper, Table 2).
+SPIN_S = 120e-6
+
+_JOB = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
+
+#: `APPLES_WAIT` for each wait.
+_WORDS = {Wait.POLL: "poll", Wait.SPIN_BLOCK: "block"}
+
+
+def check_job(job: str) -> str:
+    """The name, where it is a legal one of a job; raises `ConfigError`."""
+    if not _JOB.fullmatch(job) or job in (".", ".."):
+        raise ConfigError(f"job {job!r}: legal are 1 to 64 letters, digits, '.', '_' and '-'")
+    return job
+
+
+def default_directory() -> Path:
+    """Where the pages of this user's jobs are kept unless somebody says otherwise."""
+    return SHARED_MEMORY / f"apples-monitor-{os.getuid()}"
+
+
+def make_directory(directory: Path | None = None) -> Path:
+    """The directory, made where it is missing, this user's own and nobody else's; raises `MonitorError`."""
+    directory = directory or default_directory()
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = os.lstat(directory)
+    except OSError as error:
+        raise MonitorError(
+            f"{directory}: no directory for the monitor's pages ({error.strerror}); "
+            "it has to be on a tmpfs that this user may write"
+        ) from error
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
+        raise MonitorError(
+            f"{directory}: the directory of the monitor's pages has to be this user's own (mode 0700); "
+            "remove it, or name another in APPLES_MONITOR"
+        )
+    return directory
+
+
+def monitor_environment(
+    directory: Path,
+    job: str,
+    *,
+    wait: Wait | None = None,
+    spin_s: float = SPIN_S,
+    base: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Variables that make every MPI program started with them write a page; builds the library where it must.
+
+    wait : how processes wait from the start; None as their MPI does, until a node manager says otherwise
+    spin_s : seconds a process spins before it blocks.  base : environment they are added to, ours by default
+    Raises `ConfigError` (illegal job), `MonitorError` (no compiler, …).
+    """
+    check_job(job)
+    library = monitor_library()
+    preloaded = (os.environ if base is None else base).get("LD_PRELOAD", "")
+    variables = {
+        "LD_PRELOAD": f"{preloaded}:{library}" if preloaded else str(library),
+        "APPLES_MONITOR": str(directory),
+        "APPLES_JOB": job,
+        "APPLES_SPIN_US": f"{spin_s * 1e6:.6g}",
+    }
+    if wait is not None:
+        variables["APPLES_WAIT"] = _WORDS[wait]
+    return variables
+
+
+def page_path(directory: Path, job: str, rank: int) -> Path:
+    """Where rank `rank` of a job has its page."""
+    return directory / f"{job}.{rank}"
+
+
+def pages(directory: Path, job: str) -> list[MonitorPage]:
+    """Open pages of a job's ranks, by rank; raises `MonitorError` for a file that is none."""
+    prefix = f"{check_job(job)}."
+    found = []
+    for path in directory.iterdir():
+        rank = path.name.removeprefix(prefix)
+        if path.name.startswith(prefix) and rank.isascii() and rank.isdigit():
+            found.append((int(rank), path))
+    return [MonitorPage.attach(path) for _, path in sorted(found)]
+
+
+def remove_pages(directory: Path, job: str) -> None:
+    """Remove what a job has left: its pages and its bell."""
+    for path in directory.glob(f"{check_job(job)}.*"):
+        if path.name.removeprefix(f"{job}.").isdigit() or path.name == f"{job}.bell":
+            path.unlink(missing_ok=True)

@@ -1,0 +1,319 @@
+"""The monitor's page of one process: what the process has measured, and what its node manager tells it.
+
+A page is a file of 4096 bytes in shared memory. The first half belongs to the process, which updates it at every
+MPI call under a sequence number (odd while it writes); the second half to whoever manages the node. The layout is
+that of `shim/page.h`, in the byte order of the machine. Pages are read and written through the file and never
+mapped: a page that its owner truncates must not end a daemon with SIGBUS.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import time
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Self
+
+from apples.coscheduling.classes import Reading
+from apples.coscheduling.events import Wait
+from apples.errors import MonitorError
+
+MAGIC = int.from_bytes(b"APPLESMP", "little")
+VERSION = 1
+PAGE_BYTES = 4096
+MANAGED = 2048
+
+#: Fields of the first half in order, with their `struct` codes; `page.h` has the same.
+PROCESS_FIELDS = (
+    ("magic", "Q"),
+    ("version", "I"),
+    ("sequence", "I"),
+    ("state", "I"),
+    ("pid", "I"),
+    ("tid", "I"),
+    ("rank", "I"),
+    ("ranks", "I"),
+    ("threads", "I"),
+    ("phase", "I"),
+    ("flags", "I"),
+    ("started_ns", "Q"),
+    ("ended_ns", "Q"),
+    ("updated_ns", "Q"),
+    ("t_cpu_ns", "Q"),
+    ("t_comm_ns", "Q"),
+    ("c_comm", "Q"),
+    ("calls", "Q"),
+    ("sent", "Q"),
+    ("received", "Q"),
+    ("requests", "Q"),
+    ("last_request_ns", "Q"),
+    ("phase_wall_ns", "Q"),
+    ("phase_cpu_ns", "Q"),
+    ("phase_stopped_ns", "Q"),
+    ("sleeps", "Q"),
+    ("mpi", "64s"),
+    ("host", "64s"),
+)
+#: Fields of the second half, from byte 2048.
+MANAGER_FIELDS = (("wait", "I"), ("scheduled", "I"), ("spin_ns", "Q"), ("stopped_ns", "Q"))
+
+_PROCESS = struct.Struct("=" + "".join(code for _, code in PROCESS_FIELDS))
+_MANAGER = struct.Struct("=" + "".join(code for _, code in MANAGER_FIELDS))
+_NAMES = tuple(name for name, _ in PROCESS_FIELDS)
+
+#: Times a page is read again because its process was just writing; one that was stopped while it wrote stays odd.
+_ATTEMPTS = 20
+
+
+def _offset(fields: tuple[tuple[str, str], ...], name: str) -> int:
+    before: list[str] = []
+    for field, code in fields:
+        if field == name:
+            return struct.calcsize("=" + "".join(before))
+        before.append(code)
+    raise KeyError(name)
+
+
+_SEQUENCE_AT = _offset(PROCESS_FIELDS, "sequence")
+_AT = {name: MANAGED + _offset(MANAGER_FIELDS, name) for name, _ in MANAGER_FIELDS}
+
+#: How a wait is written into the page; 0 leaves it to the MPI library.
+_WAITS = {None: 0, Wait.POLL: 1, Wait.SPIN_BLOCK: 2}
+
+
+class State(IntEnum):
+    """How far the process has come; a process that crashed stays RUNNING."""
+
+    STARTING = 0
+    RUNNING = 1
+    FINALIZED = 2
+
+
+class Phase(IntEnum):
+    """What the process is doing; UNKNOWN where several threads call MPI."""
+
+    UNKNOWN = 0
+    COMPUTING = 1
+    WAITING = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """All that a page says of its process at one moment; times in seconds.
+
+    started_s, ended_s, updated_s : on CLOCK_MONOTONIC; `ended_s` is None until MPI_Finalize
+    t_cpu_s : CPU time outside MPI.  t_comm_s : time in blocking MPI calls, without time held stopped
+    c_comm : blocking communications, those with no computation between them as one.  calls : MPI calls seen
+    sent, received : point-to-point messages.  requests : messages from scheduled senders while not scheduled
+    last_request_s : when the last of these came, None for never.  sleeps : times it slept while it waited
+    threads : threads that called MPI; their times are summed.  mpi : the MPI library
+    """
+
+    pid: int
+    rank: int
+    ranks: int
+    state: State
+    threads: int
+    started_s: float
+    ended_s: float | None
+    updated_s: float
+    t_cpu_s: float
+    t_comm_s: float
+    c_comm: int
+    calls: int
+    sent: int
+    received: int
+    requests: int
+    last_request_s: float | None
+    sleeps: int
+    mpi: str
+    host: str
+
+    @property
+    def elapsed_s(self) -> float:
+        """From MPI_Init to MPI_Finalize, or as far as the page goes."""
+        return (self.updated_s if self.ended_s is None else self.ended_s) - self.started_s
+
+    @property
+    def reading(self) -> Reading:
+        """What the classification needs of it."""
+        return Reading(self.t_cpu_s, self.t_comm_s, self.c_comm)
+
+
+class MonitorPage:
+    """An open page. All methods raise `MonitorError` when the file is no page any more."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        fixed = self._fields()
+        self.pid = int(fixed["pid"])
+        self.rank = int(fixed["rank"])
+        self.ranks = int(fixed["ranks"])
+        self.started_s = int(fixed["started_ns"]) * 1e-9
+
+    @staticmethod
+    def attach(path: Path | str, *, owner: int | None = None) -> MonitorPage:
+        """Open the page of a process, running or ended; raises `MonitorError`.
+
+        owner : user that the file must belong to; None for anybody
+        """
+        path = Path(path)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise MonitorError(f"{path}: the monitor's page cannot be opened: {error.strerror}") from error
+        try:
+            about = os.fstat(fd)
+            if not stat.S_ISREG(about.st_mode) or (owner is not None and about.st_uid != owner):
+                whose = f" of user {owner}" if owner is not None else ""
+                raise MonitorError(
+                    f"{path}: not a page of the monitor: expected a regular file{whose}; name the file the process made"
+                )
+            return MonitorPage(path, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def __enter__(self) -> Self:
+        """The page itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file; the file stays."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def state(self) -> State:
+        """How far the process has come."""
+        return State(self._fields()["state"])
+
+    def reading(self) -> Reading:
+        """T_cpu, T_comm and C_comm since the start, up to now."""
+        return self.figures().reading
+
+    def requests(self) -> int:
+        """Messages received from scheduled senders while this process was not scheduled."""
+        return int(self._fields()["requests"])
+
+    def figures(self) -> Figures:
+        """Everything, up to now: what a running process has computed or waited since its last MPI call is added."""
+        now_ns = time.monotonic_ns()
+        fields = self._fields()
+        cpu_ns, comm_ns, updated_ns = fields["t_cpu_ns"], fields["t_comm_ns"], fields["updated_ns"]
+        if fields["state"] == State.RUNNING and not fields["sequence"] & 1:
+            used_ns = thread_cpu_ns(fields["pid"], fields["tid"])
+            if used_ns is not None:
+                updated_ns = max(updated_ns, now_ns)
+                if fields["phase"] == Phase.COMPUTING:
+                    cpu_ns += max(used_ns - fields["phase_cpu_ns"], 0)
+                elif fields["phase"] == Phase.WAITING:
+                    held_ns = self._stopped_ns() - fields["phase_stopped_ns"]
+                    comm_ns += max(now_ns - fields["phase_wall_ns"] - held_ns, 0)
+        return Figures(
+            pid=fields["pid"],
+            rank=fields["rank"],
+            ranks=fields["ranks"],
+            state=State(fields["state"]),
+            threads=fields["threads"],
+            started_s=fields["started_ns"] * 1e-9,
+            ended_s=fields["ended_ns"] * 1e-9 if fields["ended_ns"] else None,
+            updated_s=updated_ns * 1e-9,
+            t_cpu_s=cpu_ns * 1e-9,
+            t_comm_s=comm_ns * 1e-9,
+            c_comm=fields["c_comm"],
+            calls=fields["calls"],
+            sent=fields["sent"],
+            received=fields["received"],
+            requests=fields["requests"],
+            last_request_s=fields["last_request_ns"] * 1e-9 if fields["last_request_ns"] else None,
+            sleeps=fields["sleeps"],
+            mpi=_text(fields["mpi"]),
+            host=_text(fields["host"]),
+        )
+
+    def set_wait(self, wait: Wait | None, spin_s: float = 120e-6) -> None:
+        """How the process waits from now on, also in a wait that has begun; None: as its MPI does.
+
+        spin_s : seconds it spins before it blocks, where it spin-blocks
+        """
+        self._put("spin_ns", struct.pack("=Q", round(spin_s * 1e9)))
+        self._put("wait", struct.pack("=I", _WAITS[wait]))
+
+    def add_stopped(self, seconds: float) -> None:
+        """The process was held stopped for so long; to be called before it is continued.
+
+        Time that it was stopped in the middle of a communication is then no waiting of its own.
+        """
+        self._put("stopped_ns", struct.pack("=Q", self._stopped_ns() + max(round(seconds * 1e9), 0)))
+
+    def set_scheduled(self, scheduled: bool) -> None:
+        """Whether the process's job is the scheduled one here; the status travels with its messages."""
+        self._put("scheduled", struct.pack("=I", int(scheduled)))
+
+    def _stopped_ns(self) -> int:
+        return int(struct.unpack("=Q", self._get(8, _AT["stopped_ns"]))[0])
+
+    def _fields(self) -> dict[str, Any]:
+        """The process's half, whole: read again while it is being written."""
+        raw = b""
+        for _ in range(_ATTEMPTS):
+            before = self._get(4, _SEQUENCE_AT)
+            raw = self._get(_PROCESS.size, 0)
+            if (
+                before == raw[_SEQUENCE_AT : _SEQUENCE_AT + 4] == self._get(4, _SEQUENCE_AT)
+                and not before[0] & 1
+            ):
+                break
+        fields = dict(zip(_NAMES, _PROCESS.unpack(raw), strict=True))
+        if fields["magic"] != MAGIC or fields["version"] != VERSION:
+            raise MonitorError(
+                f"{self.path}: not a page of the monitor (magic {fields['magic']:#x}, version {fields['version']}); "
+                f"legal is version {VERSION}: run the program with the monitor of this installation"
+            )
+        return fields
+
+    def _get(self, count: int, at: int) -> bytes:
+        try:
+            raw = os.pread(self._fd, count, at)
+        except OSError as error:
+            raise MonitorError(f"{self.path}: the monitor's page cannot be read: {error.strerror}") from error
+        if len(raw) < count:
+            raise MonitorError(
+                f"{self.path}: not a page of the monitor: expected {PAGE_BYTES} bytes, it ends before {at + count}"
+            )
+        return raw
+
+    def _put(self, name: str, value: bytes) -> None:
+        try:
+            os.pwrite(self._fd, value, _AT[name])
+        except OSError as error:
+            raise MonitorError(
+                f"{self.path}: the monitor's page cannot be written: {error.strerror}"
+            ) from error
+
+
+def thread_cpu_ns(pid: int, tid: int) -> int | None:
+    """CPU time of a thread, nanoseconds; None when it has ended."""
+    try:
+        with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as file:
+            used = int(file.read().split()[0])
+        with open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
+            # The name stands in brackets and may hold anything, also brackets.
+            state = file.read().rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return None
+    return None if state in (b"Z", b"X") else used
+
+
+def _text(raw: bytes) -> str:
+    return raw.partition(b"\0")[0].decode("utf-8", "replace")
