@@ -1,0 +1,129 @@
+"""The node manager's side of its watchdog: started, told what is held, started again when it dies.
+
+While no watchdog stands, `ready` is False and nothing may be stopped.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from apples.daemons.loop import Loop
+from apples.daemons.watchdog import DROP, FREE, HOLD, READY, STOPPED
+
+_SCRIPT = Path(__file__).with_name("watchdog.py")
+#: Seconds before the next attempt where one that was started died at once.
+_AGAIN_S = 1.0
+
+
+class Guard:
+    """Watches over everything in `hold`. changed : called when `ready` has changed"""
+
+    def __init__(
+        self,
+        loop: Loop,
+        *,
+        patience_s: float,
+        realtime: bool,
+        say: Callable[[str], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._loop, self._say, self._changed = loop, say, changed
+        self._arguments = (str(round(patience_s * 1000)), str(int(realtime)))
+        self._held: dict[str, tuple[int, bytes]] = {}
+        self._anything_stopped = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self.ready = False
+
+    @property
+    def pid(self) -> int | None:
+        """Of the watchdog, while one stands."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start a watchdog and tell it what is held; it is `ready` when it has said so."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-I", "-S", str(_SCRIPT), str(theirs.fileno()), *self._arguments]
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                # Whatever ends the node manager's group or session must not end it.
+                start_new_session=True,
+            )
+        ours.setblocking(False)
+        self._socket = ours
+        self._loop.watch(ours.fileno(), self._heard)
+        for key in list(self._held):
+            self._tell_held(key)
+
+    def hold(self, key: str, fd: int, action: bytes) -> None:
+        """From now on: on `fd` do `action` when we are gone."""
+        self._held[key] = (fd, action)
+        self._tell_held(key)
+
+    def drop(self, key: str) -> None:
+        """Never mind."""
+        if self._held.pop(key, None) is not None:
+            self._send(DROP + key.encode())
+
+    def tick(self, anything_stopped: bool) -> None:
+        """A sign of life."""
+        if anything_stopped or self._anything_stopped:
+            self._send(STOPPED if anything_stopped else FREE)
+        self._anything_stopped = anything_stopped
+
+    def close(self) -> None:
+        """Let the watchdog do its work a last time, and end."""
+        if self._socket is not None:
+            self._loop.forget(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+        self.ready = False
+
+    def _tell_held(self, key: str) -> None:
+        fd, action = self._held[key]
+        if self._socket is not None:
+            message = HOLD + key.encode() + b"\0" + action
+            with suppress(OSError):
+                socket.send_fds(self._socket, [message], [fd])
+
+    def _send(self, message: bytes) -> None:
+        # A watchdog that is gone shows as the end of the stream, and one that is full hears the next sign.
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.send(message)
+
+    def _heard(self) -> None:
+        assert self._socket is not None
+        try:
+            said = self._socket.recv(16)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            said = b""
+        if said == READY:
+            self.ready = True
+            self._changed()
+        elif not said:
+            self._died()
+
+    def _died(self) -> None:
+        stood = self.ready
+        self.close()
+        self._changed()
+        if stood:
+            self._say("the watchdog has died; nothing is stopped until another stands")
+            self.start()
+        else:
+            self._say(f"no watchdog can be started; nothing is stopped, trying again in {_AGAIN_S:g} s")
+            self._loop.after(_AGAIN_S, self.start)

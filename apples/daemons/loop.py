@@ -1,0 +1,141 @@
+"""The one loop of a daemon: descriptors that became ready, instants that came, signals that end it.
+
+Not asyncio: a beat every 100 ms wants to be early in the slice, and asyncio adds its own rounding to milliseconds,
+60 ms to the start and most of the cost of a beat. A scheduler of jobs has more jitter still. Nothing here decides.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import select
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+from apples.daemons.timer import Timer, now
+
+Handler = Callable[[], None]
+
+#: Ready descriptors served before instants are looked at again: a flood must not hold up the beat.
+_MOST_READY = 64
+
+
+class Alarm:
+    """Something to be done at an instant, until it is cancelled. `when`: monotonic seconds."""
+
+    __slots__ = ("call", "when")
+
+    def __init__(self, when: float, call: Handler) -> None:
+        self.when = when
+        self.call: Handler | None = call
+
+    def cancel(self) -> None:
+        """Never mind."""
+        self.call = None
+
+
+class Loop:
+    """Runs handlers until `stop`. Handlers must not block."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._timer = Timer()
+        self._epoll.register(self._timer.fileno(), select.EPOLLIN)
+        self._ready: dict[int, Handler] = {}
+        self._alarms: list[tuple[float, int, Alarm]] = []
+        self._order = itertools.count()
+        self._armed: float | None = None
+        self._stopped = False
+
+    def watch(self, fd: int, handler: Handler, *, writing: bool = False) -> None:
+        """Call `handler` whenever `fd` can be read (or written, or is broken); replaces an earlier one."""
+        mask = select.EPOLLOUT | select.EPOLLIN if writing else select.EPOLLIN
+        if fd in self._ready:
+            self._epoll.modify(fd, mask)
+        else:
+            self._epoll.register(fd, mask)
+        self._ready[fd] = handler
+
+    def forget(self, fd: int) -> None:
+        """Watch it no longer; to be called before it is closed."""
+        if self._ready.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+
+    def at(self, when: float, call: Handler) -> Alarm:
+        """Call once at `when`, monotonic seconds."""
+        alarm = Alarm(when, call)
+        heapq.heappush(self._alarms, (when, next(self._order), alarm))
+        return alarm
+
+    def after(self, seconds: float, call: Handler) -> Alarm:
+        """Call once, `seconds` from now."""
+        return self.at(now() + seconds, call)
+
+    def run(self) -> None:
+        """Until `stop`."""
+        while not self._stopped:
+            self._arm()
+            for fd, _ in self._epoll.poll(maxevents=_MOST_READY):
+                if fd == self._timer.fileno():
+                    self._timer.clear()
+                    self._armed = None
+                elif (handler := self._ready.get(fd)) is not None:
+                    handler()
+            self._ring()
+
+    def stop(self) -> None:
+        """Leave `run` after the handler that is at work."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self._timer.close()
+        self._epoll.close()
+
+    def _arm(self) -> None:
+        while self._alarms and self._alarms[0][2].call is None:
+            heapq.heappop(self._alarms)
+        first = self._alarms[0][0] if self._alarms else None
+        if first != self._armed:
+            self._timer.set(first)
+            self._armed = first
+
+    def _ring(self) -> None:
+        instant = now()
+        while self._alarms and self._alarms[0][0] <= instant and not self._stopped:
+            alarm = heapq.heappop(self._alarms)[2]
+            if alarm.call is not None:
+                alarm.call()
+
+
+class EndSignals:
+    """While open, TERM, INT and HUP call `ended` with their number in the loop; a second one ends the process."""
+
+    def __init__(self, loop: Loop, ended: Callable[[int], None]) -> None:
+        self._loop, self._ended = loop, ended
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._before = {
+            number: signal.signal(number, lambda number, frame: None)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        }
+        self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        loop.watch(self._read, self._take)
+
+    def close(self) -> None:
+        """As it was before."""
+        self._loop.forget(self._read)
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._read)
+        os.close(self._write)
+
+    def _take(self) -> None:
+        with suppress(BlockingIOError):
+            for number in os.read(self._read, 64):
+                if number in self._before:
+                    for one in self._before:
+                        signal.signal(one, signal.SIG_DFL)
+                    self._ended(number)

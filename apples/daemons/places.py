@@ -1,0 +1,91 @@
+"""Where a node manager is reached on its host: the socket, and the directory that it and its journal stand in.
+
+`$APPLES_NODE_SOCKET` wins. A user's own node manager stands in ``$XDG_RUNTIME_DIR/apples-UID`` (or below /tmp), which
+nobody else may enter; one that root runs for everybody in ``/run/apples``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from apples.errors import ConfigError, SharingError
+from nws.client import local_host
+
+SOCKET_VARIABLE, JOB_VARIABLE = "APPLES_NODE_SOCKET", "APPLES_JOB"
+EVERYBODYS = Path("/run/apples")
+
+#: What the kernel takes as the path of a socket, less the byte that ends it.
+_LONGEST = 107
+_JOB = re.compile(r"[A-Za-z0-9._-]{1,64}")
+NAME_LEGAL = "1 to 64 letters, digits, dots, underscores and dashes"
+
+
+def checked_name(name: str, *, what: str) -> str:
+    """A name of a job or node; raises `ConfigError`."""
+    if _JOB.fullmatch(name) is None:
+        raise ConfigError(f"{what} {name!r}: expected {NAME_LEGAL}")
+    return name
+
+
+def own_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """The directory for daemons that this user runs; it need not exist."""
+    env = os.environ if environ is None else environ
+    return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"apples-{os.getuid()}"
+
+
+def serving_socket(name: str, given: Path | None = None) -> Path:
+    """Where a node manager of this user listens; raises `ConfigError` for a path no socket can have."""
+    named = os.environ.get(SOCKET_VARIABLE)
+    path = given or (Path(named) if named else None)
+    if path is None:
+        directory = (
+            EVERYBODYS if os.getuid() == 0 and not os.environ.get("XDG_RUNTIME_DIR") else own_directory()
+        )
+        path = directory / f"node-{name}.sock"
+    path = path.absolute()
+    if len(os.fsencode(path)) > _LONGEST:
+        raise ConfigError(
+            f"{path}: longer than a socket's path may be ({_LONGEST} bytes); name a shorter one with --socket or "
+            f"{SOCKET_VARIABLE}"
+        )
+    return path
+
+
+def known_sockets(given: Path | None = None) -> list[Path]:
+    """Sockets of the node managers that this user may ask on this host, the likeliest first.
+
+    given : the only one, where the user names it
+    """
+    named = os.environ.get(SOCKET_VARIABLE)
+    if given is not None or named:
+        return [given or Path(named or "")]
+    found = []
+    for directory in (own_directory(), EVERYBODYS):
+        host = directory / f"node-{local_host()}.sock"
+        others = sorted(directory.glob("node-*.sock")) if directory.is_dir() else []
+        found += [path for path in dict.fromkeys((host, *others)) if path.is_socket()]
+    return found
+
+
+def private_directory(path: Path) -> Path:
+    """Make the directory of a socket, or check that nobody else can put anything there; raises `SharingError`."""
+    everybodys = path == EVERYBODYS
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o755 if everybodys else 0o700)
+        about = path.lstat()
+    except OSError as error:
+        raise SharingError(
+            f"{path}: cannot be made: {error.strerror}; name another place with --socket or {SOCKET_VARIABLE}"
+        ) from error
+    loose = about.st_mode & 0o022 and not about.st_mode & stat.S_ISVTX
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid not in (os.getuid(), 0) or loose:
+        raise SharingError(
+            f"{path}: others could put a socket of theirs there (owner {about.st_uid}, mode "
+            f"{stat.S_IMODE(about.st_mode):04o}); expected a directory of yours that only you may write to. Remove it, "
+            f"or name another place with --socket or {SOCKET_VARIABLE}"
+        )
+    return path

@@ -1,0 +1,197 @@
+"""Processes as the kernel shows them, and the registration of one with a node manager: who may be touched at all.
+
+A pid alone proves nothing: it may be anybody's, and another process's by the time a signal is sent. So the owner is
+what the kernel says of the socket's other end, the process must be that user's and the peer itself or a descendant of
+it, and it is held by a descriptor (pidfd) that was opened before any of this was looked at. Paper: Yoo and Jette,
+section 2.2.3 (CMDREG, CMDOUT).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from apples.coscheduling.events import Process
+from apples.daemons.places import NAME_LEGAL, checked_name
+from apples.errors import ConfigError, SharingError
+
+_CREDENTIALS = struct.Struct("3i")
+#: Generations between the one who registers and the process: a shell or two at most.
+_GENERATIONS = 16
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+#: Ranks of one job; more is a mistake in the line.
+_MOST_RANKS = 1 << 22
+
+
+class Refused(SharingError):
+    """A process that the node manager leaves alone; the message is the answer it gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One line of /proc. `state`: R, S, D, T (stopped), Z …; `started`: ticks since boot; `cpu_s` with its threads."""
+
+    state: str
+    parent: int
+    group: int
+    started: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """One process as it registered.
+
+    uid : its owner.  started : ticks since boot, which no later process of the same pid has
+    page : path of its monitor page, None where it has none
+    """
+
+    process: Process
+    ranks: int
+    pid: int
+    uid: int
+    started: int
+    page: str | None = None
+
+
+def facts(pid: int) -> Facts | None:
+    """What /proc says of a process; None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name, in brackets, may hold anything.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    if len(fields) < 20:
+        return None
+    return Facts(
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        started=int(fields[19]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / _TICKS_PER_S,
+    )
+
+
+def owner(pid: int) -> int | None:
+    """Real user of a process; None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"Uid:"):
+                    return int(line.split()[1])
+    except OSError:
+        return None
+    return None
+
+
+def threads(pid: int) -> list[int]:
+    """Thread ids of a process; none when it is gone."""
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+
+
+def alive(pidfd: int) -> bool:
+    """Whether the process behind the descriptor has not ended."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return not poll.poll(0)
+
+
+def peer(connection: socket.socket) -> tuple[int, int]:
+    """(pid, uid) of the process at the other end of a Unix socket, as it was when it connected."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    return pid, uid
+
+
+def check(request: Any, connection: socket.socket) -> tuple[Registration, int]:
+    """A registration that holds, and the descriptor of its process; raises `Refused`."""
+    peer_pid, uid = peer(connection)
+    process, ranks, pid, page = _parse(request, peer_pid)
+    me = os.geteuid()
+    if me not in (0, uid):
+        raise Refused(
+            f"process {pid} belongs to user {uid}; this node manager runs as user {me} and touches only that user's"
+        )
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError as error:
+        raise Refused(f"there is no process {pid} here ({error.strerror})") from None
+    try:
+        # Looked at while the descriptor holds it: if it lives afterwards, all of this was about the same process.
+        about, whose = facts(pid), owner(pid)
+        if whose != uid or not _descends(pid, peer_pid):
+            raise Refused(
+                f"process {pid} is neither the process that registers ({peer_pid}) nor started by it for the same user"
+            )
+        if about is None or not alive(pidfd):
+            raise Refused(f"process {pid} has ended")
+    except BaseException:
+        os.close(pidfd)
+        raise
+    made = Registration(process=process, ranks=ranks, pid=pid, uid=uid, started=about.started, page=page)
+    return made, pidfd
+
+
+def adopt(registration: Registration) -> int | None:
+    """Descriptor of a process that an earlier node manager had; None if it is gone or may not be touched."""
+    if os.geteuid() not in (0, registration.uid):
+        return None
+    try:
+        pidfd = os.pidfd_open(registration.pid)
+    except OSError:
+        return None
+    about = facts(registration.pid)
+    same = about is not None and about.started == registration.started
+    if same and owner(registration.pid) == registration.uid and alive(pidfd):
+        return pidfd
+    os.close(pidfd)
+    return None
+
+
+def _parse(request: Any, peer_pid: int) -> tuple[Process, int, int, str | None]:
+    if not isinstance(request, dict):
+        raise Refused('expected {"register": {"job": …, "rank": …, "ranks": …, "pid": …, "page": …}}')
+    job, page = request.get("job"), request.get("page")
+    if not isinstance(job, str):
+        raise Refused(f"job {job!r}: expected {NAME_LEGAL}")
+    try:
+        checked_name(job, what="job")
+    except ConfigError as error:
+        raise Refused(str(error)) from None
+    rank, ranks, pid = (_number(request.get(name, otherwise)) for name, otherwise in _numbers(peer_pid))
+    if not (1 <= ranks <= _MOST_RANKS and 0 <= rank < ranks and pid > 0):
+        raise Refused(
+            f"rank {request.get('rank')!r} of {request.get('ranks')!r}, process {request.get('pid')!r}: expected a rank "
+            "from 0 below ranks, and a pid"
+        )
+    if page is not None and not isinstance(page, str):
+        raise Refused(f"page {page!r}: expected a path, or null")
+    return Process(job, rank), ranks, pid, page
+
+
+def _numbers(peer_pid: int) -> tuple[tuple[str, int], ...]:
+    return ("rank", -1), ("ranks", -1), ("pid", peer_pid)
+
+
+def _number(value: object) -> int:
+    """The value, or -1 for what is no number; true and false are none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _descends(pid: int, ancestor: int) -> bool:
+    for _ in range(_GENERATIONS):
+        if pid == ancestor:
+            return True
+        about = facts(pid)
+        if about is None or about.parent <= 1:
+            return False
+        pid = about.parent
+    return False

@@ -1,0 +1,243 @@
+"""The settings of both daemons: one file for the manager and all nodes, options of the commands on top.
+
+`load_settings` reads it; every mistake is told at once with file and line. A path in the file is relative to it. The
+legal range of each constant is the policy's own. What the keys mean is in docs/sharing-hosts.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from apples.coscheduling.classes import FcsConstants
+from apples.coscheduling.messagedriven import MessageDrivenConstants
+from apples.coscheduling.policies import POLICIES, CoschedulingConstants, PolicyKind, policy_kind
+from apples.errors import ConfigError
+from nws.settings.quantities import SECONDS, Count
+from nws.settings.reader import Document, did_you_mean, read_yaml, validate
+from nws.settings.yamltree import Problem
+
+Time_s = Annotated[float, SECONDS]
+"""Seconds, more than 0; `100ms` in a file."""
+Freezer = Literal["signals", "cgroup", "auto"]
+
+DEFAULT_PORT = 7171
+DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
+#: Of the organisation-local scope, which routers do not pass on.
+DEFAULT_GROUP = "239.192.71.71"
+
+_FCS, _DRIVEN = FcsConstants(), MessageDrivenConstants()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FcsEntry:
+    """`fcs`."""
+
+    spin: Time_s = _FCS.spin_s
+    cslots_min: Count = _FCS.cslots_min
+    dc_thresh: Time_s = _FCS.dc_thresh_s
+    cs_thresh: Time_s = _FCS.cs_thresh_s
+    f_thresh_share: float = _FCS.f_thresh_share
+    tslots_max: Count = _FCS.tslots_max
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDrivenEntry:
+    """`message_driven`."""
+
+    slice: Time_s = _DRIVEN.slice_s
+    gmet: Annotated[float, dataclasses.replace(SECONDS, zero=True)] = _DRIVEN.gmet_s
+    share: float = _DRIVEN.share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingFile:
+    """The file, key by key."""
+
+    policy: str = "fcs"
+    slice: Time_s = _FCS.slice_s
+    mpl: Count | None = None
+    listen: str = DEFAULT_LISTEN
+    manager: str | None = None
+    key: str | None = None
+    multicast: str | None = DEFAULT_GROUP
+    freezer: Freezer = "signals"
+    realtime: bool = True
+    fcs: FcsEntry = field(default_factory=FcsEntry)
+    message_driven: MessageDrivenEntry = field(default_factory=MessageDrivenEntry)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingSettings:
+    """What both daemons go by.
+
+    slice_s : time slice of policies with a manager.  mpl : the most jobs that share a processor, None for any number
+    listen : (host, port) of the manager.  manager : the same, as a node reaches it; None for none
+    multicast : group for beats, None to send to every node by itself
+    """
+
+    policy: PolicyKind = POLICIES["fcs"]
+    constants: CoschedulingConstants = field(default_factory=CoschedulingConstants)
+    slice_s: float = _FCS.slice_s
+    mpl: int | None = None
+    listen: tuple[str, int] = ("127.0.0.1", DEFAULT_PORT)
+    manager: tuple[str, int] | None = None
+    key: Path | None = None
+    multicast: str | None = DEFAULT_GROUP
+    freezer: Freezer = "signals"
+    realtime: bool = True
+
+    @property
+    def rows(self) -> int | None:
+        """The most rows of the matrix: one where a job has its processors for itself."""
+        return 1 if self.policy.exclusive else self.mpl
+
+    def with_options(self, **options: Any) -> SharingSettings:
+        """The same with what the command line says on top; options that are None say nothing."""
+        said = {name: value for name, value in options.items() if value is not None}
+        changed = replace(self, **said)
+        if "slice_s" in said:
+            fcs = replace(changed.constants.fcs, slice_s=changed.slice_s)
+            driven = changed.constants.message_driven
+            if changed.policy.own_timer:
+                driven = replace(driven, slice_s=changed.slice_s)
+            changed = replace(changed, constants=replace(changed.constants, fcs=fcs, message_driven=driven))
+        return changed
+
+
+def load_settings(path: Path | None) -> SharingSettings:
+    """Settings of a file, the defaults without one; raises `ConfigError` with everything wrong in it."""
+    if path is None:
+        return SharingSettings()
+    document = read_yaml(path)
+    problems = list(_problems(document))
+    file = validate(document, SharingFile, problems)
+    constants = _constants(document, file)
+    return SharingSettings(
+        policy=policy_kind(file.policy),
+        constants=constants,
+        slice_s=file.slice,
+        mpl=file.mpl,
+        listen=parse_address(file.listen),
+        manager=None if file.manager is None else parse_address(file.manager),
+        key=None if file.key is None else path.parent / Path(file.key).expanduser(),
+        multicast=file.multicast,
+        freezer=file.freezer,
+        realtime=file.realtime,
+    )
+
+
+def parse_address(text: str, *, what: str = "address") -> tuple[str, int]:
+    """HOST:PORT, [IPV6]:PORT or HOST; raises `ConfigError`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or (":" in host and not host.startswith("[")):
+        host, port = text, str(DEFAULT_PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or any(c.isspace() for c in host) or not port.isascii() or not port.isdecimal():
+        raise ConfigError(f"{what} {text!r}: expected HOST:PORT, for example {DEFAULT_LISTEN}")
+    if int(port) > 65535:
+        raise ConfigError(f"{what} {text!r}: ports end at 65535")
+    return host, int(port)
+
+
+def parse_time(text: str, *, what: str) -> float:
+    """Seconds in `100ms`, `2s`; raises `ConfigError`."""
+    try:
+        return SECONDS.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{what}: {error}") from None
+
+
+def parse_cpus(text: str) -> tuple[int, ...]:
+    """CPU numbers of `0-3` or `0,2,5`; raises `ConfigError`, also for CPUs this machine lets nobody use."""
+    import os
+
+    legal = os.sched_getaffinity(0)
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isascii() and last.isascii() and first.isdecimal() and last.isdecimal()):
+            raise ConfigError(
+                f"--cpus {text}: {part.strip()!r} is no CPU; legal are numbers and ranges, as 0-3,6"
+            )
+        if int(last) < int(first) or int(last) > max(legal):
+            raise ConfigError(
+                f"--cpus {text}: {part.strip()} is no range of CPUs here; usable are {_ranges(legal)}"
+            )
+        found.update(dict.fromkeys(range(int(first), int(last) + 1)))
+    unusable = sorted(set(found) - legal)
+    if unusable:
+        raise ConfigError(
+            f"--cpus {text}: CPU {', '.join(map(str, unusable))} may not be used here; usable are {_ranges(legal)}"
+        )
+    return tuple(found)
+
+
+def _ranges(numbers: set[int]) -> str:
+    return ",".join(map(str, sorted(numbers)))
+
+
+def _problems(document: Document) -> Iterator[Problem]:
+    """What the types do not say."""
+    value = document.value
+    if not isinstance(value, dict):
+        return
+    policy = value.get("policy")
+    if isinstance(policy, str) and policy not in POLICIES:
+        hint = did_you_mean(policy, POLICIES)
+        text = f"no policy is called {policy!r}{hint}; legal are {', '.join(POLICIES)}"
+        yield document.problem(("policy",), text)
+    for name in ("listen", "manager"):
+        if isinstance(address := value.get(name), str):
+            try:
+                parse_address(address)
+            except ConfigError as error:
+                yield document.problem((name,), str(error))
+    group = value.get("multicast")
+    if isinstance(group, str) and not is_group(group):
+        text = f"{group!r} is no multicast group; legal are 224.0.1.0 to 239.255.255.255, or null for none"
+        yield document.problem(("multicast",), text)
+
+
+def is_group(text: str) -> bool:
+    """Whether a text is an IPv4 multicast address."""
+    try:
+        return ipaddress.IPv4Address(text).is_multicast
+    except ValueError:
+        return False
+
+
+def _constants(document: Document, file: SharingFile) -> CoschedulingConstants:
+    fcs, driven = file.fcs, file.message_driven
+    found = []
+    made: dict[str, Any] = {}
+    for name, make in (
+        (
+            "fcs",
+            lambda: FcsConstants(
+                slice_s=file.slice,
+                spin_s=fcs.spin,
+                cslots_min=fcs.cslots_min,
+                dc_thresh_s=fcs.dc_thresh,
+                cs_thresh_s=fcs.cs_thresh,
+                f_thresh_share=fcs.f_thresh_share,
+                tslots_max=fcs.tslots_max,
+            ),
+        ),
+        (
+            "message_driven",
+            lambda: MessageDrivenConstants(slice_s=driven.slice, gmet_s=driven.gmet, share=driven.share),
+        ),
+    ):
+        try:
+            made[name] = make()
+        except ConfigError as error:
+            found += [document.problem((name,), text) for text in error.problems]
+    if found:
+        document.fail(found)
+    return CoschedulingConstants(**made)

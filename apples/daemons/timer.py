@@ -1,0 +1,61 @@
+"""A kernel timer as a file descriptor: wakes a poll at an instant of the monotonic clock, to the microsecond.
+
+`epoll` rounds its time-outs up to milliseconds and `select` takes no descriptor above 1023; Python offers
+`timerfd` from 3.13 only, so the two calls are made here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+_CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
+_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class _Spec(ctypes.Structure):
+    """`struct itimerspec`: interval, then first expiry, seconds and nanoseconds each."""
+
+    _fields_ = [(name, ctypes.c_long) for name in ("every_s", "every_ns", "first_s", "first_ns")]
+
+
+class Timer:
+    """One timer; `fileno` is readable once it has expired."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd: int = self._libc.timerfd_create(_CLOCK_MONOTONIC, _FLAGS)
+        if self._fd < 0:
+            raise OSError(ctypes.get_errno(), "timerfd_create")
+        self._spec = _Spec()
+        self._reference = ctypes.byref(self._spec)
+
+    def fileno(self) -> int:
+        """For epoll."""
+        return self._fd
+
+    def set(self, when: float | None) -> None:
+        """Expire once at `when` (seconds of `time.monotonic`), at once if that is past; None: never."""
+        # All zeros would disarm it.
+        nanoseconds = 0 if when is None else max(int(when * 1e9), 1)
+        self._spec.first_s, self._spec.first_ns = divmod(nanoseconds, 1_000_000_000)
+        if self._libc.timerfd_settime(self._fd, _ABSOLUTE, self._reference, None) != 0:
+            raise OSError(ctypes.get_errno(), "timerfd_settime")
+
+    def clear(self) -> None:
+        """Take note that it has expired."""
+        try:
+            os.read(self._fd, 8)
+        except BlockingIOError:
+            # Set anew since it was polled.
+            return
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self._fd)
+
+
+def now() -> float:
+    """The clock that timers and monitor pages go by, seconds."""
+    return time.monotonic()

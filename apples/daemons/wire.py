@@ -1,0 +1,190 @@
+"""What manager and node managers say to each other, and how it is known to come from them.
+
+Both hold one key. On the stream every line is ``MAC JSON``: HMAC-SHA256 over the direction, the line's place in the
+stream and its text, under a key made of both sides' random words of this connection; so a line of another
+connection, of the other side, or out of its place is refused, and the clocks of hosts need not agree. A beat is one
+datagram for all nodes, `BEAT_BYTES` long however many there are: it names the slot, whose rows the nodes hold
+already. It counts upwards within the manager's session, and one that comes much later than its fellows is refused.
+Pure: bytes in, records out.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from apples.errors import SharingError
+
+#: Of the protocol; sides that differ refuse each other.
+VERSION = 1
+
+#: A line of a stranger, and one of a side that is known: the longest that is read, bytes.
+STRANGERS_LINE, LONGEST_LINE = 4096, 8 << 20
+
+_MAC = 32
+_BEAT = struct.Struct("!4s16sQQdiI")
+_HERE = struct.Struct("!4s16s16sQ")
+_BEAT_MAGIC, _HERE_MAGIC = b"APb1", b"APh1"
+BEAT_BYTES = _BEAT.size + _MAC
+
+Json = dict[str, Any]
+
+
+class Forged(SharingError):
+    """Something came that does not come from a holder of the key, or not now."""
+
+
+def random_word() -> str:
+    """16 bytes nobody can guess, as 32 hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
+def derive(key: bytes, *parts: str) -> bytes:
+    """A key for one purpose."""
+    return hmac.digest(key, "\0".join(parts).encode(), "sha256")
+
+
+class Seal:
+    """One side of one stream. `ours`, `theirs`: names of the directions."""
+
+    def __init__(self, key: bytes, *, ours: str, theirs: str) -> None:
+        self._key, self._ours, self._theirs = key, ours.encode(), theirs.encode()
+        self._sent = self._received = 0
+
+    def line(self, document: Json) -> bytes:
+        """The next line to send."""
+        body = json.dumps(document, separators=(",", ":")).encode()
+        mac = self._mac(self._ours, self._sent, body)
+        self._sent += 1
+        return mac + b" " + body + b"\n"
+
+    def open(self, line: bytes) -> Json:
+        """The document of the next line that came; raises `Forged`."""
+        mac, _, body = line.partition(b" ")
+        if not hmac.compare_digest(mac, self._mac(self._theirs, self._received, body)):
+            raise Forged("a line that is not sealed with our key, or not in its place")
+        self._received += 1
+        return plain(body)
+
+    def _mac(self, direction: bytes, place: int, body: bytes) -> bytes:
+        text = b"%s\0%d\0%s" % (direction, place, body)
+        return hmac.digest(self._key, text, "sha256").hex().encode()
+
+
+def plain(line: bytes) -> Json:
+    """A line of plain JSON; raises `Forged` when it is none."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        raise Forged("a line that is no JSON") from None
+    if not isinstance(document, dict):
+        raise Forged("a line that is no JSON object")
+    return document
+
+
+class Lines:
+    """Cuts what comes from a stream into lines."""
+
+    def __init__(self) -> None:
+        self.longest = STRANGERS_LINE
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Whole lines, one after the other; raises `Forged` for one that is too long."""
+        self._rest += data
+        while (end := self._rest.find(b"\n")) >= 0:
+            line = bytes(self._rest[:end])
+            del self._rest[: end + 1]
+            yield line
+        if len(self._rest) > self.longest:
+            raise Forged(f"a line of more than {self.longest} bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatMessage:
+    """One slot begins.
+
+    number : counts the beats of a session.  version : of the matrix whose row `slot` is; -1 for an empty one
+    sent_s : on the manager's monotonic clock.  slice_s : until the next
+    """
+
+    number: int
+    version: int
+    slot: int
+    sent_s: float
+    slice_s: float
+
+
+class BeatSeal:
+    """Datagrams of one manager's session. `session`: its random word, which nodes learn over the stream."""
+
+    def __init__(self, key: bytes, session: str) -> None:
+        self._session = bytes.fromhex(session)
+        self._key = derive(key, "datagrams", session)
+
+    def beat(self, message: BeatMessage) -> bytes:
+        """A datagram for all nodes."""
+        body = _BEAT.pack(
+            _BEAT_MAGIC,
+            self._session,
+            message.number,
+            message.version,
+            message.sent_s,
+            message.slot,
+            round(message.slice_s * 1e6),
+        )
+        return body + hmac.digest(self._key, body, "sha256")
+
+    def open_beat(self, datagram: bytes) -> BeatMessage:
+        """The beat in a datagram; raises `Forged`, also for one of another session."""
+        body = self._body(datagram, _BEAT.size, _BEAT_MAGIC)
+        _, _, number, version, sent_s, slot, slice_us = _BEAT.unpack(body)
+        return BeatMessage(number=number, version=version, slot=slot, sent_s=sent_s, slice_s=slice_us * 1e-6)
+
+    def here(self, node: str, number: int) -> bytes:
+        """A datagram that shows the manager where a node listens. node : random word of its process"""
+        body = _HERE.pack(_HERE_MAGIC, self._session, bytes.fromhex(node), number)
+        return body + hmac.digest(self._key, body, "sha256")
+
+    def open_here(self, datagram: bytes) -> tuple[str, int]:
+        """Who shows itself, and its count; raises `Forged`."""
+        body = self._body(datagram, _HERE.size, _HERE_MAGIC)
+        _, _, node, number = _HERE.unpack(body)
+        return node.hex(), number
+
+    def _body(self, datagram: bytes, size: int, magic: bytes) -> bytes:
+        body, mac = datagram[:size], datagram[size:]
+        if len(datagram) != size + _MAC or not body.startswith(magic + self._session):
+            raise Forged("a datagram that is not of this session")
+        if not hmac.compare_digest(mac, hmac.digest(self._key, body, "sha256")):
+            raise Forged("a datagram that is not sealed with our key")
+        return body
+
+
+class Freshness:
+    """Lets each beat through once, in order, and none that lies `late_s` behind the quickest one so far.
+
+    Sender and receiver need not agree on the time: what counts is the difference of their clocks, at its smallest.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._ahead_s: float | None = None
+
+    def admits(self, beat: BeatMessage, now: float, *, late_s: float) -> bool:
+        """Whether to act on a beat that came at `now`."""
+        if beat.number <= self.number:
+            return False
+        ahead = now - beat.sent_s
+        # A grain of drift: 0.1 ms a second would otherwise make every beat late after hours.
+        best = ahead if self._ahead_s is None else min(ahead, self._ahead_s + 1e-4 * beat.slice_s)
+        self._ahead_s = best
+        if ahead - best > late_s:
+            return False
+        self.number = beat.number
+        return True
