@@ -91,10 +91,14 @@ class Machine:
             return Beat(number=self._number, slot=None)
         last = -1 if self._slot is None else self._slot
         self._slot = next((slot for slot in slots if slot > last), slots[0])
-        if self._slot not in self._beats:
-            self._beats[self._slot] = self._describe(self._slot)
-        known = self._beats[self._slot]
+        known = self.describe(self._slot)
         return Beat(number=self._number, slot=known.slot, jobs=known.jobs, fill=known.fill)
+
+    def describe(self, slot: int) -> Beat:
+        """What a beat of this slot says; its number is 0."""
+        if slot not in self._beats:
+            self._beats[slot] = self._describe(slot)
+        return self._beats[slot]
 
     def _admit(self, slots: Mapping[str, int]) -> tuple[Allotment, ...]:
         admitted = []

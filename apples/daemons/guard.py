@@ -18,6 +18,8 @@ from apples.daemons.watchdog import DROP, FREE, HOLD, READY, STOPPED
 _SCRIPT = Path(__file__).with_name("watchdog.py")
 #: Seconds before the next attempt where one that was started died at once.
 _AGAIN_S = 1.0
+#: Seconds a watchdog may take to hear of one more process before another takes its place.
+_HEARD_S = 1.0
 
 
 class Guard:
@@ -86,16 +88,26 @@ class Guard:
             self._socket.close()
             self._socket = None
         if self._process is not None:
-            self._process.wait()
+            try:
+                self._process.wait(_HEARD_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
             self._process = None
         self.ready = False
 
     def _tell_held(self, key: str) -> None:
         fd, action = self._held[key]
-        if self._socket is not None:
-            message = HOLD + key.encode() + b"\0" + action
-            with suppress(OSError):
-                socket.send_fds(self._socket, [message], [fd])
+        if self._socket is None:
+            return
+        message = HOLD + key.encode() + b"\0" + action
+        try:
+            # A full socket is waited for: what the watchdog has not heard of, it cannot resume.
+            self._socket.settimeout(_HEARD_S)
+            socket.send_fds(self._socket, [message], [fd])
+            self._socket.setblocking(False)
+        except OSError:
+            self._died()
 
     def _send(self, message: bytes) -> None:
         # A watchdog that is gone shows as the end of the stream, and one that is full hears the next sign.

@@ -169,8 +169,8 @@ def _parse(request: Any, peer_pid: int) -> tuple[Process, int, int, str | None]:
     rank, ranks, pid = (_number(request.get(name, otherwise)) for name, otherwise in _numbers(peer_pid))
     if not (1 <= ranks <= _MOST_RANKS and 0 <= rank < ranks and pid > 0):
         raise Refused(
-            f"rank {request.get('rank')!r} of {request.get('ranks')!r}, process {request.get('pid')!r}: expected a rank "
-            "from 0 below ranks, and a pid"
+            f"rank {request.get('rank')!r} of {request.get('ranks')!r}, process {request.get('pid')!r}: expected a "
+            "rank from 0 below ranks, and a pid"
         )
     if page is not None and not isinstance(page, str):
         raise Refused(f"page {page!r}: expected a path, or null")

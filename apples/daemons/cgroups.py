@@ -1,0 +1,164 @@
+"""Control groups: where this process may make some, and one for each process that is frozen or limited by them.
+
+Both versions: version 1 has a hierarchy for each controller (`freezer.state`, `cpu.cfs_quota_us`), version 2 one for
+all (`cgroup.freeze`, `cpu.max`). Whether it works is found out by making one, since delegation has many ways to be
+incomplete. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from apples.errors import SharingError
+
+Kind = Literal["freezer", "cpu"]
+
+#: Period of limits, microseconds, and the least quota the kernel takes.
+_PERIOD_US, _LEAST_US, _LONGEST_US = 100_000, 1_000, 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchy:
+    """Where groups for one purpose can be made. root : the group that this process is in.  version : 1 or 2"""
+
+    kind: Kind
+    root: Path
+    version: int
+
+    @property
+    def control(self) -> str:
+        """The file that is written to."""
+        if self.kind == "freezer":
+            return "freezer.state" if self.version == 1 else "cgroup.freeze"
+        return "cpu.cfs_quota_us" if self.version == 1 else "cpu.max"
+
+    @property
+    def free(self) -> bytes:
+        """What frees a group."""
+        if self.kind == "freezer":
+            return b"THAWED" if self.version == 1 else b"0"
+        return b"-1" if self.version == 1 else b"max 100000"
+
+    @property
+    def frozen(self) -> bytes:
+        """What freezes a group of a freezer."""
+        return b"FROZEN" if self.version == 1 else b"1"
+
+
+class Group:
+    """One control group with one process and its children in it; raises `OSError` where that may not be."""
+
+    def __init__(self, hierarchy: Hierarchy, pid: int) -> None:
+        self.hierarchy, self._pid = hierarchy, pid
+        self._path = hierarchy.root / f"apples-{os.getpid()}-{pid}"
+        self._path.mkdir()
+        try:
+            self._put(self._path / "cgroup.procs", str(pid).encode())
+            self.fd = os.open(self._path / hierarchy.control, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            self._remove()
+            raise
+
+    def write(self, text: bytes) -> None:
+        """Write the control; one whose processes have gone is no error."""
+        with suppress(ProcessLookupError, FileNotFoundError):
+            os.pwrite(self.fd, text, 0)
+
+    def limit(self, processors: float | None) -> None:
+        """Let the group use so many processors, None for as many as it likes (kind cpu)."""
+        if processors is None:
+            self.write(self.hierarchy.free)
+            return
+        # The kernel takes no quota below a millisecond: a longer period then.
+        period = min(max(_PERIOD_US, round(_LEAST_US / processors)), _LONGEST_US)
+        quota = max(round(period * processors), _LEAST_US)
+        if self.hierarchy.version == 1:
+            self._put(self._path / "cpu.cfs_period_us", str(period).encode())
+            self.write(str(quota).encode())
+        else:
+            self.write(f"{quota} {period}".encode())
+
+    def close(self) -> None:
+        """Free the processes, give them back to the group they were taken from, and be gone."""
+        self.write(self.hierarchy.free)
+        os.close(self.fd)
+        self._remove()
+
+    def _remove(self) -> None:
+        with suppress(OSError):
+            for pid in (self._path / "cgroup.procs").read_text(encoding="ascii").split():
+                self._put(self.hierarchy.root / "cgroup.procs", pid.encode())
+        # A group of processes that are just ending stays until the kernel is done with them.
+        with suppress(OSError):
+            self._path.rmdir()
+
+    def _put(self, path: Path, text: bytes) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, text)
+        finally:
+            os.close(fd)
+
+
+def find(kind: Kind, *, proc: Path = Path("/proc/self")) -> Hierarchy:
+    """The hierarchy in which a child process of ours can be held; raises `SharingError` saying why there is none."""
+    tried = []
+    for hierarchy in _candidates(kind, proc):
+        try:
+            _try(hierarchy)
+        except OSError as error:
+            tried.append(f"{hierarchy.root}: {error.strerror}")
+        else:
+            return hierarchy
+    why = "; ".join(tried) or f"no control group file system with {kind} is mounted"
+    raise SharingError(
+        f"control groups cannot be used here ({why}). Run as root or in a delegated group, or use signals"
+    )
+
+
+def _candidates(kind: Kind, proc: Path) -> list[Hierarchy]:
+    ours = {}
+    for line in (proc / "cgroup").read_text(encoding="utf-8").splitlines():
+        _, controllers, path = line.split(":", 2)
+        ours.update(dict.fromkeys(controllers.split(","), path))
+    found = []
+    for line in (proc / "mounts").read_text(encoding="utf-8").splitlines():
+        _, place, kind_of_mount, options, *_ = line.split()
+        if kind_of_mount == "cgroup" and kind in options.split(","):
+            found.append(Hierarchy(kind=kind, root=_within(place, ours.get(kind, "/")), version=1))
+        elif kind_of_mount == "cgroup2":
+            found.append(Hierarchy(kind=kind, root=_within(place, ours.get("", "/")), version=2))
+    return sorted(found, key=lambda h: -h.version)
+
+
+def _within(mount: str, path: str) -> Path:
+    """In a container the mount may show our own group as its root."""
+    whole = Path(mount) / path.lstrip("/")
+    return whole if whole.is_dir() else Path(mount)
+
+
+def _try(hierarchy: Hierarchy) -> None:
+    """Make a group with a child process of ours in it, and use it."""
+    if hierarchy.kind == "cpu" and hierarchy.version == 2:
+        with open(hierarchy.root / "cgroup.subtree_control", "wb", buffering=0) as file:
+            file.write(b"+cpu")
+    # Waits for input that never comes, until it is killed.
+    child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    group = None
+    try:
+        group = Group(hierarchy, child.pid)
+        if hierarchy.kind == "freezer":
+            group.write(hierarchy.frozen)
+            group.write(hierarchy.free)
+        else:
+            group.limit(0.5)
+    finally:
+        child.kill()
+        child.communicate()
+        if group is not None:
+            group.close()

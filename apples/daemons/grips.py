@@ -1,0 +1,224 @@
+"""What a node manager can do to one process: stop and resume it, favour it, limit and pin it, see what it has used.
+
+Stopping is by signals, or by a freezer where control groups may be used; both stop whole process groups at once.
+Favouring is niceness, which needs a right (CAP_SYS_NICE) to be taken back again: without it nothing is done, and
+`powers` says so. A strict limit is a quota of control groups; without them the node manager pulses. Nothing here
+decides when.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from apples.daemons import cgroups
+from apples.daemons.cgroups import Group, Hierarchy
+from apples.daemons.processes import Registration, alive, facts, threads
+from apples.daemons.settings import Freezer
+from apples.daemons.signalling import send
+from apples.errors import SharingError
+
+#: Nearly nine tenths of a processor against one of ordinary niceness; and what processes are born with.
+_FAVOURED_NICE = -10
+_CAP_SYS_NICE = 23
+
+
+class Grip(Protocol):
+    """One process in hand. Nothing fails because it has ended meanwhile."""
+
+    def stop(self) -> None:
+        """Stop it and its group, however many times it is said."""
+
+    def resume(self) -> None:
+        """Let it run, however many times it is said."""
+
+    def stopped(self) -> bool | None:
+        """Whether it is stopped now, by whomever; None when it is gone."""
+
+    def favour(self, on: bool) -> None:
+        """Ahead of others on its processor, or like them again."""
+
+    def limit(self, processors: float | None) -> bool:
+        """At most so many processors, None for no limit; False where the caller has to see to it."""
+
+    def cpu_s(self) -> float | None:
+        """CPU seconds used since its start, its threads together; None when it is gone."""
+
+    def guards(self) -> list[tuple[int, bytes]]:
+        """Descriptors for the watchdog, and what to do with each."""
+
+    def close(self) -> None:
+        """Let go of it: it runs like any other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Powers:
+    """What this node manager may do.
+
+    freezer, quota : where, None for signals.  nice : may favour.  cpus : to pin to, None for all
+    """
+
+    freezer: Hierarchy | None = None
+    quota: Hierarchy | None = None
+    nice: bool = False
+    cpus: tuple[int, ...] | None = None
+
+    def describe(self) -> dict[str, str]:
+        """In words, for people."""
+        quota, stopping = self.quota, "SIGSTOP and SIGCONT to process groups"
+        if self.freezer is not None:
+            stopping = f"control groups version {self.freezer.version} below {self.freezer.root}"
+        return {
+            "stopping": stopping,
+            "favouring": f"niceness {_FAVOURED_NICE}" if self.nice else "not done; needs CAP_SYS_NICE",
+            "limiting": "short pulses by signals"
+            if quota is None
+            else f"quota of control groups version {quota.version} below {quota.root}",
+            "pinning": "not done" if self.cpus is None else f"to CPU {','.join(map(str, self.cpus))}",
+        }
+
+    def grip(self, registration: Registration, pidfd: int) -> Grip:
+        """Take a process in hand, pinned."""
+        if self.cpus is not None:
+            pin(registration.pid, self.cpus)
+        return ProcessGrip(registration, pidfd, self)
+
+
+def find_powers(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | None) -> Powers:
+    """What may be done here; raises `SharingError` where control groups are asked for and cannot be had.
+
+    limits : whether the policy limits processes strictly
+    """
+    frozen = quota = None
+    if freezer != "signals":
+        try:
+            frozen = cgroups.find("freezer")
+        except SharingError:
+            if freezer == "cgroup":
+                raise
+    if limits:
+        with suppress(SharingError):
+            quota = cgroups.find("cpu")
+    nice = _may_renice()
+    return Powers(freezer=frozen, quota=quota, nice=nice, cpus=None if cpus is None else tuple(cpus))
+
+
+def pin(pid: int, cpus: Sequence[int]) -> None:
+    """Keep all threads of a process on these CPUs; a thread that is started meanwhile inherits it."""
+    seen: set[int] = set()
+    while new := set(threads(pid)) - seen:
+        for thread in new:
+            with suppress(ProcessLookupError, PermissionError):
+                os.sched_setaffinity(thread, cpus)
+        seen |= new
+
+
+class ProcessGrip:
+    """A real process."""
+
+    def __init__(self, registration: Registration, pidfd: int, powers: Powers) -> None:
+        self._pid, self._pidfd, self._powers = registration.pid, pidfd, powers
+        about = facts(registration.pid)
+        # A process that shares its group with others that have not registered is stopped alone.
+        self._group = self._pid if about is not None and about.group == self._pid else 0
+        self._frozen = self._group_of(powers.freezer)
+        self._limited: Group | None = None
+        self._favoured = False
+
+    def stop(self) -> None:
+        """Stop it and its group."""
+        if self._frozen is not None:
+            self._frozen.write(self._frozen.hierarchy.frozen)
+        else:
+            self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it run, also where somebody else has stopped it."""
+        if self._frozen is not None:
+            self._frozen.write(self._frozen.hierarchy.free)
+        self._send(signal.SIGCONT)
+
+    def stopped(self) -> bool | None:
+        """By the state that /proc shows; of a frozen one, by whom it was stopped besides."""
+        about = facts(self._pid)
+        if about is None or about.state in "ZX":
+            return None
+        if self._frozen is None:
+            return about.state == "T"
+        frozen = os.pread(self._frozen.fd, 16, 0).strip() != self._frozen.hierarchy.free
+        return frozen or about.state == "T"
+
+    def favour(self, on: bool) -> None:
+        """By niceness of all its threads."""
+        if on == self._favoured or not self._powers.nice:
+            return
+        self._favoured = on
+        value = _FAVOURED_NICE if on else 0
+        for thread in threads(self._pid):
+            with suppress(ProcessLookupError, PermissionError):
+                os.setpriority(os.PRIO_PROCESS, thread, value)
+        # Where sessions are scheduled as groups, niceness within a group of one says nothing.
+        with suppress(OSError), open(f"/proc/{self._pid}/autogroup", "wb", buffering=0) as file:
+            file.write(str(value).encode())
+
+    def limit(self, processors: float | None) -> bool:
+        """By quota, where control groups allow it."""
+        if self._powers.quota is None:
+            return False
+        if self._limited is None and processors is not None:
+            self._limited = self._group_of(self._powers.quota)
+            if self._limited is None:
+                return False
+        if self._limited is not None:
+            self._limited.limit(processors)
+        return True
+
+    def cpu_s(self) -> float | None:
+        """From /proc, in ticks of a hundredth of a second."""
+        about = facts(self._pid)
+        return None if about is None else about.cpu_s
+
+    def guards(self) -> list[tuple[int, bytes]]:
+        """The process itself, and the groups it was put into."""
+        groups = [g for g in (self._frozen, self._limited) if g is not None]
+        return [
+            *((g.fd, b"w" + g.hierarchy.free) for g in groups),
+            (self._pidfd, b"s%d" % self._group),
+        ]
+
+    def close(self) -> None:
+        """It runs like any other again."""
+        if alive(self._pidfd):
+            self.resume()
+            self.favour(False)
+        for group in (self._frozen, self._limited):
+            if group is not None:
+                group.close()
+        os.close(self._pidfd)
+
+    def _group_of(self, hierarchy: Hierarchy | None) -> Group | None:
+        if hierarchy is None:
+            return None
+        try:
+            return Group(hierarchy, self._pid)
+        except OSError:
+            # It has ended, or stands where we may not take it from: signals do.
+            return None
+
+    def _send(self, number: signal.Signals) -> None:
+        # One that has taken another identity since is its new owner's business.
+        with suppress(PermissionError):
+            send(self._pidfd, number, self._group)
+
+
+def _may_renice() -> bool:
+    try:
+        with open("/proc/self/status", encoding="ascii") as file:
+            words = dict(line.split(":", 1) for line in file)
+        return bool(int(words["CapEff"], 16) >> _CAP_SYS_NICE & 1)
+    except (OSError, KeyError, ValueError):
+        return False

@@ -1,0 +1,242 @@
+"""A node's connection to the manager: made, proved on both sides, listened to, made again whenever it ends.
+
+Three things hold it together: the stream (who is here, who stands where), the datagrams (the beats), and a line a
+second each way, so that a cut in the network shows within `SILENCE_S`. What the lines and beats mean for the node is
+decided in `nodedaemon`. Where the manager cannot be reached, attempts go on for ever.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from apples.daemons.loop import Alarm, Loop
+from apples.daemons.streams import Stream, keep_honest
+from apples.daemons.timer import now
+from apples.daemons.wire import (
+    LONGEST_LINE,
+    VERSION,
+    BeatMessage,
+    BeatSeal,
+    Forged,
+    Freshness,
+    Json,
+    Seal,
+    derive,
+    plain,
+    random_word,
+)
+
+#: Seconds between two lines each way; without any for so long the connection is given up; and before the next attempt.
+PULSE_S, SILENCE_S, AGAIN_S = 1.0, 3.0, 0.4
+#: Of an attempt.
+_CONNECT_S = 1.0
+#: Datagrams that show the manager where we listen: while beats stay away, and after that, seconds.
+_SHOW_S, _SHOWN_S = 0.5, 5.0
+#: Slices that a beat may be behind the quickest and still count.
+_LATE_SLICES = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What the node does with what comes. hello : what to say of itself; the others get a document or a beat"""
+
+    hello: Callable[[], Json]
+    welcome: Callable[[Json], None]
+    line: Callable[[Json], None]
+    beat: Callable[[BeatMessage, float], None]
+    lost: Callable[[str], None]
+
+
+class Link:
+    """The connection. word : of this process, random"""
+
+    def __init__(self, loop: Loop, manager: tuple[str, int], key: bytes, hooks: Hooks) -> None:
+        self._loop, self._manager, self._key, self._hooks = loop, manager, key, hooks
+        self.word = random_word()
+        self.welcomed = False
+        self.multicast_heard = False
+        self._stream: Stream | None = None
+        self._seal: Seal | None = None
+        self._beats: BeatSeal | None = None
+        self._fresh = Freshness()
+        self._last_line = 0.0
+        self._shown = 0
+        self._shown_at = 0.0
+        self._last_beat = 0.0
+        self._direct: socket.socket | None = None
+        self._group: socket.socket | None = None
+        self._attempt: Alarm | None = None
+        self._address: tuple[str, int] | None = None
+        self._said = ""
+
+    @property
+    def place(self) -> str:
+        """The manager, for messages."""
+        return "{}:{}".format(*self._manager)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._attempt = None
+        try:
+            found = socket.getaddrinfo(*self._manager, type=socket.SOCK_STREAM)
+        except OSError as error:
+            self._gone(f"{self.place} cannot be looked up: {error.strerror or error}")
+            return
+        family, kind, protocol, _, address = found[0]
+        connection = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
+        keep_honest(connection, SILENCE_S)
+        self._address = (str(address[0]), int(address[1]))
+        code = connection.connect_ex(address)
+        if code not in (0, errno.EINPROGRESS):
+            connection.close()
+            self._gone(os.strerror(code))
+            return
+        self._last_line = now()
+        self._stream = Stream(self._loop, connection, heard=self._challenged, ended=self._gone)
+        self._loop.after(_CONNECT_S, lambda stream=self._stream: self._check_attempt(stream))  # type: ignore[misc]
+
+    def send(self, document: Json) -> None:
+        """Tell the manager, if it is there."""
+        if self.welcomed and self._stream is not None and self._seal is not None:
+            self._stream.send(self._seal.line(document))
+
+    def tick(self, instant: float) -> None:
+        """Once a second or so: give up a silent manager, show where we listen."""
+        if self._stream is not None and self.welcomed and instant - self._last_line > SILENCE_S:
+            self._stream.close(f"nothing heard of it for {SILENCE_S:g} s")
+        overdue = instant - self._last_beat > _SHOW_S
+        if overdue or instant - self._shown_at > _SHOWN_S:
+            self._show(instant)
+
+    def close(self) -> None:
+        """For good."""
+        self._hooks = Hooks(
+            hello=dict,
+            welcome=lambda d: None,
+            line=lambda d: None,
+            beat=lambda b, t: None,
+            lost=lambda r: None,
+        )
+        if self._stream is not None:
+            self._stream.close()
+        if self._attempt is not None:
+            self._attempt.cancel()
+        self._close_datagrams()
+
+    def _check_attempt(self, stream: Stream) -> None:
+        if stream is self._stream and not self.welcomed:
+            stream.close("it does not answer")
+
+    def _challenged(self, line: bytes) -> None:
+        """The manager's first line: its random word; ours goes back with who we are, under a key of this purpose."""
+        document = plain(line)
+        if "refused" in document:
+            raise Forged(str(document["refused"]))
+        if document.get("apples") != VERSION:
+            raise Forged(
+                f"its protocol is {document.get('apples')!r}, ours {VERSION}; install the same version"
+            )
+        theirs, session, ours = str(document["challenge"]), str(document["session"]), random_word()
+        hello = self._hooks.hello() | {"nonce": ours, "word": self.word}
+        assert self._stream is not None
+        self._stream.send(Seal(derive(self._key, "hello", theirs), ours="node", theirs="manager").line(hello))
+        self._seal = Seal(derive(self._key, "stream", theirs, ours), ours="node", theirs="manager")
+        self._beats = BeatSeal(self._key, session)
+        self._stream.trust(LONGEST_LINE)
+        self._stream.heard = self._line
+
+    def _line(self, line: bytes) -> None:
+        assert self._seal is not None
+        if line.startswith(b"{"):
+            # Refusals come in the open: who refuses us may not share our key. They are for people only.
+            raise Forged(str(plain(line).get("refused", "a line that is not sealed")))
+        document = self._seal.open(line)
+        self._last_line = now()
+        if not self.welcomed:
+            self.welcomed = True
+            self._said = ""
+            self._fresh = Freshness()
+            self._open_datagrams(document.get("multicast"))
+            self._hooks.welcome(document)
+            self._show(now())
+        else:
+            self._hooks.line(document)
+
+    def _gone(self, reason: str) -> None:
+        was = self.welcomed
+        self.welcomed = self.multicast_heard = False
+        self._stream = self._seal = self._beats = None
+        self._close_datagrams()
+        if was or reason != self._said:
+            self._said = reason
+            self._hooks.lost(reason)
+        # Not all nodes at once.
+        self._attempt = self._loop.after(AGAIN_S * random.uniform(0.75, 1.25), self.start)
+
+    def _open_datagrams(self, group: str | None) -> None:
+        assert self._stream is not None and self._address is not None
+        own = self._stream.socket.getsockname()[0]
+        self._direct = _datagrams(self._stream.socket.family)
+        self._direct.bind((own, 0))
+        self._loop.watch(self._direct.fileno(), lambda: self._datagram(self._direct, multicast=False))
+        if group is not None and self._stream.socket.family == socket.AF_INET:
+            # A host without a network that carries it goes without: beats come one by one then.
+            with suppress(OSError):
+                self._group = _joined(group, self._address[1], own)
+                self._loop.watch(self._group.fileno(), lambda: self._datagram(self._group, multicast=True))
+
+    def _close_datagrams(self) -> None:
+        for one in (self._direct, self._group):
+            if one is not None:
+                self._loop.forget(one.fileno())
+                one.close()
+        self._direct = self._group = None
+
+    def _datagram(self, source: socket.socket | None, *, multicast: bool) -> None:
+        if source is None or self._beats is None:
+            return
+        try:
+            datagram = source.recv(2048)
+            beat = self._beats.open_beat(datagram)
+        except (OSError, Forged):
+            # Anybody can send datagrams; those that are not the manager's count for nothing.
+            return
+        instant = now()
+        if multicast:
+            self.multicast_heard = True
+        if self._fresh.admits(beat, instant, late_s=_LATE_SLICES * beat.slice_s):
+            self._last_beat = instant
+            self._hooks.beat(beat, instant)
+
+    def _show(self, instant: float) -> None:
+        if self._direct is not None and self._beats is not None and self._address is not None:
+            self._shown += 1
+            self._shown_at = instant
+            with suppress(OSError):
+                self._direct.sendto(self._beats.here(self.word, self._shown), self._address)
+
+
+def _datagrams(family: int) -> socket.socket:
+    return socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+
+
+def _joined(group: str, port: int, own: str) -> socket.socket:
+    """A socket that hears a multicast group on the interface of address `own`, and nothing else."""
+    made = _datagrams(socket.AF_INET)
+    try:
+        # Several nodes of one machine hear the same group.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((group, port))
+        membership = struct.pack("4s4s", socket.inet_aton(group), socket.inet_aton(own))
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+    except OSError:
+        made.close()
+        raise
+    return made

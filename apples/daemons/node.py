@@ -1,0 +1,370 @@
+"""One node: who is registered here, what the policy wants of each, and making it so. No sockets, no clock, no kernel.
+
+Processes are behind `grips.Grip`, pages behind `Page`, time is passed in. `enforce` asserts the whole wanted state,
+again and again: a signal may get lost, a process may be stopped by somebody else, another may just have ended.
+While `may_stop` is not said, everything runs. Papers: FCS sections 2.2 and 2.5, Yoo and Jette section 2.2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from apples.coscheduling.classes import Reading
+from apples.coscheduling.events import (
+    Heartbeat,
+    JobArrived,
+    JobLeft,
+    MessageArrived,
+    Order,
+    Process,
+    ProcessLeft,
+    Silence,
+    Timer,
+    Wait,
+)
+from apples.coscheduling.fcs import Fcs
+from apples.coscheduling.messagedriven import MessageDriven
+from apples.coscheduling.node import NodePolicy
+from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
+from apples.daemons.grips import Grip
+from apples.daemons.matrixview import MatrixView
+from apples.daemons.processes import Refused, Registration
+from apples.errors import ApplesError
+
+#: A job with at least this share of the node is not limited: the limits of the others leave it that.
+_UNLIMITED_SHARE = 0.5
+
+_FREE = Order()
+
+
+class Page(Protocol):
+    """What of `apples.monitoring.page.MonitorPage` is used; every method may raise `ApplesError`."""
+
+    def reading(self) -> Reading:
+        """What it has counted."""
+
+    def set_wait(self, wait: Wait | None, spin_s: float = ...) -> None:
+        """How the process waits."""
+
+    def add_stopped(self, seconds: float) -> None:
+        """Time it was held stopped."""
+
+    def set_scheduled(self, scheduled: bool) -> None:
+        """Whether its job has the node."""
+
+    def requests(self) -> int:
+        """Messages from scheduled senders that came while it was not scheduled."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One registered process.
+
+    stopped_at : since when it is held stopped, None while it runs.  stopped_s : how long it was in all, before that
+    wait, favoured, processors, scheduled : what it was last told.  refused : why the manager does not take its job
+    """
+
+    registration: Registration
+    grip: Grip
+    page: Page | None
+    arrived_at: float
+    stopped_at: float | None = None
+    stopped_s: float = 0.0
+    wait: Wait | None = None
+    favoured: bool = False
+    processors: float | None = None
+    limited: bool = False
+    scheduled: bool | None = None
+    requests: int = 0
+    refused: str | None = None
+    reading: Reading = field(default_factory=Reading)
+
+    def held_s(self, now: float) -> float:
+        """Seconds held stopped so far."""
+        return self.stopped_s + (0.0 if self.stopped_at is None else now - self.stopped_at)
+
+
+class Node:
+    """The processes of one host under one policy.
+
+    processors : how many it has.  changed_guards : called for a member whose descriptors to guard have changed
+    """
+
+    def __init__(
+        self,
+        processors: int,
+        kind: PolicyKind,
+        constants: CoschedulingConstants,
+        *,
+        changed_guards: Callable[[Member], None] = lambda member: None,
+    ) -> None:
+        self.kind, self._constants = kind, constants
+        self._processors = processors
+        self.policy: NodePolicy = kind.node(constants)
+        self.members: dict[Process, Member] = {}
+        self.view = MatrixView()
+        self.slot: Heartbeat | None = None
+        self.silent = kind.coordinated
+        #: Whether processes that are limited by pulses have one now.
+        self.pulse = False
+        self._placed: dict[str, Mapping[Process, int]] = {}
+        self._gone_cpu_s: dict[str, float] = {}
+        self._changed_guards = changed_guards
+
+    def add(self, registration: Registration, grip: Grip, page: Page | None, now: float) -> Member:
+        """A process has registered (CMDREG); the one that was registered as the same rank must have ended."""
+        member = Member(registration=registration, grip=grip, page=page, arrived_at=now)
+        process = registration.process
+        self.members[process] = member
+        if not self.kind.coordinated:
+            here = self._placed.get(process.job, {})
+            self._place(process.job, {**here, process: process.rank % self._processors}, now)
+        return member
+
+    def check(self, registration: Registration) -> None:
+        """Raise `Refused` for a process whose job or rank is somebody else's here."""
+        job, rank = registration.process
+        for other, member in self.members.items():
+            if other.job != job:
+                continue
+            known = member.registration
+            if known.uid != registration.uid:
+                raise Refused(f"a job {job} of user {known.uid} is registered here; choose another name")
+            if known.ranks != registration.ranks:
+                raise Refused(
+                    f"job {job} has {known.ranks} ranks here, not {registration.ranks}; choose another name"
+                )
+            if other.rank == rank and known.pid != registration.pid:
+                raise Refused(f"rank {rank} of job {job} is process {known.pid}; choose another name")
+
+    def remove(self, process: Process, now: float) -> Member | None:
+        """It has ended, or wants to be left alone (CMDOUT): it runs like any other."""
+        member = self.members.pop(process, None)
+        if member is None:
+            return None
+        self._read(member)
+        job = process.job
+        self._gone_cpu_s[job] = self._gone_cpu_s.get(job, 0.0) + (member.grip.cpu_s() or 0.0)
+        self._resume(member, now)
+        self._tell_page(member, lambda page: page.set_wait(None))
+        member.stopped_s = member.held_s(now)
+        if any(other.job == job for other in self.members):
+            self._placed[job] = {p: n for p, n in self._placed.get(job, {}).items() if p != process}
+            self.policy.on(ProcessLeft(process=process, now=now))
+        else:
+            self._placed.pop(job, None)
+            self._gone_cpu_s.pop(job, None)
+            self.policy.on(JobLeft(job=job, now=now))
+        if member.page is not None:
+            member.page.close()
+        member.grip.close()
+        return member
+
+    def learn(self, view: MatrixView, now: float) -> None:
+        """The manager says who stands where; jobs it has taken out run freely, once it knows of all."""
+        self.view = view
+        for job, entry in view.jobs.items():
+            here = {p: entry.processors.get(p.rank, 0) for p in self.members if p.job == job}
+            if here:
+                self._place(job, here, now)
+        for job in [job for job in self._placed if view.settled and job not in view.jobs]:
+            del self._placed[job]
+            self.policy.on(JobLeft(job=job, now=now))
+
+    def beat(self, slot: int, now: float) -> None:
+        """A slot begins; the readings of those whose slot ends are taken first."""
+        readings = {}
+        if self.policy.needs_monitor and self.slot is not None:
+            for process, processor in self._placed_processes():
+                if self.slot.jobs.get(processor) == process.job and self._read(
+                    member := self.members[process]
+                ):
+                    readings[process] = member.reading
+        row = self.view.rows.get(slot)
+        if row is None:
+            self.slot = Heartbeat(slot=None, readings=readings, now=now)
+        else:
+            self.slot = Heartbeat(slot=slot, jobs=row.jobs, fill=row.fill, readings=readings, now=now)
+        self.silent = False
+        self.policy.on(self.slot)
+
+    def silence(self, now: float) -> None:
+        """No beat came for too long."""
+        self.silent = True
+        self.policy.on(Silence(now=now))
+
+    def timer(self, now: float) -> None:
+        """The node's own slice is over (CMDCSW)."""
+        used = dict.fromkeys(self.policy.jobs, 0.0) | self._gone_cpu_s
+        for process, member in self.members.items():
+            used[process.job] = used.get(process.job, 0.0) + (member.grip.cpu_s() or 0.0)
+        self.policy.on(Timer(cpu_s=used, now=now))
+
+    def look_for_messages(self, now: float) -> None:
+        """Ask the pages for messages from scheduled senders (CMDSCH)."""
+        for process, member in self.members.items():
+            if member.page is None:
+                continue
+            try:
+                requests = member.page.requests()
+            except ApplesError:
+                self._drop_page(member)
+                continue
+            if requests != member.requests:
+                member.requests = requests
+                self.policy.on(MessageArrived(process=process, sender_scheduled=True, now=now))
+
+    def enforce(self, now: float, *, may_stop: bool) -> bool:
+        """Make everybody do what is wanted; whether anything is held stopped now. Stops before it resumes."""
+        wanted = self.policy.wanted
+        runs: list[Member] = []
+        for process, member in self.members.items():
+            order = wanted.get(process, _FREE)
+            self._tell(process, member, order)
+            if may_stop and not self._may_run(member, order):
+                self._stop(member, now)
+            else:
+                runs.append(member)
+        for member in runs:
+            self._resume(member, now)
+        return len(runs) < len(self.members)
+
+    def release(self, now: float) -> None:
+        """Everything runs, now."""
+        for member in self.members.values():
+            self._resume(member, now)
+
+    @property
+    def pulsing(self) -> float:
+        """The largest share that somebody gets in pulses, 0 where there is nobody."""
+        return max((m.processors or 0.0 for m in self.members.values() if m.limited), default=0.0)
+
+    def read_all(self) -> None:
+        """Take the readings of everybody."""
+        for member in self.members.values():
+            self._read(member)
+
+    def describe(self, now: float) -> Iterator[dict[str, Any]]:
+        """One document for each process."""
+        wanted = self.policy.wanted
+        standings = self.policy.standings if isinstance(self.policy, Fcs) else {}
+        for process, member in self.members.items():
+            known, standing = member.registration, standings.get(process)
+            order = wanted.get(process)
+            yield {
+                "job": process.job,
+                "rank": process.rank,
+                "ranks": known.ranks,
+                "pid": known.pid,
+                "uid": known.uid,
+                "state": "free" if order is None else "stopped" if member.stopped_at is not None else "runs",
+                "waits": None if member.wait is None else member.wait.value,
+                "class": None if standing is None else standing.process_class.value,
+                "monitored": member.page is not None,
+                "stopped_s": member.held_s(now),
+                "here_s": now - member.arrived_at,
+                "cpu_s": member.grip.cpu_s(),
+                "refused": member.refused,
+                **reading_document(member.reading if member.page is not None else None),
+            }
+
+    def _place(self, job: str, here: Mapping[Process, int], now: float) -> None:
+        if self._placed.get(job) != here:
+            self._placed[job] = here
+            self.policy.on(JobArrived(job=job, processors=here, now=now))
+
+    def _placed_processes(self) -> Iterator[tuple[Process, int]]:
+        for here in self._placed.values():
+            yield from ((process, p) for process, p in here.items() if process in self.members)
+
+    def _may_run(self, member: Member, order: Order) -> bool:
+        return order.run and (self.pulse or not member.limited)
+
+    def _tell(self, process: Process, member: Member, order: Order) -> None:
+        """Everything but stopping and resuming; only what has changed."""
+        # Where the policy does not care, processes wait as their MPI does.
+        blocks = order.wait is Wait.SPIN_BLOCK
+        wait = order.wait if blocks or (self.policy.needs_monitor and process.job in self._placed) else None
+        if wait is not member.wait and member.page is not None:
+            spin_s = self._constants.fcs.spin_s
+            self._tell_page(member, lambda page: page.set_wait(wait, spin_s))
+            member.wait = wait
+        if order.favoured != member.favoured:
+            member.favoured = order.favoured
+            member.grip.favour(order.favoured)
+        self._limit(member, order)
+        if isinstance(self.policy, MessageDriven):
+            scheduled = process.job == self.policy.scheduled
+            if scheduled != member.scheduled:
+                member.scheduled = scheduled
+                self._tell_page(member, lambda page: page.set_scheduled(scheduled))
+
+    def _limit(self, member: Member, order: Order) -> None:
+        processors = None
+        if order.share is not None and order.share < _UNLIMITED_SHARE:
+            job = member.registration.process.job
+            ranks = sum(process.job == job for process in self.members)
+            processors = order.share * self._processors / ranks
+        if processors != member.processors:
+            member.processors = processors
+            done = member.grip.limit(processors)
+            member.limited = processors is not None and not done
+            self._changed_guards(member)
+
+    def _stop(self, member: Member, now: float) -> None:
+        if member.stopped_at is None:
+            member.stopped_at = now
+            member.grip.stop()
+        elif member.grip.stopped() is False:
+            member.grip.stop()
+
+    def _resume(self, member: Member, now: float) -> None:
+        if member.stopped_at is not None:
+            held_s = now - member.stopped_at
+            member.stopped_s += held_s
+            member.stopped_at = None
+            # Before it runs, so that no communication of its own counts the time.
+            self._tell_page(member, lambda page: page.add_stopped(held_s))
+            member.grip.resume()
+        elif member.grip.stopped():
+            member.grip.resume()
+
+    def _read(self, member: Member) -> bool:
+        if member.page is None:
+            return False
+        try:
+            member.reading = member.page.reading()
+        except ApplesError:
+            self._drop_page(member)
+            return False
+        return True
+
+    def _tell_page(self, member: Member, tell: Callable[[Page], None]) -> None:
+        if member.page is not None:
+            try:
+                tell(member.page)
+            except ApplesError:
+                self._drop_page(member)
+
+    def _drop_page(self, member: Member) -> None:
+        """Its owner has spoilt it; the process goes on without."""
+        assert member.page is not None
+        member.page.close()
+        member.page = None
+
+
+def reading_document(reading: Reading | None) -> dict[str, Any]:
+    """Measurements of a process; None for what nobody measures."""
+    if reading is None:
+        return {"t_cpu_s": None, "t_comm_s": None, "c_comm": None, "granularity_s": None}
+    return {
+        "t_cpu_s": reading.t_cpu_s,
+        "t_comm_s": reading.t_comm_s,
+        "c_comm": reading.c_comm,
+        "granularity_s": reading.granularity_s if reading.c_comm else None,
+    }

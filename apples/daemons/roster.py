@@ -1,0 +1,227 @@
+"""Who runs where on the whole machine: what the nodes tell, turned into jobs that arrive at the machine and leave it.
+
+A job arrives when all its processes have registered, wherever they are, and leaves when all have ended, or when a node
+of it has been away for `FORGET_S`. What the nodes hold is the truth: a node that comes back says what it has, and a
+manager that was started anew learns everything from them, slots included; for `SETTLE_S` it takes in only jobs that
+stood somewhere before. Pure: time is passed in. Paper: FCS section 2.2 (the machine manager).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from apples.coscheduling.machine import Machine
+from apples.daemons.matrixview import JobView, MatrixView, Row
+
+#: A node that is away for so long takes its jobs out of the matrix, seconds.
+FORGET_S = 3.0
+#: After its start a manager waits so long for jobs that stood somewhere, before it takes new ones in, seconds.
+SETTLE_S = 1.5
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    """What is known of a job.
+
+    nodes : by rank, where it is.  ended : ranks that have
+    slot : where it stood when it was last in, None for never.  arrived : the machine has it
+    """
+
+    ranks: int
+    uid: int
+    nodes: dict[int, str] = field(default_factory=dict)
+    ended: set[int] = field(default_factory=set)
+    slot: int | None = None
+    arrived: bool = False
+
+    @property
+    def complete(self) -> bool:
+        return len(self.nodes) == self.ranks
+
+    @property
+    def over(self) -> bool:
+        return all(rank in self.ended for rank in self.nodes)
+
+
+class Roster:
+    """Jobs and nodes. mpl : rows of the matrix, None for any number.  version : counts the changes nodes must hear"""
+
+    def __init__(self, mpl: int | None, now: float) -> None:
+        self.machine = Machine({}, mpl=mpl)
+        self.version = 0
+        self.settled = False
+        self._started = now
+        self._jobs: dict[str, _Job] = {}
+        self._here: dict[str, int] = {}
+        self._away: dict[str, float] = {}
+
+    @property
+    def nodes(self) -> Mapping[str, int]:
+        """Processors of the nodes that are here."""
+        return self._here
+
+    def joined(
+        self,
+        node: str,
+        processors: int,
+        processes: Iterable[Mapping[str, Any]],
+        placed: Mapping[str, JobView],
+        now: float,
+    ) -> list[tuple[str, str]]:
+        """A node has come, perhaps again. Returns jobs that are not taken, each with the reason.
+
+        processes : registered there, with job, rank, ranks, uid.  placed : jobs of it that stood in a matrix
+        """
+        self._away.pop(node, None)
+        self._here[node] = processors
+        self.machine.set_node(node, processors)
+        self.version += 1
+        held: dict[str, set[int]] = {}
+        refused = {}
+        for entry in processes:
+            job, rank = entry["job"], entry["rank"]
+            why = self._enter(node, job, rank, entry)
+            if why is not None:
+                refused[job] = why
+            else:
+                held.setdefault(job, set()).add(rank)
+        for name, job in list(self._jobs.items()):
+            was = placed.get(name)
+            if was is not None and name in held:
+                self._remember(job, was, node)
+            for rank, where in job.nodes.items():
+                if where == node and rank not in held.get(name, ()):
+                    job.ended.add(rank)
+            self._settle_job(name, job, now)
+        return list(refused.items())
+
+    def lost(self, node: str, now: float) -> None:
+        """A node does not answer; its jobs stay for a while."""
+        if self._here.pop(node, None) is not None:
+            self._away[node] = now
+            self.machine.remove_node(node)
+            self.version += 1
+
+    def registered(self, node: str, entry: Mapping[str, Any], now: float) -> str | None:
+        """A process has registered on a node; why its job is not taken, or None."""
+        why = self._enter(node, entry["job"], entry["rank"], entry)
+        if why is None:
+            self._settle_job(entry["job"], self._jobs[entry["job"]], now)
+        return why
+
+    def ended(self, node: str, name: str, rank: int, now: float) -> None:
+        """A process has ended or wants to be left alone."""
+        job = self._jobs.get(name)
+        if job is not None and job.nodes.get(rank) == node:
+            job.ended.add(rank)
+            if not job.complete:
+                # It never was a job: whoever registers as this rank next is the one that counts.
+                del job.nodes[rank]
+                job.ended.discard(rank)
+            self._settle_job(name, job, now)
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        if not self.settled and now - self._started >= SETTLE_S:
+            self.settled = True
+            self.version += 1
+            for name, job in list(self._jobs.items()):
+                self._settle_job(name, job, now)
+        for node in [node for node, since in self._away.items() if now - since >= FORGET_S]:
+            del self._away[node]
+            for name, job in list(self._jobs.items()):
+                if node in job.nodes.values():
+                    self._take_out(name, job)
+                    job.nodes = {rank: where for rank, where in job.nodes.items() if where != node}
+                    job.ended &= set(job.nodes)
+                    self._settle_job(name, job, now)
+
+    def view(self, node: str) -> MatrixView:
+        """What one node has to know."""
+        machine, jobs = self.machine, {}
+        for name, job in self._jobs.items():
+            if job.arrived and node in job.nodes.values():
+                allotment = machine.matrix.allotments.get(name)
+                columns = () if allotment is None else allotment.columns
+                where = tuple(job.nodes[rank] for rank in range(job.ranks))
+                jobs[name] = JobView(
+                    slot=None if allotment is None else allotment.slot,
+                    nodes=where,
+                    processors={
+                        rank: columns[rank].processor if columns else 0
+                        for rank, name_of_node in enumerate(where)
+                        if name_of_node == node
+                    },
+                )
+        rows = {}
+        for slot in range(machine.matrix.slots):
+            beat = machine.describe(slot)
+            rows[slot] = Row(jobs=beat.jobs.get(node, {}), fill=beat.fill.get(node, {}))
+        return MatrixView(version=self.version, settled=self.settled, rows=rows, jobs=jobs)
+
+    def describe(self) -> dict[str, dict[str, Any]]:
+        """By job: ranks, how many have registered and ended, slot (None while it is not in), state."""
+        allotments, waiting = self.machine.matrix.allotments, self.machine.waiting
+        found = {}
+        for name, job in self._jobs.items():
+            state = "in" if name in allotments else "waits" if name in waiting else "gathers"
+            found[name] = {
+                "state": state,
+                "slot": allotments[name].slot if name in allotments else None,
+                "ranks": job.ranks,
+                "registered": len(job.nodes),
+                "ended": len(job.ended),
+                "nodes": sorted(set(job.nodes.values())),
+                "uid": job.uid,
+            }
+        return found
+
+    def _enter(self, node: str, name: str, rank: int, entry: Mapping[str, Any]) -> str | None:
+        job = self._jobs.get(name)
+        if job is None:
+            job = self._jobs[name] = _Job(ranks=entry["ranks"], uid=entry["uid"])
+        if job.uid != entry["uid"]:
+            return f"a job {name} of user {job.uid} is known; choose another name"
+        if job.ranks != entry["ranks"]:
+            return f"job {name} is known with {job.ranks} ranks, not {entry['ranks']}; choose another name"
+        where = job.nodes.get(rank)
+        if where not in (None, node):
+            return f"rank {rank} of job {name} is on {where}; choose another name"
+        job.nodes[rank] = node
+        job.ended.discard(rank)
+        return None
+
+    def _remember(self, job: _Job, was: JobView, node: str) -> None:
+        """Where it stood before we were started; ranks that nobody mentions have ended unless their node is away."""
+        if job.arrived or len(was.nodes) != job.ranks:
+            return
+        job.slot = was.slot
+        for rank, where in enumerate(was.nodes):
+            if rank not in job.nodes:
+                job.nodes[rank] = where
+                if where in self._here and where != node:
+                    job.ended.add(rank)
+
+    def _settle_job(self, name: str, job: _Job, now: float) -> None:
+        """Let it arrive or leave, if it is time."""
+        if job.over:
+            self._take_out(name, job)
+            del self._jobs[name]
+            return
+        if job.arrived or not job.complete or not all(node in self._here for node in job.nodes.values()):
+            return
+        if self.settled or job.slot is not None:
+            job.arrived = True
+            self.version += 1
+            where = tuple(job.nodes[rank] for rank in range(job.ranks))
+            self.machine.arrive(name, where, slot=job.slot)
+
+    def _take_out(self, name: str, job: _Job) -> None:
+        if job.arrived:
+            allotment = self.machine.matrix.allotments.get(name)
+            job.slot = None if allotment is None else allotment.slot
+            job.arrived = False
+            self.version += 1
+            self.machine.leave(name)

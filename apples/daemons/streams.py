@@ -1,0 +1,104 @@
+"""A stream of lines over a socket in the loop: cut on the way in, kept on the way out while the other side is slow.
+
+Says once that it has ended, for whatever reason, with the reason. Does not know what the lines mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+
+from apples.daemons.loop import Loop
+from apples.daemons.wire import Forged, Lines
+
+#: What may wait for a side that does not read before it is taken for dead, bytes.
+_MOST_WAITING = 16 << 20
+_CHUNK = 1 << 16
+
+
+class Stream:
+    """One connection. heard : gets each line.  ended : gets the reason, once; the socket is closed then"""
+
+    def __init__(
+        self,
+        loop: Loop,
+        connection: socket.socket,
+        *,
+        heard: Callable[[bytes], None],
+        ended: Callable[[str], None],
+    ) -> None:
+        self._loop, self.socket = loop, connection
+        self.heard, self._ended = heard, ended
+        self._lines = Lines()
+        self._waiting = bytearray()
+        self._open = True
+        connection.setblocking(False)
+        loop.watch(connection.fileno(), self._ready)
+
+    def trust(self, longest: int) -> None:
+        """The other side is known: its lines may be so long."""
+        self._lines.longest = longest
+
+    def send(self, line: bytes) -> None:
+        """Send a line, later if it cannot be now; one to a stream that has ended is lost, as on the wire."""
+        if self._open:
+            self._waiting += line
+            self._flush()
+
+    def close(self, reason: str = "closed") -> None:
+        """End it."""
+        if self._open:
+            self._open = False
+            self._loop.forget(self.socket.fileno())
+            self.socket.close()
+            self._ended(reason)
+
+    def _flush(self) -> None:
+        had = bool(self._waiting)
+        try:
+            while self._waiting:
+                sent = self.socket.send(self._waiting)
+                del self._waiting[:sent]
+        except BlockingIOError:
+            if len(self._waiting) > _MOST_WAITING:
+                self.close("it does not read what it is sent")
+                return
+        except OSError as error:
+            self.close(_reason(error))
+            return
+        if had:
+            self._loop.watch(self.socket.fileno(), self._ready, writing=bool(self._waiting))
+
+    def _ready(self) -> None:
+        if self._waiting:
+            self._flush()
+        if not self._open:
+            return
+        try:
+            data = self.socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(_reason(error))
+            return
+        if not data:
+            self.close("the other side has closed it")
+            return
+        try:
+            for line in self._lines.feed(data):
+                self.heard(line)
+                if not self._open:
+                    return
+        except Forged as error:
+            self.close(str(error))
+
+
+def keep_honest(connection: socket.socket, silence_s: float) -> None:
+    """Let the kernel end a TCP connection whose other side acknowledges nothing for `silence_s`, and send at once."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(silence_s * 1000))
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or errno.errorcode.get(error.errno or 0, str(error))
