@@ -87,7 +87,10 @@ def scenes(cpus: Sequence[int]) -> list[Scene]:
         Scene(name="quota 0.5, 1 spinner inside", quota=0.5, spinners=(free,), inside=True),
         Scene(name="quota 0.75, 2 spinners outside", quota=0.75, spinners=(free,) * 2),
         Scene(name="quota 0.2, 2 spinners outside", quota=0.2, spinners=(free,) * 2),
-        *[Scene(name=f"quota 0.3, {n} spinners outside", quota=0.3, spinners=(free,) * n) for n in (0, 1, 2, 4)],
+        *[
+            Scene(name=f"quota 0.3, {n} spinners outside", quota=0.3, spinners=(free,) * n)
+            for n in (0, 1, 2, 4)
+        ],
         Scene(name="quota 0.3, 2 outside at nice 19", quota=0.3, spinners=((19, None),) * 2),
         Scene(name="quota 0.3, on one CPU, 1 there", quota=0.3, spinners=((0, one),), pin=one),
     ]

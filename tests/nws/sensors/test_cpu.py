@@ -308,12 +308,14 @@ def test_a_real_spinner_is_seen_on_its_cpu():
         for spinner in spinners:
             assert spinner.stdout.readline()
         sensor = CpuSensor(host="here", gain=0.0, meter=LoadMeter(proc=proc))
-        new, _, capacity = readings(sensor)
+        # Whatever else this machine does for a moment is not what this is about.
+        found = sorted(readings(sensor) for _ in range(5))
     finally:
         for spinner in spinners:
             spinner.kill()
             spinner.wait()
             spinner.stdout.close()
+    new, _, capacity = found[2]
     assert 0.0 < new < 0.6
     assert capacity == pytest.approx(new)
 
