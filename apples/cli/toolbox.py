@@ -25,6 +25,18 @@ def _experiment() -> click.Command:
     return experiment
 
 
+def _manager() -> click.Command:
+    from apples.cli.manager import manager
+
+    return manager
+
+
+def _node() -> click.Command:
+    from apples.cli.node import node
+
+    return node
+
+
 toolbox = LazyGroup(
     name="apples",
     help="Tools around apples-run: calibration, history, the experiments of the papers.",
@@ -33,6 +45,8 @@ toolbox = LazyGroup(
         "calibrate": ("Measure an application's benchmarks anew and show what runs have taught.", _calibrate),
         "history": ("Predicted against observed, run by run.", _history),
         "experiment": ("Reproduce a row of the papers' claims.", _experiment),
+        "manager": ("Beat time for the node managers of a machine.", _manager),
+        "node": ("Let MPI jobs that share this host take turns.", _node),
     },
 )
 

@@ -181,7 +181,8 @@ class Link:
         self._attempt = self._loop.after(AGAIN_S * random.uniform(0.75, 1.25), self.start)
 
     def _open_datagrams(self, group: str | None) -> None:
-        assert self._stream is not None and self._address is not None
+        assert self._stream is not None
+        assert self._address is not None
         own = self._stream.socket.getsockname()[0]
         self._direct = _datagrams(self._stream.socket.family)
         self._direct.bind((own, 0))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from apples.errors import ConfigError, SharingError
-from nws.client import local_host
+from nws.paths import local_host
 
 SOCKET_VARIABLE, JOB_VARIABLE = "APPLES_NODE_SOCKET", "APPLES_JOB"
 EVERYBODYS = Path("/run/apples")

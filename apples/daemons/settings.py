@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.messagedriven import MessageDrivenConstants
@@ -20,6 +20,8 @@ from apples.errors import ConfigError
 from nws.settings.quantities import SECONDS, Count
 from nws.settings.reader import Document, did_you_mean, read_yaml, validate
 from nws.settings.yamltree import Problem
+
+T = TypeVar("T")
 
 Time_s = Annotated[float, SECONDS]
 """Seconds, more than 0; `100ms` in a file."""
@@ -96,17 +98,95 @@ class SharingSettings:
         """The most rows of the matrix: one where a job has its processors for itself."""
         return 1 if self.policy.exclusive else self.mpl
 
-    def with_options(self, **options: Any) -> SharingSettings:
-        """The same with what the command line says on top; options that are None say nothing."""
-        said = {name: value for name, value in options.items() if value is not None}
-        changed = replace(self, **said)
-        if "slice_s" in said:
-            fcs = replace(changed.constants.fcs, slice_s=changed.slice_s)
-            driven = changed.constants.message_driven
-            if changed.policy.own_timer:
-                driven = replace(driven, slice_s=changed.slice_s)
-            changed = replace(changed, constants=replace(changed.constants, fcs=fcs, message_driven=driven))
-        return changed
+    def needed_key(self) -> Path:
+        """The key file; raises `ConfigError` where none is named."""
+        if self.key is None:
+            raise ConfigError(
+                "no key file; name the one that manager and nodes share with --key FILE (`apples manager "
+                "--new-key FILE` makes one)"
+            )
+        return self.key
+
+    def check_manager(self) -> None:
+        """Raise `ConfigError` for a policy that has no manager."""
+        if not self.policy.coordinated:
+            legal = ", ".join(kind.name for kind in POLICIES.values() if kind.coordinated)
+            raise ConfigError(f"policy {self.policy.name} needs no manager; legal with one are: {legal}")
+
+    def check_node(self) -> None:
+        """Raise `ConfigError` where a policy's manager is not named."""
+        if self.policy.coordinated and self.manager is None:
+            others = ", ".join(kind.name for kind in POLICIES.values() if not kind.coordinated)
+            raise ConfigError(
+                f"policy {self.policy.name} needs a machine manager; name it with --manager HOST:PORT, or choose one "
+                f"of: {others}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the commands say on top of the file; None says nothing."""
+
+    listen: str | None = None
+    manager: str | None = None
+    policy: str | None = None
+    slice_text: str | None = None
+    gmet: str | None = None
+    mpl: int | None = None
+    multicast: str | None = None
+    key: Path | None = None
+    freezer: Freezer | None = None
+
+
+def settings_of(config: Path | None, **said: Any) -> SharingSettings:
+    """Settings of a file with the options (fields of `Options`) on top; raises `ConfigError` with all that is wrong."""
+    base, options = load_settings(config), Options(**said)
+    problems: list[str] = []
+
+    def collect(read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except ConfigError as error:
+            problems.extend(error.problems)
+            return otherwise
+
+    def or_base(text: str | None, read: Callable[[str], T], otherwise: T) -> T:
+        return otherwise if text is None else collect(lambda: read(text), otherwise)
+
+    policy = or_base(options.policy, policy_kind, base.policy)
+    listen = or_base(options.listen, lambda text: parse_address(text, what="--listen"), base.listen)
+    manager = or_base(options.manager, lambda text: parse_address(text, what="--manager"), base.manager)
+    group = or_base(options.multicast, _group, base.multicast)
+    slice_s = or_base(options.slice_text, lambda text: parse_time(text, what="--slice"), base.slice_s)
+    driven = base.constants.message_driven
+    gmet_s = or_base(options.gmet, lambda text: parse_time(text, what="--gmet"), driven.gmet_s)
+    own_s = slice_s if options.slice_text is not None and policy.own_timer else driven.slice_s
+    if problems:
+        raise ConfigError(problems)
+    constants = CoschedulingConstants(
+        fcs=replace(base.constants.fcs, slice_s=slice_s),
+        message_driven=replace(driven, slice_s=own_s, gmet_s=gmet_s),
+    )
+    return replace(
+        base,
+        policy=policy,
+        constants=constants,
+        slice_s=slice_s,
+        listen=listen,
+        manager=manager,
+        multicast=group,
+        mpl=options.mpl or base.mpl,
+        key=options.key or base.key,
+        freezer=options.freezer or base.freezer,
+    )
+
+
+def _group(text: str) -> str | None:
+    if text == "none":
+        return None
+    if not is_group(text):
+        raise ConfigError(f"--multicast {text}: legal are 224.0.1.0 to 239.255.255.255, or none")
+    return text
 
 
 def load_settings(path: Path | None) -> SharingSettings:

@@ -54,6 +54,9 @@ class Stream:
             self.socket.close()
             self._ended(reason)
 
+    def _closed(self) -> bool:
+        return not self._open
+
     def _flush(self) -> None:
         had = bool(self._waiting)
         try:
@@ -73,8 +76,10 @@ class Stream:
     def _ready(self) -> None:
         if self._waiting:
             self._flush()
-        if not self._open:
-            return
+        if self._open:
+            self._read()
+
+    def _read(self) -> None:
         try:
             data = self.socket.recv(_CHUNK)
         except BlockingIOError:
@@ -88,7 +93,7 @@ class Stream:
         try:
             for line in self._lines.feed(data):
                 self.heard(line)
-                if not self._open:
+                if self._closed():
                     return
         except Forged as error:
             self.close(str(error))

@@ -1,0 +1,77 @@
+"""`apples manager`: beats time for the node managers of a machine. Nothing is decided here."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--listen", metavar="HOST:PORT", help="Where nodes connect, TCP and UDP (default 127.0.0.1:7171)."
+)
+@click.option("--policy", metavar="NAME", help="fcs (default), gang or batch.")
+@click.option("--slice", "slice_text", metavar="TIME", help="Time slice (default 100ms).")
+@click.option(
+    "--mpl", type=click.IntRange(min=1), help="At most so many jobs share a processor; others wait."
+)
+@click.option(
+    "--multicast", metavar="GROUP", help="Multicast group of the beats, or none (default 239.192.71.71)."
+)
+@click.option("--key", type=click.Path(path_type=Path), help="File of mode 0600 with the key nodes share.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Settings (YAML), as in configs/sharing.yaml."
+)
+@click.option(
+    "--new-key", type=click.Path(path_type=Path), metavar="FILE", help="Make a new key there, and end."
+)
+@click.option(
+    "--place-file",
+    type=click.Path(path_type=Path),
+    help="Write HOST:PORT there once it listens (for port 0).",
+)
+@click.option("--while-needed", is_flag=True, help="End when the last node has gone.")
+def manager(
+    listen: str | None,
+    policy: str | None,
+    slice_text: str | None,
+    mpl: int | None,
+    multicast: str | None,
+    key: Path | None,
+    config: Path | None,
+    new_key: Path | None,
+    place_file: Path | None,
+    while_needed: bool,
+) -> int:
+    """Say to all node managers of a machine, slice by slice, whose turn it is.
+
+    Ends on TERM and INT; jobs run on then, as their operating systems like.
+    """
+    from apples.daemons import keyfile
+    from apples.daemons.managerdaemon import ManagerDaemon
+    from apples.daemons.settings import settings_of
+
+    if new_key is not None:
+        keyfile.new_key(new_key)
+        click.echo(
+            f"{new_key}: a new key; copy it to every node, readable by its node manager only", err=True
+        )
+        return 0
+    sharing = settings_of(
+        config, listen=listen, policy=policy, slice_text=slice_text, mpl=mpl, multicast=multicast, key=key
+    )
+    secret = keyfile.read_key(sharing.needed_key())
+    sharing.check_manager()
+    daemon = ManagerDaemon(sharing, secret, say=say, while_needed=while_needed)
+    if place_file is not None:
+        beside = place_file.with_name(f"{place_file.name}.new")
+        beside.write_text(f"{daemon.place}\n", encoding="utf-8")
+        beside.replace(place_file)
+    return 130 if daemon.run() == signal.SIGINT else 0
+
+
+def say(line: str) -> None:
+    """One line for people."""
+    click.echo(line, err=True)

@@ -1,0 +1,77 @@
+"""`apples node`: the node manager of a host. Nothing is decided here."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--name", metavar="HOST", help="Name of this node (default: the host's).")
+@click.option(
+    "--cpus",
+    metavar="LIST",
+    help="CPUs of the node, as 0-3; its processes are pinned to them (default: all).",
+)
+@click.option("--manager", metavar="HOST:PORT", help="The machine manager, for policies that have one.")
+@click.option(
+    "--policy",
+    metavar="NAME",
+    help="fcs (default), gang, batch; without a manager message-driven, spin-block, uncoordinated.",
+)
+@click.option("--slice", "slice_text", metavar="TIME", help="Own time slice of message-driven (default 15s).")
+@click.option(
+    "--gmet", metavar="TIME", help="Guaranteed minimum execution time of message-driven (default 5s)."
+)
+@click.option("--key", type=click.Path(path_type=Path), help="File of mode 0600 with the manager's key.")
+@click.option(
+    "--freezer",
+    type=click.Choice(["signals", "cgroup", "auto"]),
+    help="How processes are stopped (default signals); auto: by control groups where they may be used.",
+)
+@click.option("--socket", type=click.Path(path_type=Path), help="Where processes register.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="Settings (YAML), as in configs/sharing.yaml."
+)
+@click.option("--while-needed", is_flag=True, help="End when nothing is registered any more.")
+def node(
+    name: str | None,
+    cpus: str | None,
+    manager: str | None,
+    policy: str | None,
+    slice_text: str | None,
+    gmet: str | None,
+    key: Path | None,
+    freezer: str | None,
+    socket: Path | None,
+    config: Path | None,
+    while_needed: bool,
+) -> int:
+    """Let the registered processes of this host run when it is their turn.
+
+    Ends on TERM and INT, with everything running. Also whatever kills it, no process stays stopped.
+    """
+    from apples.cli.manager import say
+    from apples.daemons import keyfile
+    from apples.daemons.nodedaemon import NodeDaemon, NodeSettings
+    from apples.daemons.places import checked_name, serving_socket
+    from apples.daemons.settings import parse_cpus, settings_of
+    from nws.paths import local_host
+
+    sharing = settings_of(
+        config, manager=manager, policy=policy, slice_text=slice_text, gmet=gmet, key=key, freezer=freezer
+    )
+    sharing.check_node()
+    called = checked_name(name or local_host(), what="--name")
+    secret = keyfile.read_key(sharing.needed_key()) if sharing.policy.coordinated else None
+    settings = NodeSettings(
+        name=called,
+        sharing=sharing,
+        socket=serving_socket(called, socket),
+        cpus=None if cpus is None else parse_cpus(cpus),
+        key=secret,
+        while_needed=while_needed,
+    )
+    return 130 if NodeDaemon(settings, say=say).run() == signal.SIGINT else 0

@@ -1,0 +1,70 @@
+"""Who is registered with a node manager, on disk beside its socket, and the lock that lets one of a name run.
+
+A node manager that is started after one that was killed takes the processes over that still live: their connections
+are gone, their pids and start times tell them. The file is written beside the old one and renamed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+from apples.coscheduling.events import Process
+from apples.daemons.processes import Registration
+from apples.errors import SharingError
+
+
+class Journal:
+    """The files of one node manager: ``node-NAME.lock`` held while it runs, ``node-NAME.json``.
+
+    Raises `SharingError` when another runs there, or the files cannot be written.
+    """
+
+    def __init__(self, socket_path: Path) -> None:
+        self._path = socket_path.with_suffix(".json")
+        lock = socket_path.with_suffix(".lock")
+        try:
+            self._lock: IO[str] = lock.open("a+")
+        except OSError as error:
+            raise SharingError(f"{lock}: cannot be made: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.seek(0)
+            owner = self._lock.read().strip()
+            self._lock.close()
+            raise SharingError(
+                f"{socket_path}: a node manager runs there already{f', process {owner}' if owner else ''}; end it, "
+                "or give this one another --name or --socket"
+            ) from error
+        self._lock.truncate(0)
+        self._lock.write(f"{os.getpid()}\n")
+        self._lock.flush()
+
+    def read(self) -> list[Registration]:
+        """What an earlier node manager had; nothing where there is nothing that can be read."""
+        try:
+            entries = json.loads(self._path.read_text(encoding="utf-8"))
+            return [Registration(**entry | {"process": Process(*entry["process"])}) for entry in entries]
+        except (OSError, ValueError, TypeError, KeyError):
+            return []
+
+    def write(self, registrations: Iterable[Registration]) -> None:
+        """Keep who is registered now; raises `OSError`."""
+        beside = self._path.with_suffix(".new")
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            json.dump([asdict(one) for one in registrations], file)
+        beside.replace(self._path)
+
+    def close(self) -> None:
+        """Nothing is registered any more; let the next one in."""
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+        self._lock.close()

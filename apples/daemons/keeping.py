@@ -1,0 +1,133 @@
+"""The registered processes of a node manager: taken in, guarded, written down, noticed when they end, let go.
+
+Joins the node (which decides) with descriptors, pages, watchdog and journal. A process ends for us when the kernel says so
+through its descriptor, or when its connection ends, whichever comes first.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from apples.coscheduling.events import Process
+from apples.daemons import processes
+from apples.daemons.grips import Powers
+from apples.daemons.guard import Guard
+from apples.daemons.journal import Journal
+from apples.daemons.loop import Loop
+from apples.daemons.node import Member, Node, Page
+from apples.daemons.processes import Refused, Registration
+from apples.daemons.timer import now
+from apples.daemons.wire import Json
+from apples.errors import MonitorError
+from apples.monitoring.page import MonitorPage
+
+#: Jobs that have ended and can still be asked for.
+_ENDED_JOBS = 64
+
+
+class Keeping:
+    """ended : by job, the last figures of its processes that have.  removed : called for each"""
+
+    def __init__(
+        self,
+        node: Node,
+        loop: Loop,
+        guard: Guard,
+        powers: Powers,
+        journal: Journal,
+        *,
+        removed: Callable[[Process], None],
+    ) -> None:
+        self._node, self._loop, self._guard = node, loop, guard
+        self._powers, self._journal, self._removed = powers, journal, removed
+        self._pidfds: dict[Process, int] = {}
+        self.ended: dict[str, list[Json]] = {}
+
+    def register(self, request: object, connection: socket.socket) -> Member:
+        """Take in the process that registers over a connection; raises `Refused`."""
+        registration, pidfd = processes.check(request, connection)
+        try:
+            self._node.check(registration)
+            if registration.process in self._node.members:
+                raise Refused(f"process {registration.pid} is registered already")
+            page = self._page(registration)
+        except Refused:
+            os.close(pidfd)
+            raise
+        member = self._take(registration, pidfd, page)
+        self._write()
+        return member
+
+    def adopt(self) -> int:
+        """Take over what an earlier node manager had, and let it run until a beat says otherwise; how many."""
+        for registration in self._journal.read():
+            pidfd = processes.adopt(registration)
+            if pidfd is not None:
+                try:
+                    page = self._page(registration)
+                except Refused:
+                    page = None
+                self._take(registration, pidfd, page).grip.resume()
+        return len(self._node.members)
+
+    def hold(self, member: Member) -> None:
+        """Have the watchdog hold what there is of it now."""
+        for number, (fd, action) in enumerate(member.grip.guards()):
+            self._guard.hold(_key(member.registration.process, number), fd, action)
+
+    def remove(self, process: Process, why: str) -> None:
+        """It has ended, or is to be left alone."""
+        member = self._node.members.get(process)
+        if member is None:
+            return
+        self._remember(process, why)
+        self._loop.forget(self._pidfds.pop(process))
+        for number, _ in enumerate(member.grip.guards()):
+            self._guard.drop(_key(process, number))
+        self._node.remove(process, now())
+        self._write()
+        self._removed(process)
+
+    def _take(self, registration: Registration, pidfd: int, page: Page | None) -> Member:
+        process = registration.process
+        if all(other.job != process.job for other in self._node.members):
+            # A new job of a name that was there before.
+            self.ended.pop(process.job, None)
+        member = self._node.add(registration, self._powers.grip(registration, pidfd), page, now())
+        self._pidfds[process] = pidfd
+        self._loop.watch(pidfd, lambda: self.remove(process, "ended"))
+        self.hold(member)
+        return member
+
+    def _remember(self, process: Process, why: str) -> None:
+        self._node.read_all()
+        (final,) = (e for e in self._node.describe(now()) if (e["job"], e["rank"]) == process)
+        self.ended.setdefault(process.job, []).append(final | {"state": why})
+        while len(self.ended) > _ENDED_JOBS:
+            del self.ended[next(iter(self.ended))]
+
+    def _page(self, registration: Registration) -> Page | None:
+        if registration.page is None:
+            if self._node.policy.needs_monitor:
+                raise Refused(
+                    f"policy {self._node.kind.name} needs the monitor: start the program with `apples share` or "
+                    "`apples-run --policy`"
+                )
+            return None
+        try:
+            return MonitorPage.attach(Path(registration.page), owner=registration.uid)
+        except MonitorError as error:
+            raise Refused(str(error)) from None
+
+    def _write(self) -> None:
+        # Without it only a node manager that is killed would be missed by the next one.
+        with suppress(OSError):
+            self._journal.write(member.registration for member in self._node.members.values())
+
+
+def _key(process: Process, number: int) -> str:
+    return f"{process.job} {process.rank} {number}"

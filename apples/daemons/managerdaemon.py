@@ -1,0 +1,381 @@
+"""The machine manager: joins roster, nodes' streams and the beat in one loop.
+
+Every slice one datagram says whose turn it is, by multicast to all who have been seen to hear it, one by one to the
+others. Instants are counted from the start and not from the last beat, so lateness never adds up; a beat that is half
+a slice late is left out, since two close together would cheat the slot between. Which jobs are in, and where, is
+decided in `roster` and `apples.coscheduling.machine`; what a beat means on a node, by its policy. Paper: FCS, 2.2.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from apples.daemons.link import PULSE_S, SILENCE_S
+from apples.daemons.loop import EndSignals, Loop
+from apples.daemons.matrixview import job_of_json
+from apples.daemons.realtime import become_realtime, settle_memory
+from apples.daemons.roster import Roster
+from apples.daemons.settings import SharingSettings
+from apples.daemons.streams import Stream, keep_honest
+from apples.daemons.timer import now
+from apples.daemons.wire import (
+    LONGEST_LINE,
+    VERSION,
+    BeatMessage,
+    BeatSeal,
+    Forged,
+    Json,
+    Seal,
+    derive,
+    random_word,
+)
+from apples.errors import SharingError
+
+_PRIORITY = 11
+_BACKLOG = 1024
+#: A stranger has so long to say who it is, seconds.
+_STRANGER_S = 3.0
+#: Beats whose lateness is remembered.
+_REMEMBERED = 1000
+#: Attempts to find a port that is free for both TCP and UDP, where any will do.
+_PORTS_TRIED = 20
+#: A manager that runs while it is needed waits so long for its first node, and after its last, seconds.
+_FIRST_S, _NEXT_S = 10.0, 2.0
+
+
+@dataclass(slots=True, eq=False)
+class _Peer:
+    """One connection. challenge : our random word.  seal : once it has proved itself; then `name` is a node's
+
+    address : where beats go to; None until it has shown where it listens.  multicast : it hears the group
+    """
+
+    stream: Stream
+    challenge: str
+    since: float
+    seal: Seal | None = None
+    name: str | None = None
+    word: str = ""
+    address: tuple[str, int] | None = None
+    shown: int = 0
+    multicast: bool = False
+    heard_at: float = 0.0
+    status: Json = field(default_factory=dict)
+    sent_view: Json = field(default_factory=dict)
+
+
+class ManagerDaemon:
+    """One manager; `run` until it is told to end. Raises `SharingError` where it cannot listen."""
+
+    def __init__(
+        self,
+        sharing: SharingSettings,
+        key: bytes,
+        *,
+        say: Callable[[str], None],
+        while_needed: bool = False,
+    ) -> None:
+        self._sharing, self._key, self._say = sharing, key, say
+        self._while_needed = while_needed
+        self._needed_at = now() + _FIRST_S
+        self._loop = Loop()
+        self._listener, self._datagrams = _bound(sharing.listen)
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self.roster = Roster(sharing.rows, now())
+        self._session = random_word()
+        self._seal = BeatSeal(key, self._session)
+        self._peers: set[_Peer] = set()
+        self._nodes: dict[str, _Peer] = {}
+        self._told = -1
+        self._number = 0
+        self._late: deque[float] = deque(maxlen=_REMEMBERED)
+        self._left_out = 0
+        self._multicast = sharing.multicast if self._may_multicast() else None
+        self._realtime = sharing.realtime and become_realtime(_PRIORITY)
+        self._loop.watch(self._listener.fileno(), self._accept)
+        self._loop.watch(self._datagrams.fileno(), self._here)
+
+    def run(self) -> int | None:
+        """Until a signal comes, which is returned, or nobody needs it any more."""
+        ended_by: list[int] = []
+
+        def end(number: int) -> None:
+            ended_by.append(number)
+            self._loop.stop()
+
+        signals = EndSignals(self._loop, end)
+        sharing = self._sharing
+        self._say(
+            f"manager at {self.place}, TCP and UDP: policy {sharing.policy.name}, slices of "
+            f"{sharing.slice_s * 1e3:g} ms, beats {'by multicast' if self._multicast else 'one by one'}, "
+            f"{'real time' if self._realtime else 'ordinary'} priority"
+        )
+        settle_memory()
+        self._start = now()
+        self._loop.at(self._start, lambda: self._beat(0))
+        self._loop.after(PULSE_S, self._second)
+        try:
+            self._loop.run()
+        finally:
+            signals.close()
+            self.close()
+        return ended_by[0] if ended_by else None
+
+    def close(self) -> None:
+        """Hang up; the nodes let everything run when the beats stay away."""
+        for peer in list(self._peers):
+            peer.stream.close()
+        for one in (self._listener, self._datagrams):
+            self._loop.forget(one.fileno())
+            one.close()
+        self._loop.close()
+
+    @property
+    def place(self) -> str:
+        """Where it listens, HOST:PORT."""
+        host, port = self.address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    # the beat
+
+    def _beat(self, tick: int) -> None:
+        slice_s = self._sharing.slice_s
+        late = now() - (self._start + tick * slice_s)
+        if late < 0.5 * slice_s:
+            beat = self.roster.machine.beat()
+            self._number += 1
+            message = BeatMessage(
+                number=self._number,
+                version=self.roster.version,
+                slot=-1 if beat.slot is None else beat.slot,
+                sent_s=now(),
+                slice_s=slice_s,
+            )
+            self._send(self._seal.beat(message))
+            self._late.append(late)
+        missed = int(late / slice_s)
+        self._left_out += missed + (late % slice_s >= 0.5 * slice_s)
+        following = tick + missed + 1
+        self._loop.at(self._start + following * slice_s, lambda: self._beat(following))
+
+    def _send(self, datagram: bytes) -> None:
+        if self._multicast is not None:
+            self._send_to(datagram, (self._multicast, self.address[1]))
+        for peer in self._nodes.values():
+            if peer.address is not None and not peer.multicast:
+                self._send_to(datagram, peer.address)
+
+    def _send_to(self, datagram: bytes, address: tuple[str, int]) -> None:
+        # A full or broken network loses this one; the nodes know what to do without.
+        with suppress(OSError):
+            self._datagrams.sendto(datagram, address)
+
+    def _here(self) -> None:
+        """A node shows where it listens."""
+        try:
+            datagram, address = self._datagrams.recvfrom(2048)
+            word, number = self._seal.open_here(datagram)
+        except (OSError, Forged):
+            return
+        for peer in self._nodes.values():
+            if peer.word == word and number > peer.shown:
+                peer.shown, peer.address = number, address[:2]
+                # It also shows itself because it has not heard a beat for a while.
+                peer.multicast = False
+
+    # nodes
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        keep_honest(connection, SILENCE_S)
+        stream = Stream(
+            self._loop,
+            connection,
+            heard=lambda line: self._heard(peer, line),
+            ended=lambda reason: self._ended(peer, reason),
+        )
+        peer = _Peer(stream=stream, challenge=random_word(), since=now())
+        self._peers.add(peer)
+        stream.send(_open({"apples": VERSION, "challenge": peer.challenge, "session": self._session}))
+
+    def _heard(self, peer: _Peer, line: bytes) -> None:
+        if peer.seal is None:
+            self._hello(peer, line)
+            return
+        document = peer.seal.open(line)
+        peer.heard_at = now()
+        if peer.name is None:
+            return
+        if "registered" in document:
+            entry = document["registered"]
+            why = self.roster.registered(peer.name, entry, now())
+            if why is not None:
+                peer.stream.send(peer.seal.line({"refuse": entry["job"], "why": why}))
+        elif "ended" in document:
+            self.roster.ended(peer.name, document["ended"]["job"], document["ended"]["rank"], now())
+        elif "status" in document:
+            peer.status = document["status"]
+            peer.multicast = peer.status["multicast"] and not peer.status["silent"]
+        elif "ask" in document:
+            peer.stream.send(peer.seal.line({"answer": document["ask"], "view": self.view()}))
+        self._tell_all()
+
+    def _hello(self, peer: _Peer, line: bytes) -> None:
+        """A stranger proves that it holds the key, and is told so under a key that only we two can have now."""
+        seal = Seal(derive(self._key, "hello", peer.challenge), ours="manager", theirs="node")
+        try:
+            hello = seal.open(line)
+        except Forged:
+            self._refuse(peer, "the keys differ; give the node the key file of this manager")
+            return
+        name, wanted = hello["node"], hello["policy"]
+        if wanted != self._sharing.policy.name:
+            self._refuse(peer, f"the manager's policy is {self._sharing.policy.name}, the node's {wanted}")
+            return
+        old = self._nodes.get(name)
+        if old is not None and old.word != hello["word"] and now() - old.heard_at < SILENCE_S:
+            self._refuse(peer, f"a node {name} is connected already; give one of them another --name")
+            return
+        if old is not None:
+            old.name = None
+            old.stream.close()
+        peer.seal = Seal(
+            derive(self._key, "stream", peer.challenge, hello["nonce"]), ours="manager", theirs="node"
+        )
+        peer.name, peer.word, peer.heard_at = name, hello["word"], now()
+        peer.stream.trust(LONGEST_LINE)
+        self._nodes[name] = peer
+        welcome = {
+            "place": self.place,
+            "policy": self._sharing.policy.name,
+            "slice_s": self._sharing.slice_s,
+            "multicast": self._multicast,
+        }
+        peer.stream.send(peer.seal.line(welcome))
+        placed = {job: job_of_json(entry) for job, entry in hello["placed"].items()}
+        for job, why in self.roster.joined(name, hello["processors"], hello["processes"], placed, now()):
+            peer.stream.send(peer.seal.line({"refuse": job, "why": why}))
+        held = f", with {len(hello['processes'])} processes" if hello["processes"] else ""
+        self._say(f"node {name} has joined: {hello['processors']} processors{held}")
+        self._tell_all()
+
+    def _refuse(self, peer: _Peer, why: str) -> None:
+        peer.stream.send(_open({"refused": why}))
+        peer.stream.close(why)
+
+    def _ended(self, peer: _Peer, reason: str) -> None:
+        self._peers.discard(peer)
+        if peer.name is not None and self._nodes.get(peer.name) is peer:
+            del self._nodes[peer.name]
+            self.roster.lost(peer.name, now())
+            self._say(f"node {peer.name} is lost: {reason}")
+            self._tell_all()
+        elif peer.seal is None:
+            self._say(f"a stranger is gone: {reason}")
+
+    def _tell_all(self) -> None:
+        """Let every node know what has changed for it."""
+        if self._told == self.roster.version:
+            return
+        self._told = self.roster.version
+        for name, peer in self._nodes.items():
+            assert peer.seal is not None
+            peer.stream.send(peer.seal.line({"matrix": self.roster.view(name).as_json()}))
+
+    def _second(self) -> None:
+        instant = now()
+        self.roster.tick(instant)
+        self._tell_all()
+        for peer in list(self._peers):
+            if peer.seal is None:
+                if instant - peer.since > _STRANGER_S:
+                    peer.stream.close("it does not say who it is")
+            elif instant - peer.heard_at > SILENCE_S:
+                peer.stream.close(f"nothing heard of it for {SILENCE_S:g} s")
+            else:
+                peer.stream.send(peer.seal.line({"pulse": True}))
+        if self._nodes:
+            self._needed_at = instant + _NEXT_S
+        if self._while_needed and instant > self._needed_at:
+            self._loop.stop()
+        self._loop.after(PULSE_S, self._second)
+
+    def view(self) -> Json:
+        """The whole machine, for people."""
+        instant = now()
+        late = sorted(self._late)
+        return {
+            "place": self.place,
+            "policy": self._sharing.policy.name,
+            "slice_s": self._sharing.slice_s,
+            "mpl": self._sharing.rows,
+            "settled": self.roster.settled,
+            "beats": self._number,
+            "left_out": self._left_out,
+            "late_s": {
+                "p50": late[len(late) // 2] if late else None,
+                "p95": late[int(len(late) * 0.95)] if late else None,
+                "most": late[-1] if late else None,
+            },
+            "jobs": self.roster.describe(),
+            "nodes": {
+                name: peer.status | {"heard_s": instant - peer.heard_at, "address": peer.address}
+                for name, peer in sorted(self._nodes.items())
+            },
+        }
+
+    def _may_multicast(self) -> bool:
+        if self._sharing.multicast is None or self._datagrams.family != socket.AF_INET:
+            return False
+        try:
+            self._datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+            self._datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+            if self.address[0] != "0.0.0.0":
+                own = socket.inet_aton(self.address[0])
+                self._datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
+        except OSError:
+            return False
+        return True
+
+
+def _open(document: Json) -> bytes:
+    import json
+
+    return json.dumps(document).encode() + b"\n"
+
+
+def _bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
+    """A listening TCP socket and a UDP socket of the same port; raises `SharingError`."""
+    host, port = listen
+    for attempt in range(_PORTS_TRIED):
+        try:
+            family, *_, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            datagrams = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            try:
+                listener.bind(address)
+                datagrams.bind(listener.getsockname())
+                listener.listen(_BACKLOG)
+            except OSError:
+                listener.close()
+                datagrams.close()
+                if port or attempt == _PORTS_TRIED - 1:
+                    raise
+                continue
+        except OSError as error:
+            raise SharingError(
+                f"the manager cannot listen at {host}:{port}: {error.strerror or error}; name an address of this "
+                "machine and a port that is free for TCP and UDP with --listen HOST:PORT"
+            ) from error
+        return listener, datagrams
+    raise AssertionError("the last attempt returns or raises")

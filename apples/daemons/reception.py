@@ -1,0 +1,121 @@
+"""The node manager's door on its own host: a Unix socket where processes register and people ask.
+
+One JSON object a line, one answer each. A connection that has registered a process stands for it: its end is CMDOUT.
+What is asked: `status` (this node), `view` (the whole machine), `job` (one job, also one that has just ended), `beats`
+(when the last ones came), `hold` (the node manager is needed). Decides nothing; `Desk` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from apples.coscheduling.events import Process
+from apples.daemons.loop import Loop
+from apples.daemons.places import EVERYBODYS
+from apples.daemons.processes import Refused
+from apples.daemons.streams import Stream
+from apples.daemons.wire import Forged, Json, plain
+
+_BACKLOG = 1024
+Answer = Callable[[Json], None]
+
+
+class Desk(Protocol):
+    """What the node manager does with those who come."""
+
+    def register(self, request: object, connection: socket.socket) -> Process:
+        """Take a process in; raises `Refused`."""
+
+    def leave(self, process: Process) -> None:
+        """Its connection has ended."""
+
+    def ask(self, what: str, argument: object, answer: Answer) -> bool:
+        """Answer a question, now or later; False where it is none."""
+
+
+class Reception:
+    """Listens at `path`. holding : connections that need the node manager to stay"""
+
+    def __init__(self, loop: Loop, path: Path, desk: Desk) -> None:
+        self._loop, self._path, self._desk = loop, path, desk
+        self.holding: set[Stream] = set()
+        self._streams: dict[Stream, Process | None] = {}
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        # The lock of the journal is ours: a socket that is still there was left by one that was killed.
+        with suppress(FileNotFoundError):
+            path.unlink()
+        self._listener.bind(str(path))
+        path.chmod(0o666 if path.parent == EVERYBODYS else 0o600)
+        self._listener.listen(_BACKLOG)
+        loop.watch(self._listener.fileno(), self._accept)
+
+    def end(self, process: Process) -> None:
+        """The process has ended: its connection, if it has one, stands for nothing any more."""
+        for stream, one in self._streams.items():
+            if one == process:
+                self._streams[stream] = None
+
+    def close(self) -> None:
+        """Nobody is let in any more."""
+        self._loop.forget(self._listener.fileno())
+        self._listener.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)
+        for stream in list(self._streams):
+            self._streams[stream] = None
+            stream.close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            # It has gone again, or there is no descriptor left for it: the next one may be luckier.
+            return
+        stream = Stream(
+            self._loop,
+            connection,
+            heard=lambda line: self._heard(stream, line),
+            ended=lambda reason: self._ended(stream),
+        )
+        self._streams[stream] = None
+
+    def _heard(self, stream: Stream, line: bytes) -> None:
+        def answer(document: Json) -> None:
+            stream.send(json.dumps(document).encode() + b"\n")
+
+        try:
+            request = plain(line)
+        except Forged as error:
+            answer({"refused": f"{error}; expected one JSON object a line"})
+            return
+        what, argument = next(iter(request.items()), ("", None))
+        if what == "register":
+            self._register(stream, argument, answer)
+        elif what == "hold":
+            self.holding.add(stream)
+            answer({"held": {}})
+        elif not self._desk.ask(what, argument, answer):
+            answer({"refused": f"{what!r} is no request; legal are register, status, view, job, beats, hold"})
+
+    def _register(self, stream: Stream, argument: object, answer: Answer) -> None:
+        try:
+            if self._streams[stream] is not None:
+                raise Refused("this connection stands for a process already; open one for each")
+            process = self._desk.register(argument, stream.socket)
+        except Refused as error:
+            answer({"refused": str(error)})
+            return
+        self._streams[stream] = process
+        answer({"registered": {"job": process.job, "rank": process.rank}})
+
+    def _ended(self, stream: Stream) -> None:
+        self.holding.discard(stream)
+        process = self._streams.pop(stream, None)
+        if process is not None:
+            self._desk.leave(process)
