@@ -1,7 +1,7 @@
 """The registered processes of a node manager: taken in, guarded, written down, noticed when they end, let go.
 
-Joins the node (which decides) with descriptors, pages, watchdog and journal. A process ends for us when the kernel says so
-through its descriptor, or when its connection ends, whichever comes first.
+Joins the node (which decides) with descriptors, pages, watchdog and journal. A process ends for us when the kernel
+says so through its descriptor, or when its connection ends, whichever comes first.
 """
 
 from __future__ import annotations

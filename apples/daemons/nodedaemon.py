@@ -86,7 +86,12 @@ class NodeDaemon:
         self._journal = Journal(settings.socket)
         self._loop = Loop()
         self._realtime = settings.sharing.realtime and become_realtime(_PRIORITY)
-        self.node = Node(settings.processors, kind, settings.sharing.constants, changed_guards=self._hold)
+        self.node = Node(
+            settings.processors,
+            kind,
+            settings.sharing.constants,
+            changed_guards=lambda member: self._keeping.hold(member),
+        )
         self._slice_s = settings.sharing.slice_s
         self._guard = Guard(
             self._loop,
