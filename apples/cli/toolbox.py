@@ -37,15 +37,29 @@ def _node() -> click.Command:
     return node
 
 
+def _jobs() -> click.Command:
+    from apples.cli.jobs import jobs
+
+    return jobs
+
+
+def _share() -> click.Command:
+    from apples.cli.share import share
+
+    return share
+
+
 toolbox = LazyGroup(
     name="apples",
-    help="Tools around apples-run: calibration, history, the experiments of the papers.",
+    help="Tools around apples-run: calibration, history, the experiments of the papers, sharing hosts.",
     context_settings={"help_option_names": ["-h", "--help"]},
     lazy={
         "calibrate": ("Measure an application's benchmarks anew and show what runs have taught.", _calibrate),
         "history": ("Predicted against observed, run by run.", _history),
         "experiment": ("Reproduce a row of the papers' claims.", _experiment),
         "manager": ("Beat time for the node managers of a machine.", _manager),
+        "jobs": ("Show who shares the hosts: jobs, slots, classes, nodes.", _jobs),
+        "share": ("Run any MPI program so that it takes its turns.", _share),
         "node": ("Let MPI jobs that share this host take turns.", _node),
     },
 )

@@ -1,0 +1,178 @@
+"""`apples jobs`: who shares the hosts, as tables, a live table, or one JSON document. Nothing is decided here."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apples.cli.report import table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_EVERY_S = 1.0
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--watch", is_flag=True, help="Show it anew every second, until interrupted.")
+@click.option("--socket", type=click.Path(path_type=Path), help="Socket of the node manager to ask.")
+def jobs(as_json: bool, watch: bool, socket: Path | None) -> int:
+    """Show jobs, slots and classes, what each rank computes and waits, and the nodes with their last heartbeat."""
+    from apples.daemons.client import survey
+    from apples.errors import ConfigError
+
+    if as_json and watch:
+        raise ConfigError("--json and --watch exclude each other; give one of them")
+    found = survey(socket)
+    if as_json:
+        click.echo(json.dumps(found))
+    elif watch:
+        _watch(socket, found)
+    else:
+        click.echo("\n".join(lines(found)))
+    return 0
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """Everything as plain text."""
+    parts = [_manager_line(found["manager"])] if found["manager"] else []
+    parts += [
+        "",
+        *table(*_job_rows(found)),
+        "",
+        *table(*_process_rows(found)),
+        "",
+        *table(*_node_rows(found)),
+    ]
+    return [*parts, *_notes(found)]
+
+
+def _watch(socket: Path | None, found: dict[str, Any]) -> None:
+    from rich.live import Live
+
+    from apples.daemons.client import survey
+    from apples.errors import SharingError
+
+    with Live(_live(found), auto_refresh=False, screen=False) as live:
+        while True:
+            try:
+                live.update(_live(survey(socket)), refresh=True)
+            except SharingError as error:
+                live.update(str(error), refresh=True)
+            time.sleep(_EVERY_S)
+
+
+def _live(found: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    made: list[RenderableType] = []
+    if found["manager"]:
+        made.append(Text(_manager_line(found["manager"])))
+    for header, rows in (_job_rows(found), _process_rows(found), _node_rows(found)):
+        grid = Table(*header)
+        for row in rows:
+            grid.add_row(*row)
+        made.append(grid)
+    return Group(*made, *map(Text, _notes(found)))
+
+
+def _manager_line(manager: dict[str, Any]) -> str:
+    late = manager["late_s"]
+    return (
+        f"manager {manager['place']}: {manager['policy']}, slices of {_ms(manager['slice_s'])}, beats late by "
+        f"{_ms(late['p50'])} (half of them), {_ms(late['p95'])} (p95), {_ms(late['most'])} at most; "
+        f"{manager['left_out']} of {manager['beats'] + manager['left_out']} left out"
+    )
+
+
+def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    header = ["job", "state", "slot", "ranks", "nodes", "efficiency", "balance", "communication"]
+    rows = []
+    for name, job in found["jobs"].items():
+        measured = job["efficiencies"] or {}
+        registered = job.get("registered", len(job["processes"]))
+        rows.append(
+            [
+                name,
+                job["state"],
+                "-" if job["slot"] is None else str(job["slot"]),
+                str(job["ranks"]) if registered == job["ranks"] else f"{registered} of {job['ranks']}",
+                str(len({process["node"] for process in job["processes"]})),
+                *(_percent(measured.get(key)) for key in ("parallel", "load_balance", "communication")),
+            ]
+        )
+    return header, rows
+
+
+def _process_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    header = ["job", "rank", "node", "now", "class", "T_cpu", "T_comm", "granularity", "stopped"]
+    rows = [
+        [
+            name,
+            str(process["rank"]),
+            process["node"],
+            process["state"],
+            process["class"] or "-",
+            _seconds(process["t_cpu_s"]),
+            _seconds(process["t_comm_s"]),
+            _ms(process["granularity_s"]),
+            _seconds(process["stopped_s"]),
+        ]
+        for name, job in found["jobs"].items()
+        for process in job["processes"]
+    ]
+    return header, rows
+
+
+def _node_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    header = ["node", "policy", "processors", "slots", "processes", "beat", "heard"]
+    rows = [
+        [
+            name,
+            node.get("policy", "-"),
+            str(node.get("processors", "-")),
+            str(node.get("slots", "-")),
+            str(len(node.get("processes", ()))),
+            _beat(node),
+            f"{node['heard_s']:.1f} s ago",
+        ]
+        for name, node in found["nodes"].items()
+    ]
+    return header, rows
+
+
+def _beat(node: dict[str, Any]) -> str:
+    if node.get("scheduled"):
+        return f"{node['scheduled']} scheduled"
+    if not node.get("manager"):
+        return "none"
+    return "silent" if node.get("silent") else "heard"
+
+
+def _notes(found: dict[str, Any]) -> list[str]:
+    refused = {
+        (process["job"], process["refused"])
+        for job in found["jobs"].values()
+        for process in job["processes"]
+        if process["refused"]
+    }
+    return [f"job {job} runs freely: {why}" for job, why in sorted(refused)]
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value * 1e3:.3g} ms"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"

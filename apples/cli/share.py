@@ -1,0 +1,70 @@
+"""`apples share -- COMMAND`: any MPI program takes part in sharing its hosts. Nothing is decided here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.option("--job", metavar="NAME", help="Name of the job (default: of the program and this process).")
+@click.option("--node-socket", type=click.Path(path_type=Path), help="Socket of the node manager.")
+@click.option("--monitor", is_flag=True, help="Afterwards, say how well the ranks used their time.")
+@click.argument("command", nargs=-1, required=True)
+def share(job: str | None, node_socket: Path | None, monitor: bool, command: tuple[str, ...]) -> int:
+    """Run COMMAND, for example `mpiexec -n 4 ./program`, so that its ranks register with the node manager here.
+
+    The program is not changed: the monitor is loaded before it (LD_PRELOAD), and each rank registers in MPI_Init.
+    """
+    from apples.daemons.client import NodeClient, find_node
+    from apples.daemons.places import JOB_VARIABLE, SOCKET_VARIABLE, checked_name
+    from apples.errors import NotExecutable, ProgramNotFound, SharingError
+    from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
+
+    program = shutil.which(command[0])
+    if program is None:
+        if os.path.exists(command[0]):
+            raise NotExecutable(f"{command[0]} may not be executed; give the path of an executable file")
+        raise ProgramNotFound(f"program {command[0]!r} is not there; give its path, or install it")
+    found = find_node(node_socket)
+    if found is None:
+        raise SharingError(
+            "no node manager answers on this host; start one with `apples node`, or name its socket with --node-socket"
+        )
+    socket, status = found
+    base = f"{Path(command[0]).name}-{os.getpid()}-{time.time_ns() // 1_000_000 % 1_000_000}"
+    name = checked_name(job or "".join(c if c.isalnum() or c in "._-" else "-" for c in base), what="--job")
+    directory = make_directory()
+    variables = {**monitor_environment(directory, name), SOCKET_VARIABLE: str(socket), JOB_VARIABLE: name}
+    click.echo(f"· job {name}, node {status['node']}, policy {status['policy']}", err=True)
+    sys.stdout.flush()
+    with NodeClient(socket) as client:
+        client.ask("hold")
+        code = _run([program, *command[1:]], variables)
+        if monitor:
+            from apples.cli.sharingreport import sharing_lines
+
+            click.echo("\n".join(sharing_lines(client.ask("job", name))), err=True)
+    remove_pages(directory, name)
+    return code
+
+
+def _run(command: list[str], variables: dict[str, str]) -> int:
+    """The program's exit code, 128 + signal where one ended it; interrupts reach it by the terminal, once."""
+    with subprocess.Popen(command, env={**os.environ, **variables}) as process:
+        while True:
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:
+                # It has had the same one; what it makes of it is what we wait for.
+                continue
+            except SystemExit:
+                process.terminate()
+                raise
+            return code if code >= 0 else 128 - code

@@ -1,0 +1,146 @@
+"""Asks the node managers of this host, through their sockets: one JSON line there, one back.
+
+`NodeClient` is one connection; `find_node` the node manager that a run on this host would register with;
+`survey` what all of them, and the manager behind them, know of the machine. Starts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from apples.daemons.places import known_sockets
+from apples.errors import SharingError
+
+#: Seconds a node manager may take to answer; it asks the manager itself for some questions.
+_ANSWER_S = 3.0
+
+Json = dict[str, Any]
+
+
+class NodeClient:
+    """One connection to a node manager; a context manager. Raises `SharingError` where none answers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(_ANSWER_S)
+        try:
+            self._socket.connect(str(path))
+        except OSError as error:
+            self._socket.close()
+            raise SharingError(
+                f"{path}: no node manager answers ({error.strerror or error}); start one with `apples node`, or name "
+                "the right socket with APPLES_NODE_SOCKET"
+            ) from error
+        self._lines = self._socket.makefile("rb")
+
+    def ask(self, what: str, argument: object = None) -> Any:
+        """The answer to one question; raises `SharingError` when there is none, or a refusal."""
+        try:
+            self._socket.sendall(json.dumps({what: argument}).encode() + b"\n")
+            answer = json.loads(self._lines.readline() or b"null")
+        except (OSError, ValueError) as error:
+            raise SharingError(f"{self.path}: the node manager does not answer ({error})") from error
+        if not isinstance(answer, dict) or not answer:
+            raise SharingError(f"{self.path}: the node manager has ended")
+        if "refused" in answer:
+            raise SharingError(f"{self.path}: {answer['refused']}")
+        return next(iter(answer.values()))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._lines.close()
+        self._socket.close()
+
+    def __enter__(self) -> NodeClient:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def find_node(given: Path | None = None) -> tuple[Path, Json] | None:
+    """Socket and status of the node manager of this host; None where none answers.
+
+    given : its socket, where the user names one
+    """
+    for path in known_sockets(given):
+        try:
+            with NodeClient(path) as client:
+                return path, client.ask("status")
+        except SharingError:
+            continue
+    return None
+
+
+def survey(given: Path | None = None) -> Json:
+    """The machine as `apples jobs` shows it; raises `SharingError` where no node manager answers.
+
+    Where a manager answers its view counts, else what the node managers of this host know.
+    """
+    paths = known_sockets(given)
+    statuses: dict[str, Json] = {}
+    manager: Json | None = None
+    for path in paths:
+        try:
+            with NodeClient(path) as client:
+                status = client.ask("status")
+                statuses[status["node"]] = status | {"heard_s": 0.0}
+                manager = manager or client.ask("view")
+        except SharingError:
+            continue
+    if not statuses:
+        where = ", ".join(map(str, paths)) or "none of its usual places"
+        raise SharingError(
+            f"no node manager answers on this host ({where}); start one with `apples node`, or run with "
+            "`apples-run SIZE --policy NAME`, which starts one while it needs it"
+        )
+    nodes = statuses if manager is None else {**manager["nodes"], **statuses}
+    known = {} if manager is None else manager["jobs"]
+    about = None if manager is None else {k: v for k, v in manager.items() if k not in ("nodes", "jobs")}
+    return {"version": 1, "manager": about, "jobs": jobs_of(nodes.values(), known), "nodes": nodes}
+
+
+def jobs_of(nodes: Iterable[Mapping[str, Any]], known: Mapping[str, Json]) -> dict[str, Json]:
+    """Jobs with their processes, out of what the nodes know and what the manager says of each."""
+    jobs = {name: dict(entry, processes=[]) for name, entry in known.items()}
+    for node in nodes:
+        for process in node.get("processes", ()):
+            name = process["job"]
+            entry = jobs.setdefault(
+                name,
+                {
+                    "state": "here",
+                    "slot": None,
+                    "ranks": process["ranks"],
+                    "uid": process["uid"],
+                    "processes": [],
+                },
+            )
+            entry["processes"].append(process | {"node": node["node"]})
+    for entry in jobs.values():
+        entry["processes"].sort(key=lambda process: process["rank"])
+        entry["efficiencies"] = efficiencies(entry["processes"])
+    return jobs
+
+
+def efficiencies(processes: Iterable[Mapping[str, Any]]) -> Json | None:
+    """TALP's metrics of monitored processes over the time they could run; None where nobody measures.
+
+    parallel : mean useful time / elapsed = load_balance (mean / largest useful) × communication (largest / elapsed)
+    """
+    seen = [p for p in processes if p["t_cpu_s"] is not None]
+    useful = [p["t_cpu_s"] for p in seen]
+    elapsed = max((p["t_cpu_s"] + p["t_comm_s"] for p in seen), default=0.0)
+    if not useful or not elapsed > 0 or not max(useful) > 0:
+        return None
+    mean = sum(useful) / len(useful)
+    return {
+        "parallel": mean / elapsed,
+        "load_balance": mean / max(useful),
+        "communication": max(useful) / elapsed,
+    }
