@@ -1,0 +1,348 @@
+"""The simulation's loop: nodes advance together in windows that no message can cross.
+
+A message takes at least `K_LOOKAHEAD`, so what one node does within a window of that length reaches no other node
+before the window's end: within it every node runs its own events in the order of time, and the order of nodes does
+not matter. Events of one node at the same nanosecond: ends of quanta by processor, class scheduler, processes by
+slot. `run` stops early when a rank has ended or has something to report to its policy.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apples.simulation.cluster.classscheduler import new_budgets, next_interval, set_next, settle
+from apples.simulation.cluster.jit import compiled, part
+from apples.simulation.cluster.layout import (
+    ACTS_FROM,
+    ASLEEP,
+    BARRED,
+    BEGIN,
+    C_COMM,
+    C_RUNNING,
+    COMPUTE,
+    COMPUTING,
+    DAEMON,
+    DUE,
+    FINISHED,
+    GONE,
+    HELD,
+    HELD_SINCE,
+    HELD_WAITING,
+    ITERATION,
+    ITERATIONS,
+    J_FIRST,
+    J_LEFT,
+    J_RANKS,
+    JOB,
+    K_ENDED,
+    K_LOOKAHEAD,
+    K_MEMBERS,
+    K_NODE,
+    K_NODES,
+    K_NOISE_MEAN,
+    K_PROCESS,
+    K_PROCESSORS,
+    K_REPORTS,
+    K_WIDTH,
+    KIND,
+    KNOCK,
+    N_DUE,
+    N_FIRST,
+    N_FROZEN,
+    N_INDEX,
+    N_INTERVAL_END,
+    N_ORDERS,
+    N_RANDOM,
+    N_REQUEST,
+    N_REQUEST_AT,
+    N_SLOTS,
+    NEVER,
+    NEXT,
+    NICE,
+    NOBODY,
+    OFF,
+    PHASE,
+    POLLS,
+    PROCESS_FIELDS,
+    PROCESSOR_FIELDS,
+    RANK,
+    READY,
+    READY_AT,
+    REMAINING,
+    RUNNING,
+    S_BUDGET,
+    S_SCHEDULED,
+    SHARE,
+    STATE,
+    T_COMM,
+    T_CPU,
+    WAITING,
+    WAITING_SINCE,
+    WANTS_NICE,
+    WANTS_POLLS,
+    WANTS_RUN,
+    Memory,
+)
+from apples.simulation.cluster.localscheduler import decide, leave, make_room, take_off, wake
+from apples.simulation.cluster.progress import (
+    account,
+    act,
+    begin_next,
+    communicates,
+    enter,
+    expect,
+    length,
+    mix,
+    set_due,
+    wait_on,
+)
+
+
+@part
+def finish(m: Memory, n: int, p: int, t: int) -> None:
+    """A rank is done."""
+    leave(m, n, p, t, GONE)
+    m[p + FINISHED] = t
+    m[m[p + DUE] + m[K_WIDTH]] = NOBODY
+    m[m[p + JOB] + J_LEFT] -= 1
+    m[K_ENDED] += 1
+
+
+@part
+def report(m: Memory, n: int, p: int, t: int) -> None:
+    """A message from a scheduled sender is there for a job that is not scheduled: the policy has to hear of it."""
+    m[p + KNOCK] = NEVER
+    m[n + N_REQUEST] = p
+    m[n + N_REQUEST_AT] = t
+    m[n + N_FROZEN] = 1
+    m[K_REPORTS] += 1
+    if m[p + PHASE] == COMPUTING:
+        expect(m, p, m[p + BEGIN] + m[p + REMAINING])
+    else:
+        wait_on(m, p)
+
+
+@part
+def rank_event(m: Memory, n: int, p: int, t: int) -> None:
+    """A rank's messages have come while it slept, its computation is done, or it has spun long enough."""
+    if m[p + STATE] == ASLEEP:
+        wake(m, n, p, t)
+    elif m[p + KNOCK] <= t and m[m[p + SHARE] + S_SCHEDULED] == 0:
+        report(m, n, p, t)
+    elif m[p + PHASE] == WAITING:
+        leave(m, n, p, t, ASLEEP)
+    else:
+        account(m, p, t)
+        if m[p + ITERATION] >= m[p + ITERATIONS]:
+            finish(m, n, p, t)
+        elif communicates(m, p):
+            enter(m, p, t)
+        else:
+            m[p + ACTS_FROM] = t
+            begin_next(m, p, t)
+
+
+@part
+def system_event(m: Memory, n: int, p: int, t: int) -> None:
+    """A daemon wakes or sleeps again; the node manager has decided."""
+    if m[p + STATE] == ASLEEP:
+        m[p + REMAINING] = m[p + COMPUTE]
+        wake(m, n, p, t)
+        return
+    m[p + READY_AT] = NEVER
+    if m[p + KIND] == DAEMON:
+        m[n + N_RANDOM] += 0x1E3779B97F4A7C15
+        m[p + READY_AT] = t + 1 + int(-math.log(1.0 - mix(m[n + N_RANDOM])) * m[K_NOISE_MEAN])
+    leave(m, n, p, t, ASLEEP)
+    if m[p + KIND] != DAEMON and m[n + N_ORDERS] == 1:
+        m[n + N_ORDERS] = 0
+        carry_out(m, n, t)
+
+
+@part
+def hold(m: Memory, p: int, t: int) -> None:
+    """The policy stops a rank."""
+    if m[p + STATE] == RUNNING:
+        take_off(m, p, t)
+    elif m[p + STATE] == ASLEEP:
+        m[m[p + DUE]] = NEVER
+    m[p + OFF] |= HELD
+    m[p + HELD_SINCE] = t
+
+
+@part
+def release(m: Memory, n: int, p: int, t: int) -> None:
+    """The policy lets a rank go on; if it sleeps it does so until its messages are there."""
+    m[p + OFF] &= ~HELD
+    if m[p + WAITING_SINCE] >= 0:
+        m[p + HELD_WAITING] += t - m[p + HELD_SINCE]
+    if m[p + STATE] == READY or (m[p + STATE] == ASLEEP and m[p + READY_AT] <= t):
+        wake(m, n, p, t)
+    elif m[p + STATE] == ASLEEP:
+        set_due(m, p, m[p + READY_AT])
+
+
+@part
+def carry_out(m: Memory, n: int, t: int) -> None:
+    """Do with every rank of the node what its policy wants: first who stops, then who goes on."""
+    occupant = n + N_DUE + m[K_WIDTH]
+    first, end = occupant + m[K_PROCESSORS] + 1, occupant + m[n + N_SLOTS]
+    for w in range(first, end):
+        p = m[w]
+        if p < 0 or m[p + KIND] != RANK:
+            continue
+        m[p + NICE] = m[p + WANTS_NICE]
+        if m[p + WANTS_POLLS] != m[p + POLLS]:
+            m[p + POLLS] = m[p + WANTS_POLLS]
+            if m[p + STATE] == RUNNING:
+                account(m, p, t)
+                m[p + ACTS_FROM] = max(m[p + ACTS_FROM], t)
+                act(m, p)
+        if m[p + WANTS_RUN] == 0 and m[p + OFF] & HELD == 0:
+            hold(m, p, t)
+    for w in range(first, end):
+        p = m[w]
+        if p < 0 or m[p + KIND] != RANK:
+            continue
+        if m[p + WANTS_RUN] == 1 and m[p + OFF] & HELD:
+            release(m, n, p, t)
+        elif m[p + NICE] < 0 and m[p + STATE] == READY:
+            make_room(m, n, p, t)
+    fill_idle(m, n, t)
+
+
+@part
+def fill_idle(m: Memory, n: int, t: int) -> None:
+    """Processors that have nobody look for somebody."""
+    first = m[n + N_FIRST]
+    for c in range(first, first + m[K_PROCESSORS] * PROCESSOR_FIELDS, PROCESSOR_FIELDS):
+        if m[c + C_RUNNING] < 0:
+            decide(m, n, c, t)
+
+
+@part
+def class_event(m: Memory, n: int, t: int) -> None:
+    """The class scheduler's interval is over, or a job has used up its share."""
+    if t >= m[n + N_INTERVAL_END]:
+        next_interval(m, n)
+        new_budgets(m, n, t)
+    set_barred(m, n, t)
+    set_next(m, n)
+
+
+@part
+def set_barred(m: Memory, n: int, t: int) -> None:
+    """Stop ranks of jobs without budget, let those of the others run again."""
+    occupant = n + N_DUE + m[K_WIDTH]
+    for w in range(occupant + m[K_PROCESSORS] + 1, occupant + m[n + N_SLOTS]):
+        p = m[w]
+        if p < 0 or m[p + KIND] != RANK:
+            continue
+        settle(m, m[p + SHARE], t)
+        empty = m[m[p + SHARE] + S_BUDGET] <= 0
+        if empty and m[p + OFF] & BARRED == 0:
+            if m[p + STATE] == RUNNING:
+                take_off(m, p, t)
+            m[p + OFF] |= BARRED
+        elif not empty and m[p + OFF] & BARRED:
+            m[p + OFF] &= ~BARRED
+            if m[p + STATE] == READY:
+                make_room(m, n, p, t)
+    fill_idle(m, n, t)
+
+
+@part
+def node_until(m: Memory, n: int, end: int) -> None:
+    """Run the node's events up to and including `end`."""
+    processors, width, due = m[K_PROCESSORS], m[K_WIDTH], n + N_DUE
+    following = NEXT + m[n + N_INDEX]
+    while True:
+        t, at = NEVER, due
+        for w in range(due, due + m[n + N_SLOTS]):
+            if m[w] < t:
+                t, at = m[w], w
+        m[following] = t
+        if t > end:
+            return
+        if at < due + processors:
+            c = m[n + N_FIRST] + (at - due) * PROCESSOR_FIELDS
+            make_room(m, n, decide(m, n, c, t), t)
+        elif at == due + processors:
+            class_event(m, n, t)
+        else:
+            p = m[at + width]
+            if m[p + KIND] != RANK:
+                system_event(m, n, p, t)
+            else:
+                rank_event(m, n, p, t)
+                if m[n + N_FROZEN] == 1:
+                    m[following] = NEVER
+                    return
+
+
+@compiled
+def run(m: Memory, until: int) -> int:
+    """Advance to `until`, or to the end of the window in which a rank ended or reported; returns how far."""
+    nodes, stride = m[K_NODES], N_DUE + 2 * m[K_WIDTH]
+    while True:
+        t = NEVER
+        for i in range(NEXT, NEXT + nodes):
+            t = min(t, m[i])
+        if t > until:
+            return until
+        end = min(t + m[K_LOOKAHEAD] - 1, until)
+        for i in range(nodes):
+            if m[NEXT + i] <= end:
+                node_until(m, m[K_NODE] + i * stride, end)
+        if m[K_REPORTS] > 0 or m[K_ENDED] > 0:
+            return end
+
+
+@compiled
+def obey(m: Memory, n: int, t: int) -> None:
+    """The node carries out at once what is wanted of its ranks; for where no node manager has to run first."""
+    carry_out(m, n, t)
+
+
+@compiled
+def share_out(m: Memory, n: int, t: int) -> None:
+    """Shares of the node's jobs have changed: what is left of the interval goes by the new ones."""
+    new_budgets(m, n, t)
+    set_barred(m, n, t)
+    set_next(m, n)
+
+
+@compiled
+def thaw(m: Memory, n: int, t: int) -> None:
+    """The policy has answered: the node goes on."""
+    m[n + N_FROZEN] = 0
+    m[K_REPORTS] -= 1
+    m[NEXT + m[n + N_INDEX]] = min(m[NEXT + m[n + N_INDEX]], t)
+
+
+@compiled
+def prepare(m: Memory, job: int) -> None:
+    """The first computations of a job that is about to start."""
+    first = m[K_MEMBERS] + m[job + J_FIRST]
+    for i in range(first, first + m[job + J_RANKS]):
+        m[m[i] + REMAINING] = length(m, m[i])
+
+
+@compiled
+def read(m: Memory, now: int, into: NDArray[np.int64]) -> None:
+    """The monitors' pages as they stand at `now`. into : int64[processes, 3], t_cpu, t_comm, c_comm."""
+    p = m[K_PROCESS]
+    for i in range(len(into)):
+        t_cpu, t_comm, c_comm = m[p + T_CPU], m[p + T_COMM], m[p + C_COMM]
+        begun = m[p + PHASE] == COMPUTING and (m[p + WAITING_SINCE] < 0 or m[p + BEGIN] <= now)
+        if m[p + WAITING_SINCE] >= 0:
+            seen = m[p + HELD_SINCE] if m[p + OFF] & HELD else now
+            t_comm += (m[p + BEGIN] if begun else seen) - m[p + WAITING_SINCE] - m[p + HELD_WAITING]
+            c_comm += 1 if begun else 0
+        if begun and m[p + STATE] == RUNNING and m[p + BEGIN] < now:
+            t_cpu += now - m[p + BEGIN]
+        into[i, 0], into[i, 1], into[i, 2] = t_cpu, t_comm, c_comm
+        p += PROCESS_FIELDS

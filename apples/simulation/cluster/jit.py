@@ -1,0 +1,36 @@
+"""How the simulator's inner loop is compiled: once per machine, named by a digest of the modules it is made of.
+
+The machine code is kept beside the module, or in the user's cache directory where that is read-only; where neither
+can be written every process compiles for itself. numba looks only at the module of the function it was asked for,
+hence the digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SOURCES = hashlib.sha256(
+    b"".join(p.read_bytes() for p in sorted(Path(__file__).parent.glob("*.py")))
+).hexdigest()[:12]
+
+
+def compiled(function: F) -> F:
+    """Decorator: a function that Python calls; its machine code is kept on disk."""
+    function.__qualname__ += f"_{_SOURCES}"
+    try:
+        return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+    except RuntimeError:
+        # numba finds no directory to keep the code in: slower to start, and otherwise the same
+        return cast(F, numba.njit(error_model="numpy")(function))
+
+
+def part(function: F) -> F:
+    """Decorator: a part of the loop, compiled into whatever calls it."""
+    return cast(F, numba.njit(error_model="numpy")(function))

@@ -1,0 +1,152 @@
+"""Where the simulator keeps what: one array of whole numbers that compiled code and Python both see.
+
+All times are nanoseconds from the start, so that sums are exact and two ways of computing a moment agree; shares
+and variations are in billionths. Processes, nodes, processors, jobs and shares are records in the array, and
+compiled code knows each by its address, the index of its first field: ``m[p + PHASE]``. Constants stand at the
+beginning, then the next event of every node. A node's own next events stand side by side behind its fields: the
+ends of its processors' quanta, its class scheduler, its processes in their slots. `NEVER` means that there is none.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Memory: TypeAlias = NDArray[np.int64]
+
+NEVER = 2**62
+NOBODY = -1
+
+#: Kinds of processes; the last two are the system's and come before all others.
+RANK, DAEMON, MANAGER = range(3)
+#: States: not there; waiting for a processor; on one; asleep until `READY_AT`.
+GONE, READY, RUNNING, ASLEEP = range(4)
+#: Phases of a rank: computing for iteration `ITERATION`, or waiting for the messages that end it.
+COMPUTING, WAITING = range(2)
+#: Reasons why a process may not run: stopped by the policy, or its job has used up its share.
+HELD, BARRED = 1, 2
+#: With whom a rank exchanges messages after each computation.
+ALONE, RING, EVERYBODY = range(3)
+
+# Constants, at the beginning.
+(
+    K_NODES,
+    K_PROCESSORS,
+    K_TICK,
+    K_STAY,  # goodness for staying on the same processor
+    K_SWITCH,
+    K_SPIN,
+    K_LOOKAHEAD,
+    K_NOISE_MEAN,
+    K_INTERVAL,  # of the class scheduler
+    K_MESSAGES,  # 1: arrivals of messages are reported to the policy, and jobs have shares
+    K_JOBS,
+    K_WIDTH,  # entries of a node's row of next events
+    K_REPORTS,  # nodes that wait for an answer of their policy
+    K_ENDED,  # ranks that ended since Python last looked
+    K_NODE,  # addresses of the first node, processor, process, job, share, and of the list of members
+    K_PROCESSOR,
+    K_PROCESS,
+    K_JOB,
+    K_SHARE,
+    K_MEMBERS,
+    K_QUANTA,  # ticks of a quantum at nice -20, then upwards
+) = range(21)
+NEXT = 64  # next event of node 0, 1, …
+QUANTA = 40
+
+# A process.
+(
+    KIND,
+    JOB,  # addresses
+    NODE,
+    SHARE,
+    DUE,  # of its next event in the node's row
+    LEFT,  # neighbours
+    RIGHT,
+    COMPUTE,  # length of a computation; of a burst for the system's processes
+    VARIATION,
+    KEY,  # of the variation
+    ITERATIONS,
+    ITERATION,
+    PHASE,
+    STATE,
+    OFF,  # HELD | BARRED
+    PROCESSOR,  # where it runs or last ran
+    COUNTER,  # ticks left of its quantum
+    NICE,
+    QUEUED,  # its number in the run queue
+    POLLS,  # 1: waits by polling; 0: by spinning and blocking
+    ACTS_FROM,  # first moment at which it does something since it was put on its processor
+    BEGIN,  # of the running stretch of computation; may lie ahead
+    REMAINING,  # computation left at `BEGIN`
+    WAITING_SINCE,  # start of the wait that is not yet accounted for, else -1
+    SPIN_UNTIL,
+    READY_AT,  # the messages are there; for the system's processes: next time to wake
+    KNOCK,  # first message of this wait from a scheduled sender, while it is not reported
+    SENT_EVEN,  # when the message of the last even iteration left
+    SENT_ODD,
+    FLAG_EVEN,  # was its job scheduled on its node when it left
+    FLAG_ODD,
+    HELD_SINCE,
+    HELD_WAITING,  # time held during this wait
+    T_CPU,
+    T_COMM,
+    C_COMM,
+    ON_SINCE,
+    CPU,  # processor time used in all
+    FINISHED,
+    WANTS_RUN,  # orders, carried out when the node manager has run
+    WANTS_POLLS,
+    WANTS_NICE,
+) = range(42)
+PROCESS_FIELDS = 48
+
+# A processor.
+(
+    C_RUNNING,
+    C_LAST,  # rank that ran there last
+    C_CHARGED,  # ticks seen so far
+    C_PHASE,  # a moment at which it ticks
+    C_DECIDED,  # last decision of the scheduler
+    C_NODE,
+    C_DUE,
+) = range(7)
+PROCESSOR_FIELDS = 8
+
+# A node; then its next events, then who has which slot.
+(
+    N_INDEX,
+    N_FIRST,  # its first processor
+    N_SLOTS,  # entries of its row in use
+    N_QUEUE,  # counts arrivals in the run queue
+    N_ORDERS,  # 1: the manager's burst ends in orders
+    N_FROZEN,  # 1: waits for the policy's answer to a request
+    N_REQUEST,  # process that has something to report
+    N_REQUEST_AT,
+    N_INTERVAL_END,  # of the class scheduler
+    N_RANDOM,
+    N_SHARE,  # share of the first job
+) = range(11)
+N_DUE = 16
+
+# A job.
+(
+    J_PATTERN,
+    J_LATENCY,
+    J_REFILL,
+    J_RANKS,
+    J_FIRST,  # in the list of members
+    J_SENT_EVEN,  # ranks that have sent in the even iteration under way
+    J_SENT_ODD,
+    J_LATEST_EVEN,
+    J_LATEST_ODD,
+    J_LEFT,  # ranks that have not ended
+) = range(10)
+JOB_FIELDS = 12
+
+# The share of a job on a node.
+S_SHARE, S_BUDGET, S_RUNNING, S_SINCE, S_EXHAUSTED, S_SCHEDULED = range(6)
+SHARE_FIELDS = 8

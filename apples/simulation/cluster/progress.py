@@ -1,0 +1,271 @@
+"""How a rank gets on: computation, messages, waiting by polling or by spinning and blocking; and what its monitor sees.
+
+An exchange takes its latency from the moment at which the rank and all its partners have entered it. A rank whose
+messages have a known arrival is at once put into its next computation, with a `BEGIN` that lies ahead; whoever
+interrupts it before that puts it back. `T_COMM` includes waiting for a processor within communication, as a clock
+on the wall does, and leaves out time held stopped.
+"""
+
+from __future__ import annotations
+
+from apples.simulation.cluster.jit import part
+from apples.simulation.cluster.layout import (
+    ACTS_FROM,
+    ALONE,
+    ASLEEP,
+    BEGIN,
+    C_COMM,
+    COMPUTE,
+    COMPUTING,
+    DUE,
+    FLAG_EVEN,
+    HELD,
+    HELD_WAITING,
+    ITERATION,
+    ITERATIONS,
+    J_FIRST,
+    J_LATENCY,
+    J_LATEST_EVEN,
+    J_PATTERN,
+    J_RANKS,
+    J_SENT_EVEN,
+    JOB,
+    K_MEMBERS,
+    K_MESSAGES,
+    K_SPIN,
+    KEY,
+    KIND,
+    KNOCK,
+    LEFT,
+    N_INDEX,
+    NEVER,
+    NEXT,
+    NODE,
+    OFF,
+    PHASE,
+    POLLS,
+    RANK,
+    READY_AT,
+    REMAINING,
+    RIGHT,
+    RING,
+    RUNNING,
+    S_SCHEDULED,
+    SENT_EVEN,
+    SHARE,
+    SPIN_UNTIL,
+    STATE,
+    T_COMM,
+    T_CPU,
+    VARIATION,
+    WAITING,
+    WAITING_SINCE,
+    Memory,
+)
+
+
+@part
+def mix(key: int) -> float:
+    """A number in [0, 1) that follows from the key alone (the finaliser of splitmix64, in 63 bits)."""
+    x = key & 0x7FFFFFFFFFFFFFFF
+    x = ((x ^ (x >> 30)) * 0x3F58476D1CE4E5B9) & 0x7FFFFFFFFFFFFFFF
+    x = ((x ^ (x >> 27)) * 0x14D049BB133111EB) & 0x7FFFFFFFFFFFFFFF
+    x ^= x >> 31
+    return (x >> 11) / 4503599627370496.0
+
+
+@part
+def length(m: Memory, p: int) -> int:
+    """Computation of the iteration that the rank is in, nanoseconds; 0 when all are done."""
+    if m[p + ITERATION] >= m[p + ITERATIONS]:
+        return 0
+    if m[p + VARIATION] == 0:
+        return m[p + COMPUTE]
+    u = mix(m[p + KEY] + m[p + ITERATION] * 0x1E3779B97F4A7C15)
+    return int(m[p + COMPUTE] * (1.0 + m[p + VARIATION] * 1e-9 * (2.0 * u - 1.0)))
+
+
+@part
+def set_due(m: Memory, p: int, at: int) -> None:
+    """The next event of a process."""
+    m[m[p + DUE]] = at
+    following = NEXT + m[m[p + NODE] + N_INDEX]
+    m[following] = min(m[following], at)
+
+
+@part
+def expect(m: Memory, p: int, at: int) -> None:
+    """The next event of a running rank, or its report of a message if that is earlier."""
+    if m[p + KNOCK] < NEVER and m[m[p + SHARE] + S_SCHEDULED] == 0:
+        at = min(at, max(m[p + KNOCK], m[p + ACTS_FROM]))
+    set_due(m, p, at)
+
+
+@part
+def begin_next(m: Memory, p: int, at: int) -> None:
+    """The messages are there at `at`: the next computation begins then."""
+    m[p + ITERATION] += 1
+    m[p + PHASE] = COMPUTING
+    m[p + BEGIN] = at
+    m[p + REMAINING] = length(m, p)
+    expect(m, p, at + m[p + REMAINING])
+
+
+@part
+def act(m: Memory, p: int) -> None:
+    """A process that has its processor, and can do something from `ACTS_FROM` on, does it."""
+    at = m[p + ACTS_FROM]
+    if m[p + KIND] != RANK:
+        m[p + BEGIN] = at
+        set_due(m, p, at + m[p + REMAINING])
+    elif m[p + PHASE] == COMPUTING:
+        m[p + BEGIN] = at
+        expect(m, p, at + m[p + REMAINING])
+    elif m[p + READY_AT] <= at:
+        begin_next(m, p, at)
+    else:
+        wait_on(m, p)
+
+
+@part
+def wait_on(m: Memory, p: int) -> None:
+    """A running rank whose messages are not there yet polls, or spins for a while."""
+    deadline = NEVER if m[p + POLLS] == 1 else max(m[p + ACTS_FROM], m[p + SPIN_UNTIL])
+    if m[p + READY_AT] < NEVER and m[p + READY_AT] <= deadline:
+        begin_next(m, p, m[p + READY_AT])
+    else:
+        expect(m, p, deadline)
+
+
+@part
+def account(m: Memory, p: int, t: int) -> None:
+    """What a running process has done up to `t`; a computation that has not begun is taken back."""
+    if m[p + PHASE] != COMPUTING:
+        return
+    if m[p + WAITING_SINCE] >= 0:
+        if m[p + BEGIN] > t:
+            m[p + ITERATION] -= 1
+            m[p + PHASE] = WAITING
+            return
+        m[p + T_COMM] += m[p + BEGIN] - m[p + WAITING_SINCE] - m[p + HELD_WAITING]
+        m[p + C_COMM] += 1
+        m[p + WAITING_SINCE] = -1
+        m[p + KNOCK] = NEVER
+    if t > m[p + BEGIN]:
+        m[p + T_CPU] += t - m[p + BEGIN]
+        m[p + REMAINING] -= t - m[p + BEGIN]
+        m[p + BEGIN] = t
+
+
+@part
+def communicates(m: Memory, p: int) -> bool:
+    """Does the rank exchange messages after its computations."""
+    return m[m[p + JOB] + J_PATTERN] != ALONE and m[m[p + JOB] + J_RANKS] > 1
+
+
+@part
+def enter(m: Memory, p: int, t: int) -> None:
+    """A computation is done and its messages leave."""
+    job, parity, k = m[p + JOB], m[p + ITERATION] & 1, m[p + ITERATION]
+    m[p + PHASE] = WAITING
+    m[p + WAITING_SINCE] = t
+    m[p + HELD_WAITING] = 0
+    m[p + READY_AT] = NEVER
+    m[p + KNOCK] = NEVER
+    m[p + ACTS_FROM] = t
+    m[p + SPIN_UNTIL] = t + m[K_SPIN]
+    m[p + SENT_EVEN + parity] = t
+    m[p + FLAG_EVEN + parity] = m[m[p + SHARE] + S_SCHEDULED]
+    wait_on(m, p)
+    if m[job + J_PATTERN] == RING:
+        exchange(m, p)
+        exchange(m, m[p + LEFT])
+        exchange(m, m[p + RIGHT])
+    else:
+        meet(m, job, parity, t)
+    if m[K_MESSAGES] == 1:
+        tell_partners(m, p, k, t)
+
+
+@part
+def sent(m: Memory, q: int, k: int) -> int:
+    """When rank q's messages of iteration k left; -1 if they have not."""
+    if m[q + ITERATION] > k or (m[q + ITERATION] == k and m[q + PHASE] == WAITING):
+        return m[q + SENT_EVEN + (k & 1)]
+    return -1
+
+
+@part
+def exchange(m: Memory, p: int) -> None:
+    """A rank of a ring gets its messages if it waits and both neighbours have sent theirs."""
+    if m[p + PHASE] != WAITING or m[p + READY_AT] < NEVER:
+        return
+    k = m[p + ITERATION]
+    a, b = sent(m, m[p + LEFT], k), sent(m, m[p + RIGHT], k)
+    if a >= 0 and b >= 0:
+        deliver(m, p, max(m[p + WAITING_SINCE], a, b) + m[m[p + JOB] + J_LATENCY])
+
+
+@part
+def meet(m: Memory, job: int, parity: int, t: int) -> None:
+    """A rank has come to where all ranks of its job meet; the last one lets them go."""
+    m[job + J_SENT_EVEN + parity] += 1
+    m[job + J_LATEST_EVEN + parity] = max(m[job + J_LATEST_EVEN + parity], t)
+    if m[job + J_SENT_EVEN + parity] < m[job + J_RANKS]:
+        return
+    at = m[job + J_LATEST_EVEN + parity] + m[job + J_LATENCY]
+    m[job + J_SENT_EVEN + parity] = 0
+    m[job + J_LATEST_EVEN + parity] = 0
+    first = m[K_MEMBERS] + m[job + J_FIRST]
+    for i in range(first, first + m[job + J_RANKS]):
+        deliver(m, m[i], at)
+
+
+@part
+def deliver(m: Memory, p: int, at: int) -> None:
+    """All messages that rank p waits for are there from `at` on."""
+    m[p + READY_AT] = at
+    if m[p + STATE] == RUNNING:
+        if m[p + POLLS] == 1 or at <= max(m[p + ACTS_FROM], m[p + SPIN_UNTIL]):
+            begin_next(m, p, max(at, m[p + ACTS_FROM]))
+    elif m[p + STATE] == ASLEEP and m[p + OFF] & HELD == 0:
+        set_due(m, p, at)
+
+
+@part
+def tell_partners(m: Memory, p: int, k: int, t: int) -> None:
+    """Partners on other nodes that wait may report this message; this rank may report those that came before."""
+    job, latency = m[p + JOB], m[m[p + JOB] + J_LATENCY]
+    if m[job + J_PATTERN] == RING:
+        tell(m, p, m[p + LEFT], k, t + latency)
+        if m[p + RIGHT] != m[p + LEFT]:
+            tell(m, p, m[p + RIGHT], k, t + latency)
+    else:
+        first = m[K_MEMBERS] + m[job + J_FIRST]
+        for i in range(first, first + m[job + J_RANKS]):
+            tell(m, p, m[i], k, t + latency)
+
+
+@part
+def tell(m: Memory, p: int, q: int, k: int, at: int) -> None:
+    """The message of p for iteration k reaches q at `at`; the one of q may have left before."""
+    if m[q + NODE] == m[p + NODE]:
+        return
+    entered = sent(m, q, k)
+    if entered < 0:
+        return
+    # a rank that is through with the wait has nothing to report; one that is put ahead still waits
+    if m[p + FLAG_EVEN + (k & 1)] == 1 and m[q + WAITING_SINCE] == entered:
+        knock(m, q, at)
+    if m[q + FLAG_EVEN + (k & 1)] == 1:
+        knock(m, p, at)
+
+
+@part
+def knock(m: Memory, q: int, at: int) -> None:
+    """Rank q has something to report from `at` on, as soon as it runs."""
+    if at >= m[q + KNOCK]:
+        return
+    m[q + KNOCK] = at
+    if m[q + STATE] == RUNNING and m[m[q + SHARE] + S_SCHEDULED] == 0:
+        set_due(m, q, min(m[m[q + DUE]], max(at, m[q + ACTS_FROM])))

@@ -1,0 +1,410 @@
+"""Runs jobs on the simulated cluster under a policy of `apples.coscheduling`: `simulate`.
+
+Between two decisions the compiled engine runs; at heartbeats, timers, messages, arrivals and ends the very objects
+decide that decide in the daemons: `Machine` for the whole, a `NodePolicy` for each node. A heartbeat reaches each
+node after a delay of its own, then the node manager needs some processor time, then it stops and continues
+processes. Measurements are read when the heartbeat is sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from apples.coscheduling.classes import ProcessClass, Reading
+from apples.coscheduling.events import (
+    Heartbeat,
+    Instruction,
+    JobArrived,
+    JobLeft,
+    MessageArrived,
+    NodeEvent,
+    Process,
+    ProcessLeft,
+    Timer,
+    Wait,
+)
+from apples.coscheduling.fcs import Fcs
+from apples.coscheduling.machine import Machine
+from apples.coscheduling.matrix import Allotment
+from apples.coscheduling.messagedriven import MessageDriven
+from apples.coscheduling.node import NodePolicy
+from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
+from apples.errors import ConfigError
+from apples.simulation.cluster import engine
+from apples.simulation.cluster import layout as at
+from apples.simulation.cluster.building import build, ns, place
+from apples.simulation.cluster.constants import ClusterConstants
+from apples.simulation.cluster.workload import BspJob
+
+_CLASSES_SAMPLED_EVERY = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcome:
+    """What became of a job. Seconds from the start of the simulation; `started` is when its ranks were put up."""
+
+    name: str
+    arrived_s: float
+    started_s: float
+    finished_s: float
+
+    @property
+    def response_s(self) -> float:
+        """From submission to the end of its last rank."""
+        return self.finished_s - self.arrived_s
+
+    @property
+    def wait_s(self) -> float:
+        """From submission to the start."""
+        return self.started_s - self.arrived_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of all jobs.
+
+    readings : what each rank's monitor has counted in all
+    classes : by process, the class it had most often when its slot had ended, once it had had another than the
+        first; empty where the policy has no classes
+    """
+
+    jobs: Mapping[str, JobOutcome]
+    readings: Mapping[Process, Reading]
+    classes: Mapping[Process, ProcessClass]
+
+    @property
+    def turnaround_s(self) -> float:
+        """The end of the last job."""
+        return max(job.finished_s for job in self.jobs.values())
+
+    @property
+    def mean_response_s(self) -> float:
+        """Mean over jobs."""
+        return sum(job.response_s for job in self.jobs.values()) / len(self.jobs)
+
+    @property
+    def mean_wait_s(self) -> float:
+        """Mean over jobs."""
+        return sum(job.wait_s for job in self.jobs.values()) / len(self.jobs)
+
+
+def simulate(
+    machine: ClusterConstants,
+    jobs: Sequence[BspJob],
+    policy: str,
+    *,
+    seed: int,
+    constants: CoschedulingConstants | None = None,
+    at_once: int | None = None,
+) -> Outcome:
+    """Run the jobs to their ends.
+
+    at_once : the most jobs that run at a time, first come first served; None for no limit but the policy's own
+
+    Raises `apples.errors.ConfigError` for an unknown policy, jobs that do not fit the machine, or a limit below 1.
+    """
+    if at_once is not None and at_once < 1:
+        raise ConfigError(f"at_once is {at_once}, legal is a whole number from 1, or None for no limit")
+    kind = policy_kind(policy)
+    constants = constants or CoschedulingConstants()
+    return Simulation(machine, jobs, kind, constants, seed=seed, at_once=at_once).run()
+
+
+class Simulation:
+    """One run. Times within are whole nanoseconds."""
+
+    def __init__(
+        self,
+        machine: ClusterConstants,
+        jobs: Sequence[BspJob],
+        kind: PolicyKind,
+        constants: CoschedulingConstants,
+        *,
+        seed: int,
+        at_once: int | None = None,
+    ) -> None:
+        self._random = np.random.default_rng(seed)
+        self._constants, self._kind = machine, kind
+        self._jobs = {job.name: job for job in jobs}
+        self._index = {job.name: j for j, job in enumerate(jobs)}
+        spin_s = constants.fcs.spin_s
+        self._views = build(machine, jobs, self._random, spin_s=spin_s, messages=kind.own_timer)
+        self._policies = [kind.node(constants) for _ in range(machine.nodes)]
+        self._needs_monitor = self._policies[0].needs_monitor
+        names = {str(n): machine.processors for n in range(machine.nodes)}
+        self._manager = Machine(names, mpl=1 if kind.exclusive else None) if kind.coordinated else None
+        self._at_once = at_once if at_once is not None else len(jobs)
+        self._arrivals = sorted(jobs, key=lambda job: job.arrival_s)
+        self._waiting: list[BspJob] = []
+        self._running: dict[str, int] = {}
+        self._finished: dict[str, int] = {}
+        self._slice = ns(constants.message_driven.slice_s if kind.own_timer else constants.fcs.slice_s)
+        self._timers = (
+            [int(t) for t in self._random.integers(1, self._slice + 1, machine.nodes)]
+            if kind.own_timer
+            else []
+        )
+        self._beats, self._next_beat, self._stale = 0, 0, True
+        self._slots: list[Heartbeat | None] = [None] * machine.nodes
+        self._pages = np.zeros((len(self._views.processes), 3), np.int64)
+        self._seen: dict[Process, Counter[ProcessClass]] = {}
+        self._now = 0
+        self._left = {job.name: len(job.nodes) for job in jobs}
+        self._told = np.zeros(len(self._views.processes), bool)
+
+    @cached_property
+    def _process(self) -> list[Process | None]:
+        """Names of processes by number."""
+        ranks = [Process(job.name, rank) for job in self._jobs.values() for rank in range(len(job.nodes))]
+        return [None] * (2 * self._constants.nodes) + ranks
+
+    @cached_property
+    def _number(self) -> dict[Process, int]:
+        """Numbers of processes by name."""
+        return {process: p for p, process in enumerate(self._process) if process is not None}
+
+    def run(self) -> Outcome:
+        """Everything, to the end of the last job."""
+        while len(self._finished) < len(self._jobs):
+            self._arrive()
+            self._now = engine.run(self._views.memory, self._next_decision())
+            self._reports()
+            self._ends()
+            for node, when in enumerate(self._timers):
+                if when <= self._now:
+                    self._timer(node)
+            if self._manager is not None and self._now >= self._next_beat:
+                self._beat(self._manager)
+        return self._outcome()
+
+    def _next_decision(self) -> int:
+        times = [*self._timers]
+        if self._manager is not None:
+            times.append(self._next_beat)
+        if self._arrivals:
+            times.append(ns(self._arrivals[0].arrival_s))
+        return max(min(times, default=self._now + self._slice), self._now)
+
+    # -- arrivals and ends ---------------------------------------------------------------------------------------
+
+    def _arrive(self) -> None:
+        while self._arrivals and ns(self._arrivals[0].arrival_s) <= self._now:
+            self._waiting.append(self._arrivals.pop(0))
+        while self._waiting and self._busy() < self._at_once:
+            self._admit(self._waiting.pop(0))
+
+    def _busy(self) -> int:
+        queued = len(self._manager.waiting) if self._manager is not None else 0
+        return len(self._running) - len(self._finished) + queued
+
+    def _admit(self, job: BspJob) -> None:
+        if self._manager is None:
+            taken: Counter[int] = Counter()
+            processors = []
+            for node in job.nodes:
+                processors.append((self._loads(node) + taken[node]) % self._constants.processors)
+                taken[node] += 1
+            self._start(job, tuple(processors))
+        else:
+            self._let_in(self._manager.arrive(job.name, tuple(map(str, job.nodes))))
+
+    def _loads(self, node: int) -> int:
+        """Ranks on the node."""
+        return int(np.count_nonzero(self._views.occupant[node] >= 0)) - 2
+
+    def _let_in(self, allotments: Sequence[Allotment]) -> None:
+        for allotment in allotments:
+            job = self._jobs[allotment.job]
+            self._start(job, tuple(column.processor for column in allotment.columns))
+        self._stale = True
+
+    def _start(self, job: BspJob, processors: tuple[int, ...]) -> None:
+        self._running[job.name] = self._now
+        first = self._number[Process(job.name, 0)]
+        spread = ns(self._constants.start_spread_s)
+        for rank, processor in enumerate(processors):
+            when = self._now + 1 + int(self._random.integers(0, spread + 1))
+            place(self._views, first + rank, processor=processor, when=when, random=self._random)
+        engine.prepare(self._views.memory, self._views.job_address(self._index[job.name]))
+        for node in sorted(set(job.nodes)):
+            here = {
+                Process(job.name, rank): processors[rank]
+                for rank, other in enumerate(job.nodes)
+                if other == node
+            }
+            self._tell(node, JobArrived(job=job.name, processors=here, now=self._now / 1e9), self._now)
+
+    def _ends(self) -> None:
+        memory, processes = self._views.memory, self._views.processes
+        if memory[at.K_ENDED] == 0:
+            return
+        memory[at.K_ENDED] = 0
+        gone = (processes[:, at.STATE] == at.GONE) & (processes[:, at.FINISHED] > 0) & ~self._told
+        self._told |= gone
+        for p in np.flatnonzero(gone).tolist():
+            process = self._process[p]
+            assert process is not None
+            node = self._jobs[process.job].nodes[process.rank]
+            policy = self._policies[node]
+            self._tell(node, ProcessLeft(process=process, now=self._now / 1e9), self._now)
+            if process.job not in policy.jobs:
+                self._tell(node, JobLeft(job=process.job, now=self._now / 1e9), self._now)
+            self._left[process.job] -= 1
+            if self._left[process.job] == 0:
+                first = self._number[Process(process.job, 0)]
+                ranks = processes[first : first + len(self._jobs[process.job].nodes)]
+                self._finished[process.job] = int(ranks[:, at.FINISHED].max())
+                if self._manager is not None:
+                    self._let_in(self._manager.leave(process.job))
+
+    # -- decisions -----------------------------------------------------------------------------------------------
+
+    def _beat(self, manager: Machine) -> None:
+        self._next_beat += self._slice
+        # With one job at a time a beat says something new only when jobs have come or gone.
+        if self._kind.exclusive and not self._stale:
+            return
+        self._stale = False
+        self._beats += 1
+        beat = manager.beat()
+        if self._needs_monitor:
+            engine.read(self._views.memory, self._now, self._pages)
+        nodes = self._constants.nodes
+        delays = self._constants.heartbeat_s + self._random.exponential(
+            self._constants.heartbeat_spread_s, nodes
+        )
+        for node in range(nodes):
+            name = str(node)
+            slot = Heartbeat(
+                slot=beat.slot,
+                jobs=beat.jobs.get(name, {}),
+                fill=beat.fill.get(name, {}),
+                readings=self._readings(node),
+                now=self._now / 1e9,
+            )
+            self._slots[node] = slot
+            self._want(self._policies[node].on(slot))
+            self._wake_manager(node, self._now + max(1, ns(delays[node])))
+        if self._beats % _CLASSES_SAMPLED_EVERY == 0:
+            self._sample()
+
+    def _readings(self, node: int) -> dict[Process, Reading]:
+        """Of the ranks whose slot ends."""
+        ended = self._slots[node]
+        if not self._needs_monitor or ended is None or ended.slot is None:
+            return {}
+        jobs = set(ended.jobs.values())
+        pages, process = self._pages, self._process
+        found = {}
+        for p in self._here(node):
+            name = process[p]
+            if name is not None and name.job in jobs:
+                t_cpu, t_comm, c_comm = pages[p].tolist()
+                found[name] = Reading(t_cpu / 1e9, t_comm / 1e9, c_comm)
+        return found
+
+    def _wake_manager(self, node: int, when: int) -> None:
+        """The node manager gets its heartbeat; the orders are carried out when it has done its work."""
+        views, manager = self._views, 2 * node
+        work_s = self._constants.manager_s + (self._constants.reclassify_s if self._needs_monitor else 0.0)
+        views.nodes[node, at.N_ORDERS] = 1
+        # a manager that is still at work carries out the new orders with the old
+        if views.processes[manager, at.STATE] == at.ASLEEP:
+            views.processes[manager, at.COMPUTE] = ns(work_s)
+            views.set_due(manager, when)
+
+    def _timer(self, node: int) -> None:
+        self._timers[node] += self._slice
+        used: dict[str, float] = {}
+        for p in self._here(node):
+            process = self._process[p]
+            if process is not None:
+                used[process.job] = used.get(process.job, 0.0) + self._cpu_s(p)
+        self._tell(node, Timer(cpu_s=used, now=self._now / 1e9), self._now)
+
+    def _cpu_s(self, p: int) -> float:
+        me = self._views.processes[p]
+        running = self._now - int(me[at.ON_SINCE]) if me[at.STATE] == at.RUNNING else 0
+        return (int(me[at.CPU]) + running) / 1e9
+
+    def _here(self, node: int) -> list[int]:
+        """Numbers of the node's processes."""
+        addresses = self._views.occupant[node, self._constants.processors + 1 :]
+        return [self._views.process_at(address) for address in addresses.tolist() if address >= 0]
+
+    def _reports(self) -> None:
+        """Ranks of jobs that are not scheduled have messages from ranks that are (CMDSCH)."""
+        views = self._views
+        if views.memory[at.K_REPORTS] == 0:
+            return
+        for node in np.flatnonzero(views.nodes[:, at.N_FROZEN]).tolist():
+            when = int(views.nodes[node, at.N_REQUEST_AT])
+            process = self._process[views.process_at(views.nodes[node, at.N_REQUEST])]
+            assert process is not None
+            self._tell(node, MessageArrived(process=process, sender_scheduled=True, now=when / 1e9), when)
+            engine.thaw(views.memory, views.node_address(node), when)
+
+    def _tell(self, node: int, event: NodeEvent, when: int) -> None:
+        """An event for a node's policy, whose answer takes effect at once."""
+        changes = self._policies[node].on(event)
+        if not changes:
+            return
+        self._want(changes)
+        if self._kind.own_timer:
+            self._share_out(node, self._policies[node], when)
+        else:
+            engine.obey(self._views.memory, self._views.node_address(node), when)
+
+    def _share_out(self, node: int, policy: NodePolicy, when: int) -> None:
+        assert isinstance(policy, MessageDriven)
+        shares = self._views.shares[node]
+        shares[:, at.S_SHARE] = shares[:, at.S_SCHEDULED] = 0
+        for process, order in policy.wanted.items():
+            j = self._index[process.job]
+            shares[j, at.S_SHARE] = ns(1.0 if order.share is None else order.share)
+            shares[j, at.S_SCHEDULED] = int(process.job == policy.scheduled)
+        engine.share_out(self._views.memory, self._views.node_address(node), when)
+
+    def _want(self, changes: Sequence[Instruction]) -> None:
+        processes, number = self._views.processes, self._number
+        favoured = self._constants.favoured_nice
+        for process, order, _ in changes:
+            me = processes[number[process]]
+            me[at.WANTS_RUN] = int(order.run)
+            me[at.WANTS_POLLS] = int(order.wait is Wait.POLL)
+            me[at.WANTS_NICE] = favoured if order.favoured else 0
+
+    # -- results -------------------------------------------------------------------------------------------------
+
+    def _sample(self) -> None:
+        for policy in self._policies:
+            if isinstance(policy, Fcs):
+                for process, standing in policy.standings.items():
+                    if standing.tslots > standing.cslots or standing.mark.c_comm or standing.cslots > 20:
+                        self._seen.setdefault(process, Counter())[standing.process_class] += 1
+
+    def _outcome(self) -> Outcome:
+        engine.read(self._views.memory, self._now, self._pages)
+        return Outcome(
+            jobs={
+                name: JobOutcome(
+                    name=name,
+                    arrived_s=self._jobs[name].arrival_s,
+                    started_s=self._running[name] / 1e9,
+                    finished_s=when / 1e9,
+                )
+                for name, when in self._finished.items()
+            },
+            readings={
+                process: Reading(
+                    int(self._pages[p, 0]) / 1e9, int(self._pages[p, 1]) / 1e9, int(self._pages[p, 2])
+                )
+                for process, p in self._number.items()
+            },
+            classes={process: seen.most_common(1)[0][0] for process, seen in self._seen.items()},
+        )

@@ -1,0 +1,69 @@
+"""Jobs of the simulated cluster: who computes for how long, who exchanges messages with whom.
+
+A job is bulk-synchronous: every rank computes, exchanges messages as the pattern says, and again. Work follows
+from the job alone, never from the schedule, so that all policies run the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from apples.errors import ConfigError
+from apples.simulation.cluster.layout import ALONE, EVERYBODY, RING
+
+#: By name: no messages; with both neighbours; all wait for all, with nothing sent or with data.
+PATTERNS = {"none": ALONE, "ring": RING, "barrier": EVERYBODY, "all-to-all": EVERYBODY}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BspJob:
+    """One job.
+
+    nodes : node of each rank, by number
+    compute_s : computation of each rank in one iteration
+    pattern : a key of `PATTERNS`
+    latency_s : what an exchange takes once all its partners are in it
+    variation : a computation is `compute_s` times 1 ± this, evenly spread
+    refill_s : what it costs a rank to fill its caches after another rank had its processor
+    arrival_s : when it is submitted
+
+    Raises `apples.errors.ConfigError` naming everything that is out of range.
+    """
+
+    name: str
+    nodes: tuple[int, ...]
+    compute_s: tuple[float, ...]
+    iterations: int
+    pattern: str = "ring"
+    latency_s: float = 60e-6
+    variation: float = 0.0
+    refill_s: float = 0.0
+    arrival_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        problems = []
+        if not self.nodes or len(self.nodes) != len(self.compute_s):
+            problems.append(
+                f"job {self.name}: {len(self.nodes)} nodes and {len(self.compute_s)} computations; "
+                "legal is one of each per rank, at least one"
+            )
+        if any(not (math.isfinite(c) and c >= 1e-9) for c in self.compute_s):
+            problems.append(f"job {self.name}: legal computations are finite and at least 1 ns")
+        if self.iterations < 1:
+            problems.append(f"job {self.name}: {self.iterations} iterations, legal is a whole number from 1")
+        if self.pattern not in PATTERNS:
+            problems.append(
+                f"job {self.name}: pattern is {self.pattern!r}, legal are {', '.join(map(repr, PATTERNS))}"
+            )
+        if not (math.isfinite(self.latency_s) and self.latency_s >= 1e-9):
+            problems.append(f"job {self.name}: latency_s is {self.latency_s!r}, legal is at least 1 ns")
+        if not 0 <= self.variation < 1:
+            problems.append(f"job {self.name}: variation is {self.variation!r}, legal is from 0 to below 1")
+        problems += [
+            f"job {self.name}: {name} is {value!r}, legal is a finite number from 0"
+            for name in ("refill_s", "arrival_s")
+            if not (math.isfinite(value := getattr(self, name)) and value >= 0)
+        ]
+        if problems:
+            raise ConfigError(problems)
