@@ -1,0 +1,246 @@
+/* Collectives and the calls that need no thought, in C: measured and passed on. */
+#include <limits.h>
+#include <stdlib.h>
+
+#include "calls.h"
+#include "monitor.h"
+
+/* Error class that every MPI gives the same number. */
+#define ERR_COUNT 2
+
+#define DECLARE(n, Name, lower) static void *r_##Name;
+#define DECLARE_COLLECTIVE(n, Name, lower) static void *r_##Name, *ri_##Name;
+#define DECLARE_C(n, Name, lower) static void *rc_##Name;
+#define DECLARE_COLLECTIVE_C(n, Name, lower) static void *rc_##Name, *rci_##Name;
+
+COLLECTIVES(DECLARE_COLLECTIVE)
+COUNTED_COLLECTIVES(DECLARE_COLLECTIVE_C)
+WAITING(DECLARE)
+PASSING_SENDS(DECLARE)
+PASSING_SENDS(DECLARE_C)
+PASSING_RECEIVES(DECLARE)
+PASSING_RECEIVES(DECLARE_C)
+PASSING_STARTS(DECLARE)
+PASSING_COLLECTIVES(DECLARE)
+PASSING_COUNTED_COLLECTIVES(DECLARE)
+PASSING_COUNTED_COLLECTIVES(DECLARE_C)
+PASSING(DECLARE)
+PASSING_ACCESS(DECLARE)
+PASSING_ACCESS(DECLARE_C)
+static void *r_Test_request, *r_Wait_request, *r_Comm_rank, *r_Comm_size, *r_Comm_test_inter, *r_Comm_remote_size;
+
+#define NAME(n, Name, lower) {"PMPI_" #Name, &r_##Name},
+#define NAME_COLLECTIVE(n, Name, lower) {"PMPI_" #Name, &r_##Name}, {"PMPI_I" #lower, &ri_##Name},
+#define NAME_C(n, Name, lower) {"PMPI_" #Name "_c", &rc_##Name},
+#define NAME_COLLECTIVE_C(n, Name, lower) {"PMPI_" #Name "_c", &rc_##Name}, {"PMPI_I" #lower "_c", &rci_##Name},
+
+static const struct symbol symbols[] = {
+    COLLECTIVES(NAME_COLLECTIVE) COUNTED_COLLECTIVES(NAME_COLLECTIVE_C) WAITING(NAME) PASSING_SENDS(NAME)
+    PASSING_SENDS(NAME_C) PASSING_RECEIVES(NAME) PASSING_RECEIVES(NAME_C) PASSING_STARTS(NAME) PASSING_COLLECTIVES(NAME)
+    PASSING_COUNTED_COLLECTIVES(NAME) PASSING_COUNTED_COLLECTIVES(NAME_C) PASSING(NAME) PASSING_ACCESS(NAME)
+    PASSING_ACCESS(NAME_C)
+    {"PMPI_Test", &r_Test_request}, {"PMPI_Wait", &r_Wait_request}, {"PMPI_Comm_rank", &r_Comm_rank},
+    {"PMPI_Comm_size", &r_Comm_size}, {"PMPI_Comm_test_inter", &r_Comm_test_inter},
+    {"PMPI_Comm_remote_size", &r_Comm_remote_size},
+};
+
+void monitor_resolve_c(void) {
+    monitor_resolve(symbols, sizeof symbols / sizeof *symbols);
+    monitor_resolve_points();
+}
+
+/* Wait for a request of ours as this process waits now. */
+static int complete(slot request) {
+    int status[32], done = 0;
+    if (monitor_mode() == WAIT_AS_MPI)
+        return ((int (*)(T2))r_Wait_request)((slot)&request, (slot)status);
+    struct question q = {.test = r_Test_request,
+                         .slots = {(slot)&request, (slot)&done, (slot)status},
+                         .done = &done,
+                         .rings = monitor_collective_rings()};
+    return monitor_wait(&q);
+}
+
+#define CALL(f, n) ((int (*)(T##n))(f))(A##n)
+#define REQUIRE(f, text)                                                                                              \
+    if (UNLIKELY((f) == NULL)) {                                                                                      \
+        monitor_resolve_c();                                                                                          \
+        if ((f) == NULL)                                                                                              \
+            monitor_missing(text);                                                                                    \
+    }
+#define MEASURED(f, n, kind)                                                                                          \
+    int rc;                                                                                                           \
+    if (!OURS)                                                                                                        \
+        return CALL(f, n);                                                                                            \
+    monitor_enter(kind);                                                                                              \
+    rc = CALL(f, n);                                                                                                  \
+    monitor_leave(kind);                                                                                              \
+    return rc;
+
+#define PASS(n, Name, kind)                                                                                           \
+    EXPORT int MPI_##Name(P##n) {                                                                                     \
+        REQUIRE(r_##Name, "PMPI_" #Name)                                                                              \
+        MEASURED(r_##Name, n, kind)                                                                                   \
+    }
+/* Programs that found MPI_…_c find ours, also over a library that has none: then the plain call has to do. */
+#define PASS_C(n, Name, kind, scalars)                                                                                \
+    EXPORT int MPI_##Name##_c(P##n) {                                                                                 \
+        if (UNLIKELY(rc_##Name == NULL)) {                                                                            \
+            slot all[] = {A##n};                                                                                      \
+            REQUIRE(r_##Name, "PMPI_" #Name)                                                                          \
+            if (rc_##Name == NULL)                                                                                    \
+                return too_large(all, scalars) ? ERR_COUNT : MPI_##Name(A##n);                                        \
+        }                                                                                                             \
+        MEASURED(rc_##Name, n, kind)                                                                                  \
+    }
+
+#define AT(i) (1u << (i))
+
+static int too_large(const slot *all, unsigned scalars) {
+    for (unsigned i = 0; scalars >> i; i++)
+        if (scalars & AT(i) && (int64_t)all[i] > INT_MAX)
+            return 1;
+    return 0;
+}
+
+#define WAITS(n, Name, lower) PASS(n, Name, BLOCKING)
+#define SENDS_ON(n, Name, lower) PASS(n, Name, SENDS)
+#define SENDS_ON_C(n, Name, lower) PASS_C(n, Name, SENDS, AT(1))
+#define RECEIVES_ON(n, Name, lower) PASS(n, Name, RECEIVES)
+#define RECEIVES_ON_C(n, Name, lower) PASS_C(n, Name, RECEIVES, AT(1))
+#define STARTS(n, Name, lower) PASS(n, Name, COLLECTIVE)
+#define LIGHTLY(n, Name, lower) PASS(n, Name, LIGHT)
+#define TESTS(n, Name, lower) PASS(n, Name, COMPLETES)
+
+WAITING(WAITS)
+PASSING_SENDS(SENDS_ON)
+PASSING_SENDS(SENDS_ON_C)
+PASSING_RECEIVES(RECEIVES_ON)
+PASSING_RECEIVES(RECEIVES_ON_C)
+PASSING_STARTS(STARTS)
+PASSING_COLLECTIVES(STARTS)
+PASSING_COUNTED_COLLECTIVES(STARTS)
+PASSING(TESTS)
+PASSING_ACCESS(LIGHTLY)
+PASS_C(6, Ibcast, COLLECTIVE, AT(1))
+PASS_C(9, Igather, COLLECTIVE, AT(1) | AT(4))
+PASS_C(9, Iscatter, COLLECTIVE, AT(1) | AT(4))
+PASS_C(8, Iallgather, COLLECTIVE, AT(1) | AT(4))
+PASS_C(8, Ialltoall, COLLECTIVE, AT(1) | AT(4))
+PASS_C(8, Ireduce, COLLECTIVE, AT(2))
+PASS_C(7, Iallreduce, COLLECTIVE, AT(2))
+PASS_C(7, Ireduce_scatter_block, COLLECTIVE, AT(2))
+PASS_C(7, Iscan, COLLECTIVE, AT(2))
+PASS_C(7, Iexscan, COLLECTIVE, AT(2))
+PASS_C(8, Ineighbor_allgather, COLLECTIVE, AT(1) | AT(4))
+PASS_C(8, Ineighbor_alltoall, COLLECTIVE, AT(1) | AT(4))
+PASS_C(8, Put, LIGHT, AT(1) | AT(5))
+PASS_C(8, Get, LIGHT, AT(1) | AT(5))
+PASS_C(9, Accumulate, LIGHT, AT(1) | AT(5))
+
+/* A collective: in its blocking form, or begun and waited for, which all ranks do alike. */
+#define TOGETHER(f, fi, n)                                                                                            \
+    int rc;                                                                                                           \
+    if (!OURS)                                                                                                        \
+        return CALL(f, n);                                                                                            \
+    monitor_enter(BLOCKING | COLLECTIVE);                                                                             \
+    if (monitor_nonblocking && (fi) != NULL) {                                                                        \
+        slot request = 0;                                                                                             \
+        rc = ((int (*)(T##n, slot))(fi))(A##n, (slot)&request);                                                       \
+        if (rc == 0)                                                                                                  \
+            rc = complete(request);                                                                                   \
+    } else {                                                                                                          \
+        rc = CALL(f, n);                                                                                              \
+    }                                                                                                                 \
+    monitor_leave(BLOCKING | COLLECTIVE);                                                                             \
+    return rc;
+#define WRAP_COLLECTIVE(n, Name, lower)                                                                               \
+    EXPORT int MPI_##Name(P##n) {                                                                                     \
+        REQUIRE(r_##Name, "PMPI_" #Name)                                                                              \
+        TOGETHER(r_##Name, ri_##Name, n)                                                                              \
+    }
+
+COLLECTIVES(WRAP_COLLECTIVE)
+
+/* Where the counts of a collective are. arrays: of MPI_Count or MPI_Aint, one entry for each rank of the communicator;
+   root: the rank where they count, -1 for everywhere. */
+struct counts {
+    unsigned scalars, arrays;
+    int comm, root;
+};
+
+static int entries(const struct counts *how, const slot *all) {
+    slot comm = all[how->comm];
+    int inter = 0, rank = 0, size = 0;
+    ((int (*)(T2))r_Comm_test_inter)(comm, (slot)&inter);
+    if (inter) {
+        ((int (*)(T2))r_Comm_remote_size)(comm, (slot)&size);
+        return size;
+    }
+    ((int (*)(T2))r_Comm_rank)(comm, (slot)&rank);
+    ((int (*)(T2))r_Comm_size)(comm, (slot)&size);
+    return how->root >= 0 && (int)all[how->root] != rank ? 0 : size;
+}
+
+/* Counts as ints, in memory that the caller frees; null when they do not fit. */
+static int *narrow(const struct counts *how, slot *all) {
+    int size = how->arrays ? entries(how, all) : 0;
+    int *room = malloc((size_t)(4 * size + 1) * sizeof *room), *next = room;
+    int good = room != NULL && !too_large(all, how->scalars);
+    for (unsigned i = 0; good && size > 0 && how->arrays >> i; i++) {
+        const int64_t *wide = (const int64_t *)all[i];
+        if (!(how->arrays & AT(i)) || wide == NULL)
+            continue;
+        all[i] = (slot)next;
+        for (int k = 0; k < size; k++) {
+            good = good && wide[k] <= INT_MAX && wide[k] >= INT_MIN;
+            *next++ = (int)wide[k];
+        }
+    }
+    if (!good) {
+        free(room);
+        return NULL;
+    }
+    return room;
+}
+
+#define S1 all[0]
+#define S5 S1, all[1], all[2], all[3], all[4]
+#define S6 S5, all[5]
+#define S7 S6, all[6]
+#define S8 S7, all[7]
+#define S9 S8, all[8]
+#define WRAP_COLLECTIVE_C(n, Name, ...)                                                                               \
+    EXPORT int MPI_##Name##_c(P##n) {                                                                                 \
+        if (UNLIKELY(rc_##Name == NULL)) {                                                                            \
+            REQUIRE(r_##Name, "PMPI_" #Name)                                                                          \
+            if (rc_##Name == NULL) {                                                                                  \
+                static const struct counts how = __VA_ARGS__;                                                         \
+                slot all[] = {A##n};                                                                                  \
+                int *room = narrow(&how, all);                                                                        \
+                int rc = room == NULL ? ERR_COUNT : MPI_##Name(S##n);                                                 \
+                free(room);                                                                                           \
+                return rc;                                                                                            \
+            }                                                                                                         \
+        }                                                                                                             \
+        TOGETHER(rc_##Name, rci_##Name, n)                                                                            \
+    }
+
+WRAP_COLLECTIVE_C(5, Bcast, {AT(1), 0, 4, -1})
+WRAP_COLLECTIVE_C(8, Gather, {AT(1) | AT(4), 0, 7, -1})
+WRAP_COLLECTIVE_C(9, Gatherv, {AT(1), AT(4) | AT(5), 8, 7})
+WRAP_COLLECTIVE_C(8, Scatter, {AT(1) | AT(4), 0, 7, -1})
+WRAP_COLLECTIVE_C(9, Scatterv, {AT(5), AT(1) | AT(2), 8, 7})
+WRAP_COLLECTIVE_C(7, Allgather, {AT(1) | AT(4), 0, 6, -1})
+WRAP_COLLECTIVE_C(8, Allgatherv, {AT(1), AT(4) | AT(5), 7, -1})
+WRAP_COLLECTIVE_C(7, Alltoall, {AT(1) | AT(4), 0, 6, -1})
+WRAP_COLLECTIVE_C(9, Alltoallv, {0, AT(1) | AT(2) | AT(5) | AT(6), 8, -1})
+WRAP_COLLECTIVE_C(9, Alltoallw, {0, AT(1) | AT(2) | AT(5) | AT(6), 8, -1})
+WRAP_COLLECTIVE_C(7, Reduce, {AT(2), 0, 6, -1})
+WRAP_COLLECTIVE_C(6, Allreduce, {AT(2), 0, 5, -1})
+WRAP_COLLECTIVE_C(6, Reduce_scatter, {0, AT(2), 5, -1})
+WRAP_COLLECTIVE_C(6, Reduce_scatter_block, {AT(2), 0, 5, -1})
+WRAP_COLLECTIVE_C(6, Scan, {AT(2), 0, 5, -1})
+WRAP_COLLECTIVE_C(6, Exscan, {AT(2), 0, 5, -1})
+WRAP_COLLECTIVE_C(7, Neighbor_allgather, {AT(1) | AT(4), 0, 6, -1})
+WRAP_COLLECTIVE_C(7, Neighbor_alltoall, {AT(1) | AT(4), 0, 6, -1})

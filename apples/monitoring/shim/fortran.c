@@ -1,0 +1,270 @@
+/* The same for Fortran, whose bindings in Open MPI reach the library without passing the C functions. Every argument
+   is an address, also constants such as MPI_STATUS_IGNORE and MPI_IN_PLACE, so that nothing has to be translated:
+   a blocking call becomes Fortran's own non-blocking one. Where the Fortran bindings do call the C functions
+   (MPICH), those are inside ours then and are not seen again. Names: mpi_x_ (mpif.h, use mpi) and mpi_x_f08_
+   (use mpi_f08, where the error code is optional: a null address). */
+#include "calls.h"
+#include "monitor.h"
+
+#define SENDERS(X)                                                                                                    \
+    X(send, isend)                                                                                                    \
+    X(ssend, issend)                                                                                                  \
+    X(rsend, irsend)
+
+#define D(n, Name, lower) static void *f_##lower[2];
+#define DI(n, Name, lower) static void *f_##lower[2], *fi_##lower[2];
+#define DP(Name, form) static void *f_##Name[2], *fn_##Name[2];
+#define ALL_PASSING(X)                                                                                                \
+    PASSING_SENDS(X)                                                                                                  \
+    PASSING_RECEIVES(X)                                                                                               \
+    PASSING_STARTS(X)                                                                                                 \
+    PASSING_COLLECTIVES(X)                                                                                            \
+    PASSING_COUNTED_COLLECTIVES(X)                                                                                    \
+    PASSING(X)                                                                                                        \
+    PASSING_ACCESS(X)
+#define PAIRED(X)                                                                                                     \
+    SENDERS(X)                                                                                                        \
+    X(recv, irecv)                                                                                                    \
+    X(mrecv, imrecv)                                                                                                  \
+    X(sendrecv, isendrecv)                                                                                            \
+    X(sendrecv_replace, isendrecv_replace)                                                                            \
+    X(wait, test)                                                                                                     \
+    X(waitall, testall)                                                                                               \
+    X(waitany, testany)                                                                                               \
+    X(waitsome, testsome)                                                                                             \
+    X(probe, iprobe)                                                                                                  \
+    X(mprobe, improbe)
+
+COLLECTIVES(DI)
+WAITING(D)
+ALL_PASSING(D)
+PAIRED(DP)
+static void *f_init[2], *f_init_thread[2], *f_finalize[2];
+
+#define N(n, Name, lower) {"mpi_" #lower "_", &f_##lower[0]}, {"mpi_" #lower "_f08_", &f_##lower[1]},
+#define NI(n, Name, lower) N(n, Name, lower) {"mpi_i" #lower "_", &fi_##lower[0]}, {"mpi_i" #lower "_f08_", &fi_##lower[1]},
+#define NP(name, form)                                                                                                \
+    {"mpi_" #name "_", &f_##name[0]}, {"mpi_" #name "_f08_", &f_##name[1]}, {"mpi_" #form "_", &fn_##name[0]},        \
+        {"mpi_" #form "_f08_", &fn_##name[1]},
+
+static const struct symbol symbols[] = {
+    N(1, Init, init) N(4, Init_thread, init_thread) N(0, Finalize, finalize)
+    COLLECTIVES(NI) WAITING(N) ALL_PASSING(N) PAIRED(NP)
+};
+
+void monitor_resolve_fortran(void) { monitor_resolve(symbols, sizeof symbols / sizeof *symbols); }
+
+#define NEXT(f, i, name)                                                                                              \
+    if (UNLIKELY((f)[i] == NULL)) {                                                                                   \
+        monitor_resolve_fortran();                                                                                    \
+        if ((f)[i] == NULL)                                                                                           \
+            monitor_missing(name);                                                                                    \
+    }
+/* Fortran's subroutines return nothing. `m` is the arity with the error code. */
+#define ON(f, m) ((void (*)(T##m))(f))(A##m)
+#define ERROR(m) (int *)a##m
+
+static void report(int *error, int rc) {
+    if (error != NULL)
+        *error = rc;
+}
+
+static void ask(void *test, const slot slots[7], const int *done, const int *error) {
+    struct question q = {.test = test, .done = done, .error = error, .rings = monitor_collective_rings()};
+    for (int i = 0; i < 7; i++)
+        q.slots[i] = slots[i];
+    monitor_wait(&q);
+}
+
+/* Handles of Fortran are integers. */
+static int complete(int i, int *request, slot status) {
+    int done = 0, error = 0;
+    ask(fn_wait[i], (slot[7]){(slot)request, (slot)&done, status, (slot)&error}, &done, &error);
+    return error;
+}
+
+static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && form != NULL; }
+
+#define BOTH(X, ...)                                                                                                  \
+    X(0, , __VA_ARGS__)                                                                                               \
+    X(1, f08_, __VA_ARGS__)
+
+/* --- measured and passed on ----------------------------------------------------------------------- */
+
+#define PASS_ONE(i, suffix, m, name, kind)                                                                            \
+    EXPORT void mpi_##name##_##suffix(CAT(P, m)) {                                                                    \
+        NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
+        if (!OURS) {                                                                                                  \
+            PASS_ON(f_##name[i], m);                                                                                  \
+            return;                                                                                                   \
+        }                                                                                                             \
+        monitor_enter(kind);                                                                                          \
+        PASS_ON(f_##name[i], m);                                                                                      \
+        monitor_leave(kind);                                                                                          \
+    }
+#define PASS_ON(f, m) ((void (*)(CAT(T, m)))(f))(CAT(A, m))
+#define WAITS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, BLOCKING)
+#define SENDS_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, SENDS)
+#define RECEIVES_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, RECEIVES)
+#define STARTS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, COLLECTIVE)
+#define TESTS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, COMPLETES)
+#define LIGHTLY(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, LIGHT)
+
+WAITING(WAITS)
+PASSING_SENDS(SENDS_ON)
+PASSING_RECEIVES(RECEIVES_ON)
+PASSING_STARTS(STARTS)
+PASSING_COLLECTIVES(STARTS)
+PASSING_COUNTED_COLLECTIVES(STARTS)
+PASSING(TESTS)
+PASSING_ACCESS(LIGHTLY)
+
+/* --- collectives ---------------------------------------------------------------------------------- */
+
+/* The error code comes after the request. */
+#define TOGETHER_ONE(i, suffix, n, m, name)                                                                           \
+    EXPORT void mpi_##name##_##suffix(CAT(P, m)) {                                                                    \
+        NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
+        int mine = OURS, request = 0, rc = 0, status[32];                                                             \
+        if (mine)                                                                                                     \
+            monitor_enter(BLOCKING | COLLECTIVE);                                                                     \
+        if (mine && monitor_nonblocking && fi_##name[i] != NULL && fn_wait[i] != NULL) {                              \
+            ((void (*)(T##n, slot, slot))fi_##name[i])(A##n, (slot)&request, (slot)&rc);                              \
+            if (rc == 0 && monitor_mode() != WAIT_AS_MPI)                                                             \
+                rc = complete(i, &request, (slot)status);                                                             \
+            else if (rc == 0)                                                                                         \
+                ((void (*)(T3))f_wait[i])((slot)&request, (slot)status, (slot)&rc);                                   \
+            report((int *)CAT(a, m), rc);                                                                             \
+        } else {                                                                                                      \
+            PASS_ON(f_##name[i], m);                                                                                  \
+        }                                                                                                             \
+        if (mine)                                                                                                     \
+            monitor_leave(BLOCKING | COLLECTIVE);                                                                     \
+    }
+#define WRAP_COLLECTIVE(n, Name, lower) BOTH(TOGETHER_ONE, n, CAT(MORE, n), lower)
+COLLECTIVES(WRAP_COLLECTIVE)
+
+/* --- requests ------------------------------------------------------------------------------------- */
+
+/* `m` with the error code; the question's arguments end with our own error code. */
+#define ASKING_ONE(i, suffix, m, name, kind, first, answer, ...)                                                      \
+    EXPORT void mpi_##name##_##suffix(P##m) {                                                                         \
+        int done = 0, error = 0;                                                                                      \
+        NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
+        if (!OURS) {                                                                                                  \
+            ON(f_##name[i], m);                                                                                       \
+            return;                                                                                                   \
+        }                                                                                                             \
+        monitor_enter(BLOCKING | (kind));                                                                             \
+        if (!own_wait(fn_##name[i]) || (first)) {                                                                     \
+            ON(f_##name[i], m);                                                                                       \
+        } else {                                                                                                      \
+            (void)done;                                                                                               \
+            ask(fn_##name[i], (slot[7]){__VA_ARGS__, (slot)&error}, answer, &error);                                  \
+            report(ERROR(m), error);                                                                                  \
+        }                                                                                                             \
+        monitor_leave(BLOCKING | (kind));                                                                             \
+    }
+
+BOTH(ASKING_ONE, 3, wait, COMPLETES, 0, &done, a1, (slot)&done, a2)
+BOTH(ASKING_ONE, 4, waitall, COMPLETES, 0, &done, a1, a2, (slot)&done, a3)
+BOTH(ASKING_ONE, 5, waitany, COMPLETES, 0, &done, a1, a2, a3, (slot)&done, a4)
+BOTH(ASKING_ONE, 6, waitsome, COMPLETES, *(int *)a1 <= 0, (const int *)a3, a1, a2, a3, a4, a5)
+BOTH(ASKING_ONE, 5, probe, LIGHT, 0, &done, a1, a2, a3, (slot)&done, a4)
+BOTH(ASKING_ONE, 6, mprobe, LIGHT, 0, &done, a1, a2, a3, (slot)&done, a4, a5)
+
+/* --- messages ------------------------------------------------------------------------------------- */
+
+/* `begin`: the arguments that the non-blocking form shares; `status`: where it is written. */
+#define MESSAGE_ONE(i, suffix, m, name, kind, status, begin_types, ...)                                               \
+    EXPORT void mpi_##name##_##suffix(P##m) {                                                                         \
+        int request = 0, rc = 0, scratch[32];                                                                         \
+        (void)scratch;                                                                                                \
+        NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
+        if (!OURS) {                                                                                                  \
+            ON(f_##name[i], m);                                                                                       \
+            return;                                                                                                   \
+        }                                                                                                             \
+        monitor_enter(BLOCKING | (kind));                                                                             \
+        if (own_wait(fn_##name[i])) {                                                                                 \
+            ((void (*)(TYPES begin_types, slot, slot))fn_##name[i])(__VA_ARGS__, (slot)&request, (slot)&rc);          \
+            if (rc == 0)                                                                                              \
+                rc = complete(i, &request, status);                                                                   \
+            report(ERROR(m), rc);                                                                                     \
+        } else {                                                                                                      \
+            ON(f_##name[i], m);                                                                                       \
+        }                                                                                                             \
+        monitor_leave(BLOCKING | (kind));                                                                             \
+    }
+#define TYPES(...) __VA_ARGS__
+#define WRAP_SEND(name, form) BOTH(MESSAGE_ONE, 7, name, SENDS, (slot)scratch, (T6), A6)
+
+SENDERS(WRAP_SEND)
+BOTH(MESSAGE_ONE, 8, recv, RECEIVES, a7, (T6), A6)
+BOTH(MESSAGE_ONE, 6, mrecv, RECEIVES, a5, (T4), A4)
+BOTH(MESSAGE_ONE, 10, sendrecv_replace, SENDS | RECEIVES, a9, (T8), A8)
+
+#define EXCHANGE_ONE(i, suffix, ...)                                                                                  \
+    EXPORT void mpi_sendrecv_##suffix(P13) {                                                                          \
+        int in = 0, out = 0, rc = 0, sent = 0, scratch[32];                                                           \
+        NEXT(f_sendrecv, i, "mpi_sendrecv_" #suffix)                                                                  \
+        if (!OURS) {                                                                                                  \
+            ON(f_sendrecv[i], 13);                                                                                    \
+            return;                                                                                                   \
+        }                                                                                                             \
+        monitor_enter(BLOCKING | SENDS | RECEIVES);                                                                   \
+        if (own_wait(fn_send[i]) && fn_recv[i] != NULL) {                                                             \
+            ((void (*)(T8))fn_recv[i])(a6, a7, a8, a9, a10, a11, (slot)&in, (slot)&rc);                               \
+            if (rc == 0)                                                                                              \
+                ((void (*)(T8))fn_send[i])(a1, a2, a3, a4, a5, a11, (slot)&out, (slot)&sent);                         \
+            if (rc == 0 && sent != 0) {                                                                               \
+                ((void (*)(T2))f_cancel[i])((slot)&in, (slot)&rc);                                                    \
+                ((void (*)(T2))f_request_free[i])((slot)&in, (slot)&rc);                                              \
+                rc = sent;                                                                                            \
+            } else if (rc == 0) {                                                                                     \
+                sent = complete(i, &out, (slot)scratch);                                                              \
+                rc = complete(i, &in, a12);                                                                           \
+                rc = rc != 0 ? rc : sent;                                                                             \
+            }                                                                                                         \
+            report(ERROR(13), rc);                                                                                    \
+        } else {                                                                                                      \
+            ON(f_sendrecv[i], 13);                                                                                    \
+        }                                                                                                             \
+        monitor_leave(BLOCKING | SENDS | RECEIVES);                                                                   \
+    }
+EXCHANGE_ONE(0, )
+EXCHANGE_ONE(1, f08_)
+
+/* --- start and end -------------------------------------------------------------------------------- */
+
+static void started(const int *error) {
+    if (monitor_thread.depth == 1 && (error == NULL || *error == 0)) {
+        monitor_identify();
+        monitor_resolve_c();
+        monitor_resolve_fortran();
+        monitor_start();
+    }
+    monitor_thread.depth--;
+}
+
+#define INIT_ONE(i, suffix, ...)                                                                                      \
+    EXPORT void mpi_init_##suffix(P1) {                                                                               \
+        NEXT(f_init, i, "mpi_init_" #suffix)                                                                          \
+        monitor_thread.depth++;                                                                                       \
+        ON(f_init[i], 1);                                                                                             \
+        started((int *)a1);                                                                                           \
+    }                                                                                                                 \
+    EXPORT void mpi_init_thread_##suffix(P3) {                                                                        \
+        NEXT(f_init_thread, i, "mpi_init_thread_" #suffix)                                                            \
+        monitor_thread.depth++;                                                                                       \
+        ON(f_init_thread[i], 3);                                                                                      \
+        started((int *)a3);                                                                                           \
+    }                                                                                                                 \
+    EXPORT void mpi_finalize_##suffix(P1) {                                                                           \
+        NEXT(f_finalize, i, "mpi_finalize_" #suffix)                                                                  \
+        if (OURS)                                                                                                     \
+            monitor_end();                                                                                            \
+        ON(f_finalize[i], 1);                                                                                         \
+    }
+INIT_ONE(0, )
+INIT_ONE(1, f08_)

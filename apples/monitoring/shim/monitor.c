@@ -1,0 +1,335 @@
+/* The figures of this process: what every MPI call adds to its page, and where the page comes from. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+/* A thread whose area would hold this outside a restartable sequence: it begins and ends where nothing is executed,
+   and the kernel wants its signature before the place to go to. */
+#ifdef RSEQ_SIGNATURE
+static const uint32_t nowhere_to_go[2] = {RSEQ_SIGNATURE, 0};
+#endif
+struct sequence monitor_sequence;
+int monitor_has_rseq;
+
+static struct page no_page;
+struct page *monitor_page = &no_page;
+int monitor_on;
+int monitor_nonblocking;
+__thread struct thread monitor_thread;
+
+static int several_threads;
+static volatile char page_lock;
+static uint64_t coalesce_ns = 20000;
+
+uint64_t monitor_wall(void) { return nanoseconds(CLOCK_MONOTONIC); }
+
+/* Only needed where several threads may call MPI at once. */
+static inline void begin_write(struct process_half *p) {
+    if (several_threads)
+        while (__atomic_test_and_set(&page_lock, __ATOMIC_ACQUIRE))
+            ;
+    __atomic_store_n(&p->sequence, p->sequence + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static inline void end_write(struct process_half *p) {
+    __atomic_store_n(&p->sequence, p->sequence + 1, __ATOMIC_RELEASE);
+    if (several_threads)
+        __atomic_clear(&page_lock, __ATOMIC_RELEASE);
+}
+
+static inline uint64_t stopped_ns(void) {
+    return __atomic_load_n(&monitor_page->manager.stopped_ns, __ATOMIC_RELAXED);
+}
+
+static void know_thread(struct thread *t) {
+    struct process_half *p = &monitor_page->process;
+    struct instant now;
+    read_anchor(t, &now);
+    t->left_cpu = now.cpu_after;
+    t->left_wall = now.wall_after;
+    t->known = 1;
+    begin_write(p);
+    p->threads++;
+    end_write(p);
+}
+
+void monitor_enter(int kind) {
+    struct thread *t = &monitor_thread;
+    struct process_half *p = &monitor_page->process;
+    struct instant now;
+    t->depth = 1;
+    if (UNLIKELY(!t->known))
+        know_thread(t);
+    read_clocks(t, &now, FOLLOW_NS);
+    /* The clock may have been followed too far before: what was counted too much is taken off what comes. */
+    int64_t computed = (int64_t)(now.cpu_before - t->left_cpu) - t->overdrawn;
+    uint64_t gap = computed > 0 ? (uint64_t)computed : 0;
+    t->overdrawn = computed > 0 ? 0 : -computed;
+    t->since_event += computed > 0 ? gap : now.wall_before - t->left_wall;
+    t->gap = gap;
+    if (!(kind & BLOCKING))
+        return;
+    t->entered_wall = now.wall_before;
+    t->entered_stopped = stopped_ns();
+    begin_write(p);
+    p->t_cpu_ns += gap;
+    if (t->since_event >= coalesce_ns || !t->communicated) {
+        p->c_comm++;
+        t->communicated = 1;
+        t->since_event = 0;
+    }
+    p->updated_ns = now.wall_before;
+    p->phase = p->threads == 1 ? PHASE_WAITING : PHASE_UNKNOWN;
+    p->phase_wall_ns = now.wall_before;
+    p->phase_stopped_ns = t->entered_stopped;
+    end_write(p);
+    if (UNLIKELY(monitor_page->manager.scheduled != 1 || monitor_travelling) && kind & (SENDS | COLLECTIVE))
+        monitor_travel_before();
+}
+
+void monitor_leave(int kind) {
+    struct thread *t = &monitor_thread;
+    struct process_half *p = &monitor_page->process;
+    struct instant now;
+    if (kind) {
+        if (UNLIKELY(monitor_page->manager.scheduled != 1) && kind & BLOCKING &&
+            kind & (RECEIVES | COLLECTIVE | COMPLETES))
+            monitor_travel_after();
+        monitor_ring();
+    }
+    read_clocks(t, &now, kind & BLOCKING ? t->entered_wall - t->anchor_wall + FOLLOW_WAIT_NS : FOLLOW_NS + FOLLOW_WAIT_NS);
+    begin_write(p);
+    if (kind & BLOCKING) {
+        uint64_t held = stopped_ns() - t->entered_stopped, inside = now.wall_after - t->entered_wall;
+        p->t_comm_ns += inside > held ? inside - held : 0;
+    } else {
+        p->t_cpu_ns += t->gap;
+    }
+    p->calls++;
+    if (kind & SENDS)
+        p->sent++;
+    if (kind & RECEIVES)
+        p->received++;
+    p->updated_ns = now.wall_after;
+    p->phase = p->threads == 1 ? PHASE_COMPUTING : PHASE_UNKNOWN;
+    p->phase_wall_ns = now.wall_after;
+    p->phase_cpu_ns = now.cpu_after;
+    end_write(p);
+    t->left_cpu = now.cpu_after;
+    t->left_wall = now.wall_after;
+    t->depth = 0;
+}
+
+void monitor_request(uint64_t count) {
+    struct process_half *p = &monitor_page->process;
+    begin_write(p);
+    p->requests += count;
+    p->last_request_ns = monitor_wall();
+    end_write(p);
+}
+
+void monitor_slept(void) {
+    struct process_half *p = &monitor_page->process;
+    begin_write(p);
+    p->sleeps++;
+    end_write(p);
+}
+
+/* --- start and end -------------------------------------------------------------------------------- */
+
+static void complain(const char *what, const char *about, const char *why) {
+    fprintf(stderr, "apples monitor: %s %s: %s; this process is not measured\n", what, about, why);
+}
+
+static int legal_job(const char *job) {
+    size_t length = strlen(job);
+    return length > 0 && length <= 64 && strcmp(job, ".") && strcmp(job, "..") &&
+           strspn(job, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == length;
+}
+
+/* A page that another living process has is not taken from it: two programs were given the same job. */
+static int taken(int fd) {
+    struct process_half old;
+    if (pread(fd, &old, sizeof old, 0) != sizeof old || old.magic != PAGE_MAGIC || old.state == STATE_FINALIZED)
+        return 0;
+    return old.pid != (uint32_t)getpid() && (kill((pid_t)old.pid, 0) == 0 || errno == EPERM);
+}
+
+static struct page *open_page(const char *path) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int error = fd < 0 ? errno : 0;
+    struct page *page = NULL;
+    if (fd >= 0 && taken(fd)) {
+        complain("page", path, "a process that is still running has it; give every job a name of its own");
+        close(fd);
+        return NULL;
+    }
+    if (fd >= 0) {
+        /* Room is reserved here: a full tmpfs would else end the program with SIGBUS at the first write. */
+        error = ftruncate(fd, 0) != 0 ? errno : posix_fallocate(fd, 0, PAGE_BYTES);
+        if (error == 0) {
+            void *at = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+            page = at == MAP_FAILED ? NULL : at;
+            error = page == NULL ? errno : 0;
+        }
+        close(fd);
+    }
+    if (page == NULL)
+        complain("page", path, strerror(error));
+    return page;
+}
+
+static void read_settings(struct manager_half *m) {
+    const char *wait = getenv("APPLES_WAIT"), *spin = getenv("APPLES_SPIN_US"), *gap = getenv("APPLES_COALESCE_US");
+    char *end;
+    m->wait = WAIT_AS_MPI;
+    m->scheduled = 1;
+    m->spin_ns = 120000;
+    m->stopped_ns = 0;
+    if (wait != NULL && !strcmp(wait, "poll"))
+        m->wait = WAIT_POLL;
+    else if (wait != NULL && !strcmp(wait, "block"))
+        m->wait = WAIT_SPIN_BLOCK;
+    else if (wait != NULL && *wait && strcmp(wait, "mpi"))
+        fprintf(stderr, "apples monitor: APPLES_WAIT is '%s', legal are block, poll and mpi; taken as mpi\n", wait);
+    if (spin != NULL && *spin) {
+        double us = strtod(spin, &end);
+        if (*end == '\0' && us >= 0 && us < 1e9)
+            m->spin_ns = (uint64_t)(us * 1e3);
+        else
+            fprintf(stderr, "apples monitor: APPLES_SPIN_US is '%s', legal are microseconds from 0; taken as 120\n",
+                    spin);
+    }
+    if (gap != NULL && *gap) {
+        double us = strtod(gap, &end);
+        if (*end == '\0' && us >= 0 && us < 1e9)
+            coalesce_ns = (uint64_t)(us * 1e3);
+        else
+            fprintf(stderr, "apples monitor: APPLES_COALESCE_US is '%s', legal are microseconds from 0; taken as 20\n",
+                    gap);
+    }
+    /* Blocking and non-blocking collectives do not match each other, so this cannot change later, and has to be the
+       same on all ranks: it follows from their common environment. */
+    monitor_nonblocking = m->wait != WAIT_AS_MPI || getenv("APPLES_NODE_SOCKET") != NULL;
+}
+
+static void describe(struct process_half *p) {
+    char version[8192] = "";
+    int length = 0;
+    int (*get_version)(char *, int *) = monitor_find("PMPI_Get_library_version");
+    int (*rank)(slot, int *) = monitor_find("PMPI_Comm_rank"), (*size)(slot, int *) = monitor_find("PMPI_Comm_size");
+    int mine = 0, all = 1;
+    if (get_version != NULL)
+        get_version(version, &length);
+    size_t n = 0;
+    for (const char *c = version; *c && *c != '\n' && *c != ',' && n < sizeof p->mpi - 1; c++) {
+        if (*c == '\t' || *c == ' ') {
+            if (n > 0 && p->mpi[n - 1] != ' ')
+                p->mpi[n++] = ' ';
+        } else {
+            p->mpi[n++] = *c;
+        }
+    }
+    gethostname(p->host, sizeof p->host - 1);
+    rank(monitor_library.world, &mine);
+    size(monitor_library.world, &all);
+    p->version = PAGE_VERSION;
+    p->pid = (uint32_t)getpid();
+    p->tid = (uint32_t)syscall(SYS_gettid);
+    p->rank = (uint32_t)mine;
+    p->ranks = (uint32_t)all;
+}
+
+/* A copy of the process is another process: it must not write into our page. */
+static void forget_in_child(void) {
+    monitor_on = 0;
+    monitor_page = &no_page;
+}
+
+static void prepare_clock(void) {
+#ifdef RSEQ_SIGNATURE
+    monitor_sequence.start_ip = (uintptr_t)nowhere_to_go;
+    monitor_sequence.post_commit_offset = 1;
+    monitor_sequence.abort_ip = (uintptr_t)&nowhere_to_go[1];
+    monitor_has_rseq = &__rseq_size != NULL && __rseq_size != 0;
+#endif
+}
+
+/* MPI_Init has returned. */
+void monitor_start(void) {
+    const char *directory = getenv("APPLES_MONITOR"), *job = getenv("APPLES_JOB");
+    int (*query)(int *) = monitor_find("PMPI_Query_thread");
+    char path[4096] = "";
+    int level = 0;
+    if (directory == NULL && getenv("APPLES_WAIT") == NULL)
+        return;
+    if (job == NULL || !*job)
+        job = "job";
+    if (!legal_job(job)) {
+        complain("job", job, "legal are 1 to 64 letters, digits, '.', '_' and '-'");
+        return;
+    }
+    struct process_half fresh = {0};
+    describe(&fresh);
+    struct page *page = &no_page;
+    if (directory != NULL && *directory) {
+        snprintf(path, sizeof path, "%s/%s.%u", directory, job, fresh.rank);
+        page = open_page(path);
+        if (page == NULL) {
+            page = &no_page;
+            path[0] = '\0';
+        }
+        monitor_open_bell(directory, job);
+    }
+    read_settings(&page->manager);
+    if (query != NULL)
+        query(&level);
+    several_threads = level == monitor_library.multiple;
+    prepare_clock();
+    pthread_atfork(NULL, NULL, forget_in_child);
+    monitor_page = page;
+    know_thread(&monitor_thread);
+    fresh.threads = 1;
+    fresh.state = STATE_RUNNING;
+    fresh.started_ns = fresh.updated_ns = fresh.phase_wall_ns = monitor_wall();
+    fresh.phase = PHASE_COMPUTING;
+    fresh.phase_cpu_ns = monitor_thread.left_cpu;
+    page->process = fresh;
+    /* Whoever sees the magic sees a whole page. */
+    __atomic_store_n(&page->process.magic, PAGE_MAGIC, __ATOMIC_RELEASE);
+    if (getenv("APPLES_NODE_SOCKET") != NULL) {
+        monitor_travel_start();
+        monitor_register(job, path);
+    }
+    monitor_on = 1;
+}
+
+/* MPI_Finalize begins: what was computed until now counts, and then nothing more. */
+void monitor_end(void) {
+    struct process_half *p = &monitor_page->process;
+    struct instant now;
+    monitor_thread.depth = 1;
+    read_clocks(&monitor_thread, &now, FOLLOW_NS);
+    monitor_travel_end();
+    begin_write(p);
+    if (monitor_thread.known && now.cpu_before > monitor_thread.left_cpu)
+        p->t_cpu_ns += now.cpu_before - monitor_thread.left_cpu;
+    p->state = STATE_FINALIZED;
+    p->ended_ns = p->updated_ns = now.wall_before;
+    p->phase = PHASE_UNKNOWN;
+    end_write(p);
+    monitor_on = 0;
+    monitor_ring();
+}

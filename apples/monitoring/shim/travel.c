@@ -1,0 +1,143 @@
+/* The status that travels with messages: whether the sender's job is the scheduled one where it runs.
+
+   A status is sent only when it has changed: one byte to every other rank, on a communicator of our own, ahead of the
+   next message of the program. Until a rank hears otherwise it takes the others as scheduled. Only a rank that
+   is not scheduled itself reads what it was sent; it counts a request for every message it receives while somebody
+   it communicates with is scheduled, and for the news that somebody now is. Yoo and Jette, section 2.
+
+   Bytes are sent synchronously: at most one to a rank is under way, and at MPI_Finalize a rank knows when all of its
+   own have been received, so that none is left behind. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "monitor.h"
+
+#define TAG 0
+
+static slot communicator;
+static int ranks, mine;
+static slot *pending;       /* by rank: the request of the byte under way, if `busy` */
+static unsigned char *busy;
+static unsigned char *told; /* by rank: the status it was sent last */
+static unsigned char *heard;
+static int scheduled_others;
+int monitor_travelling;
+static const unsigned char words[2] = {0, 1};
+
+static int (*do_issend)(slot, slot, slot, slot, slot, slot, slot);
+static int (*do_test)(slot, slot, slot);
+static int (*do_iprobe)(slot, slot, slot, slot, slot);
+static int (*do_recv)(slot, slot, slot, slot, slot, slot, slot);
+static int (*do_ibarrier)(slot, slot);
+
+void monitor_travel_start(void) {
+    int (*dup)(slot, slot) = monitor_find("PMPI_Comm_dup");
+    do_issend = monitor_find("PMPI_Issend");
+    do_test = monitor_find("PMPI_Test");
+    do_iprobe = monitor_find("PMPI_Iprobe");
+    do_recv = monitor_find("PMPI_Recv");
+    do_ibarrier = monitor_find("PMPI_Ibarrier");
+    ranks = (int)monitor_page->process.ranks;
+    mine = (int)monitor_page->process.rank;
+    size_t count = (size_t)ranks;
+    pending = calloc(count, sizeof *pending);
+    busy = calloc(count, 1);
+    told = malloc(count);
+    heard = malloc(count);
+    if (pending == NULL || busy == NULL || told == NULL || heard == NULL || ranks < 2 ||
+        dup(monitor_library.world, (slot)&communicator) != 0) {
+        ranks = 0;
+        return;
+    }
+    memset(told, 1, count);
+    memset(heard, 1, count);
+    scheduled_others = ranks - 1;
+}
+
+static int still_busy(int rank) {
+    int status[32], over = 0;
+    if (busy[rank]) {
+        do_test((slot)&pending[rank], (slot)&over, (slot)status);
+        busy[rank] = (unsigned char)!over;
+    }
+    return busy[rank];
+}
+
+/* Let the others know; returns how many could not be told yet, because they have not read the last word. */
+static int tell(int now) {
+    int behind = 0;
+    for (int i = 1; i < ranks; i++) {
+        int rank = (mine + i) % ranks;
+        if (told[rank] == now)
+            continue;
+        if (still_busy(rank)) {
+            behind++;
+            continue;
+        }
+        if (do_issend((slot)&words[now], 1, monitor_library.byte, (slot)rank, TAG, communicator,
+                      (slot)&pending[rank]) == 0) {
+            busy[rank] = 1;
+            told[rank] = (unsigned char)now;
+        }
+    }
+    return behind;
+}
+
+/* Read what has come; returns the number of ranks that have become scheduled. */
+static int listen(void) {
+    int status[32], there = 1, news = 0;
+    unsigned char word = 1;
+    while (do_iprobe((slot)monitor_library.any_source, TAG, communicator, (slot)&there, (slot)status) == 0 && there) {
+        int from = status[monitor_library.source_at];
+        do_recv((slot)&word, 1, monitor_library.byte, (slot)from, TAG, communicator, (slot)status);
+        news += word && !heard[from];
+        scheduled_others += (word != 0) - (heard[from] != 0);
+        heard[from] = word != 0;
+    }
+    return news;
+}
+
+/* While the process waits and is not scheduled: has somebody become so? */
+void monitor_travel_look(void) {
+    int news = ranks > 0 && !monitor_page->manager.scheduled ? listen() : 0;
+    if (news > 0)
+        monitor_request((uint64_t)news);
+}
+
+/* A call of the program begins: what it sends is preceded by our status. */
+void monitor_travel_before(void) {
+    int now = monitor_page->manager.scheduled != 0;
+    if (ranks > 0)
+        monitor_travelling = tell(now) > 0 || !now;
+}
+
+/* A call has ended in which something was received. */
+void monitor_travel_after(void) {
+    if (ranks == 0 || monitor_page->manager.scheduled)
+        return;
+    int news = listen();
+    if (scheduled_others > 0)
+        monitor_request((uint64_t)(news > 0 ? news : 1));
+}
+
+/* Before MPI_Finalize, on all ranks: when all that a rank has sent is received it enters a barrier, and when
+   everybody has, nothing is under way any more (Hoefler, Siebert and Lumsdaine 2010). */
+void monitor_travel_end(void) {
+    int status[32], over = 0, entered = 0;
+    slot barrier = 0;
+    if (ranks == 0)
+        return;
+    while (!over) {
+        int under_way = 0;
+        listen();
+        if (entered) {
+            do_test((slot)&barrier, (slot)&over, (slot)status);
+            continue;
+        }
+        for (int rank = 0; rank < ranks; rank++)
+            under_way += still_busy(rank);
+        if (under_way == 0)
+            entered = do_ibarrier(communicator, (slot)&barrier) == 0;
+    }
+    ranks = 0;
+}
