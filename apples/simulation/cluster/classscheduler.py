@@ -47,11 +47,21 @@ def settle(m: Memory, s: int, t: int) -> None:
 
 
 @part
-def note_running(m: Memory, p: int, t: int, more: int) -> None:
-    """A rank has got a processor (more = 1) or lost it (-1)."""
+def note_running(m: Memory, p: int, t: int) -> None:
+    """A rank has got a processor."""
     if m[K_MESSAGES] == 1:
         settle(m, m[p + SHARE], t)
-        m[m[p + SHARE] + S_RUNNING] += more
+        m[m[p + SHARE] + S_RUNNING] += 1
+        settle(m, m[p + SHARE], t)
+        set_next(m, m[p + NODE])
+
+
+@part
+def note_stopped(m: Memory, p: int, t: int) -> None:
+    """A rank has lost its processor."""
+    if m[K_MESSAGES] == 1:
+        settle(m, m[p + SHARE], t)
+        m[m[p + SHARE] + S_RUNNING] -= 1
         settle(m, m[p + SHARE], t)
         set_next(m, m[p + NODE])
 

@@ -86,7 +86,7 @@ from apples.simulation.cluster.layout import (
     WANTS_RUN,
     Memory,
 )
-from apples.simulation.cluster.localscheduler import decide, leave, make_room, take_off, wake
+from apples.simulation.cluster.localscheduler import decide, fall_asleep, make_room, take_off, wake
 from apples.simulation.cluster.progress import (
     account,
     act,
@@ -104,7 +104,9 @@ from apples.simulation.cluster.progress import (
 @part
 def finish(m: Memory, n: int, p: int, t: int) -> None:
     """A rank is done."""
-    leave(m, n, p, t, GONE)
+    m[p + READY_AT] = NEVER
+    fall_asleep(m, n, p, t)
+    m[p + STATE] = GONE
     m[p + FINISHED] = t
     m[m[p + DUE] + m[K_WIDTH]] = NOBODY
     m[m[p + JOB] + J_LEFT] -= 1
@@ -133,7 +135,7 @@ def rank_event(m: Memory, n: int, p: int, t: int) -> None:
     elif m[p + KNOCK] <= t and m[m[p + SHARE] + S_SCHEDULED] == 0:
         report(m, n, p, t)
     elif m[p + PHASE] == WAITING:
-        leave(m, n, p, t, ASLEEP)
+        fall_asleep(m, n, p, t)
     else:
         account(m, p, t)
         if m[p + ITERATION] >= m[p + ITERATIONS]:
@@ -156,7 +158,7 @@ def system_event(m: Memory, n: int, p: int, t: int) -> None:
     if m[p + KIND] == DAEMON:
         m[n + N_RANDOM] += 0x1E3779B97F4A7C15
         m[p + READY_AT] = t + 1 + int(-math.log(1.0 - mix(m[n + N_RANDOM])) * m[K_NOISE_MEAN])
-    leave(m, n, p, t, ASLEEP)
+    fall_asleep(m, n, p, t)
     if m[p + KIND] != DAEMON and m[n + N_ORDERS] == 1:
         m[n + N_ORDERS] = 0
         carry_out(m, n, t)
@@ -260,8 +262,8 @@ def node_until(m: Memory, n: int, end: int) -> None:
     processors, width, due = m[K_PROCESSORS], m[K_WIDTH], n + N_DUE
     following = NEXT + m[n + N_INDEX]
     while True:
-        t, at = NEVER, due
-        for w in range(due, due + m[n + N_SLOTS]):
+        t, at = m[due], due
+        for w in range(due + 1, due + m[n + N_SLOTS]):
             if m[w] < t:
                 t, at = m[w], w
         m[following] = t
@@ -288,8 +290,8 @@ def run(m: Memory, until: int) -> int:
     """Advance to `until`, or to the end of the window in which a rank ended or reported; returns how far."""
     nodes, stride = m[K_NODES], N_DUE + 2 * m[K_WIDTH]
     while True:
-        t = NEVER
-        for i in range(NEXT, NEXT + nodes):
+        t = m[NEXT]
+        for i in range(NEXT + 1, NEXT + nodes):
             t = min(t, m[i])
         if t > until:
             return until

@@ -10,7 +10,7 @@ processor in turn. That is how processes migrate within a node. Source: kernel/s
 
 from __future__ import annotations
 
-from apples.simulation.cluster.classscheduler import note_running
+from apples.simulation.cluster.classscheduler import note_running, note_stopped
 from apples.simulation.cluster.jit import part
 from apples.simulation.cluster.layout import (
     ACTS_FROM,
@@ -145,7 +145,7 @@ def put(m: Memory, c: int, p: int, t: int) -> None:
         if m[c + C_LAST] != p:
             m[p + ACTS_FROM] += m[m[p + JOB] + J_REFILL]
         m[c + C_LAST] = p
-        note_running(m, p, t, 1)
+        note_running(m, p, t)
     act(m, p)
 
 
@@ -160,7 +160,7 @@ def take_off(m: Memory, p: int, t: int) -> None:
     m[m[p + DUE]] = NEVER
     m[c + C_RUNNING] = NOBODY
     if m[p + KIND] == RANK:
-        note_running(m, p, t, -1)
+        note_stopped(m, p, t)
 
 
 @part
@@ -225,11 +225,10 @@ def wake(m: Memory, n: int, p: int, t: int) -> None:
 
 
 @part
-def leave(m: Memory, n: int, p: int, t: int, state: int) -> None:
-    """A running process blocks until its `READY_AT`, or is gone; somebody else gets the processor."""
+def fall_asleep(m: Memory, n: int, p: int, t: int) -> None:
+    """A running process blocks until its `READY_AT`; somebody else gets the processor."""
     c = m[p + PROCESSOR]
     take_off(m, p, t)
-    m[p + STATE] = state
-    if state == ASLEEP:
-        set_due(m, p, m[p + READY_AT])
+    m[p + STATE] = ASLEEP
+    set_due(m, p, m[p + READY_AT])
     decide(m, n, c, t)
