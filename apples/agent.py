@@ -56,6 +56,7 @@ class RunRequest:
     """What the user asked for.
 
     template : the application.  settings : its own options.  overrides : fields of `PlanningOptions` the user set
+    environment : variables for the ranks.  shared : says, after the run, what a node manager saw of it
     """
 
     size: int
@@ -66,6 +67,8 @@ class RunRequest:
     label: bool = False
     time_limit_s: float | None = None
     program_output_to_stderr: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    shared: Callable[[], dict[str, Any]] | None = None
 
     @property
     def planning(self) -> PlanningOptions:
@@ -98,7 +101,8 @@ class Decision:
         )
         if record is None or record.outcome is None:
             return document
-        return run_document(document, record.outcome, world=self.world, record=record.id)
+        document = run_document(document, record.outcome, world=self.world, record=record.id)
+        return document | {"sharing": record.sharing} if record.sharing else document
 
 
 class Agent:
@@ -192,7 +196,8 @@ class Agent:
                 raise
             if not outcome.observations:
                 outcome = replace(outcome, observations=template.observations(Path(directory)))
-        record = replace(begun, outcome=outcome)
+        sharing = {} if request.shared is None else request.shared()
+        record = replace(begun, outcome=outcome, sharing=sharing)
         self._history.append(record)
         self._tell("run ended", _ended_text(record))
         return record
@@ -204,6 +209,7 @@ class Agent:
             workload=decision.workload,
             command=tuple(template.command(decision.plan.rows, run_dir, request.settings)),
             run_dir=run_dir,
+            environment=request.environment,
             label=request.label,
             time_limit_s=request.time_limit_s,
             program_output_to_stderr=request.program_output_to_stderr,

@@ -133,6 +133,7 @@ class Record:
     id : unique, sorts by time.  started_at : seconds since the epoch.  world : launcher that ran it
     workload : the model inputs used.  snapshot : JSON document of the snapshot the plan was made on
     key : calibration key (application with its options, and machine): only like is fitted to like
+    sharing : what the node manager saw of a run that took turns on its hosts, empty for others
     """
 
     id: str
@@ -144,3 +145,4 @@ class Record:
     snapshot: dict[str, Any] = field(default_factory=dict)
     workload: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    sharing: dict[str, Any] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,6 +110,57 @@ def with_composed(
             },
         },
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """Turns that hosts give away already, to jobs that take them under a policy of sharing.
+
+    here : on this machine, whose node is called `node`.  held : on other hosts, by name, where that is known
+    exclusive : a new job has to wait for the others, and is alone then
+    """
+
+    here: int
+    node: str
+    held: Mapping[str, int] = field(default_factory=dict)
+    exclusive: bool = False
+
+
+def with_turns(snapshot: Snapshot, turns: Turns, own: str | None) -> Snapshot:
+    """What a new job that takes turns will get: one of k + 1 where k are given away already.
+
+    Sensors see that one job runs at a time and take it for all there is; so the smaller of both counts. Where a job
+    is alone once it is its turn, the others do not count at all, and how long it waits is not forecast.
+    own : this machine's name in the grid, None where it is not in it
+    """
+    held = {**turns.held, **({} if own is None else {own: turns.here})}
+    conditions, waits = [], []
+    for host, measured in zip(snapshot.hosts, snapshot.conditions, strict=True):
+        k, known = held.get(host.name, 0), measured
+        if k:
+            known = _shared(known, host, 1.0 if turns.exclusive else 1.0 / (k + 1), alone=turns.exclusive)
+            waits.append(f"{host.name} gives {k} turn{'s' * (k != 1)} away already")
+        conditions.append(known)
+    if not waits:
+        return snapshot
+    meaning = "the run gets one more, of the same length"
+    if turns.exclusive:
+        meaning = "the run waits for them, and is alone then"
+    return replace(
+        snapshot, conditions=tuple(conditions), notes=(*snapshot.notes, f"{', '.join(waits)}: {meaning}")
+    )
+
+
+def _shared(known: Conditions, host: Host, share: float, *, alone: bool) -> Conditions:
+    """One host's conditions for a job that has `share` of its time."""
+
+    def capped(estimate: Estimate, most: float) -> Estimate:
+        if not alone and estimate.value <= most:
+            return estimate
+        return replace(estimate, value=most, method="turns")
+
+    capacity = None if known.capacity is None else capped(known.capacity, share * host.slots)
+    return replace(known, availability=capped(known.availability, share), capacity=capacity)
 
 
 def unmeasured(snapshot: Snapshot) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.preflight import names_of_this_machine
 from apples.plan import Assignment, Plan
 from apples.serviceweather import Outlook, ServiceWeather, with_local
-from apples.snapshots import from_forecasts, with_composed
+from apples.snapshots import Turns, from_forecasts, with_composed, with_turns
 from apples.template import Benchmark, BenchmarkRequest, Template, Workload
 from nws.client import LocalWeather, local_host, usable_cpus
 from nws.errors import WeatherError
@@ -84,10 +84,12 @@ class LocalWorld:
         *,
         weather_file: Path | None = None,
         service: ServiceWeather | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """grid : None for one host with a slot for each usable CPU; raises `ConfigError` if two are this one.
 
         service : whose weather is asked first; None to measure this machine and nothing else
+        turns : what jobs of a policy of sharing hold already; None where runs take no turns
         """
         self.grid = grid or this_machine()
         own = [host for host in self.grid.hosts if is_this_machine(host)]
@@ -101,10 +103,18 @@ class LocalWorld:
         self.launcher: Launcher = MpiexecLauncher(addresses=addresses)
         self._weather_file = weather_file
         self._service = service
+        self._turns = turns
         self._warmed: set[str] = set()
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """What the service says; of this machine, where the service says nothing fresh, what is measured now."""
+        found = self._found(notify)
+        if self._turns is None:
+            return found
+        return with_turns(found, self._turns, None if self._own is None else self._own.name)
+
+    def _found(self, notify: Notify) -> Snapshot:
+        """What the weather is, whoever takes turns."""
         if self._service is None:
             return self._alone(notify)
         try:

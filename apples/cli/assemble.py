@@ -23,9 +23,11 @@ from nws.errors import UsageError
 from nws.settings.durations import parse_duration
 
 if TYPE_CHECKING:
+    from apples.daemons.session import Session
     from apples.gridfile import GridFile
     from apples.launching.launcher import Notify
     from apples.serviceweather import ServiceWeather
+    from apples.snapshots import Turns
     from apples.template import Template, Workload
 
 #: Options of the command that are fields of `PlanningOptions` of the same name.
@@ -58,8 +60,13 @@ def _unheard(text: str) -> None:
     """Nobody is told."""
 
 
-def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[Agent, RunRequest]:
-    """Agent and request of an `apples-run` call; raises `ConfigError` with every problem of the options."""
+def assemble(
+    size: int, options: Mapping[str, Any], console: Console, session: Session | None = None
+) -> tuple[Agent, RunRequest]:
+    """Agent and request of an `apples-run` call; raises `ConfigError` with every problem of the options.
+
+    session : where the run takes turns
+    """
     problems: list[str] = []
 
     def collect(read: Callable[[], Any], otherwise: Any = None) -> Any:
@@ -73,7 +80,8 @@ def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[A
     limit_s = collect(lambda: _time_limit(options["time_limit"]))
     problems += _contradictions(options)
     service = collect(lambda: open_service(options))
-    world_and_file = collect(lambda: open_world(options, service, console.note))
+    turns = None if session is None else session.turns
+    world_and_file = collect(lambda: open_world(options, service, console.note, turns))
     world, file = world_and_file or (None, None)
     template: Template | None = None
     # An unreadable grid file may know the application; its own problems come first then.
@@ -93,6 +101,8 @@ def assemble(size: int, options: Mapping[str, Any], console: Console) -> tuple[A
         label=options["label"],
         time_limit_s=limit_s,
         program_output_to_stderr=options["as_json"] or options["json_lines"],
+        environment={} if session is None else session.environment,
+        shared=None if session is None else session.observed,
     )
     history = open_history()
     costing = Costing(open_benchmarks(), history, {} if file is None else _stated(file))
@@ -161,17 +171,21 @@ def open_service(options: Mapping[str, Any]) -> ServiceWeather | None:
 
 
 def open_world(
-    options: Mapping[str, Any], service: ServiceWeather | None = None, notify: Notify = _unheard
+    options: Mapping[str, Any],
+    service: ServiceWeather | None = None,
+    notify: Notify = _unheard,
+    turns: Turns | None = None,
 ) -> tuple[World, GridFile | None]:
     """The world the options ask for, and the grid file behind it, if any."""
     if options["mock"] or options["scenario"] is not None:
         return _open_mock(options)
     if options["grid_file"] == SERVICE_GRID and service is not None:
         grid = service.pool(notify)
-        return LocalWorld(choose_hosts(grid or this_machine(), options), service=service), None
+        hosts = choose_hosts(grid or this_machine(), options)
+        return LocalWorld(hosts, service=service, turns=turns), None
     file = _grid_file(options["grid_file"])
     grid = this_machine() if file is None else file.grid
-    return LocalWorld(choose_hosts(grid, options), service=service), file
+    return LocalWorld(choose_hosts(grid, options), service=service, turns=turns), file
 
 
 def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from apples.cli.console import Console, run_command
 
 if TYPE_CHECKING:
     from apples.agent import Agent, Decision, RunRequest
+    from apples.daemons.session import Session
 
 _EPILOG = """\b
 Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one was killed
@@ -92,6 +94,11 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
     default=None,
     help="Let slabs outgrow memory if nothing else holds the work.",
 )
+@click.option(
+    "--policy",
+    metavar="NAME",
+    help="Take turns with other jobs on these hosts: fcs, gang, batch, spin-block, message-driven, uncoordinated.",
+)
 @click.option("--dry-run", is_flag=True, help="Plan, print, do not run.")
 @click.option("--explain", is_flag=True, help="Say why each host was taken or left.")
 @click.option(
@@ -120,8 +127,27 @@ def run(context: click.Context, /, size: int, **options: Any) -> int:
         # a service that is meant for all runs is not meant for simulated ones
         options["nws"] = None
     console = Console(quiet=options["quiet"], verbose=options["verbose"])
+    with ExitStack() as stack:
+        session = stack.enter_context(_session(options, console)) if options["policy"] else None
+        return _plan_and_run(assemble(size, options, console, session), options, console)
+
+
+def _session(options: dict[str, Any], console: Console) -> Session:
+    """The turns this run takes; raises `ConfigError` where it cannot take any."""
+    from apples.coscheduling.policies import policy_kind
+    from apples.daemons.session import Session
+    from apples.errors import ConfigError
+
+    kind = policy_kind(options["policy"])
+    for name, flag in (("mock", "--mock"), ("scenario", "--scenario")):
+        if options[name]:
+            raise ConfigError(f"--policy {kind.name} is for real hosts; leave {flag} out")
+    return Session(kind, console.note, run=not options["dry_run"])
+
+
+def _plan_and_run(assembled: tuple[Agent, RunRequest], options: dict[str, Any], console: Console) -> int:
+    agent, request = assembled
     events = _Events(options["json_lines"])
-    agent, request = assemble(size, options, console)
     decision = agent.decide(request)
     document = decision.document()
     events.emit("plan", document)
@@ -154,6 +180,10 @@ def _run(
         if options["explain"]:
             console.lines(explanation_lines(document))
         console.lines(run_lines(document))
+        if "sharing" in document:
+            from apples.cli.sharingreport import sharing_lines
+
+            console.lines(sharing_lines(document["sharing"]["ranks"]))
     if outcome.message and not outcome.finished:
         click.echo(f"apples-run: {outcome.message}", err=True)
     return outcome.exit_code

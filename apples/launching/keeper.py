@@ -12,6 +12,7 @@ import select
 import signal
 import time
 
+from apples.launching import registering
 from apples.launching.kernel import (
     FORWARDED,
     INTERRUPTS,
@@ -48,6 +49,7 @@ class Keeper:
         self._poll = select.poll()
         self._relays: dict[int, Labeller | PmiRelay] = {}
         self._pmi: PmiRelay | None = None
+        self._node = -1
         self._wake, wake_write = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(wake_write, False)
@@ -78,6 +80,8 @@ class Keeper:
             return self._record(code << 8, error=f"cannot run {self._command[0]}: {failure.strerror}")
         self._status.pid = self._program
         self._status.started()
+        if registering.wanted(os.environ):
+            self._register()
         self._poll.register(self._wake, select.POLLIN)
         if "lifeline" in self._fds:
             self._poll.register(self._fds["lifeline"], select.POLLIN)
@@ -137,6 +141,17 @@ class Keeper:
             errno = report.read()
         return OSError(int(errno), os.strerror(int(errno))) if errno else None
 
+    def _register(self) -> None:
+        """Have the program take its turns on this host; without a node manager it runs as it likes."""
+        try:
+            self._node = registering.register(os.environ, self._status.rank, self._program)
+        except OSError as error:
+            why = error.strerror or str(error)
+            line = f"apples: rank {self._status.rank} runs without its node manager: {why}\n"
+            os.write(self._fds.get("stderr", 2), line.encode())
+        else:
+            self._poll.register(self._node, select.POLLIN)
+
     def _serve(self, timeout_ms: float | None) -> None:
         """Handle whatever has happened."""
         for fd, _ in self._poll.poll(timeout_ms):
@@ -145,6 +160,10 @@ class Keeper:
                     self._on_signal(number)
             elif fd in self._relays:
                 self._pump(fd)
+            elif fd == self._node:
+                # Its node manager is gone, and may have gone while it held the program stopped.
+                self._poll.unregister(fd)
+                self._to_program(signal.SIGCONT)
             else:
                 # Only end of file can be read from the lifeline: the launcher let go of it, or is gone.
                 self._poll.unregister(fd)
@@ -166,6 +185,9 @@ class Keeper:
             if number in INTERRUPTS:
                 self._ended_by = "request"
             self._to_program(number)
+            if number in INTERRUPTS and self._node >= 0:
+                # One that is held stopped would hear of it in its next turn only.
+                self._to_program(signal.SIGCONT)
 
     def _end(self, why: str) -> None:
         if self._ended_by == "itself":

@@ -1,0 +1,164 @@
+"""One run of `apples-run --policy`: its node manager found or started, its ranks' environment, what was seen of it.
+
+Daemons that are started here live while somebody needs them: as long as this session, or that of another run which
+found them, is open, and a moment longer. They stand in sessions of their own, so that an interrupt meant for the run
+does not end them under it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
+from apples.daemons.client import NodeClient, efficiencies, find_node
+from apples.daemons.keyfile import new_key
+from apples.daemons.places import JOB_VARIABLE, SOCKET_VARIABLE, serving_socket
+from apples.errors import SharingError
+from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
+from apples.snapshots import Turns
+from nws.paths import local_host
+
+Notify = Callable[[str], None]
+
+#: Seconds that daemons may take to start.
+_START_S = 10.0
+_COMMAND = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+
+
+def turns_of(status: Mapping[str, Any], view: Mapping[str, Any] | None) -> Turns:
+    """Turns that nodes give away already: of this host, and of the others where a manager knows them."""
+    nodes = {} if view is None else view["nodes"]
+    held = {name: int(node["slots"]) for name, node in nodes.items() if "slots" in node}
+    kind = policy_kind(str(status["policy"]))
+    return Turns(here=int(status["slots"]), held=held, exclusive=kind.exclusive, node=str(status["node"]))
+
+
+class Session:
+    """A run that takes turns; a context manager. Raises `SharingError`, `MonitorError` where that cannot be.
+
+    job : its name.  environment : what its ranks need.  slots : turns that were given away here when it began
+    turns : the same of all nodes, for the plan
+    """
+
+    def __init__(self, kind: PolicyKind, notify: Notify, *, run: bool = True) -> None:
+        """run : False only to look at what is there already, for a plan"""
+        self.kind, self._notify, self._run = kind, notify, run
+        self.job = f"run-{os.getpid()}-{secrets.token_hex(4)}"
+        self.environment: dict[str, str] = {}
+        self.slots = 0
+        self.node = ""
+        self.turns: Turns | None = None
+        self._started = False
+        self._client: NodeClient | None = None
+        self._pages: Path | None = None
+
+    def __enter__(self) -> Session:
+        found = find_node()
+        if found is None and not self._run:
+            return self
+        if found is None:
+            found = self._start()
+        path, status = found
+        if status["policy"] != self.kind.name:
+            raise SharingError(
+                f"the node manager of this host ({path}) runs policy {status['policy']}, not {self.kind.name}; ask for "
+                f"--policy {status['policy']}, or end it (process {status['pid']}) to have another started"
+            )
+        if status["manager"] is not None and status["manager"].endswith("(not connected)"):
+            self._notify(f"the manager at {status['manager']}: everything runs until it is back")
+        self._client = NodeClient(path)
+        self._client.ask("hold")
+        self.slots, self.node = int(status["slots"]), str(status["node"])
+        self.turns = turns_of(status, self._client.ask("view"))
+        self.environment = {SOCKET_VARIABLE: str(path), JOB_VARIABLE: self.job}
+        if self._run and self.kind.node(CoschedulingConstants()).needs_monitor:
+            self._pages = make_directory()
+            self.environment |= monitor_environment(self._pages, self.job)
+        shared = (
+            f"{self.slots} job{'s' * (self.slots != 1)} there already" if self.slots else "nobody else there"
+        )
+        self._notify(f"policy {self.kind.name}, node {self.node}: {shared}")
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._client is not None:
+            self._client.close()
+        if self._pages is not None:
+            remove_pages(self._pages, self.job)
+
+    def observed(self) -> dict[str, Any]:
+        """What the node manager saw of the run, once it has ended; empty where it has gone meanwhile."""
+        assert self._client is not None
+        try:
+            processes = self._client.ask("job", self.job)
+        except SharingError as error:
+            self._notify(f"what the run shared is not known: {error}")
+            return {}
+        return {
+            "policy": self.kind.name,
+            "node": self.node,
+            "job": self.job,
+            "slots_before": self.slots,
+            "daemons_started": self._started,
+            "ranks": sorted(processes, key=lambda process: int(process["rank"])),
+            "efficiencies": efficiencies(processes),
+        }
+
+    def _start(self) -> tuple[Path, dict[str, Any]]:
+        """Start what the policy needs on this machine alone, and wait for it."""
+        self._started = True
+        name = local_host()
+        socket = serving_socket(name)
+        with ExitStack() as stack:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apples-daemons-")))
+            said = stack.enter_context((directory / "said").open("w+b"))
+            options = ["--policy", self.kind.name, "--while-needed"]
+            deadline = time.monotonic() + _START_S
+            if self.kind.coordinated:
+                key, place = directory / "key", directory / "place"
+                new_key(key)
+                options += ["--key", str(key)]
+                manager = ["manager", "--listen", "127.0.0.1:0", "--place-file", str(place), *options]
+                process = _daemon(manager, said.fileno())
+                while not place.exists():
+                    self._wait(process, deadline, directory)
+                options += ["--manager", place.read_text(encoding="utf-8").strip()]
+            self._notify(f"starting a node manager for {name}, policy {self.kind.name}, while it is needed")
+            process = _daemon(["node", "--name", name, "--socket", str(socket), *options], said.fileno())
+            while True:
+                found = find_node(socket)
+                if found is not None and not str(found[1]["manager"]).endswith("(not connected)"):
+                    return found
+                # Another run may have been quicker: its node manager serves as well.
+                if found is None or process.poll() is None:
+                    self._wait(process, deadline, directory)
+                else:
+                    return found
+
+    def _wait(self, process: subprocess.Popen[bytes], deadline: float, directory: Path) -> None:
+        if time.monotonic() > deadline or process.poll() is not None:
+            said = (directory / "said").read_text(encoding="utf-8", errors="replace").strip()
+            raise SharingError(
+                f"the daemons for policy {self.kind.name} do not start: {said or 'no answer in time'}"
+            )
+        time.sleep(0.02)
+
+
+def _daemon(arguments: list[str], said: int) -> subprocess.Popen[bytes]:
+    """A daemon that outlives an interrupt of ours; it ends when nobody needs it."""
+    return subprocess.Popen(
+        [*_COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=said,
+        stderr=said,
+        start_new_session=True,
+    )
