@@ -27,7 +27,7 @@ PASSING_COUNTED_COLLECTIVES(DECLARE_C)
 PASSING(DECLARE)
 PASSING_ACCESS(DECLARE)
 PASSING_ACCESS(DECLARE_C)
-static void *r_Test_request, *r_Wait_request, *r_Comm_rank, *r_Comm_size, *r_Comm_test_inter, *r_Comm_remote_size;
+static void *r_Comm_rank, *r_Comm_size, *r_Comm_test_inter, *r_Comm_remote_size;
 
 #define NAME(n, Name, lower) {"PMPI_" #Name, &r_##Name},
 #define NAME_COLLECTIVE(n, Name, lower) {"PMPI_" #Name, &r_##Name}, {"PMPI_I" #lower, &ri_##Name},
@@ -39,26 +39,14 @@ static const struct symbol symbols[] = {
     PASSING_SENDS(NAME_C) PASSING_RECEIVES(NAME) PASSING_RECEIVES(NAME_C) PASSING_STARTS(NAME) PASSING_COLLECTIVES(NAME)
     PASSING_COUNTED_COLLECTIVES(NAME) PASSING_COUNTED_COLLECTIVES(NAME_C) PASSING(NAME) PASSING_ACCESS(NAME)
     PASSING_ACCESS(NAME_C)
-    {"PMPI_Test", &r_Test_request}, {"PMPI_Wait", &r_Wait_request}, {"PMPI_Comm_rank", &r_Comm_rank},
+    {"PMPI_Comm_rank", &r_Comm_rank},
     {"PMPI_Comm_size", &r_Comm_size}, {"PMPI_Comm_test_inter", &r_Comm_test_inter},
     {"PMPI_Comm_remote_size", &r_Comm_remote_size},
 };
 
 void monitor_resolve_c(void) {
-    monitor_resolve(symbols, sizeof symbols / sizeof *symbols);
+    monitor_resolve(symbols, sizeof symbols / sizeof *symbols, 1);
     monitor_resolve_points();
-}
-
-/* Wait for a request of ours as this process waits now. */
-static int complete(slot request) {
-    int status[32], done = 0;
-    if (monitor_mode() == WAIT_AS_MPI)
-        return ((int (*)(T2))r_Wait_request)((slot)&request, (slot)status);
-    struct question q = {.test = r_Test_request,
-                         .slots = {(slot)&request, (slot)&done, (slot)status},
-                         .done = &done,
-                         .rings = monitor_collective_rings()};
-    return monitor_wait(&q);
 }
 
 #define CALL(f, n) ((int (*)(T##n))(f))(A##n)
@@ -140,7 +128,7 @@ PASS_C(9, Accumulate, LIGHT, AT(1) | AT(5))
 
 /* A collective: in its blocking form, or begun and waited for, which all ranks do alike. */
 #define TOGETHER(f, fi, n)                                                                                            \
-    int rc;                                                                                                           \
+    int rc, status[32];                                                                                               \
     if (!OURS)                                                                                                        \
         return CALL(f, n);                                                                                            \
     monitor_enter(BLOCKING | COLLECTIVE);                                                                             \
@@ -148,7 +136,7 @@ PASS_C(9, Accumulate, LIGHT, AT(1) | AT(5))
         slot request = 0;                                                                                             \
         rc = ((int (*)(T##n, slot))(fi))(A##n, (slot)&request);                                                       \
         if (rc == 0)                                                                                                  \
-            rc = complete(request);                                                                                   \
+            rc = monitor_complete(&request, (slot)status, CAT(a, n));                                                 \
     } else {                                                                                                          \
         rc = CALL(f, n);                                                                                              \
     }                                                                                                                 \

@@ -1,7 +1,7 @@
 /* The same for Fortran, whose bindings in Open MPI reach the library without passing the C functions. Every argument
    is an address, also constants such as MPI_STATUS_IGNORE and MPI_IN_PLACE, so that nothing has to be translated:
-   a blocking call becomes Fortran's own non-blocking one. Where the Fortran bindings do call the C functions
-   (MPICH), those are inside ours then and are not seen again. Names: mpi_x_ (mpif.h, use mpi) and mpi_x_f08_
+   a blocking call becomes Fortran's own non-blocking one. Where Fortran's bindings do call the C functions
+   (MPICH, most of them), it is left to those. Names: mpi_x_ (mpif.h, use mpi) and mpi_x_f08_
    (use mpi_f08, where the error code is optional: a null address). */
 #include "calls.h"
 #include "monitor.h"
@@ -52,7 +52,12 @@ static const struct symbol symbols[] = {
     COLLECTIVES(NI) WAITING(N) ALL_PASSING(N) PAIRED(NP)
 };
 
-void monitor_resolve_fortran(void) { monitor_resolve(symbols, sizeof symbols / sizeof *symbols); }
+/* The two kinds of names are in two libraries. */
+void monitor_resolve_fortran(void) {
+    size_t count = sizeof symbols / sizeof *symbols;
+    monitor_resolve(symbols, count, 2);
+    monitor_resolve(symbols + 1, count - 1, 2);
+}
 
 #define NEXT(f, i, name)                                                                                              \
     if (UNLIKELY((f)[i] == NULL)) {                                                                                   \
@@ -76,14 +81,34 @@ static void ask(void *test, const slot slots[7], const int *done, const int *err
     monitor_wait(&q);
 }
 
-/* Handles of Fortran are integers. */
+/* Handles of Fortran are integers. As in points.c, the library's own call comes last. */
+static void await(int i, const int *request) {
+    int done = 0, error = 0, status[32];
+    ask(f_request_get_status[i], (slot[7]){(slot)request, (slot)&done, (slot)status, (slot)&error}, &done, &error);
+}
+
+static void await_all(int i, slot count, slot requests) {
+    for (int k = 0; k < *(const int *)count; k++)
+        await(i, (const int *)requests + k);
+}
+
+static void await_probe(int i, slot source, slot tag, slot comm) {
+    int done = 0, error = 0, status[32];
+    ask(fn_probe[i], (slot[7]){source, tag, comm, (slot)&done, (slot)status, (slot)&error}, &done, &error);
+}
+
 static int complete(int i, int *request, slot status) {
-    int done = 0, error = 0;
-    ask(fn_wait[i], (slot[7]){(slot)request, (slot)&done, status, (slot)&error}, &done, &error);
+    int error = 0;
+    await(i, request);
+    ((void (*)(T3))f_wait[i])((slot)request, status, (slot)&error);
     return error;
 }
 
 static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && form != NULL; }
+
+/* Is this call the program's own, and will no function of C see it? In MPICH those do that come by mpif.h or use mpi,
+   and with use mpi_f08 those that have a buffer, which have names of their own there. */
+#define THEIRS(i) (OURS && ((i) == 1 || monitor_library.flavour != MPICH))
 
 #define BOTH(X, ...)                                                                                                  \
     X(0, , __VA_ARGS__)                                                                                               \
@@ -94,7 +119,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
 #define PASS_ONE(i, suffix, m, name, kind)                                                                            \
     EXPORT void mpi_##name##_##suffix(CAT(P, m)) {                                                                    \
         NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
-        if (!OURS) {                                                                                                  \
+        if (!THEIRS(i)) {                                                                                             \
             PASS_ON(f_##name[i], m);                                                                                  \
             return;                                                                                                   \
         }                                                                                                             \
@@ -125,14 +150,14 @@ PASSING_ACCESS(LIGHTLY)
 #define TOGETHER_ONE(i, suffix, n, m, name)                                                                           \
     EXPORT void mpi_##name##_##suffix(CAT(P, m)) {                                                                    \
         NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
-        int mine = OURS, request = 0, rc = 0, status[32];                                                             \
+        int mine = THEIRS(i), request = 0, rc = 0, status[32];                                                        \
         if (mine)                                                                                                     \
             monitor_enter(BLOCKING | COLLECTIVE);                                                                     \
-        if (mine && monitor_nonblocking && fi_##name[i] != NULL && fn_wait[i] != NULL) {                              \
+        if (mine && monitor_nonblocking && fi_##name[i] != NULL && f_wait[i] != NULL) {                               \
             ((void (*)(T##n, slot, slot))fi_##name[i])(A##n, (slot)&request, (slot)&rc);                              \
             if (rc == 0 && monitor_mode() != WAIT_AS_MPI)                                                             \
-                rc = complete(i, &request, (slot)status);                                                             \
-            else if (rc == 0)                                                                                         \
+                await(i, &request);                                                                                   \
+            if (rc == 0)                                                                                              \
                 ((void (*)(T3))f_wait[i])((slot)&request, (slot)status, (slot)&rc);                                   \
             report((int *)CAT(a, m), rc);                                                                             \
         } else {                                                                                                      \
@@ -151,7 +176,7 @@ COLLECTIVES(WRAP_COLLECTIVE)
     EXPORT void mpi_##name##_##suffix(P##m) {                                                                         \
         int done = 0, error = 0;                                                                                      \
         NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
-        if (!OURS) {                                                                                                  \
+        if (!THEIRS(i)) {                                                                                             \
             ON(f_##name[i], m);                                                                                       \
             return;                                                                                                   \
         }                                                                                                             \
@@ -166,27 +191,47 @@ COLLECTIVES(WRAP_COLLECTIVE)
         monitor_leave(BLOCKING | (kind));                                                                             \
     }
 
-BOTH(ASKING_ONE, 3, wait, COMPLETES, 0, &done, a1, (slot)&done, a2)
-BOTH(ASKING_ONE, 4, waitall, COMPLETES, 0, &done, a1, a2, (slot)&done, a3)
 BOTH(ASKING_ONE, 5, waitany, COMPLETES, 0, &done, a1, a2, a3, (slot)&done, a4)
 BOTH(ASKING_ONE, 6, waitsome, COMPLETES, *(int *)a1 <= 0, (const int *)a3, a1, a2, a3, a4, a5)
-BOTH(ASKING_ONE, 5, probe, LIGHT, 0, &done, a1, a2, a3, (slot)&done, a4)
-BOTH(ASKING_ONE, 6, mprobe, LIGHT, 0, &done, a1, a2, a3, (slot)&done, a4, a5)
 
-/* --- messages ------------------------------------------------------------------------------------- */
-
-/* `begin`: the arguments that the non-blocking form shares; `status`: where it is written. */
-#define MESSAGE_ONE(i, suffix, m, name, kind, status, begin_types, ...)                                               \
+#define AWAITING_ONE(i, suffix, m, name, kind, first)                                                                 \
     EXPORT void mpi_##name##_##suffix(P##m) {                                                                         \
-        int request = 0, rc = 0, scratch[32];                                                                         \
-        (void)scratch;                                                                                                \
         NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
-        if (!OURS) {                                                                                                  \
+        if (!THEIRS(i)) {                                                                                             \
             ON(f_##name[i], m);                                                                                       \
             return;                                                                                                   \
         }                                                                                                             \
         monitor_enter(BLOCKING | (kind));                                                                             \
-        if (own_wait(fn_##name[i])) {                                                                                 \
+        if (own_wait(fn_##name[i]))                                                                                   \
+            first;                                                                                                    \
+        ON(f_##name[i], m);                                                                                           \
+        monitor_leave(BLOCKING | (kind));                                                                             \
+    }
+#define AWAIT_WAIT(i, suffix, m) AWAITING_ONE(i, suffix, m, wait, COMPLETES, await(i, (const int *)a1))
+#define AWAIT_ALL(i, suffix, m) AWAITING_ONE(i, suffix, m, waitall, COMPLETES, await_all(i, a1, a2))
+#define AWAIT_PROBE(i, suffix, m) AWAITING_ONE(i, suffix, m, probe, LIGHT, await_probe(i, a1, a2, a3))
+#define AWAIT_MPROBE(i, suffix, m) AWAITING_ONE(i, suffix, m, mprobe, LIGHT, await_probe(i, a1, a2, a3))
+BOTH(AWAIT_WAIT, 3)
+BOTH(AWAIT_ALL, 4)
+BOTH(AWAIT_PROBE, 5)
+BOTH(AWAIT_MPROBE, 6)
+
+/* --- messages ------------------------------------------------------------------------------------- */
+
+static int is_nobody(slot rank) { return *(const int *)rank == monitor_library.proc_null; }
+
+/* The last arguments: those that the non-blocking form shares; `status`: where it is written; `nothing`: see points.c. */
+#define MESSAGE_ONE(i, suffix, m, name, kind, status, nothing, begin_types, ...)                                      \
+    EXPORT void mpi_##name##_##suffix(P##m) {                                                                         \
+        int request = 0, rc = 0, scratch[32];                                                                         \
+        (void)scratch;                                                                                                \
+        NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
+        if (!THEIRS(i)) {                                                                                             \
+            ON(f_##name[i], m);                                                                                       \
+            return;                                                                                                   \
+        }                                                                                                             \
+        monitor_enter(BLOCKING | (kind));                                                                             \
+        if (own_wait(fn_##name[i]) && !(nothing)) {                                                                   \
             ((void (*)(TYPES begin_types, slot, slot))fn_##name[i])(__VA_ARGS__, (slot)&request, (slot)&rc);          \
             if (rc == 0)                                                                                              \
                 rc = complete(i, &request, status);                                                                   \
@@ -197,23 +242,23 @@ BOTH(ASKING_ONE, 6, mprobe, LIGHT, 0, &done, a1, a2, a3, (slot)&done, a4, a5)
         monitor_leave(BLOCKING | (kind));                                                                             \
     }
 #define TYPES(...) __VA_ARGS__
-#define WRAP_SEND(name, form) BOTH(MESSAGE_ONE, 7, name, SENDS, (slot)scratch, (T6), A6)
+#define WRAP_SEND(name, form) BOTH(MESSAGE_ONE, 7, name, SENDS, (slot)scratch, 0, (T6), A6)
 
 SENDERS(WRAP_SEND)
-BOTH(MESSAGE_ONE, 8, recv, RECEIVES, a7, (T6), A6)
-BOTH(MESSAGE_ONE, 6, mrecv, RECEIVES, a5, (T4), A4)
-BOTH(MESSAGE_ONE, 10, sendrecv_replace, SENDS | RECEIVES, a9, (T8), A8)
+BOTH(MESSAGE_ONE, 8, recv, RECEIVES, a7, is_nobody(a4), (T6), A6)
+BOTH(MESSAGE_ONE, 6, mrecv, RECEIVES, a5, 0, (T4), A4)
+BOTH(MESSAGE_ONE, 10, sendrecv_replace, SENDS | RECEIVES, a9, is_nobody(a6), (T8), A8)
 
 #define EXCHANGE_ONE(i, suffix, ...)                                                                                  \
     EXPORT void mpi_sendrecv_##suffix(P13) {                                                                          \
         int in = 0, out = 0, rc = 0, sent = 0, scratch[32];                                                           \
         NEXT(f_sendrecv, i, "mpi_sendrecv_" #suffix)                                                                  \
-        if (!OURS) {                                                                                                  \
+        if (!THEIRS(i)) {                                                                                             \
             ON(f_sendrecv[i], 13);                                                                                    \
             return;                                                                                                   \
         }                                                                                                             \
         monitor_enter(BLOCKING | SENDS | RECEIVES);                                                                   \
-        if (own_wait(fn_send[i]) && fn_recv[i] != NULL) {                                                             \
+        if (own_wait(fn_send[i]) && fn_recv[i] != NULL && !is_nobody(a9)) {                                           \
             ((void (*)(T8))fn_recv[i])(a6, a7, a8, a9, a10, a11, (slot)&in, (slot)&rc);                               \
             if (rc == 0)                                                                                              \
                 ((void (*)(T8))fn_send[i])(a1, a2, a3, a4, a5, a11, (slot)&out, (slot)&sent);                         \
@@ -262,7 +307,7 @@ static void started(const int *error) {
     }                                                                                                                 \
     EXPORT void mpi_finalize_##suffix(P1) {                                                                           \
         NEXT(f_finalize, i, "mpi_finalize_" #suffix)                                                                  \
-        if (OURS)                                                                                                     \
+        if (THEIRS(i))                                                                                                \
             monitor_end();                                                                                            \
         ON(f_finalize[i], 1);                                                                                         \
     }

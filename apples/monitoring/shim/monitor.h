@@ -44,7 +44,9 @@ struct library {
     slot world;           /* MPI_COMM_WORLD */
     slot byte;            /* MPI_BYTE */
     int any_source;       /* MPI_ANY_SOURCE */
+    int proc_null;        /* MPI_PROC_NULL */
     int any_tag;          /* MPI_ANY_TAG */
+    slot errors_return;   /* MPI_ERRORS_RETURN, where it is needed */
     int multiple;         /* MPI_THREAD_MULTIPLE */
     int source_at;        /* index of MPI_SOURCE in an MPI_Status, in ints */
     void *status_ignore;  /* MPI_STATUS_IGNORE */
@@ -71,7 +73,7 @@ struct symbol {
     void **at;
 };
 void *monitor_find(const char *name);
-void monitor_resolve(const struct symbol *symbols, size_t count);
+void monitor_resolve(const struct symbol *symbols, size_t count, size_t stride);
 void monitor_resolve_c(void);
 void monitor_resolve_points(void);
 void monitor_resolve_fortran(void);
@@ -90,6 +92,8 @@ struct question {
 };
 int monitor_wait(const struct question *question);
 int monitor_mode(void);
+/* points.c: a request of ours, from its waiting to its error handler. `request` holds the handle in its first bytes. */
+int monitor_complete(slot *request, slot status, slot comm);
 int monitor_collective_rings(void);
 void monitor_open_bell(const char *directory, const char *job);
 void monitor_ring(void);

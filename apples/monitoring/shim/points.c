@@ -1,6 +1,6 @@
 /* MPI_Init and MPI_Finalize, point-to-point communication and waiting for requests, in C. In the modes where the monitor
-   waits itself a blocking call is begun in its non-blocking form and asked for until it is over. Single completions keep
-   their meaning: MPI_Test writes the same status as MPI_Wait and calls the same error handler. */
+   waits itself a blocking call is begun in its non-blocking form and asked for until it is over; then the library's own MPI_Wait
+   completes it. */
 #include <limits.h>
 
 #include "calls.h"
@@ -35,15 +35,19 @@
 PAIRED(DECLARE)
 PAIRED(DECLARE_C)
 ASKED(DECLARE)
-static void *r_Init, *r_Init_thread, *r_Finalize, *r_Cancel, *r_Request_free;
+static void *r_Init, *r_Init_thread, *r_Finalize, *r_Cancel, *r_Request_free, *r_Request_get_status,
+    *r_Comm_get_errhandler, *r_Comm_set_errhandler, *r_Errhandler_free, *r_Comm_call_errhandler;
 
 static const struct symbol symbols[] = {
     {"PMPI_Init", &r_Init}, {"PMPI_Init_thread", &r_Init_thread}, {"PMPI_Finalize", &r_Finalize},
     {"PMPI_Cancel", &r_Cancel}, {"PMPI_Request_free", &r_Request_free},
+    {"PMPI_Request_get_status", &r_Request_get_status}, {"PMPI_Comm_get_errhandler", &r_Comm_get_errhandler},
+    {"PMPI_Comm_set_errhandler", &r_Comm_set_errhandler}, {"PMPI_Errhandler_free", &r_Errhandler_free},
+    {"PMPI_Comm_call_errhandler", &r_Comm_call_errhandler},
     PAIRED(NAMES) PAIRED(NAMES_C) ASKED(NAMES)
 };
 
-void monitor_resolve_points(void) { monitor_resolve(symbols, sizeof symbols / sizeof *symbols); }
+void monitor_resolve_points(void) { monitor_resolve(symbols, sizeof symbols / sizeof *symbols, 1); }
 
 #define REQUIRE(Name)                                                                                                 \
     if (UNLIKELY(r_##Name == NULL)) {                                                                                 \
@@ -93,46 +97,90 @@ static int ask(void *test, const slot slots[7], const int *done) {
     return monitor_wait(&q);
 }
 
-static int complete(slot *request, slot status) {
-    int done = 0;
-    return ask(n_Wait, (slot[7]){(slot)request, (slot)&done, status}, &done);
+/* The handle at an address, or in an array of them. */
+static slot handle_at(slot address, int index) {
+    return monitor_library.flavour == MPICH ? (slot)((const unsigned *)address)[index]
+                                            : ((const slot *)address)[index];
 }
 
-#define BY_ASKING(n, Name, kind, before, ...)                                                                         \
+/* Wait until a request is over, and leave it as it is: the library's own waiting call then returns at once, with the
+   status, the state of the request and the error handler that the program expects of it. */
+static void await(slot request) {
+    int done = 0, status[32];
+    ask(r_Request_get_status, (slot[7]){request, (slot)&done, (slot)status}, &done);
+}
+
+/* MPICH reports the errors of requests to the error handler of MPI_COMM_WORLD and nowhere else, which would abort
+   programs that handle the errors of their own communicators. While we wait for a request of ours that handler returns;
+   then the error goes where it would have gone from the blocking call. */
+int monitor_complete(slot *request, slot status, slot comm) {
+    slot before = 0;
+    int rc, mpich = monitor_library.flavour == MPICH;
+    if (mpich) {
+        ((int (*)(T2))r_Comm_get_errhandler)(monitor_library.world, (slot)&before);
+        ((int (*)(T2))r_Comm_set_errhandler)(monitor_library.world, monitor_library.errors_return);
+    }
+    if (monitor_mode() != WAIT_AS_MPI)
+        await(*request);
+    rc = ((int (*)(T2))r_Wait)((slot)request, status);
+    if (mpich) {
+        ((int (*)(T2))r_Comm_set_errhandler)(monitor_library.world, before);
+        ((int (*)(T1))r_Errhandler_free)((slot)&before);
+        if (rc != 0)
+            ((int (*)(T2))r_Comm_call_errhandler)(comm, (slot)(unsigned)rc);
+    }
+    return rc;
+}
+
+#define BY_ASKING(n, Name, kind, first)                                                                               \
+    EXPORT int MPI_##Name(P##n) {                                                                                     \
+        int rc;                                                                                                       \
+        REQUIRE(Name)                                                                                                 \
+        if (!OURS)                                                                                                    \
+            return PLAINLY(r_##Name, n);                                                                              \
+        monitor_enter(BLOCKING | (kind));                                                                             \
+        if (monitor_mode() != WAIT_AS_MPI)                                                                            \
+            first;                                                                                                    \
+        rc = PLAINLY(r_##Name, n);                                                                                    \
+        monitor_leave(BLOCKING | (kind));                                                                             \
+        return rc;                                                                                                    \
+    }
+
+static void await_all(int count, slot requests) {
+    for (int i = 0; i < count; i++)
+        await(handle_at(requests, i));
+}
+
+static void await_probe(slot source, slot tag, slot comm) {
+    int done = 0, status[32];
+    ask(n_Probe, (slot[7]){source, tag, comm, (slot)&done, (slot)status}, &done);
+}
+
+BY_ASKING(2, Wait, COMPLETES, await(handle_at(a1, 0)))
+BY_ASKING(3, Waitall, COMPLETES, await_all((int)a1, a2))
+BY_ASKING(4, Probe, LIGHT, await_probe(a1, a2, a3))
+BY_ASKING(5, Mprobe, LIGHT, await_probe(a1, a2, a3))
+
+#define INSTEAD(n, Name, few, answer, ...)                                                                            \
     EXPORT int MPI_##Name(P##n) {                                                                                     \
         int rc, done = 0;                                                                                             \
         REQUIRE(Name)                                                                                                 \
         if (!OURS)                                                                                                    \
             return PLAINLY(r_##Name, n);                                                                              \
-        monitor_enter(BLOCKING | (kind));                                                                             \
-        if (monitor_mode() == WAIT_AS_MPI || (before))                                                                \
+        monitor_enter(BLOCKING | COMPLETES);                                                                          \
+        (void)done;                                                                                                   \
+        if (monitor_mode() == WAIT_AS_MPI || (few))                                                                   \
             rc = PLAINLY(r_##Name, n);                                                                                \
         else                                                                                                          \
-            rc = ask(n_##Name, (slot[7]){__VA_ARGS__}, &done);                                                        \
-        monitor_leave(BLOCKING | (kind));                                                                             \
+            rc = ask(n_##Name, (slot[7]){__VA_ARGS__}, answer);                                                       \
+        monitor_leave(BLOCKING | COMPLETES);                                                                          \
         return rc;                                                                                                    \
     }
 
-BY_ASKING(2, Wait, COMPLETES, 0, a1, (slot)&done, a2)
-BY_ASKING(3, Waitall, COMPLETES, 0, a1, a2, (slot)&done, a3)
-BY_ASKING(4, Waitany, COMPLETES, 0, a1, a2, a3, (slot)&done, a4)
-BY_ASKING(4, Probe, LIGHT, 0, a1, a2, a3, (slot)&done, a4)
-BY_ASKING(5, Mprobe, LIGHT, 0, a1, a2, a3, (slot)&done, a4, a5)
-
-/* MPI_Testsome says how many are over: 0 means to ask again, and with nothing to wait for it would say so for ever. */
-EXPORT int MPI_Waitsome(P5) {
-    int rc;
-    REQUIRE(Waitsome)
-    if (!OURS)
-        return PLAINLY(r_Waitsome, 5);
-    monitor_enter(BLOCKING | COMPLETES);
-    if (monitor_mode() == WAIT_AS_MPI || (int)a1 <= 0)
-        rc = PLAINLY(r_Waitsome, 5);
-    else
-        rc = ask(n_Waitsome, (slot[7]){a1, a2, a3, a4, a5}, (const int *)a3);
-    monitor_leave(BLOCKING | COMPLETES);
-    return rc;
-}
+/* Which of several is over only their own test says. MPI_Testsome says how many: 0 means to ask again, and with nothing
+   to wait for it would say so for ever. */
+INSTEAD(4, Waitany, 0, &done, a1, a2, a3, (slot)&done, a4)
+INSTEAD(5, Waitsome, (int)a1 <= 0, (const int *)a3, a1, a2, a3, a4, a5)
 
 /* --- messages ------------------------------------------------------------------------------------- */
 
@@ -147,7 +195,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
     if (own_wait(form)) {                                                                                             \
         rc = ((int (*)(T7))form)(A6, (slot)&request);                                                                 \
         if (rc == 0)                                                                                                  \
-            rc = complete(&request, (slot)status);                                                                    \
+            rc = monitor_complete(&request, (slot)status, a6);                                                        \
     } else {                                                                                                          \
         rc = PLAINLY(f, 6);                                                                                           \
     }                                                                                                                 \
@@ -169,27 +217,30 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
 
 SENDERS(WRAP_SEND)
 
-/* `begin`: the arguments without the status, which is the last. */
-#define RECEIVING(f, form, n, begin_types, ...)                                                                       \
+static int is_nobody(slot rank) { return (int)rank == monitor_library.proc_null; }
+
+/* `begin`: the arguments without the status, which is the last. Nothing comes from MPI_PROC_NULL, and the status that
+   says so is not given by every library's MPI_Test: `nothing` leaves it to the blocking call, which does not wait. */
+#define RECEIVING(f, form, n, comm, nothing, begin_types, ...)                                                        \
     int rc;                                                                                                           \
     slot request = 0;                                                                                                 \
     if (!OURS)                                                                                                        \
         return PLAINLY(f, n);                                                                                         \
     monitor_enter(BLOCKING | RECEIVES);                                                                               \
-    if (own_wait(form)) {                                                                                             \
+    if (own_wait(form) && !(nothing)) {                                                                               \
         rc = ((int (*)(begin_types, slot))form)(__VA_ARGS__, (slot)&request);                                         \
         if (rc == 0)                                                                                                  \
-            rc = complete(&request, a##n);                                                                            \
+            rc = monitor_complete(&request, a##n, comm);                                                              \
     } else {                                                                                                          \
         rc = PLAINLY(f, n);                                                                                           \
     }                                                                                                                 \
     monitor_leave(BLOCKING | RECEIVES);                                                                               \
     return rc;
 #define TYPES(...) __VA_ARGS__
-#define WRAP_RECEIVE(Name, n, types, ...)                                                                             \
+#define WRAP_RECEIVE(Name, n, comm, nothing, types, ...)                                                              \
     EXPORT int MPI_##Name(P##n) {                                                                                     \
         REQUIRE(Name)                                                                                                 \
-        RECEIVING(r_##Name, n_##Name, n, TYPES types, __VA_ARGS__)                                                    \
+        RECEIVING(r_##Name, n_##Name, n, comm, nothing, TYPES types, __VA_ARGS__)                                     \
     }                                                                                                                 \
     EXPORT int MPI_##Name##_c(P##n) {                                                                                 \
         if (UNLIKELY(rc_##Name == NULL)) {                                                                            \
@@ -197,29 +248,30 @@ SENDERS(WRAP_SEND)
             if (rc_##Name == NULL)                                                                                    \
                 return (int64_t)a2 > INT_MAX ? ERR_COUNT : MPI_##Name(A##n);                                          \
         }                                                                                                             \
-        RECEIVING(rc_##Name, nc_##Name, n, TYPES types, __VA_ARGS__)                                                  \
+        RECEIVING(rc_##Name, nc_##Name, n, comm, nothing, TYPES types, __VA_ARGS__)                                   \
     }
 
-WRAP_RECEIVE(Recv, 7, (T6), A6)
-WRAP_RECEIVE(Mrecv, 5, (T4), A4)
+WRAP_RECEIVE(Recv, 7, a6, is_nobody(a4), (T6), A6)
+WRAP_RECEIVE(Mrecv, 5, monitor_library.world, 0, (T4), A4)
 
 /* The receive first, as in MPI itself. When the send cannot be begun, the receive must not write any more. */
-#define EXCHANGING(f, irecv, isend)                                                                                   \
-    int status[32], rc;                                                                                               \
+#define EXCHANGING(f, recv, irecv, isend)                                                                             \
+    int status[32], rc = 0, nobody = is_nobody(a9);                                                                   \
     slot in = 0, out = 0;                                                                                             \
     if (!OURS)                                                                                                        \
         return PLAINLY(f, 12);                                                                                        \
     monitor_enter(BLOCKING | SENDS | RECEIVES);                                                                       \
     if (own_wait(isend)) {                                                                                            \
-        rc = ((int (*)(T7))irecv)(a6, a7, a8, a9, a10, a11, (slot)&in);                                               \
+        if (!nobody)                                                                                                  \
+            rc = ((int (*)(T7))irecv)(a6, a7, a8, a9, a10, a11, (slot)&in);                                           \
         if (rc == 0) {                                                                                                \
             rc = ((int (*)(T7))isend)(a1, a2, a3, a4, a5, a11, (slot)&out);                                           \
-            if (rc != 0) {                                                                                            \
+            if (rc != 0 && !nobody) {                                                                                 \
                 ((int (*)(T1))r_Cancel)((slot)&in);                                                                   \
                 ((int (*)(T1))r_Request_free)((slot)&in);                                                             \
-            } else {                                                                                                  \
-                int sent = complete(&out, (slot)status);                                                              \
-                rc = complete(&in, a12);                                                                              \
+            } else if (rc == 0) {                                                                                     \
+                int sent = monitor_complete(&out, (slot)status, a11);                                                 \
+                rc = nobody ? ((int (*)(T7))recv)(a6, a7, a8, a9, a10, a11, a12) : monitor_complete(&in, a12, a11);   \
                 rc = rc != 0 ? rc : sent;                                                                             \
             }                                                                                                         \
         }                                                                                                             \
@@ -231,7 +283,7 @@ WRAP_RECEIVE(Mrecv, 5, (T4), A4)
 
 EXPORT int MPI_Sendrecv(P12) {
     REQUIRE(Sendrecv)
-    EXCHANGING(r_Sendrecv, n_Recv, n_Send)
+    EXCHANGING(r_Sendrecv, r_Recv, n_Recv, n_Send)
 }
 
 EXPORT int MPI_Sendrecv_c(P12) {
@@ -240,7 +292,7 @@ EXPORT int MPI_Sendrecv_c(P12) {
         if (rc_Sendrecv == NULL)
             return (int64_t)a2 > INT_MAX || (int64_t)a7 > INT_MAX ? ERR_COUNT : MPI_Sendrecv(A12);
     }
-    EXCHANGING(rc_Sendrecv, nc_Recv, nc_Send)
+    EXCHANGING(rc_Sendrecv, rc_Recv, nc_Recv, nc_Send)
 }
 
 /* Only MPI 4 has a form of it that does not wait; elsewhere it waits as the library does. */
@@ -250,10 +302,10 @@ EXPORT int MPI_Sendrecv_c(P12) {
     if (!OURS)                                                                                                        \
         return PLAINLY(f, 9);                                                                                         \
     monitor_enter(BLOCKING | SENDS | RECEIVES);                                                                       \
-    if (own_wait(form)) {                                                                                             \
+    if (own_wait(form) && !is_nobody(a6)) {                                                                           \
         rc = ((int (*)(T9))form)(A8, (slot)&request);                                                                 \
         if (rc == 0)                                                                                                  \
-            rc = complete(&request, a9);                                                                              \
+            rc = monitor_complete(&request, a9, a8);                                                                  \
     } else {                                                                                                          \
         rc = PLAINLY(f, 9);                                                                                           \
     }                                                                                                                 \

@@ -52,11 +52,11 @@ static void *find_data(const char *name) {
     return at != NULL ? at : monitor_find(name);
 }
 
-/* A library is looked for once; then every name is looked up in it alone. */
-void monitor_resolve(const struct symbol *symbols, size_t count) {
+/* Every stride-th of the symbols. Their library is looked for once; then every name is looked up in it alone. */
+void monitor_resolve(const struct symbol *symbols, size_t count, size_t stride) {
     Dl_info library;
     void *handle = NULL;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i += stride) {
         if (*symbols[i].at != NULL)
             continue;
         void *at = handle != NULL ? dlsym(handle, symbols[i].name) : NULL;
@@ -85,6 +85,7 @@ void monitor_identify(void) {
                               .world = (slot)open_mpi_world,
                               .byte = (slot)find_data("ompi_mpi_byte"),
                               .any_source = -1,
+                              .proc_null = -2,
                               .any_tag = -1,
                               .multiple = 3,
                               .source_at = 0,
@@ -94,6 +95,7 @@ void monitor_identify(void) {
                               .world = 0x101,
                               .byte = 0x247,
                               .any_source = -1,
+                              .proc_null = -3,
                               .any_tag = -2,
                               .multiple = 4096,
                               .source_at = 0,
@@ -102,7 +104,9 @@ void monitor_identify(void) {
         *l = (struct library){.flavour = MPICH,
                               .world = 0x44000000,
                               .byte = 0x4c00010d,
+                              .errors_return = 0x54000001,
                               .any_source = -2,
+                              .proc_null = -1,
                               .any_tag = -1,
                               .multiple = 3,
                               .source_at = 2,

@@ -1,0 +1,91 @@
+! known PATTERN ITERATIONS MICROSECONDS, as known.c, through Fortran's "use mpi_f08"; error codes are left out.
+program known
+  use mpi_f08
+  use, intrinsic :: iso_fortran_env, only: real64, int64
+  implicit none
+  integer :: rank, ranks, i, iterations, left, right, calls, events
+  type(MPI_Request) :: requests(2)
+  type(MPI_Status) :: status
+  real(real64) :: microseconds, cpu_s, comm_s, before, outgoing, incoming, total
+  character(len=32) :: pattern, word
+
+  call get_command_argument(1, pattern)
+  call get_command_argument(2, word)
+  read (word, *) iterations
+  call get_command_argument(3, word)
+  read (word, *) microseconds
+  call MPI_Init()
+  call MPI_Comm_rank(MPI_COMM_WORLD, rank)
+  call MPI_Comm_size(MPI_COMM_WORLD, ranks)
+  left = mod(rank + ranks - 1, ranks)
+  right = mod(rank + 1, ranks)
+  outgoing = rank
+  cpu_s = 0
+  comm_s = 0
+  call MPI_Barrier(MPI_COMM_WORLD)
+  calls = 1
+  events = 1
+  do i = 1, iterations
+    cpu_s = cpu_s + work(1e-6_real64 * microseconds)
+    before = clock_s(1)
+    select case (trim(pattern))
+    case ('ring')
+      call MPI_Sendrecv(outgoing, 1, MPI_DOUBLE_PRECISION, right, 1, incoming, 1, MPI_DOUBLE_PRECISION, left, 1, &
+                        MPI_COMM_WORLD, status)
+      if (status%MPI_SOURCE /= left .or. nint(incoming) /= left) error stop 'the ring brought the wrong number'
+      call MPI_Sendrecv(outgoing, 1, MPI_DOUBLE_PRECISION, left, 2, incoming, 1, MPI_DOUBLE_PRECISION, right, 2, &
+                        MPI_COMM_WORLD, MPI_STATUS_IGNORE)
+      calls = calls + 2
+    case ('halo')
+      call MPI_Irecv(incoming, 1, MPI_DOUBLE_PRECISION, left, 3, MPI_COMM_WORLD, requests(1))
+      call MPI_Isend(outgoing, 1, MPI_DOUBLE_PRECISION, right, 3, MPI_COMM_WORLD, requests(2))
+      call MPI_Waitall(2, requests, MPI_STATUSES_IGNORE)
+      if (nint(incoming) /= left) error stop 'the halo is wrong'
+      calls = calls + 3
+    case ('reduce')
+      total = outgoing
+      call MPI_Allreduce(MPI_IN_PLACE, total, 1, MPI_DOUBLE_PRECISION, MPI_SUM, MPI_COMM_WORLD)
+      if (nint(total) /= ranks * (ranks - 1) / 2) error stop 'the sum is wrong'
+      calls = calls + 1
+    case default
+      call MPI_Barrier(MPI_COMM_WORLD)
+      calls = calls + 1
+    end select
+    comm_s = comm_s + clock_s(1) - before
+    events = events + 1
+  end do
+  print '(i0,1x,f0.9,1x,f0.9,1x,i0,1x,i0)', rank, cpu_s, comm_s, events, calls
+  flush (6)
+  call MPI_Finalize()
+
+contains
+
+  ! CLOCK_MONOTONIC is 1, CLOCK_THREAD_CPUTIME_ID is 3.
+  real(real64) function clock_s(which)
+    use, intrinsic :: iso_c_binding
+    integer, intent(in) :: which
+    integer(c_long) :: time(2)
+    integer(c_int) :: done
+    interface
+      integer(c_int) function clock_gettime(clock, time) bind(c)
+        import :: c_int, c_long
+        integer(c_int), value :: clock
+        integer(c_long), intent(out) :: time(2)
+      end function
+    end interface
+    done = clock_gettime(int(which, c_int), time)
+    clock_s = real(time(1), real64) + 1e-9_real64 * real(time(2), real64)
+  end function
+
+  ! Compute for so long by the thread's own CPU clock.
+  real(real64) function work(seconds)
+    real(real64), intent(in) :: seconds
+    real(real64) :: from, now
+    from = clock_s(3)
+    now = from
+    do while (now < from + seconds)
+      now = clock_s(3)
+    end do
+    work = now - from
+  end function
+end program
