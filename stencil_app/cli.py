@@ -1,4 +1,4 @@
-"""The command `stencil-app`: one subcommand for each physics, and `warm`.
+"""The command `stencil-app`: one subcommand for each physics, `bsp` (a synthetic job) and `warm`.
 
 Under `mpiexec` every rank reads the same command line; what is wrong with it is said once, by rank 0, and
 every rank ends with the same exit code. MPI, numpy and numba are imported only when a run begins. stdout
@@ -12,6 +12,7 @@ from time import perf_counter
 
 import click
 
+from stencil_app.bsp.command import BSP
 from stencil_app.errors import StencilError
 from stencil_app.options import Option
 from stencil_app.physics import Physics, registry
@@ -32,11 +33,12 @@ def commands() -> None:
 
 @commands.command()
 def warm() -> None:
-    """Compile the kernels of every physics into the cache, once, before ranks start."""
+    """Compile all kernels into the cache, once, before ranks start."""
     from importlib import import_module
 
     for physics in registry().values():
         import_module(physics.module)
+    import_module("stencil_app.bsp.arithmetic")
 
 
 def _parameter(option: Option, *, show_default: bool) -> click.Option:
@@ -70,6 +72,7 @@ def _command(physics: Physics) -> click.Command:
 
 for _physics in registry().values():
     commands.add_command(_command(_physics))
+commands.add_command(BSP)
 
 
 def main() -> None:
