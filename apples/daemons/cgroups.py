@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,14 +52,19 @@ class Hierarchy:
 
 
 class Group:
-    """One control group with one process and its children in it; raises `OSError` where that may not be."""
+    """One control group with processes, and the children they will have; raises `OSError` where that may not be.
 
-    def __init__(self, hierarchy: Hierarchy, pid: int) -> None:
-        self.hierarchy, self._pid = hierarchy, pid
-        self._path = hierarchy.root / f"apples-{os.getpid()}-{pid}"
+    pids : the first has to be there, others may have ended
+    """
+
+    def __init__(self, hierarchy: Hierarchy, pids: Sequence[int]) -> None:
+        self.hierarchy = hierarchy
+        self._path = hierarchy.root / f"apples-{os.getpid()}-{pids[0]}"
         self._path.mkdir()
         try:
-            self._put(self._path / "cgroup.procs", str(pid).encode())
+            for pid in pids:
+                with suppress(*([ProcessLookupError] if pid != pids[0] else [])):
+                    self._put(self._path / "cgroup.procs", str(pid).encode())
             self.fd = os.open(self._path / hierarchy.control, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             self._remove()
@@ -151,7 +157,7 @@ def _try(hierarchy: Hierarchy) -> None:
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     group = None
     try:
-        group = Group(hierarchy, child.pid)
+        group = Group(hierarchy, [child.pid])
         if hierarchy.kind == "freezer":
             group.write(hierarchy.frozen)
             group.write(hierarchy.free)

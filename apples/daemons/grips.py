@@ -17,7 +17,7 @@ from typing import Protocol
 
 from apples.daemons import cgroups
 from apples.daemons.cgroups import Group, Hierarchy
-from apples.daemons.processes import Registration, alive, facts, threads
+from apples.daemons.processes import Registration, alive, facts, group_members, threads
 from apples.daemons.settings import Freezer
 from apples.daemons.signalling import send
 from apples.errors import SharingError
@@ -204,7 +204,8 @@ class ProcessGrip:
         if hierarchy is None:
             return None
         try:
-            return Group(hierarchy, self._pid)
+            # Children that are there already do not come along by themselves.
+            return Group(hierarchy, [self._pid, *(group_members(self._group) if self._group else ())])
         except OSError:
             # It has ended, or stands where we may not take it from: signals do.
             return None

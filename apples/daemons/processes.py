@@ -97,6 +97,12 @@ def threads(pid: int) -> list[int]:
         return []
 
 
+def group_members(group: int) -> list[int]:
+    """Processes of a process group other than its leader."""
+    found = [(int(name), facts(int(name))) for name in os.listdir("/proc") if name.isdecimal()]
+    return [pid for pid, about in found if about is not None and about.group == group != pid]
+
+
 def alive(pidfd: int) -> bool:
     """Whether the process behind the descriptor has not ended."""
     poll = select.poll()

@@ -144,7 +144,7 @@ class BeatSeal:
         """The beat in a datagram; raises `Forged`, also for one of another session."""
         body = self._body(datagram, _BEAT.size, _BEAT_MAGIC)
         _, _, number, version, sent_s, slot, slice_us = _BEAT.unpack(body)
-        return BeatMessage(number=number, version=version, slot=slot, sent_s=sent_s, slice_s=slice_us * 1e-6)
+        return BeatMessage(number=number, version=version, slot=slot, sent_s=sent_s, slice_s=slice_us / 1e6)
 
     def here(self, node: str, number: int) -> bytes:
         """A datagram that shows the manager where a node listens. node : random word of its process"""

@@ -1,0 +1,303 @@
+"""Several node managers and their manager on one machine, as real processes: for tests, benchmarks and trying things.
+
+Each node has CPUs of its own here. Between nodes and manager stands, where it is asked for, a relay that can be cut
+like a cable. `spin` starts a process that registers by hand and computes.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from apples.daemons.client import NodeClient
+from apples.daemons.keyfile import new_key
+from apples.daemons.processes import facts
+from apples.errors import SharingError
+
+T = TypeVar("T")
+
+_APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+_BARE = (sys.executable, "-I", "-S", "-c")
+
+#: Registers as its arguments say, computes for so many CPU seconds, ends. Its group is its own.
+_SPIN = """
+import json, os, socket, sys, time
+path, job, rank, ranks, cpu_s = sys.argv[1:]
+line = socket.socket(socket.AF_UNIX)
+line.connect(path)
+about = {"job": job, "rank": int(rank), "ranks": int(ranks), "pid": os.getpid(), "page": None}
+line.sendall(json.dumps({"register": about}).encode() + b"\\n")
+answer = line.recv(4096)
+if not answer.startswith(b'{"registered"'):
+    sys.exit(answer.decode())
+print("registered", flush=True)
+while time.process_time() < float(cpu_s):
+    pass
+"""
+
+
+class Lab:
+    """One machine of several nodes. A context manager: what it started is gone afterwards.
+
+    nodes : by name, the CPUs of each.  options : more for both daemons, as on the command line
+    relayed : nodes reach the manager through a relay, and not by multicast
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        nodes: Mapping[str, str],
+        *,
+        policy: str = "gang",
+        slice_s: float = 0.1,
+        manager_options: Sequence[str] = (),
+        node_options: Sequence[str] = (),
+        relayed: bool = False,
+    ) -> None:
+        self.directory, self.cpus, self.policy = directory, dict(nodes), policy
+        self._slice = f"{slice_s * 1e3:g}ms"
+        self._manager_options, self._node_options = tuple(manager_options), tuple(node_options)
+        self._relayed = relayed
+        self.key = directory / "key"
+        self.manager: subprocess.Popen[bytes] | None = None
+        self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.relay: Relay | None = None
+        self.place = "127.0.0.1:0"
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._said = (directory / "said").open("wb")
+
+    def __enter__(self) -> Lab:
+        if not self.key.exists():
+            new_key(self.key)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in [*self._children, *self.nodes.values(), *([self.manager] if self.manager else [])]:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in [*self._children, *self.nodes.values(), *([self.manager] if self.manager else [])]:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        if self.relay is not None:
+            self.relay.close()
+        self._said.close()
+
+    def said(self) -> str:
+        """What the daemons have said."""
+        return (self.directory / "said").read_text(encoding="utf-8", errors="replace")
+
+    def start(self) -> None:
+        """Manager and nodes; returns when the nodes hear the beat."""
+        self.start_manager()
+        for name in self.cpus:
+            self.start_node(name)
+        self.wait(lambda: all(self.hears(name) for name in self.cpus))
+
+    def start_manager(self) -> None:
+        """Start it, at the port where it was before if it was."""
+        file = self.directory / "place"
+        file.unlink(missing_ok=True)
+        relayed = ("--multicast", "none") if self._relayed else ()
+        self.manager = self._daemon(
+            *("manager", "--listen", self.place, "--policy", self.policy, "--slice", self._slice),
+            *("--key", str(self.key), "--place-file", str(file), *relayed, *self._manager_options),
+        )
+        self.wait(file.exists)
+        self.place = file.read_text(encoding="utf-8").strip()
+        if self._relayed and self.relay is None:
+            self.relay = Relay(int(self.place.rpartition(":")[2]))
+
+    def start_node(self, name: str, *, managed: bool = True) -> None:
+        """Start a node manager; returns when it answers. managed : it has a manager"""
+        place = self.place if self.relay is None else f"127.0.0.1:{self.relay.port}"
+        options = ("--manager", place, "--key", str(self.key)) if managed else ()
+        self.nodes[name] = self._daemon(
+            *("node", "--name", name, "--cpus", self.cpus[name], "--policy", self.policy),
+            *("--socket", str(self.socket(name)), *options, *self._node_options),
+        )
+        self.wait(lambda: self.ask(name, "status"))
+
+    def socket(self, name: str) -> Path:
+        """Of a node manager."""
+        return self.directory / f"{name}.sock"
+
+    def ask(self, name: str, what: str, argument: object = None) -> Any:
+        """One question to a node manager; None where it does not answer."""
+        try:
+            with NodeClient(self.socket(name)) as client:
+                return client.ask(what, argument)
+        except SharingError:
+            return None
+
+    def hears(self, name: str) -> bool:
+        """Whether a node manager hears the beat."""
+        status = self.ask(name, "status")
+        return status is not None and not status["silent"]
+
+    def view(self) -> dict[str, Any]:
+        """The manager's view; empty while there is none."""
+        for name in self.cpus:
+            view = self.ask(name, "view")
+            if view:
+                return dict(view)
+        return {}
+
+    def spin(
+        self, job: str, rank: int, ranks: int, node: str, cpu_s: float = 3600.0
+    ) -> subprocess.Popen[bytes]:
+        """A registered process that computes for so long; raises `SharingError` when it is refused."""
+        arguments = (str(self.socket(node)), job, str(rank), str(ranks), str(cpu_s))
+        process = subprocess.Popen(
+            [*_BARE, _SPIN, *arguments], stdout=subprocess.PIPE, stderr=self._said, start_new_session=True
+        )
+        self._children.append(process)
+        assert process.stdout is not None
+        if process.stdout.readline() != b"registered\n":
+            raise SharingError(f"{job}.{rank} could not register on {node}: {self.said()}")
+        return process
+
+    def wait(self, what: Callable[[], T], within_s: float = 20.0) -> T:
+        """The first true value; raises `SharingError` where there is none in time."""
+        deadline = time.monotonic() + within_s
+        while not (value := what()):
+            if time.monotonic() > deadline:
+                raise SharingError(f"waited {within_s:g} s in vain; the daemons said:\n{self.said()}")
+            time.sleep(0.01)
+        return value
+
+    def _daemon(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*_APPLES, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=self._said,
+            stderr=self._said,
+            start_new_session=True,
+        )
+
+
+def state_of(process: subprocess.Popen[bytes]) -> str:
+    """As /proc shows it: R, S, T (stopped), Z; empty when it is gone."""
+    about = facts(process.pid)
+    return "" if about is None else about.state
+
+
+def stopped(processes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+    """Those that are stopped."""
+    return [process.pid for process in processes if state_of(process) == "T"]
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """With -9."""
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class Relay:
+    """A cable between nodes and the manager at `port` of this machine, which can be cut and mended.
+
+    While it is cut nothing passes and nothing is refused, as when a switch is off.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._manager = ("127.0.0.1", port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._datagrams.bind(("127.0.0.1", self.port))
+        #: By descriptor, where what comes is sent to; and the datagram sockets that stand for nodes, by address.
+        self._to: dict[int, tuple[socket.socket, socket.socket]] = {}
+        self._nodes: dict[tuple[str, int], socket.socket] = {}
+        self._cut = threading.Event()
+        self._over, self._ending = os.pipe()
+        self._poll = select.poll()
+        for fd in (self._over, self._listener.fileno(), self._datagrams.fileno()):
+            self._poll.register(fd, select.POLLIN)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def cut(self) -> None:
+        """Nothing passes."""
+        self._cut.set()
+
+    def mend(self) -> None:
+        """Everything passes that comes from now on; what came meanwhile is lost."""
+        self._cut.clear()
+
+    def close(self) -> None:
+        """End it."""
+        os.write(self._ending, b"x")
+        self._thread.join()
+        for one in (
+            self._listener,
+            self._datagrams,
+            *self._nodes.values(),
+            *(pair[0] for pair in self._to.values()),
+        ):
+            one.close()
+        os.close(self._over)
+        os.close(self._ending)
+
+    def _run(self) -> None:
+        while True:
+            for fd, _ in self._poll.poll():
+                if fd == self._over:
+                    return
+                with suppress(OSError):
+                    self._serve(fd)
+
+    def _serve(self, fd: int) -> None:
+        if fd == self._listener.fileno():
+            near, _ = self._listener.accept()
+            far = socket.create_connection(self._manager)
+            for one, other in ((near, far), (far, near)):
+                self._to[one.fileno()] = one, other
+                self._poll.register(one.fileno(), select.POLLIN)
+        elif fd == self._datagrams.fileno():
+            datagram, address = self._datagrams.recvfrom(2048)
+            if not self._cut.is_set():
+                self._stand_in(address).sendto(datagram, self._manager)
+        elif fd in self._to:
+            self._pass_on(fd)
+        else:
+            address, ours = next((a, s) for a, s in self._nodes.items() if s.fileno() == fd)
+            datagram = ours.recv(2048)
+            if not self._cut.is_set():
+                self._datagrams.sendto(datagram, address)
+
+    def _stand_in(self, address: tuple[str, int]) -> socket.socket:
+        if address not in self._nodes:
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            made.bind(("127.0.0.1", 0))
+            self._nodes[address] = made
+            self._poll.register(made.fileno(), select.POLLIN)
+        return self._nodes[address]
+
+    def _pass_on(self, fd: int) -> None:
+        source, target = self._to[fd]
+        try:
+            data = source.recv(1 << 16)
+            if data and not self._cut.is_set():
+                target.sendall(data)
+        except OSError:
+            data = b""
+        if not data:
+            for one in (source, target):
+                if self._to.pop(one.fileno(), None) is not None:
+                    self._poll.unregister(one.fileno())
+                    one.close()

@@ -1,0 +1,199 @@
+"""Real processes are stopped with their groups, resumed, pinned and limited, by every means this machine allows."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+import pytest
+
+from apples.coscheduling.events import Process
+from apples.daemons import cgroups
+from apples.daemons.grips import Powers, find_powers
+from apples.daemons.processes import Registration, facts
+from apples.errors import SharingError
+
+#: A shell whose child computes with it in one group.
+FAMILY = ("sh", "-c", "while :; do :; done & echo $!; while :; do :; done")
+THREADS = """
+import threading, time
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def powers(kind):
+    """Powers that stop by signals or by the freezer; skips where there is none."""
+    if kind == "signals":
+        return Powers()
+    try:
+        return Powers(freezer=cgroups.find("freezer"))
+    except SharingError as error:
+        pytest.skip(str(error))
+
+
+class Family:
+    """A process, its child, and a grip on both."""
+
+    def __init__(self, means):
+        self.process = subprocess.Popen(FAMILY, stdout=subprocess.PIPE, start_new_session=True)
+        self.child = int(self.process.stdout.readline())
+        self.grip = grip(means, self.process.pid)
+
+    def run(self):
+        """Whether both use the CPU: more ticks than before, within a while."""
+        before = [facts(pid).cpu_s for pid in (self.process.pid, self.child)]
+        deadline = time.monotonic() + 10.0
+        while time.monotonic() < deadline:
+            now = [facts(pid).cpu_s for pid in (self.process.pid, self.child)]
+            if all(n > b for n, b in zip(now, before, strict=True)):
+                return True
+        return False
+
+    def still(self):
+        """Whether both have stopped: in a while, no tick more."""
+        deadline = time.monotonic() + 10.0
+        while self.grip.stopped() is not True and time.monotonic() < deadline:
+            time.sleep(0.001)
+        before = [facts(pid).cpu_s for pid in (self.process.pid, self.child)]
+        time.sleep(0.05)
+        return before == [facts(pid).cpu_s for pid in (self.process.pid, self.child)]
+
+
+def grip(means, pid):
+    about = facts(pid)
+    known = Registration(process=Process("j", 0), ranks=1, pid=pid, uid=os.getuid(), started=about.started)
+    return means.grip(known, os.pidfd_open(pid))
+
+
+@pytest.fixture
+def family():
+    made = []
+
+    def make(means):
+        made.append(Family(means))
+        return made[-1]
+
+    yield make
+    for one in made:
+        with suppress(ProcessLookupError):
+            os.killpg(one.process.pid, signal.SIGKILL)
+        one.process.wait()
+        one.process.stdout.close()
+
+
+@pytest.mark.parametrize("kind", ["signals", "freezer"])
+def test_a_group_stops_and_runs_as_one(family, kind):
+    one = family(powers(kind))
+    assert one.run()
+    for _ in range(2):
+        one.grip.stop()
+    assert one.still()
+    one.grip.resume()
+    assert one.run()
+    assert one.grip.stopped() is False
+    one.grip.close()
+
+
+@pytest.mark.parametrize("kind", ["signals", "freezer"])
+def test_letting_go_of_one_that_is_stopped_lets_it_run(family, kind):
+    one = family(powers(kind))
+    one.grip.stop()
+    assert one.still()
+    one.grip.close()
+    assert one.run()
+
+
+@pytest.mark.parametrize("kind", ["signals", "freezer"])
+def test_one_that_has_ended_is_no_error(family, kind):
+    one = family(powers(kind))
+    os.killpg(one.process.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, one.process.pid, os.WEXITED | os.WNOWAIT)
+    one.grip.stop()
+    one.grip.resume()
+    one.grip.favour(True)
+    one.grip.limit(0.1)
+    assert one.grip.stopped() is None
+    one.process.wait()
+    assert one.grip.cpu_s() is None
+    one.grip.close()
+
+
+def test_one_that_does_not_lead_its_group_is_stopped_alone():
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        held = grip(Powers(), child.pid)
+        held.stop()
+        deadline = time.monotonic() + 10.0
+        while held.stopped() is not True and time.monotonic() < deadline:
+            time.sleep(0.001)
+        assert held.stopped()
+        held.close()
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_all_threads_are_pinned():
+    cpu = max(os.sched_getaffinity(0))
+    child = subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE)
+    try:
+        child.stdout.readline()
+        held = grip(find_powers("signals", limits=False, cpus=(cpu,)), child.pid)
+        threads = [int(name) for name in os.listdir(f"/proc/{child.pid}/task")]
+        assert len(threads) == 2
+        assert all(os.sched_getaffinity(thread) == {cpu} for thread in threads)
+        held.close()
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def test_favouring_is_undone_or_not_done(family):
+    means = find_powers("signals", limits=False, cpus=None)
+    one = family(means)
+    one.grip.favour(True)
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == (-10 if means.nice else 0)
+    one.grip.favour(False)
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 0
+    assert ("needs CAP_SYS_NICE" in means.describe()["favouring"]) != means.nice
+    one.grip.close()
+
+
+def test_a_quota_is_kept(family):
+    try:
+        means = Powers(quota=cgroups.find("cpu"))
+    except SharingError as error:
+        pytest.skip(str(error))
+    one = family(means)
+    assert one.grip.limit(0.02)
+    (group, _), (_, _) = one.grip.guards()
+    before = one.grip.cpu_s(), time.monotonic()
+    time.sleep(1.0)
+    used, past = one.grip.cpu_s() - before[0], time.monotonic() - before[1]
+    # two processes on up to two CPUs, held to a fiftieth of one together; ticks are hundredths
+    assert used <= 0.02 * past + 0.03
+    assert b"max" not in os.pread(group, 64, 0)
+    assert one.grip.limit(None)
+    assert one.run()
+    one.grip.close()
+
+
+def test_without_a_quota_the_caller_has_to_see_to_it(family):
+    one = family(Powers())
+    assert not one.grip.limit(0.01)
+    one.grip.close()
+
+
+def test_control_groups_that_are_not_there_are_told(tmp_path):
+    (tmp_path / "cgroup").write_text("0::/user\n")
+    (tmp_path / "mounts").write_text(f"none {tmp_path}/cg cgroup2 rw 0 0\n")
+    with pytest.raises(SharingError, match=r"control groups cannot be used here .* No such file or directory"):
+        cgroups.find("freezer", proc=tmp_path)
+    (tmp_path / "mounts").write_text("proc /proc proc rw 0 0\n")
+    with pytest.raises(SharingError, match="no control group file system with cpu is mounted"):
+        cgroups.find("cpu", proc=tmp_path)

@@ -1,0 +1,224 @@
+"""The node manager's logic: who is stopped and resumed when, whatever happens to the processes meanwhile."""
+
+import pytest
+
+from apples.coscheduling.classes import FcsConstants, Reading
+from apples.coscheduling.events import Process
+from apples.coscheduling.messagedriven import MessageDrivenConstants
+from apples.daemons.processes import Refused, Registration
+
+
+@pytest.fixture
+def gang(bench):
+    """Two jobs that take turns."""
+    made = bench("gang")
+    made.add("x")
+    made.add("y")
+    made.learn("x", "y")
+    made.beat(0, 0.0)
+    made.done()
+    return made
+
+
+def test_before_anybody_says_anything_everything_runs(bench):
+    made = bench("gang")
+    made.add("x")
+    assert not made.node.enforce(0.0, may_stop=True)
+    assert made.done() == []
+
+
+def test_who_leaves_is_stopped_before_who_comes_is_resumed(gang):
+    assert gang.beat(1, 0.1)
+    assert gang.done() == ["stop x.0", "stopped y.0 0.1", "resume y.0"]
+
+
+def test_a_beat_of_the_same_slot_does_nothing(gang):
+    gang.beat(0, 0.1)
+    assert gang.done() == []
+
+
+def test_one_that_somebody_else_has_resumed_is_stopped_again(gang):
+    gang.grips["y.0"].is_stopped = False
+    gang.beat(0, 0.1)
+    assert gang.done() == ["stop y.0"]
+
+
+def test_one_that_somebody_else_has_stopped_in_its_turn_is_resumed(gang):
+    gang.grips["x.0"].is_stopped = True
+    gang.beat(0, 0.1)
+    assert gang.done() == ["resume x.0"]
+
+
+def test_time_held_stopped_is_in_the_page_before_the_process_runs(gang):
+    gang.beat(1, 0.1)
+    gang.beat(0, 0.25)
+    assert gang.pages["x.0"].stopped_s == pytest.approx(0.15)
+    assert gang.done()[-2:] == ["stopped x.0 0.15", "resume x.0"]
+    assert gang.node.members[Process("x", 0)].held_s(0.25) == pytest.approx(0.15)
+
+
+def test_nothing_is_stopped_without_a_watchdog(gang):
+    assert not gang.beat(1, 0.1, may_stop=False)
+    assert gang.done() == ["stopped y.0 0.1", "resume y.0"]
+
+
+def test_silence_lets_everything_run_and_spares_the_processors(gang):
+    gang.node.silence(0.3)
+    assert not gang.node.enforce(0.3, may_stop=True)
+    assert gang.done() == ["wait x.0 spin-block", "wait y.0 spin-block", "stopped y.0 0.3", "resume y.0"]
+    gang.beat(1, 0.4)
+    assert gang.done() == ["wait x.0 own", "stop x.0", "wait y.0 own"]
+
+
+def test_one_that_ends_while_it_is_stopped_is_resumed_and_let_go(gang):
+    member = gang.node.remove(Process("y", 0), 0.05)
+    assert gang.done() == ["stopped y.0 0.05", "resume y.0", "wait y.0 own", "close page y.0"]
+    assert gang.grips["y.0"].closed
+    assert member.stopped_s == 0.05
+    assert gang.node.remove(Process("y", 0), 0.06) is None
+    gang.beat(1, 0.1)
+    assert gang.done() == ["stop x.0"]
+
+
+def test_a_job_that_waits_for_its_turn_to_come_in_is_held(bench):
+    made = bench("batch")
+    made.add("x")
+    made.add("y")
+    made.learn("x", waiting=("y",))
+    assert made.beat(0, 0.0)
+    assert made.done() == ["stop y.0"]
+
+
+def test_a_job_that_has_not_gathered_runs_freely(bench):
+    made = bench("batch")
+    made.add("x")
+    made.add("y")
+    made.learn("x")
+    assert not made.beat(0, 0.0)
+
+
+def test_a_job_that_is_taken_out_runs_freely_once_the_manager_knows_of_all(gang):
+    gang.learn("x", version=2, settled=False)
+    gang.beat(0, 0.1)
+    assert gang.done() == []
+    gang.learn("x", version=3)
+    gang.beat(0, 0.2)
+    assert gang.done() == ["stopped y.0 0.2", "resume y.0"]
+
+
+def test_a_spoilt_page_is_let_go_and_the_process_takes_its_turns(gang):
+    gang.pages["y.0"].spoilt = True
+    gang.beat(1, 0.1)
+    assert gang.done() == ["stop x.0", "close page y.0", "resume y.0"]
+    assert gang.node.members[Process("y", 0)].page is None
+
+
+def test_fcs_reads_the_pages_of_those_whose_slot_ends_and_classifies(bench):
+    made = bench("fcs", fcs=FcsConstants(cslots_min=2))
+    made.add("x")
+    made.add("y")
+    made.learn("x", "y")
+    for number in range(1, 8):
+        for name in ("x.0", "y.0"):
+            made.pages[name].counted = Reading(t_cpu_s=10.0 * number, t_comm_s=0.0, c_comm=number)
+        made.beat(number % 2, 0.1 * number)
+    described = {entry["job"]: entry for entry in made.node.describe(1.0)}
+    assert described["x"]["class"] == described["y"]["class"] == "DC"
+    assert described["x"]["granularity_s"] == 10.0
+    assert [entry["state"] for entry in described.values()] == ["runs", "runs"]
+    assert {"wait x.0 spin-block", "wait y.0 spin-block"} <= set(made.done())
+
+
+def test_an_f_process_is_favoured_in_its_own_slot_only(bench):
+    made = bench("fcs", fcs=FcsConstants(cslots_min=1))
+    made.add("x")
+    made.add("y")
+    made.learn("x", "y")
+    made.beat(0, 0.0)
+    # waits three times as long as it computes: F
+    made.pages["x.0"].counted = Reading(t_cpu_s=1.0, t_comm_s=3.0, c_comm=1000)
+    made.pages["y.0"].counted = Reading(t_cpu_s=5.0, t_comm_s=0.0, c_comm=1)
+    made.beat(1, 0.1)
+    made.beat(0, 0.2)
+    assert "favour x.0" in made.done()
+    made.beat(1, 0.3)
+    assert made.done() == ["unfavour x.0"]
+
+
+@pytest.fixture
+def driven(bench):
+    """Two jobs under message-driven coscheduling, the first of them scheduled; no quotas."""
+    made = bench("message-driven", message_driven=MessageDrivenConstants(slice_s=15.0, gmet_s=5.0))
+    for job in "xy":
+        made.add(job)
+    made.node.enforce(0.0, may_stop=True)
+    return made
+
+
+def test_who_is_not_scheduled_gets_pulses_where_there_is_no_quota(driven):
+    assert driven.done() == [
+        *("wait x.0 poll", "scheduled x.0"),
+        *("wait y.0 poll", "limit y.0 0.01", "not scheduled y.0", "stop y.0"),
+    ]
+    assert driven.node.pulsing == 0.01
+    driven.node.pulse = True
+    driven.node.enforce(0.1, may_stop=True)
+    driven.node.pulse = False
+    driven.node.enforce(0.101, may_stop=True)
+    assert driven.done() == ["stopped y.0 0.1", "resume y.0", "stop y.0"]
+
+
+def test_with_a_quota_nobody_is_stopped(bench):
+    made = bench("message-driven")
+    made.add("x", quota=True)
+    made.add("y", quota=True)
+    assert not made.node.enforce(0.0, may_stop=True)
+    assert "limit y.0 0.01" in made.done()
+    assert made.node.pulsing == 0
+
+
+def test_a_message_brings_its_job_after_the_guaranteed_time(driven):
+    driven.done()
+    driven.pages["y.0"].wanted = 1
+    driven.node.look_for_messages(4.0)
+    assert driven.node.policy.scheduled == "x"
+    driven.pages["y.0"].wanted = 2
+    driven.node.look_for_messages(6.0)
+    driven.node.enforce(6.0, may_stop=True)
+    assert driven.node.policy.scheduled == "y"
+    assert driven.done() == [
+        *("limit x.0 0.01", "not scheduled x.0", "stop x.0"),
+        *("limit y.0 None", "scheduled y.0", "stopped y.0 6", "resume y.0"),
+    ]
+
+
+def test_the_slice_goes_to_who_has_used_least(driven):
+    driven.grips["x.0"].cpu = 14.0
+    driven.grips["y.0"].cpu = 0.2
+    driven.node.timer(15.0)
+    assert driven.node.policy.scheduled == "y"
+
+
+def test_cpu_of_ranks_that_have_ended_counts_for_their_job(bench):
+    made = bench("message-driven")
+    for job, rank in (("x", 0), ("x", 1), ("y", 0)):
+        made.add(job, rank, 2)
+    made.grips["x.1"].cpu, made.grips["y.0"].cpu = 9.0, 5.0
+    made.node.remove(Process("x", 1), 1.0)
+    made.node.timer(15.0)
+    assert made.node.policy.scheduled == "y"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"uid": 8}, "a job x of user 7 is registered here; choose another name"),
+        ({"ranks": 3}, "job x has 1 ranks here, not 3; choose another name"),
+        ({"pid": 5}, "rank 0 of job x is process 1000; choose another name"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused_with_the_reason(gang, changes, why):
+    fields = {"process": Process("x", 0), "ranks": 1, "pid": 1000, "uid": 7, "started": 1} | changes
+    with pytest.raises(Refused) as error:
+        gang.node.check(Registration(**fields))
+    assert str(error.value) == why

@@ -1,0 +1,179 @@
+"""Who may be touched: real sockets, real processes, and everything that somebody might claim."""
+
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from apples.coscheduling.events import Process
+from apples.daemons import processes
+from apples.daemons.journal import Journal
+from apples.daemons.processes import Refused, Registration, adopt, alive, check, facts
+from apples.errors import SharingError
+
+
+@pytest.fixture
+def sleeper():
+    """Starts processes that do nothing."""
+    started = []
+
+    def make(*command):
+        process = subprocess.Popen(command or ("sleep", "600"), start_new_session=True)
+        started.append(process)
+        return process
+
+    yield make
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def connection(tmp_path):
+    """The node manager's end of a connection that this process made."""
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as ours:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        ours.connect(str(tmp_path / "s"))
+        theirs, _ = listener.accept()
+        with theirs:
+            yield theirs
+
+
+def request(pid, **changes):
+    return {"job": "j", "rank": 1, "ranks": 2, "pid": pid, "page": None} | changes
+
+
+def test_a_process_registers_itself(connection):
+    registration, pidfd = check(request(os.getpid()), connection)
+    assert registration.process == Process("j", 1)
+    assert (registration.ranks, registration.pid, registration.uid) == (2, os.getpid(), os.getuid())
+    assert registration.started == facts(os.getpid()).started
+    assert alive(pidfd)
+    os.close(pidfd)
+
+
+def test_a_process_may_leave_its_pid_out(connection):
+    asked = request(0)
+    del asked["pid"]
+    registration, pidfd = check(asked, connection)
+    os.close(pidfd)
+    assert registration.pid == os.getpid()
+
+
+def test_a_parent_registers_its_child(connection, sleeper):
+    child = sleeper()
+    registration, pidfd = check(request(child.pid), connection)
+    os.close(pidfd)
+    assert registration.pid == child.pid
+
+
+def test_a_process_that_is_neither_itself_nor_its_child_is_refused(connection):
+    with pytest.raises(Refused, match="neither the process that registers"):
+        check(request(1), connection)
+
+
+def test_a_process_that_is_not_there_is_refused(connection, sleeper):
+    child = sleeper()
+    child.kill()
+    child.wait()
+    with pytest.raises(Refused, match=f"there is no process {child.pid} here"):
+        check(request(child.pid), connection)
+
+
+def test_a_process_that_has_ended_and_nobody_waited_for_is_refused(connection, sleeper):
+    child = sleeper("true")
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(Refused, match="has ended"):
+        check(request(child.pid), connection)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start a process of another user")
+def test_a_process_of_another_user_is_refused(connection):
+    child = subprocess.Popen(["sleep", "600"], user=65534)
+    try:
+        with pytest.raises(Refused, match="nor started by it for the same user"):
+            check(request(child.pid), connection)
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"job": "../x"}, "expected 1 to 64 letters"),
+        ({"job": 5}, "expected 1 to 64 letters"),
+        ({"rank": 2}, "expected a rank from 0 below ranks"),
+        ({"rank": True}, "expected a rank from 0 below ranks"),
+        ({"rank": -1}, "expected a rank from 0 below ranks"),
+        ({"ranks": 10**9}, "expected a rank from 0 below ranks"),
+        ({"pid": "1"}, "and a pid"),
+        ({"page": 3}, "expected a path, or null"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_is_legal(connection, changes, why):
+    with pytest.raises(Refused, match=why):
+        check(request(os.getpid()) | changes, connection)
+
+
+def test_what_is_no_object_is_refused(connection):
+    with pytest.raises(Refused, match=r'expected \{"register"'):
+        check([1], connection)
+
+
+def test_one_that_still_lives_is_taken_over_and_one_that_has_its_number_is_not(sleeper):
+    child = sleeper()
+    known = Registration(
+        process=Process("j", 0), ranks=1, pid=child.pid, uid=os.getuid(), started=facts(child.pid).started
+    )
+    pidfd = adopt(known)
+    assert pidfd is not None
+    os.close(pidfd)
+    for changes in ({"started": known.started - 1}, {"uid": known.uid + 1}, {"pid": 2**22 - 1}):
+        fields = {name: getattr(known, name) for name in ("process", "ranks", "pid", "uid", "started")}
+        assert adopt(Registration(**fields | changes)) is None
+
+
+def test_one_node_manager_has_a_place_and_leaves_its_journal_to_the_next(tmp_path):
+    path = tmp_path / "node-a.sock"
+    one = Registration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9, page="/dev/shm/x")
+    first = Journal(path)
+    first.write([one])
+    with pytest.raises(SharingError, match=f"runs there already, process {os.getpid()}"):
+        Journal(path)
+    # as when it is killed: the lock goes, the journal stays
+    first._lock.close()
+    second = Journal(path)
+    assert second.read() == [one]
+    second.close()
+    third = Journal(path)
+    assert third.read() == []
+    third.close()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"process": ["j", 0]}]'])
+def test_a_journal_that_cannot_be_read_is_an_empty_one(tmp_path, text):
+    path = tmp_path / "node-a.sock"
+    path.with_suffix(".json").write_text(text)
+    journal = Journal(path)
+    assert journal.read() == []
+    journal.close()
+
+
+def test_facts_survive_any_name(sleeper, tmp_path):
+    odd = tmp_path / "a) R 1 (b"
+    odd.symlink_to("/bin/sleep")
+    child = sleeper(str(odd), "600")
+    about = facts(child.pid)
+    assert about.parent == os.getpid()
+    assert about.group == child.pid
+    assert processes.owner(child.pid) == os.getuid()
+    assert processes.threads(child.pid) == [child.pid]
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert facts(child.pid) is None
+    assert processes.owner(child.pid) is None
+    assert processes.threads(child.pid) == []

@@ -1,0 +1,169 @@
+"""What does not come from a holder of the key, in its place and in time, is refused."""
+
+import pytest
+
+from apples.daemons.keyfile import new_key, read_key
+from apples.daemons.wire import (
+    BEAT_BYTES,
+    STRANGERS_LINE,
+    BeatMessage,
+    BeatSeal,
+    Forged,
+    Freshness,
+    Lines,
+    Seal,
+    derive,
+    plain,
+    random_word,
+)
+from apples.errors import ConfigError
+
+KEY = b"k" * 32
+
+
+def pair(key=KEY, other=KEY):
+    return Seal(key, ours="node", theirs="manager"), Seal(other, ours="manager", theirs="node")
+
+
+def test_lines_arrive_as_they_were_sent():
+    node, manager = pair()
+    for document in ({"a": 1}, {"b": [None, "ü"]}):
+        assert manager.open(node.line(document).rstrip(b"\n")) == document
+
+
+def test_a_line_is_refused_a_second_time():
+    node, manager = pair()
+    line = node.line({"a": 1}).rstrip(b"\n")
+    manager.open(line)
+    with pytest.raises(Forged, match="not in its place"):
+        manager.open(line)
+
+
+def test_a_line_is_refused_out_of_its_place():
+    node, manager = pair()
+    node.line({"a": 1})
+    with pytest.raises(Forged):
+        manager.open(node.line({"b": 2}).rstrip(b"\n"))
+
+
+def test_a_line_is_refused_by_the_side_that_sent_it():
+    node, _ = pair()
+    mirror = Seal(KEY, ours="node", theirs="manager")
+    with pytest.raises(Forged):
+        mirror.open(node.line({"a": 1}).rstrip(b"\n"))
+
+
+@pytest.mark.parametrize("change", [lambda m: m.replace(b"1", b"2"), lambda m: m[:10], lambda m: b""])
+def test_a_line_that_was_changed_is_refused(change):
+    node, manager = pair()
+    with pytest.raises(Forged):
+        manager.open(change(node.line({"a": 1}).rstrip(b"\n")))
+
+
+def test_a_line_under_another_key_is_refused():
+    node, manager = pair(other=derive(KEY, "stream", "x"))
+    with pytest.raises(Forged):
+        manager.open(node.line({}).rstrip(b"\n"))
+
+
+@pytest.mark.parametrize("text", [b"[1]", b"{", b"\xff", b"[" * 100_000])
+def test_what_is_no_object_is_refused(text):
+    with pytest.raises(Forged):
+        plain(text)
+
+
+def test_lines_are_cut_wherever_they_were_torn():
+    lines = Lines()
+    assert list(lines.feed(b"one\ntw")) == [b"one"]
+    assert list(lines.feed(b"o\n\nthree")) == [b"two", b""]
+
+
+def test_a_stranger_may_not_fill_the_memory():
+    lines = Lines()
+    with pytest.raises(Forged, match="more than 4096 bytes"):
+        list(lines.feed(b"x" * (STRANGERS_LINE + 1)))
+
+
+def beat(number=1, sent_s=100.0):
+    return BeatMessage(number=number, version=3, slot=-1, sent_s=sent_s, slice_s=0.1)
+
+
+def test_a_beat_is_one_small_datagram_however_many_nodes_there_are():
+    seal = BeatSeal(KEY, random_word())
+    datagram = seal.beat(beat())
+    assert len(datagram) == BEAT_BYTES < 100
+    assert seal.open_beat(datagram) == beat()
+
+
+def test_a_beat_of_another_session_or_key_is_refused():
+    session = random_word()
+    seal = BeatSeal(KEY, session)
+    for other in (BeatSeal(KEY, random_word()), BeatSeal(b"x" * 32, session)):
+        with pytest.raises(Forged):
+            seal.open_beat(other.beat(beat()))
+
+
+def test_every_bit_of_a_beat_counts():
+    seal = BeatSeal(KEY, random_word())
+    datagram = seal.beat(beat())
+    for position in range(len(datagram)):
+        changed = bytearray(datagram)
+        changed[position] ^= 1
+        with pytest.raises(Forged):
+            seal.open_beat(bytes(changed))
+
+
+def test_a_datagram_of_the_other_kind_is_refused():
+    seal = BeatSeal(KEY, random_word())
+    word = random_word()
+    assert seal.open_here(seal.here(word, 5)) == (word, 5)
+    with pytest.raises(Forged):
+        seal.open_beat(seal.here(word, 5))
+    with pytest.raises(Forged):
+        seal.open_here(seal.beat(beat()))
+
+
+class TestFreshness:
+    def test_each_beat_once_and_none_that_is_older(self):
+        fresh = Freshness()
+        admitted = [fresh.admits(beat(n, 100 + n / 10), 7 + n / 10, late_s=0.2) for n in (1, 2, 2, 1, 4, 3)]
+        assert admitted == [True, True, False, False, True, False]
+
+    def test_clocks_need_not_agree_but_a_beat_that_was_held_up_is_refused(self):
+        fresh = Freshness()
+        assert fresh.admits(beat(1, 100.0), 5.0, late_s=0.2)
+        assert not fresh.admits(beat(2, 100.1), 5.31, late_s=0.2)
+        assert fresh.admits(beat(3, 100.4), 5.41, late_s=0.2)
+
+    def test_a_clock_that_drifts_is_followed(self):
+        fresh = Freshness()
+        for n in range(1, 100_000):
+            assert fresh.admits(beat(n, 0.1 * n), 0.1 * n * (1 + 5e-5), late_s=0.2)
+
+
+def test_a_key_is_made_once_and_only_its_owner_may_read_it(tmp_path):
+    path = tmp_path / "key"
+    new_key(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert len(read_key(path)) == 64
+    with pytest.raises(ConfigError, match="is there already; remove it first"):
+        new_key(path)
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match=r"others may read this key \(mode 0640\); run: chmod 600"):
+        read_key(path)
+
+
+@pytest.mark.parametrize(("text", "why"), [("short", "5 characters are no key"), ("", "not a key")])
+def test_what_is_no_key_is_said_to_be_none(tmp_path, text, why):
+    path = tmp_path / "key"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match=why):
+        read_key(path)
+
+
+def test_a_key_that_is_not_there_is_asked_for(tmp_path):
+    with pytest.raises(ConfigError, match="apples manager --new-key"):
+        read_key(tmp_path / "absent")
+    with pytest.raises(ConfigError, match="cannot be made: No such file or directory; name another file"):
+        new_key(tmp_path / "absent" / "key")
