@@ -1,0 +1,155 @@
+"""Conservative backfilling: every waiting job keeps a reservation, and nobody may make an earlier one later.
+
+A profile of free processors over time is made from the running jobs and the reservations that are kept; then each
+waiting job, in order of priority, gives its reservation back and takes the earliest place, which is never later than
+the old one as long as nobody outlives an estimate. Slow on long queues: a pass costs jobs × steps of the profile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apples.queueing.jit import part
+from apples.queueing.running import enter
+from apples.queueing.scores import score_all
+from apples.queueing.state import (
+    BY_INCREMENT,
+    FREE,
+    QUEUE,
+    QUEUED,
+    RUNNERS,
+    RUNNING,
+    Floats,
+    Ints,
+    Rules,
+    State,
+)
+
+
+@part
+def conservative(state: State, rules: Rules, now: float) -> None:
+    """One pass; ends of running jobs must have been renewed."""
+    queued = state.counts[QUEUED]
+    order, keys = np.empty(queued, np.int64), np.empty(queued)
+    room = state.counts[RUNNING] + 4 * queued + 2
+    times, free = np.empty(room), np.empty(room, np.int64)
+    steps = _running_profile(state, rules, now, times, free)
+    for place in range(queued):
+        keys[place] = state.jobs[state.lists[QUEUE, place]]["reservation"]
+    _sort(order, keys, queued)
+    steps = _keep(state, order, now, times, free, steps)
+    score_all(state, rules, now)
+    for place in range(queued):
+        keys[place] = -state.scores[place]
+    _sort(order, keys, queued)
+    for index in range(queued):
+        slot = state.lists[QUEUE, order[index]]
+        span, procs = state.jobs[slot]["backfill_s"], state.jobs[slot]["procs"]
+        steps = _occupy(times, free, steps, state.jobs[slot]["reservation"], span, -procs)
+        begin = _earliest(times, free, steps, now, span, procs)
+        steps = _occupy(times, free, steps, begin, span, procs)
+        state.jobs[slot]["reservation"] = begin
+        # Another job of the queue may hold this one's place until a job that outlived its estimate ends.
+        if begin <= now and procs <= state.counts[FREE]:
+            if index > 0 and _overtakes(state, order, index):
+                state.jobs[slot]["backfilled"] = 1
+            enter(state, slot, now)
+
+
+@part
+def _overtakes(state: State, order: Ints, index: int) -> bool:
+    """Does any job of higher priority still wait?"""
+    for before in range(index):  # noqa: SIM110  (any() over a generator is not compiled)
+        if state.jobs[state.lists[QUEUE, order[before]]]["waiting"] == 1:
+            return True
+    return False
+
+
+@part
+def _running_profile(state: State, rules: Rules, now: float, times: Floats, free: Ints) -> int:
+    """Steps: free[i] processors from times[i] on."""
+    earliest = now + rules.increment_s if rules.overrun == BY_INCREMENT else now
+    steps = 1
+    times[0], free[0] = now, state.counts[FREE]
+    for place in range(state.counts[RUNNING]):
+        slot = state.lists[RUNNERS, place]
+        end = max(state.jobs[slot]["expected"], earliest)
+        if end > times[steps - 1]:
+            times[steps], free[steps] = end, free[steps - 1]
+            steps += 1
+        free[steps - 1] += state.jobs[slot]["procs"]
+    return steps
+
+
+@part
+def _keep(state: State, order: Ints, now: float, times: Floats, free: Ints, steps: int) -> int:
+    """Enter kept reservations, earliest first; one that no longer holds moves later. New jobs come last."""
+    for index in range(len(order)):
+        slot = state.lists[QUEUE, order[index]]
+        kept = state.jobs[slot]["reservation"]
+        since = now if kept == np.inf else max(kept, now)
+        begin = _earliest(
+            times, free, steps, since, state.jobs[slot]["backfill_s"], state.jobs[slot]["procs"]
+        )
+        steps = _occupy(times, free, steps, begin, state.jobs[slot]["backfill_s"], state.jobs[slot]["procs"])
+        state.jobs[slot]["reservation"] = begin
+    return steps
+
+
+@part
+def _earliest(times: Floats, free: Ints, steps: int, since: float, span: float, procs: int) -> float:
+    """Earliest time, not before `since`, from which the processors are free for that span."""
+    begin, fitting = since, False
+    for step in range(steps):
+        until = times[step + 1] if step + 1 < steps else np.inf
+        if until <= since:
+            continue
+        if free[step] < procs:
+            fitting = False
+            continue
+        if not fitting:
+            begin, fitting = max(times[step], since), True
+        if begin + span <= until:
+            return begin
+    return begin
+
+
+@part
+def _occupy(times: Floats, free: Ints, steps: int, begin: float, span: float, procs: int) -> int:
+    """Take processors (or give back, if negative) over a span; returns the number of steps."""
+    if span <= 0.0:
+        return steps
+    steps, first = _step_at(times, free, steps, begin)
+    steps, last = _step_at(times, free, steps, begin + span)
+    for step in range(first, last):
+        free[step] -= procs
+    return steps
+
+
+@part
+def _step_at(times: Floats, free: Ints, steps: int, time: float) -> tuple[int, int]:
+    """(number of steps, index of the step that begins at that time, made if there is none)."""
+    low, high = 0, steps
+    while low < high:
+        middle = (low + high) // 2
+        if times[middle] < time:
+            low = middle + 1
+        else:
+            high = middle
+    if low < steps and times[low] == time:
+        return steps, low
+    for later in range(steps, low, -1):
+        times[later], free[later] = times[later - 1], free[later - 1]
+    times[low], free[low] = time, free[low - 1]
+    return steps + 1, low
+
+
+@part
+def _sort(order: Ints, keys: Floats, count: int) -> None:
+    """Places 0 … count - 1 by key, equal ones as they stand; insertion, because queues are nearly sorted."""
+    for place in range(count):
+        spot = place
+        while spot > 0 and keys[order[spot - 1]] > keys[place]:
+            order[spot] = order[spot - 1]
+            spot -= 1
+        order[spot] = place

@@ -1,0 +1,42 @@
+"""How the queue's inner loops are compiled: once per machine, named by a digest of the modules they are made of.
+
+A function in another package that is built from this one's parts counts both packages' sources, because numba itself
+looks only at the module of the function it was asked for. Where no directory can be written to, every process compiles
+for itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_HERE = Path(__file__).parent
+
+
+def compiled(function: F) -> F:
+    """Decorator: a function that Python calls; its machine code is kept on disk."""
+    sources = _digest(Path(function.__code__.co_filename).parent)
+    function.__qualname__ += f"_{sources}"
+    try:
+        return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+    except RuntimeError:
+        # numba finds no directory to keep the code in: slower to start, and otherwise the same
+        return cast(F, numba.njit(error_model="numpy")(function))
+
+
+def part(function: F) -> F:
+    """Decorator: a part of a loop, compiled into whatever calls it."""
+    return cast(F, numba.njit(error_model="numpy")(function))
+
+
+@cache
+def _digest(directory: Path) -> str:
+    paths = sorted({*_HERE.glob("*.py"), *directory.glob("*.py")})
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]

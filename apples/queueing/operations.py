@@ -1,0 +1,18 @@
+"""Codes of the stack program that a priority expression becomes: leaves, then unary, binary and ternary operations."""
+
+from __future__ import annotations
+
+CONSTANT, WAIT, REQUEST, ESTIMATE, SUBMIT, PROCS = 0, 1, 2, 3, 4, 5
+LAST_LEAF = 5
+
+NEGATE, ABSOLUTE, ROOT, LOG, EXP = 10, 11, 12, 13, 14
+LAST_UNARY = 14
+
+ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER = 20, 21, 22, 23, 24
+MINIMUM, MAXIMUM, LESS, LESS_EQUAL, EQUAL = 25, 26, 27, 28, 29
+
+SELECT = 40
+"""Three values: condition, if it is not zero, if it is."""
+
+#: Room for values under way; a longer expression is refused.
+DEPTH = 32

@@ -1,0 +1,158 @@
+"""The live queue as one object: submissions, ends and times come in, jobs to start go out.
+
+It decides through the same compiled pass as the replay of traces. At one instant a caller reports all ends, then all
+submissions, then asks once (`start`): *batch order*. Slots of jobs that ended are used again, so memory follows
+the number of jobs in the system.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from apples.errors import ConfigError
+from apples.queueing import kernel
+from apples.queueing.jobs import Beliefs, Job
+from apples.queueing.settings import QueueSettings
+from apples.queueing.state import (
+    FREE,
+    QUEUE,
+    QUEUED,
+    RUNNERS,
+    RUNNING,
+    STARTED,
+    STARTS,
+    empty_state,
+)
+
+_FIRST_ROOM = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Who is promised what. at_s : no later than this, as far as estimates are upper bounds.
+
+    extra : processors it leaves to others then
+    """
+
+    job: Job
+    at_s: float
+    extra: int
+
+
+class JobQueue:
+    """Waiting and running jobs of one machine."""
+
+    def __init__(self, settings: QueueSettings, processors: int) -> None:
+        """processors : of the machine, all alike. Raises `ConfigError`."""
+        if processors < 1:
+            raise ConfigError(f"a machine of {processors} processors; 1 or more are legal")
+        self.settings, self.processors = settings, processors
+        self._rules = settings.rules()
+        self._state = empty_state(_FIRST_ROOM, processors)
+        self._vacant = list(range(_FIRST_ROOM - 1, -1, -1))
+        self._slots: dict[int, int] = {}
+        self._jobs: dict[int, Job] = {}
+
+    @property
+    def free(self) -> int:
+        """Idle processors."""
+        return int(self._state.counts[FREE])
+
+    @property
+    def waiting(self) -> tuple[Job, ...]:
+        """Waiting jobs in order of submission."""
+        queue = self._state.lists[QUEUE, : self._state.counts[QUEUED]]
+        return tuple(self._jobs[int(slot)] for slot in queue)
+
+    @property
+    def running(self) -> tuple[Job, ...]:
+        """Running jobs, the one that is expected to end first in front."""
+        running = self._state.lists[RUNNERS, : self._state.counts[RUNNING]]
+        return tuple(self._jobs[int(slot)] for slot in running)
+
+    def submit(self, job: Job, beliefs: Beliefs | None = None) -> None:
+        """A job joins the queue; without beliefs its request is believed.
+
+        Raises `ConfigError` for a job that can never run here, or an id that is in the queue or running.
+        """
+        if job.id in self._slots:
+            raise ConfigError(
+                f"job {job.id}: there is one of that id already; give every job an id of its own"
+            )
+        if not 1 <= job.procs <= self.processors:
+            raise ConfigError(
+                f"job {job.id} asks for {job.procs} processors; 1 to {self.processors} are legal on this machine"
+            )
+        beliefs = beliefs or Beliefs.requested(job.request_s)
+        slot = self._take_slot()
+        state = self._state
+        row = state.jobs[slot]
+        row["submit"], row["procs"], row["request"] = job.submit_s, job.procs, job.request_s
+        row["priority_s"], row["backfill_s"] = beliefs.priority_s, beliefs.backfill_s
+        row["running_s"] = beliefs.running_s
+        self._slots[job.id], self._jobs[slot] = slot, job
+        kernel.submitted(state, slot)
+
+    def end(self, job_id: int) -> None:
+        """A running job ended, or a waiting one was cancelled; its processors are free.
+
+        Raises `ConfigError` when there is no such job.
+        """
+        slot = self._slots.pop(job_id, None)
+        if slot is None:
+            raise ConfigError(f"job {job_id} neither waits nor runs; jobs that do: {self._known()}")
+        if self._state.jobs[slot]["waiting"]:
+            kernel.withdrawn(self._state, slot)
+        else:
+            kernel.ended(self._state, slot)
+        del self._jobs[slot]
+        self._vacant.append(slot)
+
+    def start(self, now_s: float) -> tuple[Job, ...]:
+        """Jobs to start now, in this order; they count as running from here on."""
+        kernel.scheduled(self._state, self._rules, float(now_s))
+        started = self._state.lists[STARTS, : self._state.counts[STARTED]]
+        return tuple(self._jobs[int(slot)] for slot in started)
+
+    def reservation(self, now_s: float) -> Reservation | None:
+        """What the top of the queue is promised under EASY; None with an empty queue."""
+        if self._state.counts[QUEUED] == 0:
+            return None
+        slot, at, extra = kernel.reserved(self._state, self._rules, float(now_s))
+        return Reservation(job=self._jobs[int(slot)], at_s=float(at), extra=int(extra))
+
+    def expected_end_s(self, job_id: int) -> float | None:
+        """When a running job is expected to end; None for one that waits or is not known."""
+        slot = self._slots.get(job_id)
+        return (
+            None
+            if slot is None or self._state.jobs[slot]["waiting"]
+            else float(self._state.jobs[slot]["expected"])
+        )
+
+    def planned_start_s(self, job_id: int) -> float | None:
+        """A waiting job's own reservation under conservative backfilling, as of the last pass; None without one."""
+        slot = self._slots.get(job_id)
+        if slot is None or not self._state.jobs[slot]["waiting"]:
+            return None
+        at = float(self._state.jobs[slot]["reservation"])
+        return None if at == float("inf") else at
+
+    def _take_slot(self) -> int:
+        if not self._vacant:
+            self._grow()
+        return self._vacant.pop()
+
+    def _grow(self) -> None:
+        """Twice the room; columns and lists are copied."""
+        old = self._state
+        room = len(old.jobs)
+        larger = empty_state(2 * room, self.processors)
+        larger.jobs[:room], larger.lists[:, :room], larger.counts[:] = old.jobs, old.lists, old.counts
+        self._state = larger
+        self._vacant = list(range(2 * room - 1, room - 1, -1))
+
+    def _known(self) -> str:
+        first = sorted(self._slots)[:5]
+        more = ", …" if len(self._slots) > len(first) else ""
+        return (", ".join(map(str, first)) + more) or "none"

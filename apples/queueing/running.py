@@ -1,0 +1,124 @@
+"""The running jobs, in order of expected end: entering, leaving, outliving an estimate, and the shadow time.
+
+The rule for a job that outlives its estimate decides whether prediction helps (Gaussier et al., SC'15), so there are
+four; each falls back to *now + increment* for a job that outlives even what its user asked for.
+"""
+
+from __future__ import annotations
+
+from apples.queueing.jit import part
+from apples.queueing.state import (
+    BY_DOUBLING,
+    BY_HALF,
+    BY_INCREMENT,
+    FREE,
+    RUNNERS,
+    RUNNING,
+    STARTED,
+    STARTS,
+    Rules,
+    State,
+)
+
+
+@part
+def enter(state: State, slot: int, now: float) -> None:
+    """Start a waiting job. It stays in the queue's list until that is compacted."""
+    state.jobs[slot]["waiting"] = 0
+    state.jobs[slot]["start"] = now
+    state.counts[FREE] -= state.jobs[slot]["procs"]
+    state.lists[STARTS, state.counts[STARTED]] = slot
+    state.counts[STARTED] += 1
+    _insert(state, slot, now + state.jobs[slot]["running_s"])
+
+
+@part
+def leave(state: State, slot: int) -> None:
+    """End a running job; one that already left is passed over."""
+    place = _after(state, state.jobs[slot]["expected"]) - 1
+    while place >= 0 and state.lists[RUNNERS, place] != slot:
+        place -= 1
+    if place < 0:
+        return
+    state.counts[RUNNING] -= 1
+    for later in range(place, state.counts[RUNNING]):
+        state.lists[RUNNERS, later] = state.lists[RUNNERS, later + 1]
+    state.counts[FREE] += state.jobs[slot]["procs"]
+
+
+@part
+def renew(state: State, rules: Rules, now: float) -> None:
+    """Give every running job that should have ended by now a new expected end.
+
+    Under BY_INCREMENT nothing is kept: `shadow` reads every end as at least now + increment, as Cobalt does.
+    """
+    if rules.overrun == BY_INCREMENT:
+        return
+    while state.counts[RUNNING] > 0:
+        slot = state.lists[RUNNERS, 0]
+        if state.jobs[slot]["expected"] > now:
+            return
+        state.counts[RUNNING] -= 1
+        for place in range(state.counts[RUNNING]):
+            state.lists[RUNNERS, place] = state.lists[RUNNERS, place + 1]
+        _insert(state, slot, _renewed(state, rules, slot, now))
+
+
+@part
+def _renewed(state: State, rules: Rules, slot: int, now: float) -> float:
+    """Expected end of a job that outlived the last one."""
+    start = float(state.jobs[slot]["start"])
+    limit = start + float(state.jobs[slot]["request"])
+    if limit <= now:
+        return now + rules.increment_s
+    if rules.overrun == BY_DOUBLING:
+        span = float(state.jobs[slot]["expected"]) - start
+        if span <= 0.0:
+            return limit
+        while start + span <= now:
+            span *= 2.0
+        return min(start + span, limit)
+    if rules.overrun == BY_HALF:
+        return max(now + 0.5 * (limit - now), min(now + 1.0, limit))
+    return limit
+
+
+@part
+def shadow(state: State, rules: Rules, procs: int, now: float) -> tuple[float, int]:
+    """(time by which so many processors are expected to be free, processors beyond them then).
+
+    procs may be free already: the time is now.
+    """
+    earliest = now + rules.increment_s if rules.overrun == BY_INCREMENT else now
+    free, time = state.counts[FREE], now
+    for place in range(state.counts[RUNNING]):
+        slot = state.lists[RUNNERS, place]
+        end = max(state.jobs[slot]["expected"], earliest)
+        if free >= procs and end > time:
+            break
+        free += state.jobs[slot]["procs"]
+        time = end
+    return time, free - procs
+
+
+@part
+def _insert(state: State, slot: int, expected: float) -> None:
+    place = _after(state, expected)
+    for later in range(state.counts[RUNNING], place, -1):
+        state.lists[RUNNERS, later] = state.lists[RUNNERS, later - 1]
+    state.lists[RUNNERS, place] = slot
+    state.jobs[slot]["expected"] = expected
+    state.counts[RUNNING] += 1
+
+
+@part
+def _after(state: State, expected: float) -> int:
+    """Place behind all running jobs that are expected to end by then."""
+    low, high = 0, state.counts[RUNNING]
+    while low < high:
+        middle = (low + high) // 2
+        if state.jobs[state.lists[RUNNERS, middle]]["expected"] <= expected:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,110 @@
+"""Priority of every waiting job at one instant: higher starts first.
+
+FCFS scores the wait, SJF the shortest estimate, WFP is the paper's equation 5, (wait / estimate)³ × processors. Any
+other is an expression, run as a small stack program (`apples.queueing.expressions` makes it).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from apples.queueing import operations as op
+from apples.queueing.jit import part
+from apples.queueing.state import FCFS, QUEUE, QUEUED, SJF, WFP, Floats, Rules, State
+
+
+@part
+def score_all(state: State, rules: Rules, now: float) -> None:
+    """`state.scores[place]` for every place in the queue. What is no number scores lowest."""
+    stack = np.empty(op.DEPTH)
+    for place in range(state.counts[QUEUED]):
+        slot = state.lists[QUEUE, place]
+        if rules.priority == WFP:
+            ratio = (now - state.jobs[slot]["submit"]) / state.jobs[slot]["priority_s"]
+            score = ratio * ratio * ratio * state.jobs[slot]["procs"]
+        elif rules.priority == SJF:
+            score = -state.jobs[slot]["priority_s"]
+        elif rules.priority == FCFS:
+            score = now - state.jobs[slot]["submit"]
+        else:
+            score = _run(state, rules, slot, now, stack)
+        state.scores[place] = score if score == score else -np.inf
+
+
+@part
+def _run(state: State, rules: Rules, slot: int, now: float, stack: Floats) -> float:
+    """Value of the expression for one job."""
+    top = -1
+    for index in range(len(rules.operations)):
+        code = rules.operations[index]
+        if code <= op.LAST_LEAF:
+            top += 1
+            stack[top] = _leaf(state, rules, slot, now, index)
+        elif code <= op.LAST_UNARY:
+            stack[top] = _unary(code, stack[top])
+        elif code == op.SELECT:
+            top -= 2
+            stack[top] = stack[top + 1] if stack[top] != 0.0 else stack[top + 2]
+        else:
+            top -= 1
+            stack[top] = _binary(code, stack[top], stack[top + 1])
+    return float(stack[0])
+
+
+@part
+def _leaf(state: State, rules: Rules, slot: int, now: float, index: int) -> float:
+    code = rules.operations[index]
+    if code == op.CONSTANT:
+        return float(rules.constants[index])
+    if code == op.WAIT:
+        return float(now - state.jobs[slot]["submit"])
+    if code == op.REQUEST:
+        return float(state.jobs[slot]["request"])
+    if code == op.ESTIMATE:
+        return float(state.jobs[slot]["priority_s"])
+    if code == op.SUBMIT:
+        return float(state.jobs[slot]["submit"])
+    return float(state.jobs[slot]["procs"])
+
+
+@part
+def _unary(code: int, value: float) -> float:
+    if code == op.NEGATE:
+        return -value
+    if code == op.ABSOLUTE:
+        return abs(value)
+    if code == op.ROOT:
+        return math.sqrt(value) if value >= 0.0 else np.nan
+    if code == op.LOG:
+        return math.log(value) if value > 0.0 else np.nan if value < 0.0 else -np.inf
+    return math.exp(value)
+
+
+@part
+def _binary(code: int, left: float, right: float) -> float:
+    if code <= op.POWER:
+        return _arithmetic(code, left, right)
+    if code == op.MINIMUM:
+        return min(left, right)
+    if code == op.MAXIMUM:
+        return max(left, right)
+    if code == op.LESS:
+        return 1.0 if left < right else 0.0
+    if code == op.LESS_EQUAL:
+        return 1.0 if left <= right else 0.0
+    return 1.0 if left == right else 0.0
+
+
+@part
+def _arithmetic(code: int, left: float, right: float) -> float:
+    if code == op.ADD:
+        return left + right
+    if code == op.SUBTRACT:
+        return left - right
+    if code == op.MULTIPLY:
+        return left * right
+    if code == op.DIVIDE:
+        return left / right
+    return float(left**right)

@@ -1,0 +1,73 @@
+"""How a queue decides: priority, backfilling, and the rule for running jobs that outlive an estimate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apples.errors import ConfigError
+from apples.queueing import expressions
+
+if TYPE_CHECKING:
+    from apples.queueing.state import Rules
+
+PRIORITIES = ("fcfs", "sjf", "wfp")
+"""First come; shortest estimate; (wait / estimate)³ × processors, equation 5 of the walltime paper."""
+
+BACKFILLS = ("none", "easy", "conservative")
+
+OVERRUNS = ("request", "increment", "doubling", "half")
+"""A running job that outlives its estimate is expected to end: when its request ends; at max(estimate, now +
+increment), renewed at every pass (Cobalt); at the doubled estimate, at most the request (OpenPBS); half way to the
+end of its request (Slurm's soft limit)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """A policy.
+
+    priority : one of `PRIORITIES`, or an expression (`apples.queueing.expressions`).  backfill : one of `BACKFILLS`
+    overrun : one of `OVERRUNS`.  increment_s : of that rule, and for jobs that outlive even their request
+    """
+
+    priority: str = "fcfs"
+    backfill: str = "easy"
+    overrun: str = "request"
+    increment_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Raises `ConfigError` for every value that is not legal."""
+        problems = [
+            f"{what} {got!r} is unknown; legal are {', '.join(legal)}"
+            for what, got, legal in (
+                ("backfill", self.backfill, BACKFILLS),
+                ("overrun", self.overrun, OVERRUNS),
+            )
+            if got not in legal
+        ]
+        if not 0.0 < self.increment_s < float("inf"):
+            problems.append(f"increment_s {self.increment_s!r}: a time above 0 s is legal")
+        if self.priority not in PRIORITIES:
+            try:
+                expressions.compile_expression(self.priority)
+            except ConfigError as error:
+                problems.append(f"{error}; or one of {', '.join(PRIORITIES)}")
+        if problems:
+            raise ConfigError("\n".join(problems))
+
+    def rules(self) -> Rules:
+        """The policy as the compiled pass reads it."""
+        import numpy as np
+
+        from apples.queueing.state import EXPRESSION, Rules
+
+        named = self.priority in PRIORITIES
+        program = () if named else expressions.compile_expression(self.priority)
+        return Rules(
+            priority=PRIORITIES.index(self.priority) if named else EXPRESSION,
+            backfill=BACKFILLS.index(self.backfill),
+            overrun=OVERRUNS.index(self.overrun),
+            increment_s=float(self.increment_s),
+            operations=np.array([code for code, _ in program], np.int64),
+            constants=np.array([constant for _, constant in program], np.float64),
+        )

@@ -1,0 +1,189 @@
+"""The events of a trace: jobs are submitted when the trace says, end when they have run, and the queue decides.
+
+Compiled, and built round the very pass that serves the live queue. Event order at equal times is one of two. *Batch*:
+at each instant all ends, then all submissions, then one pass. *Pyss*: one event at a time, submissions before ends,
+ends in order of start; a job whose expected end is now counts as gone; a submission causes a pass only if the new
+job fits in the free processors. Published schedules were made with the latter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from apples.queueing.jit import compiled, part
+from apples.queueing.kernel import enqueue, make_pass
+from apples.queueing.running import leave
+from apples.queueing.state import FREE, STARTED, STARTS, Floats, Ints, Rows, Rules, State
+
+#: Indices into `World.cursor`. NEXT : job to be submitted next.  HEAP : running jobs.  SEQUENCE : starts so far.
+#: ENDED : ends since the caller set it to 0.  STOPPED : 1 when the ends of this instant are handled already (STEPWISE).
+#: PASSES : made so far
+NEXT, HEAP, SEQUENCE, ENDED, STOPPED, PASSES, CURSORS = 0, 1, 2, 3, 4, 5, 6
+
+BATCH, PYSS, STEPWISE = 0, 1, 2
+
+#: What is true of a job. run : s.  end : once started.  sequence : order of start.  released : 1 if it left before its
+#: event (pyss)
+TRUTH = np.dtype(
+    [
+        ("submit", np.float64),
+        ("run", np.float64),
+        ("end", np.float64),
+        ("sequence", np.int64),
+        ("released", np.int64),
+    ]
+)
+
+
+class World(NamedTuple):
+    """jobs : `TRUTH` records in order of submission.  heap : running slots, earliest end first.  ended : in order."""
+
+    jobs: Rows
+    heap: Ints
+    ended: Ints
+    cursor: Ints
+
+
+def make_world(submit: Floats, run: Floats) -> World:
+    """All jobs still to come. submit, run : s, in order of submission."""
+    jobs = np.zeros(len(submit), TRUTH)
+    jobs["submit"], jobs["run"], jobs["end"] = submit, run, np.inf
+    return World(
+        jobs=jobs,
+        heap=np.zeros(len(submit), np.int64),
+        ended=np.zeros(len(submit), np.int64),
+        cursor=np.zeros(CURSORS, np.int64),
+    )
+
+
+@compiled
+def advance(state: State, rules: Rules, world: World, until: int, manner: int) -> bool:
+    """Go on until job number `until` is submitted, or everything has ended if that is all of them.
+
+    manner : BATCH, PYSS, or STEPWISE. The last is batch order, stopped at every instant of submissions when its ends
+    are handled: True says that it stopped there, and that the caller may now write what it believes of the jobs
+    submitted at that instant, before it calls again.
+    """
+    cursor, jobs = world.cursor, len(world.jobs)
+    while cursor[NEXT] < until or (until == jobs and cursor[HEAP] > 0):
+        now = _next_time(world)
+        if manner == PYSS:
+            _one_by_one(state, rules, world, now)
+            continue
+        if cursor[STOPPED] == 0:
+            _end_all(state, world, now)
+            if manner == STEPWISE and cursor[NEXT] < jobs and world.jobs[cursor[NEXT]]["submit"] == now:
+                cursor[STOPPED] = 1
+                return True
+        cursor[STOPPED] = 0
+        while cursor[NEXT] < jobs and world.jobs[cursor[NEXT]]["submit"] == now:
+            enqueue(state, cursor[NEXT])
+            cursor[NEXT] += 1
+        _pass(state, rules, world, now)
+    return False
+
+
+@part
+def _one_by_one(state: State, rules: Rules, world: World, now: float) -> None:
+    """The events of one instant in pyss order."""
+    cursor = world.cursor
+    gone = _gone_now(state, world, now)
+    while cursor[NEXT] < len(world.jobs) and world.jobs[cursor[NEXT]]["submit"] == now:
+        slot = cursor[NEXT]
+        cursor[NEXT] += 1
+        enqueue(state, slot)
+        if state.jobs[slot]["procs"] <= state.counts[FREE]:
+            _pass(state, rules, world, now)
+    for index in range(gone):
+        slot = world.ended[index]
+        if world.jobs[slot]["released"] == 0:
+            leave(state, slot)
+        _pass(state, rules, world, now)
+
+
+@part
+def _gone_now(state: State, world: World, now: float) -> int:
+    """Jobs that end now, in order of start, into `world.ended`; those expected to are released at once."""
+    gone = 0
+    while world.cursor[HEAP] > 0 and world.jobs[world.heap[0]]["end"] == now:
+        slot = _pop(world)
+        if state.jobs[slot]["expected"] <= now:
+            world.jobs[slot]["released"] = 1
+            leave(state, slot)
+        world.ended[gone] = slot
+        gone += 1
+    return gone
+
+
+@part
+def _pass(state: State, rules: Rules, world: World, now: float) -> None:
+    world.cursor[PASSES] += 1
+    make_pass(state, rules, now)
+    for index in range(state.counts[STARTED]):
+        slot = state.lists[STARTS, index]
+        world.jobs[slot]["end"] = now + world.jobs[slot]["run"]
+        world.jobs[slot]["sequence"] = world.cursor[SEQUENCE]
+        world.cursor[SEQUENCE] += 1
+        _push(world, slot)
+
+
+@part
+def _end_all(state: State, world: World, now: float) -> None:
+    cursor = world.cursor
+    while cursor[HEAP] > 0 and world.jobs[world.heap[0]]["end"] <= now:
+        slot = _pop(world)
+        leave(state, slot)
+        world.ended[cursor[ENDED]] = slot
+        cursor[ENDED] += 1
+
+
+@part
+def _next_time(world: World) -> float:
+    cursor = world.cursor
+    ends = world.jobs[world.heap[0]]["end"] if cursor[HEAP] > 0 else np.inf
+    comes = world.jobs[cursor[NEXT]]["submit"] if cursor[NEXT] < len(world.jobs) else np.inf
+    return float(min(ends, comes))
+
+
+@part
+def _before(world: World, one: int, other: int) -> bool:
+    """Earlier end; of equal ones the earlier start."""
+    if world.jobs[one]["end"] != world.jobs[other]["end"]:
+        return bool(world.jobs[one]["end"] < world.jobs[other]["end"])
+    return bool(world.jobs[one]["sequence"] < world.jobs[other]["sequence"])
+
+
+@part
+def _push(world: World, slot: int) -> None:
+    heap, place = world.heap, world.cursor[HEAP]
+    world.cursor[HEAP] += 1
+    while place > 0:
+        above = (place - 1) // 2
+        if not _before(world, slot, heap[above]):
+            break
+        heap[place] = heap[above]
+        place = above
+    heap[place] = slot
+
+
+@part
+def _pop(world: World) -> int:
+    heap = world.heap
+    top = heap[0]
+    world.cursor[HEAP] -= 1
+    size = world.cursor[HEAP]
+    last, place = heap[size], 0
+    while True:
+        below = 2 * place + 1
+        if below >= size:
+            break
+        if below + 1 < size and _before(world, heap[below + 1], heap[below]):
+            below += 1
+        if not _before(world, heap[below], last):
+            break
+        heap[place] = heap[below]
+        place = below
+    heap[place] = last
+    return int(top)
