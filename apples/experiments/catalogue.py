@@ -33,6 +33,10 @@ CATALOGUE: dict[str, Entry] = {
     "A8": Entry("all work placed, no host spills", "schedules:constraints"),
     "A9": Entry("Figure 2 of the paper, line for line", "schedules:figure_2"),
     "B1": Entry("our planner beside the paper's on two sites with a slow link", "two_sites:two_sites"),
+    "F4": Entry("two balanced jobs under four schedulers, Table 3", "coscheduled:balanced_jobs"),
+    "F5": Entry("load-imbalanced jobs under four schedulers, Table 4", "coscheduled:imbalanced_jobs"),
+    "F6": Entry("complementing jobs under four schedulers, Table 5", "coscheduled:complementing_jobs"),
+    "F7": Entry("balanced and imbalanced jobs together, Table 6", "coscheduled:mixed_jobs"),
 }
 
 

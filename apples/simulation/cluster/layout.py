@@ -96,12 +96,13 @@ QUANTA = 40
     T_COMM,
     C_COMM,
     ON_SINCE,
+    OFF_SINCE,
     CPU,  # processor time used in all
     FINISHED,
     WANTS_RUN,  # orders, carried out when the node manager has run
     WANTS_POLLS,
     WANTS_NICE,
-) = range(42)
+) = range(43)
 PROCESS_FIELDS = 48
 
 # A processor.

@@ -43,6 +43,7 @@ from apples.simulation.cluster.layout import (
     NICE,
     NOBODY,
     OFF,
+    OFF_SINCE,
     ON_SINCE,
     PROCESSOR,
     PROCESSOR_FIELDS,
@@ -134,16 +135,29 @@ def choose(m: Memory, n: int, c: int, t: int) -> int:
 
 
 @part
+def refill(m: Memory, c: int, p: int, t: int, before: int) -> int:
+    """What rank p needs to have its working set back on processor c, having run on `before`.
+
+    Others have thrown out no more than they had time to bring in.
+    """
+    if before != c:
+        return m[m[p + JOB] + J_REFILL]
+    if m[c + C_LAST] == p:
+        return 0
+    return min(m[m[p + JOB] + J_REFILL], t - m[p + OFF_SINCE])
+
+
+@part
 def put(m: Memory, c: int, p: int, t: int) -> None:
     """Process p gets processor c; it acts when the switch is done and its working set is back."""
+    before = m[p + PROCESSOR]
     m[p + STATE] = RUNNING
     m[p + PROCESSOR] = c
     m[p + ACTS_FROM] = t + m[K_SWITCH]
     m[p + ON_SINCE] = t
     m[c + C_RUNNING] = p
     if m[p + KIND] == RANK:
-        if m[c + C_LAST] != p:
-            m[p + ACTS_FROM] += m[m[p + JOB] + J_REFILL]
+        m[p + ACTS_FROM] += refill(m, c, p, t, before)
         m[c + C_LAST] = p
         note_running(m, p, t)
     act(m, p)
@@ -156,6 +170,7 @@ def take_off(m: Memory, p: int, t: int) -> None:
     charge(m, c, t)
     account(m, p, t)
     m[p + CPU] += t - m[p + ON_SINCE]
+    m[p + OFF_SINCE] = t
     m[p + STATE] = READY
     m[m[p + DUE]] = NEVER
     m[c + C_RUNNING] = NOBODY

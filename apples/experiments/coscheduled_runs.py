@@ -1,0 +1,80 @@
+"""Runs many simulated cases, two or more at a time, one process for each processor of this machine.
+
+Every case is one workload under one policy from one seed, and gives the same figures wherever it runs.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+from apples.coscheduling.policies import CoschedulingConstants
+from apples.simulation.cluster.constants import ClusterConstants
+from apples.simulation.cluster.simulation import Outcome, simulate
+from apples.simulation.cluster.workload import BspJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One simulation. label : what it is called in the results and to the user."""
+
+    label: tuple[str, ...]
+    machine: ClusterConstants
+    jobs: tuple[BspJob, ...]
+    policy: str
+    seed: int
+    constants: CoschedulingConstants = field(default_factory=CoschedulingConstants)
+    at_once: int | None = None
+
+
+def run_case(case: Case) -> Outcome:
+    """One case, here."""
+    return simulate(
+        case.machine,
+        case.jobs,
+        case.policy,
+        seed=case.seed,
+        constants=case.constants,
+        at_once=case.at_once,
+    )
+
+
+def run_cases(cases: Sequence[Case], progress: Callable[[str], None]) -> list[Outcome]:
+    """All cases, in the order given. progress : told of each case that is done."""
+    workers = min(len(cases), len(os.sched_getaffinity(0)))
+    if workers <= 1:
+        return [run_case(case) for case in cases]
+    compile_once()
+    outcomes: dict[int, Outcome] = {}
+    # children have the compiled engine from their parent; "spawn" would load it anew in each
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+        futures = {pool.submit(run_case, case): i for i, case in enumerate(cases)}
+        for future in as_completed(futures):
+            i = futures[future]
+            outcomes[i] = future.result()
+            progress(f"{' '.join(cases[i].label)}: {outcomes[i].turnaround_s:.1f} s")
+    return [outcomes[i] for i in range(len(cases))]
+
+
+def compile_once() -> None:
+    """Have the engine compiled, or loaded from the disk, before it is needed many times."""
+    machine = ClusterConstants(
+        nodes=1,
+        processors=1,
+        ticks_per_s=1024,
+        stay_ticks=20,
+        favoured_nice=-20,
+        switch_s=0.0,
+        heartbeat_s=0.0,
+        heartbeat_spread_s=0.0,
+        manager_s=0.0,
+        reclassify_s=0.0,
+        start_spread_s=0.0,
+        noise_mean_s=1.0,
+        noise_burst_s=0.0,
+        share_interval_s=1.0,
+    )
+    simulate(machine, [BspJob(name="one", nodes=(0,), compute_s=(0.1,), iterations=1)], "gang", seed=1)

@@ -1,0 +1,67 @@
+"""Settings of the coscheduling experiments, from `configs/coscheduling.yaml`; see there for sources."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from apples.config import find_config
+from apples.simulation.cluster.constants import ClusterConstants
+from nws.settings.reader import load_yaml
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Seeds = Annotated[tuple[int, ...], Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The building block: computation of an iteration, and how long the job takes alone."""
+
+    computation_s: Positive
+    length_s: Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applications:
+    """SWEEP3D and SAGE as jobs of the stated granularity. refill_s : to fill the caches again after a switch."""
+
+    slice_s: Positive
+    refill_s: NotNegative
+    sweep3d_computation_s: Positive
+    sweep3d_length_s: Positive
+    sweep3d_combined_length_s: Positive
+    sage_computation_s: Positive
+    sage_frustrated_share: Share
+    sage_frustrated_computation_s: Positive
+    sage_length_s: Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flexible:
+    """Experiments F4 to F8. latency_s : what an exchange with both neighbours takes."""
+
+    machine: ClusterConstants
+    latency_s: Positive
+    block: Block
+    seeds: Seeds
+    applications: Applications
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready constants."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoscheduledSettings:
+    """What the file says."""
+
+    flexible: Flexible
+
+
+def load_settings(name: str = "coscheduling") -> CoscheduledSettings:
+    """The settings file; raises `ConfigError` with every problem."""
+    return load_yaml(find_config(name), CoscheduledSettings)
