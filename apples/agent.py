@@ -57,6 +57,7 @@ class RunRequest:
 
     template : the application.  settings : its own options.  overrides : fields of `PlanningOptions` the user set
     environment : variables for the ranks.  shared : says, after the run, what a node manager saw of it
+    monitored : says, after the run, what the monitor saw of it
     """
 
     size: int
@@ -69,6 +70,7 @@ class RunRequest:
     program_output_to_stderr: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     shared: Callable[[], dict[str, Any]] | None = None
+    monitored: Callable[[], dict[str, Any]] | None = None
 
     @property
     def planning(self) -> PlanningOptions:
@@ -102,7 +104,8 @@ class Decision:
         if record is None or record.outcome is None:
             return document
         document = run_document(document, record.outcome, world=self.world, record=record.id)
-        return document | {"sharing": record.sharing} if record.sharing else document
+        more = {"sharing": record.sharing, "monitor": record.monitor}
+        return document | {name: seen for name, seen in more.items() if seen}
 
 
 class Agent:
@@ -197,7 +200,8 @@ class Agent:
             if not outcome.observations:
                 outcome = replace(outcome, observations=template.observations(Path(directory)))
         sharing = {} if request.shared is None else request.shared()
-        record = replace(begun, outcome=outcome, sharing=sharing)
+        monitor = {} if request.monitored is None else request.monitored()
+        record = replace(begun, outcome=outcome, sharing=sharing, monitor=monitor)
         self._history.append(record)
         self._tell("run ended", _ended_text(record))
         return record

@@ -134,6 +134,7 @@ class Record:
     workload : the model inputs used.  snapshot : JSON document of the snapshot the plan was made on
     key : calibration key (application with its options, and machine): only like is fitted to like
     sharing : what the node manager saw of a run that took turns on its hosts, empty for others
+    monitor : what the monitor saw in a run that had one, empty for others
     """
 
     id: str
@@ -146,3 +147,4 @@ class Record:
     workload: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     sharing: dict[str, Any] = field(default_factory=dict)
+    monitor: dict[str, Any] = field(default_factory=dict)

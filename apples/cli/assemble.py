@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from apples.daemons.session import Session
     from apples.gridfile import GridFile
     from apples.launching.launcher import Notify
+    from apples.monitoring.job import MonitoredJob
     from apples.serviceweather import ServiceWeather
     from apples.snapshots import Turns
     from apples.template import Template, Workload
@@ -61,11 +62,15 @@ def _unheard(text: str) -> None:
 
 
 def assemble(
-    size: int, options: Mapping[str, Any], console: Console, session: Session | None = None
+    size: int,
+    options: Mapping[str, Any],
+    console: Console,
+    session: Session | None = None,
+    job: MonitoredJob | None = None,
 ) -> tuple[Agent, RunRequest]:
     """Agent and request of an `apples-run` call; raises `ConfigError` with every problem of the options.
 
-    session : where the run takes turns
+    session : where the run takes turns.  job : its monitor
     """
     problems: list[str] = []
 
@@ -101,8 +106,12 @@ def assemble(
         label=options["label"],
         time_limit_s=limit_s,
         program_output_to_stderr=options["as_json"] or options["json_lines"],
-        environment={} if session is None else session.environment,
+        environment={
+            **({} if session is None else session.environment),
+            **({} if job is None else job.environment),
+        },
         shared=None if session is None else session.observed,
+        monitored=None if job is None else job.document,
     )
     history = open_history()
     costing = Costing(open_benchmarks(), history, {} if file is None else _stated(file))

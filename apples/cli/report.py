@@ -100,6 +100,36 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
     return lines + _link_lines(weather)
 
 
+def monitor_lines(monitor: dict[str, Any]) -> list[str]:
+    """Computing and waiting of each rank, and what that makes of the job's efficiency (`--monitor`)."""
+    if not monitor["ranks"]:
+        return ["monitor: no rank has started MPI, so there is nothing to tell"]
+    rows = [
+        [
+            str(entry["rank"]),
+            entry["host"],
+            seconds(entry["t_cpu_s"]),
+            seconds(entry["t_comm_s"]),
+            str(entry["c_comm"]),
+            seconds(entry["granularity_s"]),
+        ]
+        for entry in monitor["ranks"]
+    ]
+    lines = table(["rank", "host", "computed", "in MPI", "events", "granularity"], _shortened(rows))
+    unfinished = [str(entry["rank"]) for entry in monitor["ranks"] if not entry["finalized"]]
+    if unfinished:
+        lines.append(f"ranks that did not reach MPI_Finalize, as far as they came: {', '.join(unfinished)}")
+    if monitor["missing"]:
+        lines.append(f"ranks that left no figures: {', '.join(map(str, monitor['missing']))}")
+    if monitor["parallel_efficiency"] is not None:
+        lines.append(
+            f"parallel efficiency {monitor['parallel_efficiency']:.1%} = load balance "
+            f"{monitor['load_balance']:.1%} × communication {monitor['communication_efficiency']:.1%}  "
+            f"({monitor['mpi']})"
+        )
+    return lines
+
+
 def _link_lines(weather: dict[str, Any]) -> list[str]:
     """Where the values of the links come from, and the path of each composed pair; none for one host."""
     links = weather["links"]

@@ -14,10 +14,11 @@ from apples.cli.console import Console, run_command
 if TYPE_CHECKING:
     from apples.agent import Agent, Decision, RunRequest
     from apples.daemons.session import Session
+    from apples.monitoring.job import MonitoredJob
 
 _EPILOG = """\b
 Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one was killed
-  2 usage · 3 no feasible plan · 4 unreadable store · 124 time limit
+  2 usage · 3 no feasible plan · 4 unreadable store · 5 no monitor · 124 time limit
   125 launcher failed · 126 not executable · 127 not found · 130 interrupted
 """
 
@@ -99,6 +100,14 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
     metavar="NAME",
     help="Take turns with other jobs on these hosts: fcs, gang, batch, spin-block, message-driven, uncoordinated.",
 )
+@click.option(
+    "--monitor", is_flag=True, help="Measure how ranks compute and wait, and print the efficiencies."
+)
+@click.option(
+    "--wait",
+    type=click.Choice(["block", "poll", "mpi"]),
+    help="How ranks wait for messages: block lets others use the core; mpi (default) as the library does.",
+)
 @click.option("--dry-run", is_flag=True, help="Plan, print, do not run.")
 @click.option("--explain", is_flag=True, help="Say why each host was taken or left.")
 @click.option(
@@ -129,7 +138,34 @@ def run(context: click.Context, /, size: int, **options: Any) -> int:
     console = Console(quiet=options["quiet"], verbose=options["verbose"])
     with ExitStack() as stack:
         session = stack.enter_context(_session(options, console)) if options["policy"] else None
-        return _plan_and_run(assemble(size, options, console, session), options, console)
+        job = None
+        if options["monitor"] or options["wait"] is not None:
+            job = stack.enter_context(_monitored(options, session)) if not options["dry_run"] else None
+        return _plan_and_run(assemble(size, options, console, session, job), options, console)
+
+
+def _monitored(options: dict[str, Any], session: Session | None) -> MonitoredJob:
+    """The monitor of this run; raises `ConfigError` where it can have none, `MonitorError` where none can be built."""
+    from apples.coscheduling.events import Wait
+    from apples.errors import ConfigError
+    from apples.monitoring.job import MonitoredJob
+
+    wanted = "--monitor" if options["monitor"] else f"--wait {options['wait']}"
+    problems = [
+        f"{wanted} is for real ranks, the mock grid has none; leave {flag} out"
+        for name, flag in (("mock", "--mock"), ("scenario", "--scenario"))
+        if options[name]
+    ]
+    if options["wait"] is not None and session is not None:
+        problems.append(
+            f"--wait {options['wait']} and --policy exclude each other: under a policy the node manager says how "
+            "ranks wait"
+        )
+    if problems:
+        raise ConfigError(problems)
+    wait = {"block": Wait.SPIN_BLOCK, "poll": Wait.POLL}.get(options["wait"] or "mpi")
+    # Under a policy the job has a name already, by which its ranks are registered.
+    return MonitoredJob(None if session is None else session.job, wait=wait)
 
 
 def _session(options: dict[str, Any], console: Console) -> Session:
@@ -180,6 +216,10 @@ def _run(
         if options["explain"]:
             console.lines(explanation_lines(document))
         console.lines(run_lines(document))
+        if options["monitor"] and "monitor" in document:
+            from apples.cli.report import monitor_lines
+
+            console.lines(monitor_lines(document["monitor"]))
         if "sharing" in document:
             from apples.cli.sharingreport import sharing_lines
 

@@ -6,6 +6,7 @@ the environment of `mpiexec` and reads the pages (`pages`) while the job runs or
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -92,19 +93,39 @@ def page_path(directory: Path, job: str, rank: int) -> Path:
     return directory / f"{job}.{rank}"
 
 
-def pages(directory: Path, job: str) -> list[MonitorPage]:
-    """Open pages of a job's ranks, by rank; raises `MonitorError` for a file that is none."""
+def bell_path(directory: Path, job: str) -> Path:
+    """The bell that wakes the job's processes which sleep while they wait."""
+    return directory / f"{job}.bell"
+
+
+def page_paths(directory: Path, job: str) -> list[Path]:
+    """Files of the pages of a job, in rank order; raises `MonitorError` where there is no such directory."""
     prefix = f"{check_job(job)}."
     found = []
-    for path in directory.iterdir():
-        rank = path.name.removeprefix(prefix)
-        if path.name.startswith(prefix) and rank.isascii() and rank.isdigit():
-            found.append((int(rank), path))
-    return [MonitorPage.attach(path) for _, path in sorted(found)]
+    try:
+        names = os.listdir(directory)
+    except OSError as error:
+        raise MonitorError(
+            f"{directory}: pages of the monitor cannot be looked for: {error.strerror}; "
+            "name the directory that the job was started with (APPLES_MONITOR)"
+        ) from error
+    for name in names:
+        rank = name.removeprefix(prefix)
+        if name.startswith(prefix) and rank.isascii() and rank.isdigit():
+            found.append((int(rank), directory / name))
+    return [path for _, path in sorted(found)]
+
+
+def pages(directory: Path, job: str) -> list[MonitorPage]:
+    """Open pages of a job's ranks, in rank order; a file that is no page (yet) is passed over."""
+    found = []
+    for path in page_paths(directory, job):
+        with contextlib.suppress(MonitorError):
+            found.append(MonitorPage.attach(path))
+    return found
 
 
 def remove_pages(directory: Path, job: str) -> None:
     """Remove what a job has left: its pages and its bell."""
-    for path in directory.glob(f"{check_job(job)}.*"):
-        if path.name.removeprefix(f"{job}.").isdigit() or path.name == f"{job}.bell":
-            path.unlink(missing_ok=True)
+    for path in [*page_paths(directory, job), bell_path(directory, job)]:
+        path.unlink(missing_ok=True)

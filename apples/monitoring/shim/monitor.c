@@ -30,7 +30,7 @@ __thread struct thread monitor_thread;
 
 static int several_threads;
 static volatile char page_lock;
-static uint64_t coalesce_ns = 20000;
+static uint64_t coalesce_ns = 100000;
 
 uint64_t monitor_wall(void) { return nanoseconds(CLOCK_MONOTONIC); }
 
@@ -217,7 +217,7 @@ static void read_settings(struct manager_half *m) {
         if (*end == '\0' && us >= 0 && us < 1e9)
             coalesce_ns = (uint64_t)(us * 1e3);
         else
-            fprintf(stderr, "apples monitor: APPLES_COALESCE_US is '%s', legal are microseconds from 0; taken as 20\n",
+            fprintf(stderr, "apples monitor: APPLES_COALESCE_US is '%s', legal are microseconds from 0; taken as 100\n",
                     gap);
     }
     /* Blocking and non-blocking collectives do not match each other, so this cannot change later, and has to be the

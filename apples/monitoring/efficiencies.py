@@ -1,0 +1,76 @@
+"""What the figures of a job's ranks mean: how much of the time its processors were useful, and where the rest went.
+
+The metrics are those of TALP (Lopez et al. 2021): parallel efficiency = load balance × communication efficiency, with
+the useful time of a rank (its CPU time outside MPI) over the elapsed time of the job:
+
+    load balance = mean useful / largest useful        how evenly the work is spread
+    communication efficiency = largest useful / elapsed     what the rank with most work lost to waiting
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apples.monitoring.page import Figures, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiencies:
+    """Of one job, each in 0..1. elapsed_s: of the rank that took longest, from MPI_Init to MPI_Finalize."""
+
+    elapsed_s: float
+    parallel: float
+    load_balance: float
+    communication: float
+
+
+def efficiencies(ranks: Sequence[Figures]) -> Efficiencies | None:
+    """TALP's metrics; None where nothing has been computed yet. Threads that call MPI count like ranks."""
+    useful = [rank.t_cpu_s / max(rank.threads, 1) for rank in ranks]
+    elapsed_s = max((rank.elapsed_s for rank in ranks), default=0.0)
+    if not useful or max(useful) <= 0 or elapsed_s <= 0:
+        return None
+    mean, largest = math.fsum(useful) / len(useful), max(useful)
+    return Efficiencies(
+        elapsed_s=elapsed_s,
+        parallel=mean / elapsed_s,
+        load_balance=mean / largest,
+        communication=largest / elapsed_s,
+    )
+
+
+def monitor_document(ranks: Sequence[Figures]) -> dict[str, Any]:
+    """JSON document of a job's figures, in rank order; `missing` are the ranks that left no page."""
+    found = efficiencies(ranks)
+    size = max((rank.ranks for rank in ranks), default=0)
+    here = {rank.rank for rank in ranks}
+    return {
+        "mpi": ranks[0].mpi if ranks else None,
+        "elapsed_s": None if found is None else found.elapsed_s,
+        "parallel_efficiency": None if found is None else found.parallel,
+        "load_balance": None if found is None else found.load_balance,
+        "communication_efficiency": None if found is None else found.communication,
+        "missing": [rank for rank in range(size) if rank not in here],
+        "ranks": [_rank(rank) for rank in sorted(ranks, key=lambda rank: rank.rank)],
+    }
+
+
+def _rank(rank: Figures) -> dict[str, Any]:
+    granularity_s = rank.reading.granularity_s
+    return {
+        "rank": rank.rank,
+        "host": rank.host,
+        "pid": rank.pid,
+        "finalized": rank.state is State.FINALIZED,
+        "elapsed_s": rank.elapsed_s,
+        "t_cpu_s": rank.t_cpu_s,
+        "t_comm_s": rank.t_comm_s,
+        "c_comm": rank.c_comm,
+        "granularity_s": granularity_s if math.isfinite(granularity_s) else None,
+        "calls": rank.calls,
+        "sleeps": rank.sleeps,
+        "threads": rank.threads,
+    }
