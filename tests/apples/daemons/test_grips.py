@@ -192,7 +192,9 @@ def test_without_a_quota_the_caller_has_to_see_to_it(family):
 def test_control_groups_that_are_not_there_are_told(tmp_path):
     (tmp_path / "cgroup").write_text("0::/user\n")
     (tmp_path / "mounts").write_text(f"none {tmp_path}/cg cgroup2 rw 0 0\n")
-    with pytest.raises(SharingError, match=r"control groups cannot be used here .* No such file or directory"):
+    with pytest.raises(
+        SharingError, match=r"control groups cannot be used here .* No such file or directory"
+    ):
         cgroups.find("freezer", proc=tmp_path)
     (tmp_path / "mounts").write_text("proc /proc proc rw 0 0\n")
     with pytest.raises(SharingError, match="no control group file system with cpu is mounted"):

@@ -1,0 +1,351 @@
+"""Real daemons and real processes: jobs take turns, and whatever dies, no process stays stopped."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from apples.daemons import cgroups
+from apples.daemons.lab import kill, state_of, stopped
+from apples.errors import SharingError
+
+BIN = os.path.dirname(sys.executable)
+
+
+def apples(*arguments, **environment):
+    return subprocess.run(
+        [f"{BIN}/apples", *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def two_jobs(lab):
+    """Two jobs of two processes each, one on each node, that are both in; by job."""
+    nodes = list(lab.cpus)
+    jobs = {
+        job: [lab.spin(job, rank, len(nodes), node) for rank, node in enumerate(nodes)] for job in ("x", "y")
+    }
+    lab.wait(lambda: all(job["state"] == "in" for job in lab.view()["jobs"].values()) and lab.view()["jobs"])
+    lab.wait(lambda: stopped([p for both in jobs.values() for p in both]))
+    return jobs
+
+
+def slots(lab):
+    """By job that is in, its slot."""
+    jobs = lab.view().get("jobs", {})
+    return {job: about["slot"] for job, about in jobs.items() if about["slot"] is not None}
+
+
+def test_jobs_take_turns_and_all_processes_of_one_at_a_time(lab):
+    site = lab({"a": "0", "b": "0"})
+    site.start()
+    jobs = two_jobs(site)
+    assert sorted(slots(site).values()) == [0, 1]
+    seen = set()
+    deadline = time.monotonic() + 20
+    while seen != {"x", "y"} and time.monotonic() < deadline:
+        held = {job for job, both in jobs.items() if len(stopped(both)) == 2}
+        # only between two readings of /proc can both be seen stopped
+        if len(held) == 1:
+            seen |= held
+    assert seen == {"x", "y"}
+    for node in "ab":
+        site.wait(lambda node=node: all(p["stopped_s"] > 0.15 for p in site.ask(node, "status")["processes"]))
+    # the one that is left has the machine
+    for process in jobs["x"]:
+        kill(process)
+    site.wait(lambda: list(slots(site)) == ["y"])
+    site.wait(lambda: not stopped(jobs["y"]))
+    assert [entry["rank"] for entry in site.ask("a", "job", "x")] == [0]
+
+
+def test_a_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_learns_all(lab):
+    site = lab()
+    site.start()
+    (x,), (y,) = two_jobs(site).values()
+    before = slots(site)
+    kill(site.manager)
+    site.wait(lambda: site.ask("a", "status")["silent"])
+    site.wait(lambda: not stopped([x, y]))
+    site.start_manager()
+    site.wait(lambda: slots(site) == before, within_s=5.0)
+    site.wait(lambda: stopped([x, y]))
+
+
+def test_a_node_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_takes_over(lab):
+    site = lab()
+    site.start()
+    (x,), (y,) = two_jobs(site).values()
+    before = slots(site)
+    kill(site.nodes["a"])
+    site.wait(lambda: not stopped([x, y]))
+    time.sleep(0.3)
+    assert not stopped([x, y])
+    site.start_node("a")
+    site.wait(lambda: slots(site) == before, within_s=5.0)
+    assert "2 processes of an earlier node manager taken over" in site.said()
+    site.wait(lambda: stopped([x, y]))
+
+
+def test_a_node_manager_that_hangs_leaves_nobody_stopped(lab):
+    site = lab()
+    site.start()
+    (x,), (y,) = two_jobs(site).values()
+    site.nodes["a"].send_signal(signal.SIGSTOP)
+    try:
+        site.wait(lambda: not stopped([x, y]))
+        time.sleep(0.3)
+        assert not stopped([x, y])
+    finally:
+        site.nodes["a"].send_signal(signal.SIGCONT)
+    site.wait(lambda: stopped([x, y]))
+
+
+def test_a_watchdog_that_is_killed_is_replaced_and_the_turns_go_on(lab):
+    site = lab()
+    site.start()
+    (x,), (y,) = two_jobs(site).values()
+    first = site.ask("a", "status")["watchdog"]
+    os.kill(first, signal.SIGKILL)
+    site.wait(lambda: (site.ask("a", "status")["watchdog"] or first) != first)
+    site.wait(lambda: stopped([x, y]))
+    kill(site.nodes["a"])
+    site.wait(lambda: not stopped([x, y]))
+
+
+def test_term_resumes_everything_and_leaves_nothing_behind(lab):
+    site = lab()
+    site.start()
+    (x,), (y,) = two_jobs(site).values()
+    watchdog = site.ask("a", "status")["watchdog"]
+    site.nodes["a"].terminate()
+    assert site.nodes["a"].wait(10) == 0
+    assert not stopped([x, y])
+    assert {state_of(x), state_of(y)} <= {"R", "S"}
+    assert not site.socket("a").exists()
+    assert not site.socket("a").with_suffix(".json").exists()
+    assert not os.path.exists(f"/proc/{watchdog}")
+
+
+def test_a_rank_that_is_killed_leaves_the_other_job_its_turns(lab):
+    site = lab({"a": "0", "b": "0"})
+    site.start()
+    jobs = two_jobs(site)
+    kill(jobs["x"][0])
+    site.wait(lambda: site.view()["jobs"]["x"]["ended"] == 1)
+    assert site.view()["jobs"]["x"]["state"] == "in"
+    kill(jobs["x"][1])
+    site.wait(lambda: list(slots(site)) == ["y"], within_s=5.0)
+    site.wait(lambda: not stopped(jobs["y"]))
+
+
+def test_a_cut_between_manager_and_node_leaves_nobody_stopped_and_mends(lab):
+    site = lab(relayed=True)
+    site.start()
+    (x,), (y,) = two_jobs(site).values()
+    before = slots(site)
+    site.relay.cut()
+    site.wait(lambda: site.ask("a", "status")["silent"])
+    site.wait(lambda: not stopped([x, y]))
+    # long enough that both sides have given the connection up, and the manager the jobs
+    site.wait(lambda: "(not connected)" in site.ask("a", "status")["manager"])
+    site.relay.mend()
+    site.wait(lambda: slots(site) == before, within_s=5.0)
+    site.wait(lambda: stopped([x, y]))
+
+
+def test_a_short_cut_costs_no_more_than_its_length(lab):
+    site = lab(relayed=True)
+    site.start()
+    (x,), (y,) = two_jobs(site).values()
+    site.relay.cut()
+    site.wait(lambda: not stopped([x, y]) and site.ask("a", "status")["silent"])
+    site.relay.mend()
+    site.wait(lambda: stopped([x, y]))
+    assert sorted(slots(site).values()) == [0, 1]
+
+
+def test_batch_lets_one_job_run_and_holds_the_next(lab):
+    site = lab(policy="batch")
+    site.start()
+    x = site.spin("x", 0, 1, "a")
+    site.wait(lambda: slots(site) == {"x": 0})
+    y = site.spin("y", 0, 1, "a")
+    site.wait(lambda: stopped([y]))
+    assert site.view()["jobs"]["y"]["state"] == "waits"
+    assert not stopped([x])
+    assert site.ask("a", "status")["slots"] == 2
+    kill(x)
+    site.wait(lambda: not stopped([y]))
+    site.wait(lambda: slots(site) == {"y": 0})
+
+
+def test_processes_are_kept_on_the_cpus_of_their_node(lab):
+    cpu = max(os.sched_getaffinity(0))
+    site = lab({"a": str(cpu)}, policy="uncoordinated")
+    site.start_node("a", managed=False)
+    process = site.spin("x", 0, 1, "a")
+    assert os.sched_getaffinity(process.pid) == {cpu}
+
+
+def test_a_policy_that_needs_the_monitor_refuses_who_has_none(lab):
+    site = lab(policy="message-driven")
+    site.start_node("a", managed=False)
+    with pytest.raises(SharingError, match="needs the monitor"):
+        site.spin("x", 0, 1, "a")
+
+
+@pytest.mark.parametrize("freezer", ["cgroup", "auto"])
+def test_the_freezer_serves_as_well_where_it_is_allowed(lab, freezer):
+    try:
+        cgroups.find("freezer")
+    except SharingError as error:
+        pytest.skip(str(error))
+    site = lab(node_options=("--freezer", freezer))
+    site.start()
+    two = [both[0] for both in _frozen_jobs(site).values()]
+    assert "control groups version" in site.ask("a", "status")["powers"]["stopping"]
+    site.wait(lambda: any(p["stopped_s"] > 0.1 for p in site.ask("a", "status")["processes"]))
+    kill(site.nodes["a"])
+    # one that is still frozen could not end
+    for process in two:
+        process.terminate()
+        process.wait(10)
+
+
+def _frozen_jobs(site):
+    jobs = {job: [site.spin(job, 0, 1, "a")] for job in ("x", "y")}
+    site.wait(lambda: sorted(slots(site).values()) == [0, 1])
+    return jobs
+
+
+def test_a_second_node_manager_of_a_name_is_told_so(lab):
+    site = lab(policy="uncoordinated")
+    site.start_node("a", managed=False)
+    result = apples("node", "--policy", "uncoordinated", "--socket", site.socket("a"))
+    assert result.returncode == 5
+    assert f"a node manager runs there already, process {site.nodes['a'].pid}; end it" in result.stderr
+
+
+def test_a_node_with_another_key_or_policy_or_a_taken_name_is_refused_with_the_reason(lab, tmp_path):
+    site = lab()
+    site.start()
+    other = tmp_path / "other"
+    apples("manager", "--new-key", other)
+    for options, why in (
+        (("--key", other, "--policy", "gang", "--name", "b"), "the keys differ"),
+        (
+            ("--key", site.key, "--policy", "fcs", "--name", "b"),
+            "the manager's policy is gang, the node's fcs",
+        ),
+        (("--key", site.key, "--policy", "gang", "--name", "a"), "a node a is connected already"),
+    ):
+        path = site.directory / "other.sock"
+        process = subprocess.Popen(
+            [f"{BIN}/apples", "node", "--manager", site.place, "--socket", path, *options],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        said = ""
+        while why not in said and (line := process.stderr.readline()):
+            said += line
+        process.terminate()
+        process.wait(10)
+        process.stderr.close()
+        assert f"no manager at {site.place}: {why}" in said
+
+
+def test_a_stranger_who_talks_nonsense_is_shown_out_and_the_beat_goes_on(lab):
+    site = lab()
+    site.start()
+    host, _, port = site.place.rpartition(":")
+    for nonsense in (b"GET / HTTP/1.0\r\n\r\n", b"x" * 10_000, b'{"hello": 1}\n', b"\0" * 100 + b"\n"):
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(nonsense)
+            stranger.settimeout(10)
+            try:
+                while stranger.recv(4096):
+                    pass
+            except ConnectionResetError:
+                continue
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.sendto(nonsense, (host, int(port)))
+    assert site.hears("a")
+
+
+def test_the_door_of_a_node_answers_nonsense_with_what_is_legal(lab):
+    site = lab(policy="uncoordinated")
+    site.start_node("a", managed=False)
+    for line, why in (
+        (b"nonsense\n", "expected one JSON object a line"),
+        (b'{"dance": 1}\n', "legal are register, status, view, job, beats, hold"),
+        (b'{"register": 7}\n', 'expected {"register"'),
+    ):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(site.socket("a")))
+            client.sendall(line)
+            assert why in json.loads(client.makefile("rb").readline())["refused"]
+    assert site.ask("a", "status")["processes"] == []
+
+
+def test_a_connection_that_ends_is_a_process_that_leaves(lab):
+    site = lab(policy="uncoordinated")
+    site.start_node("a", managed=False)
+    about = {"job": "me", "rank": 0, "ranks": 1, "pid": os.getpid(), "page": None}
+    affinity = os.sched_getaffinity(0)
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(site.socket("a")))
+            client.sendall(json.dumps({"register": about}).encode() + b"\n")
+            assert json.loads(client.makefile("rb").readline()) == {"registered": {"job": "me", "rank": 0}}
+            assert [p["pid"] for p in site.ask("a", "status")["processes"]] == [os.getpid()]
+        site.wait(lambda: site.ask("a", "status")["processes"] == [])
+        assert [p["state"] for p in site.ask("a", "job", "me")] == ["left"]
+    finally:
+        os.sched_setaffinity(0, affinity)
+
+
+def test_daemons_that_run_while_they_are_needed_end_with_the_last_who_needs_them(lab):
+    site = lab(manager_options=("--while-needed",), node_options=("--while-needed",))
+    site.start()
+    process = site.spin("x", 0, 1, "a")
+    site.wait(lambda: slots(site) == {"x": 0})
+    kill(process)
+    assert site.nodes["a"].wait(20) == 0
+    assert site.manager.wait(20) == 0
+
+
+def test_apples_jobs_shows_who_shares_the_machine(lab):
+    site = lab({"a": "0", "b": "0"})
+    site.start()
+    two_jobs(site)
+    environment = {"APPLES_NODE_SOCKET": str(site.socket("a"))}
+    document = json.loads(apples("jobs", "--json", **environment).stdout)
+    assert {name: (job["state"], job["ranks"]) for name, job in document["jobs"].items()} == {
+        "x": ("in", 2),
+        "y": ("in", 2),
+    }
+    assert [(p["rank"], p["node"]) for p in document["jobs"]["x"]["processes"]] == [(0, "a"), (1, "b")]
+    assert set(document["nodes"]) == {"a", "b"}
+    assert document["manager"]["policy"] == "gang"
+    text = apples("jobs", **environment).stdout
+    assert f"manager {site.place}: gang, slices of 100 ms" in text
+    assert next(line.split()[:5] for line in text.splitlines() if line.startswith("x ")) == [
+        *("x", "in", str(document["jobs"]["x"]["slot"]), "2", "2"),
+    ]
+
+
+def test_apples_jobs_without_anybody_to_ask_says_what_to_do(tmp_path):
+    result = apples("jobs", APPLES_NODE_SOCKET=str(tmp_path / "none"))
+    assert result.returncode == 5
+    assert "no node manager answers on this host" in result.stderr
+    assert "start one with `apples node`" in result.stderr
