@@ -1,0 +1,89 @@
+"""The MPI libraries of this machine, for the other benchmarks: launcher, compilers, and how mpi4py is given each.
+
+    python benchmarks/monitor_mpis.py          prints what was found
+
+mpi4py of this environment serves them all: it comes with modules for both ABIs, and Debian's MPICH has its library
+under another name, which a directory with a link to it puts right.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mpi:
+    """One MPI. launcher: its mpiexec with what it needs.  cc, fortran: compilers, None where there is none."""
+
+    name: str
+    launcher: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    cc: str | None = None
+    fortran: str | None = None
+
+    def ranks(self, count: int, command: list[str]) -> list[str]:
+        """Command line of so many ranks."""
+        return [*self.launcher, "-n", str(count), *command]
+
+
+def found() -> list[Mpi]:
+    """Every MPI that can be used here; the first is the one the project brings."""
+    beside = Path(sys.executable).parent
+    own = beside / "mpicc"
+    mpis = [
+        Mpi(
+            name="MPICH 5 (wheel)",
+            launcher=(str(beside / "mpiexec"),),
+            cc=str(own) if own.exists() and shutil.which("gcc") else None,
+        )
+    ]
+    if launcher := shutil.which("mpiexec.mpich"):
+        links = Path(tempfile.gettempdir()) / f"apples-mpich-{os.getuid()}"
+        links.mkdir(exist_ok=True)
+        link = links / "libmpi.so.12"
+        if not link.is_symlink():
+            link.symlink_to(LIBRARIES / "libmpich.so.12")
+        mpis.append(
+            Mpi(
+                name="MPICH 4 (Debian)",
+                launcher=(launcher,),
+                environment={"LD_LIBRARY_PATH": str(links), "MPI4PY_MPIABI": "mpich"},
+                cc=shutil.which("mpicc.mpich"),
+                fortran=shutil.which("mpifort.mpich"),
+            )
+        )
+    if launcher := shutil.which("mpiexec.openmpi"):
+        mpis.append(
+            Mpi(
+                name="Open MPI 4 (Debian)",
+                launcher=(launcher, "--oversubscribe"),
+                environment={**AS_ROOT, "MPI4PY_MPIABI": "openmpi"},
+                cc=shutil.which("mpicc.openmpi"),
+                fortran=shutil.which("mpifort.openmpi"),
+            )
+        )
+    return mpis
+
+
+def run(command: list[str], environment: dict[str, str], seconds: float = 300.0) -> str:
+    """Output of a command; ends the benchmark with what it said where it fails."""
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=seconds
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}: {(done.stderr or done.stdout)[-800:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    for mpi in found():
+        print(f"{mpi.name}: {' '.join(mpi.launcher)}; C {mpi.cc or '-'}; Fortran {mpi.fortran or '-'}")
