@@ -8,8 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from apples.daemons.client import NodeClient
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -48,11 +52,20 @@ def share(job: str | None, node_socket: Path | None, monitor: bool, command: tup
         client.ask("hold")
         code = _run([program, *command[1:]], variables)
         if monitor:
-            from apples.cli.sharingreport import sharing_lines
-
-            click.echo("\n".join(sharing_lines(client.ask("job", name))), err=True)
+            click.echo("\n".join(_seen(client, name)), err=True)
     remove_pages(directory, name)
     return code
+
+
+def _seen(client: NodeClient, job: str) -> list[str]:
+    """What the node manager says of the job; where it has gone meanwhile, that."""
+    from apples.cli.sharingreport import sharing_lines
+    from apples.errors import SharingError
+
+    try:
+        return sharing_lines(client.ask("job", job))
+    except SharingError as error:
+        return [f"what the job shared is not known: {error}"]
 
 
 def _run(command: list[str], variables: dict[str, str]) -> int:

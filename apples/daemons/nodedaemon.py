@@ -39,7 +39,7 @@ SILENT_SLICES = 2.0
 LOOK_S = 0.1
 #: Priority among those that run in real time: below the watchdog.
 _PRIORITY = 10
-#: Beats that are remembered.
+#: Beats that are remembered: number, when sent (manager's clock), when heard, when everybody did as it says.
 _BEATS = 600
 #: A node manager that runs while it is needed waits so long for the first who needs it, and for the next, seconds.
 _FIRST_S, _NEXT_S = 10.0, 1.0
@@ -100,7 +100,7 @@ class NodeDaemon:
             say=say,
             changed=self._enforce,
         )
-        self._beats: deque[tuple[int, float, float]] = deque(maxlen=_BEATS)
+        self._beats: deque[tuple[int, float, float, float]] = deque(maxlen=_BEATS)
         self._pending: BeatMessage | None = None
         self._silence: Alarm | None = None
         self._questions: dict[int, Answer] = {}
@@ -238,7 +238,7 @@ class NodeDaemon:
         elif beat.version == self.node.view.version:
             self._pending = None
             self._act(beat)
-        self._beats.append((beat.number, instant, now()))
+        self._beats.append((beat.number, beat.sent_s, instant, now()))
 
     def _act(self, beat: BeatMessage) -> None:
         if self._silence is not None:

@@ -1,0 +1,88 @@
+"""How far apart node managers hear one beat: many real ones on this machine, and a thousand hosts simulated.
+
+    python benchmarks/heartbeat_spread.py [--nodes 32] [--beats 300] [--slice 100ms] [--unicast]
+
+The spread of a beat is the time from the first node manager that hears it to the last. The simulated hosts each draw
+their delay from what one node manager alone on this machine shows (so hosts are as busy as this one, and the network
+between them adds nothing); without multicast the time to send one datagram is added for each before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from apples.daemons.lab import Lab
+from apples.daemons.settings import parse_time
+
+SIMULATED = (1, 10, 32, 100, 320, 1000)
+DRAWS, SEED = 2000, 1
+
+
+def listen(nodes: int, beats: int, slice_s: float, *, unicast: bool) -> dict[int, list[tuple[float, float]]]:
+    """By beat that all have heard: (sent, heard) of each node manager, seconds."""
+    directory = Path(tempfile.mkdtemp(prefix="spread-"))
+    options = ("--multicast", "none") if unicast else ()
+    names = {f"n{number}": "0-1" for number in range(nodes)}
+    try:
+        with Lab(directory, names, slice_s=slice_s, manager_options=options) as lab:
+            lab.start()
+            # by then all are known to hear the group, and are not sent to one by one any more
+            time.sleep(3.0 + beats * slice_s)
+            heard: dict[int, list[tuple[float, float]]] = defaultdict(list)
+            for name in names:
+                for number, sent_s, heard_s, _ in lab.ask(name, "beats")[-beats:]:
+                    heard[number].append((sent_s, heard_s))
+            late = lab.view()["late_s"]
+            print(
+                f"  beats late by {late['p50'] * 1e3:.3f} ms (half), {late['p95'] * 1e3:.3f} ms (p95), "
+                f"{late['most'] * 1e3:.3f} ms (most)"
+            )
+            return {number: all_of_it for number, all_of_it in heard.items() if len(all_of_it) == nodes}
+    finally:
+        shutil.rmtree(directory)
+
+
+def percentiles(values: list[float]) -> str:
+    """Half, p95 and most, in milliseconds."""
+    ordered = sorted(values)
+    p95 = ordered[int(0.95 * len(ordered))]
+    return f"{statistics.median(ordered) * 1e3:.3f} / {p95 * 1e3:.3f} / {ordered[-1] * 1e3:.3f} ms"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=32)
+    parser.add_argument("--beats", type=int, default=300)
+    parser.add_argument("--slice", default="100ms")
+    parser.add_argument("--unicast", action="store_true")
+    options = parser.parse_args()
+    slice_s = parse_time(options.slice, what="--slice")
+    way = "one by one" if options.unicast else "by multicast"
+    print(f"{options.nodes} node managers on this machine, beats {way}:")
+    together = listen(options.nodes, options.beats, slice_s, unicast=options.unicast)
+    spreads = [max(h for _, h in beat) - min(h for _, h in beat) for beat in together.values()]
+    print(f"  spread of {len(spreads)} beats, half / p95 / most: {percentiles(spreads)} (wanted p95 < 2 ms)")
+    print("one node manager alone:")
+    alone = listen(1, options.beats, slice_s, unicast=options.unicast)
+    delays = [heard - sent for ((sent, heard),) in alone.values()]
+    print(f"  delay of {len(delays)} beats: {percentiles(delays)}")
+    each = statistics.median(spreads) / options.nodes if options.unicast else 0.0
+    dice = random.Random(SEED)
+    print("simulated hosts, spread half / p95 / most:")
+    for hosts in SIMULATED:
+        drawn = []
+        for _ in range(DRAWS):
+            heard = [place * each + dice.choice(delays) for place in range(hosts)]
+            drawn.append(max(heard) - min(heard))
+        print(f"  {hosts:5}: {percentiles(drawn)}")
+
+
+if __name__ == "__main__":
+    main()

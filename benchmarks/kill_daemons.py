@@ -1,0 +1,134 @@
+"""What is killed, and what becomes of the jobs: manager, node manager, a rank (all with -9), and a cut in the network.
+
+    python benchmarks/kill_daemons.py [--times 20]
+
+Each time two jobs of two processes take turns on two nodes; something goes, comes back, and both jobs run to their end.
+Prints how long anybody stayed stopped who had no turn, and how long the matrix was not right again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from apples.daemons.lab import Lab, kill, state_of
+from apples.errors import SharingError
+
+SLICE_S = 0.1
+SEED = 1
+NODES = {"a": "0", "b": "1"}
+JOBS = ("x", "y")
+
+
+def slots(lab: Lab) -> dict[str, int]:
+    """By job that is in, its slot."""
+    jobs = lab.view().get("jobs", {})
+    return {job: about["slot"] for job, about in jobs.items() if about["slot"] is not None}
+
+
+def one_time(what: str, dice: random.Random) -> tuple[float, float]:
+    """(longest time somebody stayed stopped after it, time until the matrix was right); raises `SharingError`."""
+    directory = Path(tempfile.mkdtemp(prefix="kill-"))
+    try:
+        with Lab(directory, NODES, slice_s=SLICE_S, relayed=what == "cut") as lab:
+            lab.start()
+            jobs = {job: [lab.spin(job, r, 2, node, 3.0) for r, node in enumerate(NODES)] for job in JOBS}
+            lab.wait(lambda: sorted(slots(lab).values()) == [0, 1])
+            before = slots(lab)
+            time.sleep(dice.uniform(0.2, 0.5))
+            happened = time.monotonic()
+            stopped_s, wanted = strike(what, lab, jobs, before)
+            mended = max(happened, time.monotonic())
+            mend(what, lab)
+            lab.wait(lambda: slots(lab) == wanted, within_s=20.0)
+            right_s = time.monotonic() - mended
+            for job, both in jobs.items():
+                for rank, process in enumerate(both):
+                    code = process.wait(60)
+                    if code != 0 and not (what == "rank" and (job, rank) == ("x", 0)):
+                        raise SharingError(f"{job}.{rank} ended with {code}")
+            return stopped_s, right_s
+    finally:
+        shutil.rmtree(directory)
+
+
+def strike(
+    what: str, lab: Lab, jobs: dict[str, list], before: dict[str, int]
+) -> tuple[float, dict[str, int]]:
+    """Let it happen; how long anybody is stopped from then on, and how the matrix has to be afterwards."""
+    everybody = [process for both in jobs.values() for process in both]
+    if what == "manager":
+        assert lab.manager is not None
+        kill(lab.manager)
+    elif what == "node":
+        kill(lab.nodes["a"])
+        everybody = [both[0] for both in jobs.values()]
+    elif what == "cut":
+        assert lab.relay is not None
+        lab.relay.cut()
+    else:
+        # The rest of its job is told that it has ended, as `mpiexec` does; the other job has the machine.
+        kill(jobs["x"][0])
+        jobs["x"][1].terminate()
+        jobs["x"][1].send_signal(18)
+        jobs["x"][1].wait()
+        jobs["x"][1].returncode = 0
+        return until_nobody_is_stopped(lab, jobs["y"]), {"y": 0}
+    return until_nobody_is_stopped(lab, everybody), before
+
+
+def until_nobody_is_stopped(lab: Lab, processes: list) -> float:
+    """Seconds until none of them is stopped for three slices."""
+    started = last = time.monotonic()
+    while time.monotonic() - last < 3 * SLICE_S:
+        if any(state_of(process) == "T" for process in processes):
+            last = time.monotonic()
+        if last - started > 10.0:
+            raise SharingError(f"somebody stays stopped; the daemons said:\n{lab.said()}")
+        time.sleep(0.002)
+    return last - started
+
+
+def mend(what: str, lab: Lab) -> None:
+    """Let what went come back."""
+    acts: dict[str, Callable[[], object]] = {
+        "manager": lab.start_manager,
+        "node": lambda: lab.start_node("a"),
+        "cut": lambda: lab.relay and lab.relay.mend(),
+    }
+    acts.get(what, lambda: None)()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--times", type=int, default=20)
+    options = parser.parse_args()
+    dice = random.Random(SEED)
+    print(f"{options.times} times each, slices of {SLICE_S * 1e3:g} ms:")
+    for what in ("manager", "node", "rank", "cut"):
+        figures, failures = [], []
+        for _ in range(options.times):
+            try:
+                figures.append(one_time(what, dice))
+            except SharingError as error:
+                failures.append(str(error))
+        stopped, right = (sorted(column) for column in zip(*figures, strict=True)) if figures else ([], [])
+        if figures:
+            middle = len(figures) // 2
+            print(
+                f"{what:8} stopped for {stopped[middle]:.3f} s (half), {stopped[-1]:.3f} s (most; two slices are "
+                f"{2 * SLICE_S:g} s); matrix right after {right[middle]:.2f} s (half), {right[-1]:.2f} s (most; wanted "
+                f"≤ 5 s); {len(failures)} failures",
+                flush=True,
+            )
+        for failure in failures:
+            print(f"{what:8} {failure}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""What taking turns costs: two jobs of two processes, slices of 100 ms, against one job after the other.
+
+    python benchmarks/switching_cost.py [--slice 100ms] [--repetitions 5] [--seconds 10]
+
+Every process does a fixed amount of work, so that what a switch costs the caches counts too. Turns and no turns
+alternate. Prints the medians, their ratio, and the CPU time of manager, node managers and watchdogs as a share of one
+core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from apples.daemons.lab import Lab
+from apples.daemons.settings import parse_time
+
+#: Work that a process is measured with first.
+TRIAL_TURNS = 20_000_000
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process, to the nanosecond."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) * 1e-9
+
+
+def measure(policy: str, slice_s: float, turns: int) -> tuple[float, float]:
+    """(turnaround of both jobs, CPU seconds of all daemons in a second) under one policy."""
+    directory = Path(tempfile.mkdtemp(prefix="switching-"))
+    try:
+        with Lab(directory, {"a": "0", "b": "1"}, policy=policy, slice_s=slice_s) as lab:
+            lab.start()
+            lab.wait(lambda: lab.view().get("settled"))
+            assert lab.manager is not None
+            watchdogs = [lab.ask(node, "status")["watchdog"] for node in lab.cpus]
+            daemons = [lab.manager.pid, *(process.pid for process in lab.nodes.values()), *watchdogs]
+            used = sum(map(cpu_s, daemons))
+            started = time.monotonic()
+            processes = [
+                lab.spin(job, rank, 2, node, f"{turns}turns")
+                for job in ("x", "y")
+                for rank, node in enumerate(lab.cpus)
+            ]
+            for process in processes:
+                process.wait()
+            elapsed = time.monotonic() - started
+            return elapsed, (sum(map(cpu_s, daemons)) - used) / elapsed
+    finally:
+        shutil.rmtree(directory)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--slice", default="100ms")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of one job, alone")
+    options = parser.parse_args()
+    slice_s = parse_time(options.slice, what="--slice")
+    trial, _ = measure("batch", slice_s, TRIAL_TURNS)
+    turns = round(TRIAL_TURNS * 2 * options.seconds / trial)
+    found: dict[str, list[tuple[float, float]]] = {"batch": [], "gang": []}
+    for _ in range(options.repetitions):
+        for policy, figures in found.items():
+            figures.append(measure(policy, slice_s, turns))
+            print(
+                f"{policy:6} turnaround {figures[-1][0]:.3f} s, daemons {figures[-1][1]:.3%} of a core",
+                flush=True,
+            )
+    alone, turn = (statistics.median(t for t, _ in found[policy]) for policy in ("batch", "gang"))
+    daemons = statistics.median(share for _, share in found["gang"])
+    ratios = sorted(g / b - 1 for (g, _), (b, _) in zip(found["gang"], found["batch"], strict=True))
+    print(
+        f"slices of {slice_s * 1e3:g} ms, {options.repetitions} repetitions, medians: one after the other "
+        f"{alone:.3f} s, in turns {turn:.3f} s: {turn / alone - 1:+.2%} (pairs {ratios[0]:+.2%} … {ratios[-1]:+.2%}; wanted ≤ 2 %)"
+    )
+    print(
+        f"all five daemons together: {daemons:.3%} of a core, {daemons / 2:.3%} for each node (wanted ≤ 0.3 %)"
+    )
+
+
+if __name__ == "__main__":
+    main()
