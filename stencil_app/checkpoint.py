@@ -3,7 +3,7 @@
 ::
 
     offset 0      magic b"STENCIL\\n", uint32 version, uint32 length of the header, uint32 its CRC-32
-    offset 20     header, JSON: application, parameters, iteration, residual, mesh [size, ny, nx]
+    offset 20     header, JSON: application, parameters, iteration, residual, mesh [rows, shape of a row], time
     offset 4096   the cells, float64 little-endian, rows in global order
     after them    uint64 for each row: its digest (`stencil_app.measures`)
 
@@ -15,12 +15,13 @@ are told apart, each with a message saying what to do.
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -44,42 +45,49 @@ class Header:
     """What a checkpoint says of itself.
 
     iteration : iterations done.  residual_bits : pattern of the residual taken last, -1 for none yet
-    mesh : cells [size, ny, nx]
+    mesh : rows, and the shape of one.  time, rate_bits : the problem's own time, and what bounds its next step
     """
 
     application: str
     parameters: Mapping[str, Value]
     iteration: int
     residual_bits: int
-    mesh: tuple[int, int, int]
+    mesh: tuple[int, ...]
+    time: float = 0.0
+    rate_bits: int = 0
 
     @property
     def file_bytes(self) -> int:
         """Length of the whole file."""
-        size, ny, nx = self.mesh
-        return _DATA_OFFSET + 8 * size * ny * nx + 8 * size
+        return self.digest_offset(self.mesh[0])
+
+    @property
+    def row_bytes(self) -> int:
+        """Length of one row's values."""
+        return 8 * math.prod(self.mesh[1:])
 
     def row_offset(self, row: int) -> int:
         """Where the cells of a global row begin."""
-        return _DATA_OFFSET + 8 * row * self.mesh[1] * self.mesh[2]
+        return _DATA_OFFSET + row * self.row_bytes
 
     def digest_offset(self, row: int) -> int:
         """Where the digest of a global row is."""
         return self.row_offset(self.mesh[0]) + 8 * row
 
 
-def write(comm: Intracomm, path: Path, header: Header, *, interior: Array, first_row: int) -> None:
+def write(comm: Intracomm, path: Path, header: Header, *, interior: Iterable[Array], first_row: int) -> None:
     """Write the mesh, each rank its own rows; collective. Raises `OutputError` on all ranks.
 
-    interior : float64[rows, ny, nx], global rows `first_row`...
+    interior : the rows of this rank, float64 of one shape each, global rows `first_row`...
     """
     with SharedFile(comm, path) as file:
         if comm.rank == 0:
             text = json.dumps(asdict(header)).encode()
             file.write(0, _PREFIX.pack(MAGIC, VERSION, len(text), zlib.crc32(text)) + text)
-        for k, plane in enumerate(interior):
-            file.write(header.row_offset(first_row + k), np.ascontiguousarray(plane, dtype="<f8").data)
-        file.write(header.digest_offset(first_row), row_digests(interior, first_row).data)
+        for row, plane in enumerate(interior, first_row):
+            values = np.ascontiguousarray(plane, dtype="<f8")
+            file.write(header.row_offset(row), values.data)
+            file.write(header.digest_offset(row), row_digests(values[None], row).data)
 
 
 def read_header(path: Path) -> Header:
@@ -130,20 +138,31 @@ def mismatches(path: Path, header: Header, application: str, parameters: Mapping
     ]
 
 
-def read_rows(path: Path, header: Header, interior: Array, first_row: int) -> None:
-    """Fill the slab's own cells, verified row by row; raises `CheckpointError`."""
-    rows, ny, nx = interior.shape
+class Rows(Protocol):
+    """Rows to be filled: an array, or something that knows where each goes."""
+
+    def __len__(self) -> int: ...
+
+    def __setitem__(self, row: int, values: Array, /) -> None: ...
+
+
+def read_rows(path: Path, header: Header, interior: Rows, first_row: int) -> None:
+    """Fill the rows of this rank, verified one by one; raises `CheckpointError`."""
+    rows, shape = len(interior), header.mesh[1:]
+    found = np.empty(rows, dtype=np.uint64)
     digests = np.empty(rows, dtype="<u8")
     try:
         with path.open("rb") as file:
             file.seek(header.row_offset(first_row))
             for k in range(rows):
-                interior[k] = np.frombuffer(file.read(8 * ny * nx), dtype="<f8").reshape(ny, nx)
+                values = np.frombuffer(file.read(header.row_bytes), dtype="<f8").reshape(shape).copy()
+                found[k : k + 1] = row_digests(values[None], first_row + k)
+                interior[k] = values
             file.seek(header.digest_offset(first_row))
             digests[:] = np.frombuffer(file.read(8 * rows), dtype="<u8")
     except (OSError, ValueError) as error:
         raise CheckpointError(f"--restart {path}: cannot be read: {error}") from None
-    wrong = np.flatnonzero(row_digests(interior, first_row) != digests)
+    wrong = np.flatnonzero(found != digests)
     if wrong.size:
         raise CheckpointError(
             f"--restart {path}: the checksum of row {first_row + int(wrong[0])} does not match: the file was "

@@ -3,7 +3,8 @@
     StencilError            exit 1
     ├── UsageError          exit 2   options or input that cannot be understood; all problems at once
     │   └── CheckpointError exit 2   a file given to restart from that cannot be used
-    └── OutputError         exit 4   a file that could not be written
+    ├── OutputError         exit 4   a file that could not be written
+    └── DivergedError       exit 5   the values of the mesh stopped being finite
 
 All ranks of a run raise the same error (see `stencil_app.mpi.agree`); only rank 0 prints it. A run that
 is ended by a signal is no error: its exit code is 128 + signal.
@@ -38,3 +39,9 @@ class OutputError(StencilError):
     """A result, record or checkpoint could not be written; nothing half-written is left behind."""
 
     exit_code = 4
+
+
+class DivergedError(StencilError):
+    """The solution is no longer finite; says where. The last checkpoint is left as it was."""
+
+    exit_code = 5

@@ -1,6 +1,6 @@
 """Halo exchange between neighbouring slabs: whole ghost planes, contiguous, by persistent requests.
 
-Rank i sends its last own plane up to rank i+1 and its first one down to rank i-1, once in each iteration.
+Rank i sends its last own planes up to rank i+1 and its first ones down to rank i-1, once in each iteration.
 At the ends of the chain there is no neighbour (the boundary's planes are left alone), unless the mesh is
 periodic along the slab axis; then the chain closes, on one rank onto itself. Requests belong to one buffer
 and are freed with the `Halo`; it knows nothing of what is exchanged.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from stencil_app.layout import Array
+from stencil_app.layout import Array, SlabLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Prequest
@@ -20,9 +20,11 @@ _UP, _DOWN = 1, 2
 
 
 class Halo:
-    """Exchange of the ghost planes of `fields`, float64[rows + 2, ...] each; use as a context manager."""
+    """Exchange of the ghost planes of `fields`, which lie as `layout` says; use as a context manager."""
 
-    def __init__(self, comm: Intracomm, fields: tuple[Array, ...], *, periodic: bool) -> None:
+    def __init__(
+        self, comm: Intracomm, layout: SlabLayout, fields: tuple[Array, ...], *, periodic: bool
+    ) -> None:
         from mpi4py import MPI
 
         below, above = comm.rank - 1, comm.rank + 1
@@ -31,22 +33,25 @@ class Halo:
         self._below = below if below >= 0 else MPI.PROC_NULL
         self._above = above if above < comm.size else MPI.PROC_NULL
         self._prequest = MPI.Prequest
-        self._requests = {id(field): self._connect(comm, field) for field in fields}
+        self._requests = {id(field): self._connect(comm, layout, field) for field in fields}
         self._fields = fields
 
-    def _connect(self, comm: Intracomm, field: Array) -> list[Prequest]:
+    def _connect(self, comm: Intracomm, layout: SlabLayout, field: Array) -> list[Prequest]:
+        piece = layout.messages(field)
         return [
-            comm.Recv_init(field[0], source=self._below, tag=_UP),
-            comm.Recv_init(field[-1], source=self._above, tag=_DOWN),
-            comm.Send_init(field[-2], dest=self._above, tag=_UP),
-            comm.Send_init(field[1], dest=self._below, tag=_DOWN),
+            comm.Recv_init(piece.from_below, source=self._below, tag=_UP),
+            comm.Recv_init(piece.from_above, source=self._above, tag=_DOWN),
+            comm.Send_init(piece.to_above, dest=self._above, tag=_UP),
+            comm.Send_init(piece.to_below, dest=self._below, tag=_DOWN),
         ]
 
-    def exchange(self, field: Array) -> None:
-        """Fill both ghost planes of `field`, one of the `fields`, from the neighbours; waits for them."""
-        requests = self._requests[id(field)]
-        self._prequest.Startall(requests)
-        self._prequest.Waitall(requests)
+    def start(self, field: Array) -> None:
+        """Begin to fill the ghost planes of `field`, one of the `fields`; it may be read meanwhile, not written."""
+        self._prequest.Startall(self._requests[id(field)])
+
+    def finish(self, field: Array) -> None:
+        """Wait for what `start` began."""
+        self._prequest.Waitall(self._requests[id(field)])
 
     def free(self) -> None:
         """Give the requests back to MPI; a later `exchange` fails."""

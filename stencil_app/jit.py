@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numba.core.config
+from numba.core.compiler import Compiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +47,22 @@ def kernel(*signatures: str, cache: bool = True) -> Callable[[F], F]:
         return cast(F, compiled)
 
     return decorate
+
+
+class _RowCompiler(Compiler):
+    """Compiles on the promise that no two array arguments overlap where one is written."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[no-untyped-call]
+        self.state.flags.noalias = True
+
+
+def row_kernel(function: F) -> F:
+    """Decorator: a loop over rows, called by kernels, none of whose arrays overlaps with one that it writes.
+
+    Without that promise the compiler checks every pair of rows at each call, or gives up on vectors.
+    """
+    return cast(F, numba.njit(error_model="numpy", pipeline_class=_RowCompiler)(function))
 
 
 def inlined(function: F) -> F:

@@ -13,6 +13,7 @@ line starts a cache line. NumPy arrays from 4 MiB up get huge pages by themselve
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,73 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _LINE = 8  # float64 in a cache line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
+    """The four contiguous pieces of a field that an exchange reads and writes."""
+
+    from_below: Array
+    from_above: Array
+    to_below: Array
+    to_above: Array
+
+
+class SlabLayout(Protocol):
+    """What the runtime must know of how a slab lies in memory; rows are indexed along the first axis."""
+
+    @property
+    def nx(self) -> int:
+        """Cells along a line of a row."""
+
+    @property
+    def ny(self) -> int:
+        """Lines of a row."""
+
+    @property
+    def cells_per_row(self) -> int:
+        """Cells that one row adds to the mesh."""
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes that a slab sends to one neighbour."""
+
+    @property
+    def ghost_rows(self) -> int:
+        """Rows below the first own one."""
+
+    @property
+    def least_rows(self) -> int:
+        """Rows of the thinnest slab that can serve its neighbours."""
+
+    @property
+    def faces_on_top(self) -> int:
+        """1 if the row after the last of the mesh holds values of its own (faces), else 0."""
+
+    @property
+    def kept_shape(self) -> tuple[int, ...]:
+        """Shape of one row as checkpoints keep it."""
+
+    def mesh(self, size: int) -> tuple[int, ...]:
+        """Cells along each axis of a mesh of `size` rows, as users count them."""
+
+    def field_bytes(self, rows: int) -> int:
+        """Bytes of one field of a slab."""
+
+    def allocate(self, rows: int) -> Array:
+        """A zeroed field of a slab."""
+
+    def interior(self, field: Array) -> Array:
+        """View of the slab's own values, one row after the other."""
+
+    def messages(self, field: Array) -> Messages:
+        """What an exchange of this field reads and writes."""
+
+    def pack(self, field: Array, row: int) -> Array:
+        """Own values of one row (0: the slab's first), float64 of `kept_shape`, the same for every layout."""
+
+    def unpack(self, field: Array, row: int, values: Array) -> None:
+        """Set what `pack` gave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +100,47 @@ class Layout:
     nx: int
     ny: int
     ny_ghosts: bool
+
+    @property
+    def ghost_rows(self) -> int:
+        """See `SlabLayout`."""
+        return 1
+
+    @property
+    def least_rows(self) -> int:
+        """See `SlabLayout`."""
+        return 1
+
+    @property
+    def faces_on_top(self) -> int:
+        """See `SlabLayout`: unknowns are in cells only."""
+        return 0
+
+    @property
+    def kept_shape(self) -> tuple[int, ...]:
+        """See `SlabLayout`."""
+        return self.ny, self.nx
+
+    def mesh(self, size: int) -> tuple[int, ...]:
+        """See `SlabLayout`."""
+        return (size, self.ny, self.nx) if self.ny_ghosts else (size, self.nx)
+
+    def field_bytes(self, rows: int) -> int:
+        """See `SlabLayout`."""
+        return (rows + 2) * self.message_bytes
+
+    def messages(self, field: Array) -> Messages:
+        """See `SlabLayout`: one plane each way."""
+        return Messages(from_below=field[0], from_above=field[-1], to_below=field[1], to_above=field[-2])
+
+    def pack(self, field: Array, row: int) -> Array:
+        """See `SlabLayout`."""
+        values: Array = self.interior(field)[row]
+        return values
+
+    def unpack(self, field: Array, row: int, values: Array) -> None:
+        """See `SlabLayout`."""
+        self.interior(field)[row] = values
 
     @property
     def stride(self) -> int:

@@ -54,9 +54,10 @@ def digest_rows(bits: NDArray[np.uint64], first_row: int, digests: NDArray[np.ui
 
 
 def row_digests(interior: Array, first_row: int) -> NDArray[np.uint64]:
-    """uint64[rows], one digest for each row of `interior` (float64[rows, ny, nx])."""
+    """uint64[rows], one digest for each row of `interior` (float64[rows, ny, nx], or more axes)."""
     digests = np.zeros(interior.shape[0], dtype=np.uint64)
-    digest_rows(interior.view(np.uint64), first_row, digests)
+    flat = interior if interior.ndim == 3 else interior.reshape(interior.shape[0], -1, interior.shape[-1])
+    digest_rows(flat.view(np.uint64), first_row, digests)
     return digests
 
 

@@ -16,8 +16,8 @@ from stencil_app.runtime import Slab, State
 
 def result_line(slab: Slab, state: State) -> str:
     """``heat 64×256×256: iteration 500, residual 1.2e-05, checksum 0123456789abcdef``; collective."""
-    layout, problem = slab.problem.layout, slab.problem
-    mesh = [problem.size, layout.ny, layout.nx] if layout.ny_ghosts else [problem.size, layout.nx]
+    problem = slab.problem
+    mesh = problem.layout.mesh(problem.size)
     return (
         f"{problem.name} {'x'.join(map(str, mesh))}: iteration {state.iteration}, "
         f"residual {state.residual:.6e}, checksum {slab.checksum():016x}"

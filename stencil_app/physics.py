@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from stencil_app.options import Option, Value
 
 if TYPE_CHECKING:
-    from stencil_app.layout import Array, Layout
+    from stencil_app.layout import Array, Layout, SlabLayout
 
 
 class Problem(Protocol):
@@ -27,18 +27,57 @@ class Problem(Protocol):
 
     name: str
     size: int
-    layout: Layout
     periodic: bool
     parameters: Mapping[str, Value]
 
+    @property
+    def layout(self) -> SlabLayout:
+        """How slabs lie in memory."""
+
     def initialise(self, interior: Array, first_row: int) -> None:
-        """Initial values of the slab's own cells, float64[rows, ny, nx], global rows `first_row`..."""
+        """Initial values of the slab's own values (`SlabLayout.interior`), global rows `first_row`..."""
 
     def dress(self, field: Array, first_row: int) -> None:
         """Set every ghost cell that no exchange delivers, from the boundary or the slab's own cells."""
 
+    def rate_bits(self, field: Array, first_row: int) -> int:
+        """Bit pattern of a number >= 0 whose maximum over all slabs bounds the next step; 0 where nothing does."""
+
+    def choose_step(self, rate: float, longest: float) -> float:
+        """Length of the next iteration in the problem's own time, at most `longest`, kept for the sweep."""
+
+    def failure(self, field: Array, first_row: int) -> str | None:
+        """Where and how this slab's values are not finite, or None; asked when the rate is not."""
+
+    def sweep_ahead(self, field: Array, out: Array, first_row: int) -> None:
+        """The part of `sweep` that needs no ghost rows, done while they are on their way; may be nothing."""
+
     def sweep(self, field: Array, out: Array, first_row: int) -> None:
-        """One iteration of all own cells of `field` into `out`, which is left dressed."""
+        """One iteration of all own cells of `field` into `out`, which is left dressed; `field` stays."""
+
+
+class FixedStep:
+    """The part of a `Problem` whose iterations are all alike: nothing to reduce, nothing to do ahead.
+
+    step : length of an iteration in the problem's own time
+    """
+
+    step = 1.0
+
+    def rate_bits(self, field: Array, first_row: int) -> int:
+        """See `Problem`."""
+        return 0
+
+    def choose_step(self, rate: float, longest: float) -> float:
+        """See `Problem`."""
+        return self.step
+
+    def failure(self, field: Array, first_row: int) -> str | None:
+        """See `Problem`."""
+        return None
+
+    def sweep_ahead(self, field: Array, out: Array, first_row: int) -> None:
+        """See `Problem`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

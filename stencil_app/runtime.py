@@ -1,28 +1,31 @@
 """The slab runtime: one loop for every physics - exchange, sweep, reduce, again.
 
-Each iteration ends with one reduction over all ranks. It carries the residual where one was taken, and
-always the wish of any rank to stop, so that all ranks leave the loop at the same iteration. What an
+Each iteration ends with one reduction over all ranks. It carries the residual where one was taken, what bounds the
+next step, and always the wish of any rank to stop, so that all ranks leave the loop at the same iteration. What an
 iteration computes is the problem's (`stencil_app.physics.Problem`); where the time went is kept by
 `stencil_app.timing`. Nothing here parses options or prints.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf, isfinite
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from stencil_app import checkpoint
 from stencil_app.decomposition import Decomposition
-from stencil_app.errors import CheckpointError
+from stencil_app.errors import CheckpointError, DivergedError
 from stencil_app.halo import Halo
 from stencil_app.layout import Array
 from stencil_app.measures import change_of_bits, largest_change_bits, row_digests
 from stencil_app.mpi import agree
 from stencil_app.physics import Problem
+from stencil_app.reslabbing import move_rows
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 
@@ -37,13 +40,15 @@ class Controls:
     """How far to go and what to keep.
 
     iterations : the iteration to end at, counted from the very start, restarts included
-    residual_every : iterations between residuals; the last iteration always takes one
+    until : the problem's own time to end at, None for no such end
+    residual_every : iterations between residuals; the last iteration always takes one; 0 for none at all
     tolerance : stop at the first residual at or under it; None to never
     checkpoint_every : iterations between checkpoints; None for one at the end only
     """
 
     iterations: int
     residual_every: int
+    until: float | None = None
     tolerance: float | None = None
     checkpoint: Path | None = None
     checkpoint_every: int | None = None
@@ -54,11 +59,14 @@ class State:
     """Where a run stands, the same on every rank.
 
     iteration : iterations done.  residual_bits : `measures.largest_change_bits` when last taken
+    time : the problem's own time.  rate_bits : what bounds the next step, of all ranks
     signal : number of the signal that ended the run, 0 for none
     """
 
     iteration: int = 0
     residual_bits: int = NO_RESIDUAL
+    time: float = 0.0
+    rate_bits: int = 0
     signal: int = 0
 
     @property
@@ -67,19 +75,51 @@ class State:
         return float("nan") if self.residual_bits == NO_RESIDUAL else change_of_bits(self.residual_bits)
 
 
+class KeptRows:
+    """The rows of a slab as checkpoints keep them, one at a time; the last slab's include the top faces."""
+
+    def __init__(self, slab: Slab) -> None:
+        self._field = slab.field
+        self._layout = slab.problem.layout
+        self._rows = slab.rows + (self._layout.faces_on_top if slab.is_last else 0)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self._layout.pack(self._field, row) for row in range(self._rows))
+
+    def __setitem__(self, row: int, values: Array) -> None:
+        self._layout.unpack(self._field, row, values)
+
+
 class Slab:
     """The part of the mesh that this rank owns, in two buffers that swap roles each iteration."""
 
     def __init__(self, problem: Problem, decomposition: Decomposition, comm: Intracomm) -> None:
         self.problem = problem
         self.comm = comm
-        self.rows = decomposition.heights[comm.rank]
-        self.first_row = decomposition.first_row(comm.rank)
+        self.decomposition = decomposition
         self.field, self.other = (problem.layout.allocate(self.rows) for _ in range(2))
 
     @property
+    def rows(self) -> int:
+        """Own rows."""
+        return self.decomposition.heights[self.comm.rank]
+
+    @property
+    def first_row(self) -> int:
+        """Global number of the first own row."""
+        return self.decomposition.first_row(self.comm.rank)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the mesh ends with this slab."""
+        return self.comm.rank == self.comm.size - 1
+
+    @property
     def interior(self) -> Array:
-        """The slab's own cells, float64[rows, ny, nx], a view."""
+        """The slab's own values, a view; heat: float64[rows, ny, nx]."""
         return self.problem.layout.interior(self.field)
 
     def dress(self) -> None:
@@ -93,37 +133,67 @@ class Slab:
 
     def change_bits(self) -> int:
         """How much the sweep into `other` changes the slab (lateral ghosts repeat own cells or are fixed)."""
-        return int(largest_change_bits(self.field[1:-1].reshape(-1), self.other[1:-1].reshape(-1)))
+        ghosts = self.problem.layout.ghost_rows
+        own = slice(ghosts, ghosts + self.rows)
+        return int(largest_change_bits(self.field[own].reshape(-1), self.other[own].reshape(-1)))
 
     def halo(self) -> Halo:
         """Halo exchange of both buffers."""
-        return Halo(self.comm, (self.field, self.other), periodic=self.problem.periodic)
+        layout, periodic = self.problem.layout, self.problem.periodic
+        return Halo(self.comm, layout, (self.field, self.other), periodic=periodic)
+
+    def rearrange(self, decomposition: Decomposition) -> None:
+        """Move rows between ranks until slabs are as `decomposition` says; collective, no value changes."""
+        layout = self.problem.layout
+        moved = layout.allocate(decomposition.heights[self.comm.rank])
+        move_rows(self.comm, layout, (self.decomposition, self.field), (decomposition, moved))
+        self.decomposition = decomposition
+        self.field, self.other = moved, layout.allocate(self.rows)
+        self.dress()
 
     def checksum(self) -> int:
         """Digest of the whole mesh, 64 bits, the same for every layout; collective."""
         from mpi4py import MPI
 
-        mine = row_digests(self.interior, self.first_row).sum(dtype=np.uint64, keepdims=True)
-        whole = np.zeros(1, dtype=np.uint64)
+        mine, whole = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
+        for row, values in enumerate(KeptRows(self), self.first_row):
+            mine += row_digests(values[None], row)
         self.comm.Allreduce(mine, whole, MPI.SUM)
         return int(whole[0])
 
 
+class Observer(Protocol):
+    """Somebody who looks at a run between iterations, on all ranks alike."""
+
+    def look(self, slab: Slab, state: State) -> None:
+        """After every iteration; may be collective."""
+
+    def next_layout(self, iteration: int) -> Decomposition | None:
+        """New slabs to go on with, or None; the same answer on all ranks."""
+
+
 def begin(slab: Slab, restart: Path | None) -> State:
     """Initial values, or those of a checkpoint; collective. Raises `CheckpointError` on all ranks."""
-    if restart is None:
-        slab.problem.initialise(slab.interior, slab.first_row)
-        slab.dress()
-        return State()
-    problems: tuple[str, ...] = ()
+    problem = slab.problem
     state = State()
+    if restart is None:
+        problem.initialise(slab.interior, slab.first_row)
+        slab.dress()
+        state.rate_bits = max(slab.comm.allgather(problem.rate_bits(slab.field, slab.first_row)))
+        return state
+    problems: tuple[str, ...] = ()
     try:
         header = checkpoint.read_header(restart)
-        wrong = checkpoint.mismatches(restart, header, slab.problem.name, slab.problem.parameters)
+        wrong = checkpoint.mismatches(restart, header, problem.name, problem.parameters)
         if wrong:
             raise CheckpointError(wrong)
-        checkpoint.read_rows(restart, header, slab.interior, slab.first_row)
-        state = State(iteration=header.iteration, residual_bits=header.residual_bits)
+        checkpoint.read_rows(restart, header, KeptRows(slab), slab.first_row)
+        state = State(
+            iteration=header.iteration,
+            residual_bits=header.residual_bits,
+            time=header.time,
+            rate_bits=header.rate_bits,
+        )
     except CheckpointError as error:
         problems = error.problems
     agree(slab.comm, problems, CheckpointError)
@@ -139,42 +209,100 @@ def save(slab: Slab, state: State, path: Path) -> None:
         parameters=problem.parameters,
         iteration=state.iteration,
         residual_bits=state.residual_bits,
-        mesh=(problem.size, layout.ny, layout.nx),
+        mesh=(problem.size + layout.faces_on_top, *layout.kept_shape),
+        time=state.time,
+        rate_bits=state.rate_bits,
     )
-    checkpoint.write(slab.comm, path, header, interior=slab.interior, first_row=slab.first_row)
+    checkpoint.write(slab.comm, path, header, interior=KeptRows(slab), first_row=slab.first_row)
 
 
-def iterate(slab: Slab, state: State, controls: Controls, *, watch: Stopwatch, stop: StopRequest) -> None:
+class _Loop:
+    """The iterations of one layout of slabs: requests and buffers are bound to it."""
+
+    def __init__(self, slab: Slab, controls: Controls, watch: Stopwatch, stop: StopRequest) -> None:
+        self.slab, self.controls, self.watch, self.stop = slab, controls, watch, stop
+        self._mine, self._everyone = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
+
+    def is_over(self, state: State) -> bool:
+        """Whether the run has come to its end."""
+        until = self.controls.until
+        return bool(
+            state.iteration >= self.controls.iterations
+            or state.signal
+            or (until is not None and state.time >= until)
+        )
+
+    def once(self, state: State, halo: Halo) -> bool:
+        """One iteration; whether it took a residual. Raises `DivergedError` on all ranks."""
+        from mpi4py import MPI
+
+        slab, problem, clock = self.slab, self.slab.problem, self.watch.clock
+        until = self.controls.until
+        longest = inf if until is None else until - state.time
+        step = problem.choose_step(change_of_bits(state.rate_bits), longest)
+        begin_s = clock()
+        halo.start(slab.field)
+        started_s = clock()
+        problem.sweep_ahead(slab.field, slab.other, slab.first_row)
+        ahead_s = clock()
+        halo.finish(slab.field)
+        finished_s = clock()
+        problem.sweep(slab.field, slab.other, slab.first_row)
+        state.iteration += 1
+        # not time + step: what is left of the last step must not become an iteration of its own
+        state.time = until if until is not None and step >= longest else state.time + step
+        every = self.controls.residual_every
+        due = every > 0 and (state.iteration % every == 0 or self.is_over(state))
+        self._mine[0] = slab.change_bits() if due else NO_RESIDUAL
+        self._mine[1] = self.stop.code
+        self._mine[2] = problem.rate_bits(slab.other, slab.first_row)
+        computed_s = clock()
+        slab.comm.Allreduce(self._mine, self._everyone, MPI.MAX)
+        exchange_s = started_s - begin_s + finished_s - ahead_s
+        self.watch.iteration(exchange_s, computed_s - begin_s - exchange_s, clock() - computed_s)
+        if not isfinite(change_of_bits(int(self._everyone[2]))):
+            self._diverged(state)
+        slab.swap()
+        state.signal, state.rate_bits = int(self._everyone[1]), int(self._everyone[2])
+        if due:
+            state.residual_bits = int(self._everyone[0])
+        return due
+
+    def _diverged(self, state: State) -> None:
+        where = self.slab.problem.failure(self.slab.other, self.slab.first_row)
+        found = [] if where is None else [f"iteration {state.iteration}, time {state.time:.6g}: {where}"]
+        agree(self.slab.comm, found, DivergedError)
+        raise DivergedError(f"iteration {state.iteration}: the rate of change is not finite")
+
+
+def iterate(
+    slab: Slab,
+    state: State,
+    controls: Controls,
+    *,
+    watch: Stopwatch,
+    stop: StopRequest,
+    observer: Observer | None = None,
+) -> None:
     """Advance `state` and `slab` until the end, convergence or a signal to any rank; collective."""
-    from mpi4py import MPI
-
-    target = np.inf if controls.tolerance is None else controls.tolerance
+    loop = _Loop(slab, controls, watch, stop)
     saved = -1
-    mine, everyone = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
-    reduce, sweep, first_row = slab.comm.Allreduce, slab.problem.sweep, slab.first_row
-    clock = watch.clock
-    with slab.halo() as halo:
-        while state.iteration < controls.iterations and not state.signal:
-            begin_s = clock()
-            halo.exchange(slab.field)
-            exchanged_s = clock()
-            sweep(slab.field, slab.other, first_row)
-            state.iteration += 1
-            due = state.iteration % controls.residual_every == 0 or state.iteration == controls.iterations
-            mine[0] = slab.change_bits() if due else NO_RESIDUAL
-            mine[1] = stop.code
-            computed_s = clock()
-            reduce(mine, everyone, MPI.MAX)
-            watch.iteration(begin_s, exchanged_s, computed_s, clock())
-            slab.swap()
-            state.signal = int(everyone[1])
-            if due:
-                state.residual_bits = int(everyone[0])
-                if state.residual <= target and controls.tolerance is not None:
+    converged = False
+    while not (loop.is_over(state) or converged):
+        layout = None if observer is None else observer.next_layout(state.iteration)
+        if layout is not None and layout != slab.decomposition:
+            slab.rearrange(layout)
+        with slab.halo() as halo:
+            while not (loop.is_over(state) or converged):
+                due = loop.once(state, halo)
+                converged = due and controls.tolerance is not None and state.residual <= controls.tolerance
+                if observer is not None:
+                    observer.look(slab, state)
+                if controls.checkpoint_every and state.iteration % controls.checkpoint_every == 0:
+                    saved = state.iteration
+                    _timed_save(slab, state, controls, watch)
+                if observer is not None and observer.next_layout(state.iteration) is not None:
                     break
-            if controls.checkpoint_every and state.iteration % controls.checkpoint_every == 0:
-                saved = state.iteration
-                _timed_save(slab, state, controls, watch)
     if controls.checkpoint is not None and saved != state.iteration:
         _timed_save(slab, state, controls, watch)
 

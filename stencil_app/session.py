@@ -41,8 +41,8 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
     stop = StopRequest().listen()
     slabs = settings.slabs
     problem = physics.make(slabs.size, settings.physics)
-    slab = _allocate(comm, problem, slabs)
-    _make_directory(comm, settings.record_dir)
+    slab = allocate(comm, problem, slabs)
+    make_directory(comm, settings.record_dir)
     state = begin(slab, settings.restart)
     if state.iteration > settings.iterations:
         raise UsageError(
@@ -60,15 +60,15 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
     watch.setup_done = perf_counter()
     iterate(slab, state, controls, watch=watch, stop=stop)
     if settings.record_dir is not None:
-        _record(settings.record_dir, slab, (first, state), watch)
+        leave_record(settings.record_dir, slab, (first, state), watch)
     if settings.output is not None and not state.signal:
         write_npy(slab, settings.output)
     line = result_line(slab, state)
-    _say(comm, line)
+    say(comm, line)
     return 128 + state.signal if state.signal else 0
 
 
-def _say(comm: Intracomm, line: str) -> None:
+def say(comm: Intracomm, line: str) -> None:
     """The result on stdout, by rank 0; collective. Raises `OutputError` on all ranks."""
     problems = []
     if comm.rank == 0:
@@ -88,25 +88,26 @@ def _benchmark(comm: Intracomm, physics: Physics, settings: Settings, watch: Sto
     if rows is None:
         rows = benchmark.default_rows(2 * physics.layout(settings.physics).message_bytes)
     problem = physics.make(rows * comm.size, settings.physics)
-    _need_memory(comm, problem, 3 * rows)
+    need_memory(comm, problem, 3 * rows)
     benchmark.write_benchmark(
         comm, settings.benchmark, benchmark.measure(comm, problem, settings.residual_every, watch)
     )
 
 
-def _allocate(comm: Intracomm, problem: Problem, slabs: Decomposition) -> Slab:
-    _need_memory(comm, problem, slabs.heights[comm.rank])
+def allocate(comm: Intracomm, problem: Problem, slabs: Decomposition) -> Slab:
+    """The slab of this rank; collective. Raises `UsageError` on all ranks where memory does not suffice."""
+    need_memory(comm, problem, slabs.heights[comm.rank])
     return Slab(problem, slabs, comm)
 
 
-def _need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
+def need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
     """Refuse a mesh that the machine cannot hold, rather than be killed half-way; collective."""
     import socket
 
     import psutil
 
     host, available = socket.gethostname(), psutil.virtual_memory().available
-    needed = 2 * (rows + 2) * problem.layout.message_bytes
+    needed = 2 * problem.layout.field_bytes(rows)
     together = [
         (need, free) for other, need, free in comm.allgather((host, needed, available)) if other == host
     ]
@@ -122,7 +123,8 @@ def _need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
     agree(comm, problems)
 
 
-def _make_directory(comm: Intracomm, directory: Path | None) -> None:
+def make_directory(comm: Intracomm, directory: Path | None) -> None:
+    """Make the directory of the records, if one is asked for; collective. Raises `UsageError` on all ranks."""
     if directory is None:
         return
     problems = []
@@ -133,7 +135,8 @@ def _make_directory(comm: Intracomm, directory: Path | None) -> None:
     agree(comm, problems)
 
 
-def _record(directory: Path, slab: Slab, span: tuple[int, State], watch: Stopwatch) -> None:
+def leave_record(directory: Path, slab: Slab, span: tuple[int, State], watch: Stopwatch) -> None:
+    """Write this rank's record; span: iteration begun at, state at the end. Raises `OutputError` on all ranks."""
     first, state = span
     problem, layout, comm = slab.problem, slab.problem.layout, slab.comm
     facts = {

@@ -39,11 +39,11 @@ class Stopwatch:
         self.reduce = array("d")
         self.checkpoint_s = 0.0
 
-    def iteration(self, begin: float, exchanged: float, computed: float, reduced: float) -> None:
-        """Note one iteration by the four instants that bound its phases."""
-        self.exchange.append(exchanged - begin)
-        self.compute.append(computed - exchanged)
-        self.reduce.append(reduced - computed)
+    def iteration(self, exchange_s: float, compute_s: float, reduce_s: float) -> None:
+        """Note one iteration by the lengths of its phases."""
+        self.exchange.append(exchange_s)
+        self.compute.append(compute_s)
+        self.reduce.append(reduce_s)
 
     def summary(self, now: float) -> dict[str, Any]:
         """Sums and per-iteration lists, JSON-ready, seconds; `now`: the end of the run."""

@@ -18,12 +18,13 @@ from stencil_app.heat.kernels import FIXED, INSULATED, PERIODIC, sweep, y_ghosts
 from stencil_app.layout import Array
 from stencil_app.noise import fill_noise
 from stencil_app.options import Value
+from stencil_app.physics import FixedStep
 
 _LATERAL = {"fixed": FIXED, "periodic": PERIODIC, "insulated": INSULATED}
 _WIDTH = 0.1
 
 
-class HeatProblem:
+class HeatProblem(FixedStep):
     """`stencil_app.physics.Problem` of the heat equation.
 
     step : Δt of one iteration.  weights : of the centre and the neighbours along x, y, z

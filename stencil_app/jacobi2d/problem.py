@@ -17,9 +17,10 @@ from stencil_app.jacobi2d.kernels import sweep
 from stencil_app.layout import Array
 from stencil_app.noise import fill_noise
 from stencil_app.options import Value
+from stencil_app.physics import FixedStep
 
 
-class JacobiProblem:
+class JacobiProblem(FixedStep):
     """`stencil_app.physics.Problem` of the Laplace equation."""
 
     name = "jacobi2d"

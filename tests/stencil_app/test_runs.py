@@ -154,7 +154,7 @@ def test_an_unexpected_failure_of_one_rank_ends_the_others(tmp_path: Path) -> No
         "    if comm.rank == 1:\n"
         "        raise RuntimeError('disk on fire')\n"
         "    comm.Barrier()\n"
-        "session._allocate = fail\n"
+        "session.allocate = fail\n"
         "main()\n"
     )
     mpiexec = Path(sys.executable).with_name("mpiexec")

@@ -1,0 +1,152 @@
+"""Where every number of the mesh lives: cells, staggered faces, ghosts, and one plane of the mesh in memory.
+
+Density, momentum and energy are means over cells; the magnetic field is a mean over faces, so that its divergence is
+a sum over the faces of a cell; electric fields live on edges (constrained transport, Evans and Hawley 1988)::
+
+                 B2(j+1)
+             +------^------+            cell (k, j, i)          axes 1, 2, 3 = i, j, k
+             |             |            B1(i) face i-1/2        3 is the slab axis
+      B1(i)  >   ρ ρv e    >  B1(i+1)   B2(j) face j-1/2
+             |             |            B3(k) face k-1/2        E3 at the corners (j-1/2, i-1/2)
+    E3(j,i)  +------^------+            E1, E2 likewise on the edges along i and j
+                 B2(j)
+
+A plane is float64[8, nj + ghosts, ni + ghosts] and planes follow each other, so that all that a neighbouring slab
+needs is one contiguous piece: three planes, and the B3 of the fourth, which is why B3 comes first. Three planes are
+what both half-steps of one cycle use up: one exchange a cycle. An axis of one cell has no ghosts: nothing varies along
+it. Each axis has one entry more above its ghosts than below, for the upper face of the last cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from stencil_app.layout import Array, Messages
+
+#: Variables of a plane. B1 belongs to the face below its cell, and so do B2 and B3.
+B3, RHO, M1, M2, M3, E, B1, B2 = range(8)
+VARIABLES = 8
+
+#: Ghost cells along i and j, and ghost planes along k.
+LATERAL_GHOSTS, SLAB_GHOSTS = 2, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshLayout:
+    """Shape of the planes of a slab: nj × ni own cells; `slabbed` is False where there is one plane only."""
+
+    ni: int
+    nj: int
+    slabbed: bool
+
+    @property
+    def gj(self) -> int:
+        """Ghost cells below the own ones along j."""
+        return LATERAL_GHOSTS if self.nj > 1 else 0
+
+    @property
+    def plane(self) -> tuple[int, int, int]:
+        """Shape of one plane."""
+        return VARIABLES, self.nj + 2 * self.gj + 1, self.ni + 2 * LATERAL_GHOSTS + 1
+
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes of one plane, ghosts included."""
+        return 8 * prod(self.plane)
+
+    @property
+    def nx(self) -> int:
+        """See `stencil_app.layout.SlabLayout`."""
+        return self.ni
+
+    @property
+    def ny(self) -> int:
+        """See `stencil_app.layout.SlabLayout`."""
+        return self.nj
+
+    @property
+    def cells_per_row(self) -> int:
+        """See `stencil_app.layout.SlabLayout`."""
+        return self.ni * self.nj
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes that go down; up goes one B3 less."""
+        return SLAB_GHOSTS * self.plane_bytes + self.plane_bytes // VARIABLES if self.slabbed else 0
+
+    @property
+    def ghost_rows(self) -> int:
+        """See `stencil_app.layout.SlabLayout`."""
+        return SLAB_GHOSTS if self.slabbed else 0
+
+    @property
+    def least_rows(self) -> int:
+        """See `stencil_app.layout.SlabLayout`: a slab fills its neighbours' ghosts by itself."""
+        return SLAB_GHOSTS if self.slabbed else 1
+
+    @property
+    def faces_on_top(self) -> int:
+        """See `stencil_app.layout.SlabLayout`: B3 of the upper wall."""
+        return 1
+
+    @property
+    def kept_shape(self) -> tuple[int, ...]:
+        """See `stencil_app.layout.SlabLayout`: the faces on the upper walls along i and j included."""
+        return VARIABLES, self.nj + 1, self.ni + 1
+
+    def mesh(self, size: int) -> tuple[int, ...]:
+        """See `stencil_app.layout.SlabLayout`; axes of one cell are not said."""
+        return (*(n for n in (size, self.nj) if n > 1), self.ni)
+
+    def field_bytes(self, rows: int) -> int:
+        """See `stencil_app.layout.SlabLayout`."""
+        return (rows + 2 * self.ghost_rows + 1) * self.plane_bytes
+
+    def allocate(self, rows: int) -> Array:
+        """See `stencil_app.layout.SlabLayout`: float64[rows + ghosts, 8, lines, entries]."""
+        field = np.empty((rows + 2 * self.ghost_rows + 1, *self.plane))
+        field[...] = 0.0
+        return field
+
+    def interior(self, field: Array) -> Array:
+        """View float64[rows, 8, nj, ni] of the own cells and their lower faces."""
+        g = self.ghost_rows
+        return self._own(field)[g : field.shape[0] - g - 1, :, :-1, :-1]
+
+    def _own(self, field: Array) -> Array:
+        # with the faces on the upper walls
+        return field[:, :, self.gj : self.gj + self.nj + 1, LATERAL_GHOSTS : LATERAL_GHOSTS + self.ni + 1]
+
+    def messages(self, field: Array) -> Messages:
+        """See `stencil_app.layout.SlabLayout`: three planes, and downwards the B3 of a fourth."""
+        flat = field.reshape(-1)
+        plane, g = prod(self.plane), self.ghost_rows
+        end = flat.size - (g + 1) * plane
+        more = plane // VARIABLES if self.slabbed else 0
+        return Messages(
+            from_below=flat[: g * plane],
+            from_above=flat[end : end + g * plane + more],
+            to_below=flat[g * plane : 2 * g * plane + more],
+            to_above=flat[end - g * plane : end],
+        )
+
+    def pack(self, field: Array, row: int) -> Array:
+        """See `stencil_app.layout.SlabLayout`; what is no own value is 0."""
+        k = row + self.ghost_rows
+        values: Array = self._own(field)[k].copy()
+        is_above_mesh = k == field.shape[0] - self.ghost_rows - 1
+        for v in range(VARIABLES):
+            if v != B1 or is_above_mesh:
+                values[v, :, self.ni :] = 0.0
+            if v != B2 or is_above_mesh:
+                values[v, self.nj :] = 0.0
+            if v != B3 and is_above_mesh:
+                values[v] = 0.0
+        return values
+
+    def unpack(self, field: Array, row: int, values: Array) -> None:
+        """See `stencil_app.layout.SlabLayout`."""
+        self._own(field)[row + self.ghost_rows] = values

@@ -1,0 +1,118 @@
+"""How fast signals cross the cells (which bounds the time step), floors on the state, and where it has gone wrong.
+
+The time step is courant / max over cells and axes of (|v| + fast speed) / width (Stone and Gardiner 2009, §3.4);
+axes of one cell do not count. The maximum is taken over bit patterns, which sort like non-negative doubles with NaN
+above infinity, so that a NaN is never lost and the order of cells and ranks plays no part.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+
+from stencil_app.jit import kernel, row_kernel
+from stencil_app.layout import Array
+from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E
+
+
+@row_kernel
+def _rate_row(
+    cells: tuple[Array, ...],
+    faces: tuple[Array, ...],
+    rate: Array,
+    gas: tuple[float, float, float],
+    per_width: tuple[float, float, float],
+    n: int,
+) -> int:
+    gamma, least_density, least_pressure = gas
+    rho, m1, m2, m3, energy = cells
+    b1, b1_next, b2, b2_next, b3, b3_next = faces
+    low = 0
+    for i in range(n):
+        x, y, z = 0.5 * (b1[i] + b1_next[i]), 0.5 * (b2[i] + b2_next[i]), 0.5 * (b3[i] + b3_next[i])
+        x, y, z = x * x, y * y, z * z
+        over = 1.0 / rho[i]
+        v1, v2, v3 = m1[i] * over, m2[i] * over, m3[i] * over
+        p = (gamma - 1.0) * (energy[i] - 0.5 * rho[i] * (v1 * v1 + v2 * v2 + v3 * v3) - 0.5 * (x + y + z))
+        low += 1 if (rho[i] < least_density) | (p < least_pressure) else 0
+        sound = gamma * p
+        total, gap = sound + x + y + z, x + y + z - sound
+        square = gap * gap
+        f1 = sqrt(0.5 * over * (total + sqrt(square + 4.0 * sound * (y + z))))
+        f2 = sqrt(0.5 * over * (total + sqrt(square + 4.0 * sound * (z + x))))
+        f3 = sqrt(0.5 * over * (total + sqrt(square + 4.0 * sound * (x + y))))
+        r1, r2, r3 = (
+            (abs(v1) + f1) * per_width[0],
+            (abs(v2) + f2) * per_width[1],
+            (abs(v3) + f3) * per_width[2],
+        )
+        # a sum keeps a NaN that max would drop
+        largest = max(max(r1, r2), r3)
+        rate[i] = largest if r1 + r2 + r3 + energy[i] < np.inf else np.nan
+    return low
+
+
+@row_kernel
+def _raise_row(
+    cells: tuple[Array, ...], faces: tuple[Array, ...], gas: tuple[float, float, float], n: int
+) -> None:
+    gamma, least_density, least_pressure = gas
+    rho, m1, m2, m3, energy = cells
+    b1, b1_next, b2, b2_next, b3, b3_next = faces
+    for i in range(n):
+        x, y, z = 0.5 * (b1[i] + b1_next[i]), 0.5 * (b2[i] + b2_next[i]), 0.5 * (b3[i] + b3_next[i])
+        if rho[i] < least_density:
+            rho[i] = least_density
+        rest = 0.5 * (m1[i] * m1[i] + m2[i] * m2[i] + m3[i] * m3[i]) / rho[i] + 0.5 * (x * x + y * y + z * z)
+        if (gamma - 1.0) * (energy[i] - rest) < least_pressure:
+            energy[i] = least_pressure / (gamma - 1.0) + rest
+
+
+@kernel(
+    "UniTuple(int64, 2)(float64[:,:,:,::1], int64, int64, UniTuple(float64, 3), UniTuple(float64, 3),"
+    " float64[::1])"
+)
+def raise_and_rate(
+    u: Array,
+    first: int,
+    end: int,
+    gas: tuple[float, float, float],
+    per_width: tuple[float, float, float],
+    rates: Array,
+) -> tuple[int, int]:
+    """Raise cells of planes first..end-1 to the floors; bits of the largest rate, and how many were raised.
+
+    gas : adiabatic index, least density, least pressure.  per_width : 1 / widths, 0 for an axis of one cell
+    rates : float64[>= entries of a line], scratch
+    """
+    low = LATERAL_GHOSTS
+    n = u.shape[3] - 2 * LATERAL_GHOSTS - 1
+    gj = LATERAL_GHOSTS if u.shape[2] > 2 else 0
+    bits = rates.view(np.int64)
+    largest, raised = 0, 0
+    for k in range(first, end):
+        for j in range(gj, u.shape[2] - gj - 1):
+            cells = (
+                u[k, RHO, j, low:],
+                u[k, M1, j, low:],
+                u[k, M2, j, low:],
+                u[k, M3, j, low:],
+                u[k, E, j, low:],
+            )
+            faces = (
+                u[k, B1, j, low:],
+                u[k, B1, j, low + 1 :],
+                u[k, B2, j, low:],
+                u[k, B2, j + 1, low:],
+                u[k, B3, j, low:],
+                u[k + 1, B3, j, low:],
+            )
+            count = _rate_row(cells, faces, rates, gas, per_width, n)
+            if count > 0:
+                raised += count
+                _raise_row(cells, faces, gas, n)
+                _rate_row(cells, faces, rates, gas, per_width, n)
+            for i in range(n):
+                largest = max(largest, bits[i])
+    return largest, raised
