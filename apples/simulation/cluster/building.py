@@ -113,10 +113,22 @@ def _check(machine: ClusterConstants, jobs: Sequence[BspJob]) -> None:
         raise ConfigError(problems)
 
 
+def _whole_lines(size: int) -> int:
+    """Rounded up to lines of the cache, eight numbers each."""
+    return -(-size // 8) * 8
+
+
+def _zeros(size: int) -> Memory:
+    """Memory that begins with a line of the cache."""
+    memory = np.zeros(size + 8, np.int64)
+    offset = -(memory.ctypes.data // 8) % 8
+    return memory[offset : offset + size]
+
+
 def _lay_out(machine: ClusterConstants, jobs: Sequence[BspJob]) -> Views:
     ranks = sum(len(job.nodes) for job in jobs)
     most = max(sum(job.nodes.count(n) for job in jobs) for n in range(machine.nodes))
-    width = machine.processors + 3 + most
+    width = _whole_lines(machine.processors + 3 + most)
     stride = at.N_DUE + 2 * width
     sizes = {
         at.K_NODE: machine.nodes * stride,
@@ -127,13 +139,13 @@ def _lay_out(machine: ClusterConstants, jobs: Sequence[BspJob]) -> Views:
         at.K_MEMBERS: ranks,
         at.K_QUANTA: at.QUANTA,
     }
-    start = at.NEXT + machine.nodes
-    memory = np.zeros(start + sum(sizes.values()), np.int64)
+    start = _whole_lines(at.NEXT + machine.nodes)
+    memory = _zeros(start + sum(map(_whole_lines, sizes.values())))
     parts = {}
     for field, size in sizes.items():
         memory[field] = start
         parts[field] = memory[start : start + size]
-        start += size
+        start += _whole_lines(size)
     nodes = parts[at.K_NODE].reshape(-1, stride)
     processes = parts[at.K_PROCESS].reshape(-1, at.PROCESS_FIELDS)
     addresses = memory[at.K_PROCESS] + np.arange(len(processes)) * at.PROCESS_FIELDS

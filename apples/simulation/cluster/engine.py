@@ -40,12 +40,14 @@ from apples.simulation.cluster.layout import (
     K_ENDED,
     K_LOOKAHEAD,
     K_MEMBERS,
+    K_MESSAGES,
     K_NODE,
     K_NODES,
     K_NOISE_MEAN,
     K_PROCESS,
     K_PROCESSORS,
     K_REPORTS,
+    K_TRY,
     K_WIDTH,
     KIND,
     KNOCK,
@@ -87,6 +89,7 @@ from apples.simulation.cluster.layout import (
     Memory,
 )
 from apples.simulation.cluster.localscheduler import decide, fall_asleep, make_room, take_off, wake
+from apples.simulation.cluster.lockstep import leap
 from apples.simulation.cluster.progress import (
     account,
     act,
@@ -156,7 +159,7 @@ def system_event(m: Memory, n: int, p: int, t: int) -> None:
         return
     m[p + READY_AT] = NEVER
     if m[p + KIND] == DAEMON:
-        m[n + N_RANDOM] += 0x1E3779B97F4A7C15
+        m[n + N_RANDOM] += 1
         m[p + READY_AT] = t + 1 + int(-math.log(1.0 - mix(m[n + N_RANDOM])) * m[K_NOISE_MEAN])
     fall_asleep(m, n, p, t)
     if m[p + KIND] != DAEMON and m[n + N_ORDERS] == 1:
@@ -295,6 +298,8 @@ def run(m: Memory, until: int) -> int:
             t = min(t, m[i])
         if t > until:
             return until
+        if t >= m[K_TRY] and m[K_MESSAGES] == 0 and leap(m, t, until):
+            continue
         end = min(t + m[K_LOOKAHEAD] - 1, until)
         for i in range(nodes):
             if m[NEXT + i] <= end:

@@ -46,6 +46,7 @@ ALONE, RING, EVERYBODY = range(3)
     K_WIDTH,  # entries of a node's row of next events
     K_REPORTS,  # nodes that wait for an answer of their policy
     K_ENDED,  # ranks that ended since Python last looked
+    K_TRY,  # when to look again for a job that nothing interferes with
     K_NODE,  # addresses of the first node, processor, process, job, share, and of the list of members
     K_PROCESSOR,
     K_PROCESS,
@@ -53,48 +54,48 @@ ALONE, RING, EVERYBODY = range(3)
     K_SHARE,
     K_MEMBERS,
     K_QUANTA,  # ticks of a quantum at nice -20, then upwards
-) = range(21)
+) = range(22)
 NEXT = 64  # next event of node 0, 1, …
 QUANTA = 40
 
-# A process.
+# A process; what is needed of a neighbour stands in the first eight fields, one line of the cache.
 (
-    KIND,
-    JOB,  # addresses
-    NODE,
-    SHARE,
-    DUE,  # of its next event in the node's row
-    LEFT,  # neighbours
-    RIGHT,
-    COMPUTE,  # length of a computation; of a burst for the system's processes
-    VARIATION,
-    KEY,  # of the variation
-    ITERATIONS,
     ITERATION,
     PHASE,
     STATE,
+    READY_AT,  # the messages are there; for the system's processes: next time to wake
+    SENT_EVEN,  # when the message of the last even iteration left
+    SENT_ODD,
+    LEFT,  # neighbours
+    RIGHT,
+    BEGIN,  # of the running stretch of computation; may lie ahead
+    REMAINING,  # computation left at `BEGIN`
+    WAITING_SINCE,  # start of the wait that is not yet accounted for, else -1
+    ACTS_FROM,  # first moment at which it does something since it was put on its processor
+    SPIN_UNTIL,
+    POLLS,  # 1: waits by polling; 0: by spinning and blocking
+    DUE,  # address of its next event in the node's row
+    NODE,  # addresses of its node and job, and of the job's share there
+    JOB,
+    SHARE,
+    KNOCK,  # first message of this wait from a scheduled sender, while it is not reported
+    T_CPU,
+    T_COMM,
+    C_COMM,
+    HELD_WAITING,  # time held during this wait
+    ITERATIONS,
+    COMPUTE,  # length of a computation; of a burst for the system's processes
+    VARIATION,
+    KEY,  # of the variation
+    KIND,
     OFF,  # HELD | BARRED
     PROCESSOR,  # where it runs or last ran
     COUNTER,  # ticks left of its quantum
     NICE,
     QUEUED,  # its number in the run queue
-    POLLS,  # 1: waits by polling; 0: by spinning and blocking
-    ACTS_FROM,  # first moment at which it does something since it was put on its processor
-    BEGIN,  # of the running stretch of computation; may lie ahead
-    REMAINING,  # computation left at `BEGIN`
-    WAITING_SINCE,  # start of the wait that is not yet accounted for, else -1
-    SPIN_UNTIL,
-    READY_AT,  # the messages are there; for the system's processes: next time to wake
-    KNOCK,  # first message of this wait from a scheduled sender, while it is not reported
-    SENT_EVEN,  # when the message of the last even iteration left
-    SENT_ODD,
-    FLAG_EVEN,  # was its job scheduled on its node when it left
+    FLAG_EVEN,  # was its job scheduled on its node when the message left
     FLAG_ODD,
     HELD_SINCE,
-    HELD_WAITING,  # time held during this wait
-    T_CPU,
-    T_COMM,
-    C_COMM,
     ON_SINCE,
     OFF_SINCE,
     CPU,  # processor time used in all

@@ -8,6 +8,8 @@ on the wall does, and leaves out time held stopped.
 
 from __future__ import annotations
 
+import numpy as np
+
 from apples.simulation.cluster.jit import part
 from apples.simulation.cluster.layout import (
     ACTS_FROM,
@@ -66,12 +68,13 @@ from apples.simulation.cluster.layout import (
 
 @part
 def mix(key: int) -> float:
-    """A number in [0, 1) that follows from the key alone (the finaliser of splitmix64, in 63 bits)."""
-    x = key & 0x7FFFFFFFFFFFFFFF
-    x = ((x ^ (x >> 30)) * 0x3F58476D1CE4E5B9) & 0x7FFFFFFFFFFFFFFF
-    x = ((x ^ (x >> 27)) * 0x14D049BB133111EB) & 0x7FFFFFFFFFFFFFFF
-    x ^= x >> 31
-    return (x >> 11) / 4503599627370496.0
+    """A number in [0, 1) that follows from the key alone (the finaliser of splitmix64)."""
+    # unsigned throughout: signed overflow is undefined in compiled code
+    x = np.uint64(key)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x = x ^ (x >> np.uint64(31))
+    return float(x >> np.uint64(11)) / 9007199254740992.0
 
 
 @part
@@ -81,7 +84,7 @@ def length(m: Memory, p: int) -> int:
         return 0
     if m[p + VARIATION] == 0:
         return m[p + COMPUTE]
-    u = mix(m[p + KEY] + m[p + ITERATION] * 0x1E3779B97F4A7C15)
+    u = mix(m[p + KEY] + m[p + ITERATION])
     return int(m[p + COMPUTE] * (1.0 + m[p + VARIATION] * 1e-9 * (2.0 * u - 1.0)))
 
 
