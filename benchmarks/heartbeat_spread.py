@@ -25,8 +25,8 @@ SIMULATED = (1, 10, 32, 100, 320, 1000)
 DRAWS, SEED = 2000, 1
 
 
-def listen(nodes: int, beats: int, slice_s: float, *, unicast: bool) -> dict[int, list[tuple[float, float]]]:
-    """By beat that all have heard: (sent, heard) of each node manager, seconds."""
+def listen(nodes: int, beats: int, slice_s: float, *, unicast: bool) -> dict[int, list[tuple[float, ...]]]:
+    """By beat that all have heard: (sent, heard, acted) of each node manager, seconds."""
     directory = Path(tempfile.mkdtemp(prefix="spread-"))
     options = ("--multicast", "none") if unicast else ()
     names = {f"n{number}": "0-1" for number in range(nodes)}
@@ -35,10 +35,10 @@ def listen(nodes: int, beats: int, slice_s: float, *, unicast: bool) -> dict[int
             lab.start()
             # by then all are known to hear the group, and are not sent to one by one any more
             time.sleep(3.0 + beats * slice_s)
-            heard: dict[int, list[tuple[float, float]]] = defaultdict(list)
+            heard: dict[int, list[tuple[float, ...]]] = defaultdict(list)
             for name in names:
-                for number, sent_s, heard_s, _ in lab.ask(name, "beats")[-beats:]:
-                    heard[number].append((sent_s, heard_s))
+                for number, *instants in lab.ask(name, "beats")[-beats:]:
+                    heard[number].append(tuple(instants))
             late = lab.view()["late_s"]
             print(
                 f"  beats late by {late['p50'] * 1e3:.3f} ms (half), {late['p95'] * 1e3:.3f} ms (p95), "
@@ -67,11 +67,14 @@ def main() -> None:
     way = "one by one" if options.unicast else "by multicast"
     print(f"{options.nodes} node managers on this machine, beats {way}:")
     together = listen(options.nodes, options.beats, slice_s, unicast=options.unicast)
-    spreads = [max(h for _, h in beat) - min(h for _, h in beat) for beat in together.values()]
+    spreads, acted = (
+        [max(i[at] for i in beat) - min(i[at] for i in beat) for beat in together.values()] for at in (1, 2)
+    )
     print(f"  spread of {len(spreads)} beats, half / p95 / most: {percentiles(spreads)} (wanted p95 < 2 ms)")
+    print(f"  the same until everybody has done as it says: {percentiles(acted)}")
     print("one node manager alone:")
     alone = listen(1, options.beats, slice_s, unicast=options.unicast)
-    delays = [heard - sent for ((sent, heard),) in alone.values()]
+    delays = [heard - sent for ((sent, heard, _),) in alone.values()]
     print(f"  delay of {len(delays)} beats: {percentiles(delays)}")
     each = statistics.median(spreads) / options.nodes if options.unicast else 0.0
     dice = random.Random(SEED)

@@ -205,11 +205,11 @@ class Link:
             return
         try:
             datagram = source.recv(2048)
+            instant = now()
             beat = self._beats.open_beat(datagram)
         except (OSError, Forged):
             # Anybody can send datagrams; those that are not the manager's count for nothing.
             return
-        instant = now()
         if multicast:
             self.multicast_heard = True
         if self._fresh.admits(beat, instant, late_s=_LATE_SLICES * beat.slice_s):

@@ -21,7 +21,7 @@ from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
 from apples.daemons.keeping import Keeping
 from apples.daemons.link import PULSE_S, Hooks, Link
-from apples.daemons.loop import Alarm, EndSignals, Loop
+from apples.daemons.loop import EndSignals, Loop
 from apples.daemons.matrixview import MatrixView, job_json
 from apples.daemons.node import Member, Node
 from apples.daemons.places import private_directory
@@ -102,7 +102,8 @@ class NodeDaemon:
         )
         self._beats: deque[tuple[int, float, float, float]] = deque(maxlen=_BEATS)
         self._pending: BeatMessage | None = None
-        self._silence: Alarm | None = None
+        self._listening = False
+        self._acted_at = 0.0
         self._questions: dict[int, Answer] = {}
         self._asked = 0
         self._needed_at = now() + _FIRST_S
@@ -241,12 +242,13 @@ class NodeDaemon:
         self._beats.append((beat.number, beat.sent_s, instant, now()))
 
     def _act(self, beat: BeatMessage) -> None:
-        if self._silence is not None:
-            self._silence.cancel()
-        self._silence = self._loop.after(SILENT_SLICES * self._slice_s, self._fall_silent)
+        self._acted_at = now()
+        if not self._listening:
+            self._listening = True
+            self._loop.after(SILENT_SLICES * self._slice_s, self._check_silence)
         if self.node.silent and self.node.members:
             self._say("the beat is back")
-        self.node.beat(beat.slot, now())
+        self.node.beat(beat.slot, self._acted_at)
         self._enforce()
 
     def _lost(self, reason: str) -> None:
@@ -256,8 +258,13 @@ class NodeDaemon:
             answer({"view": None})
         self._questions.clear()
 
-    def _fall_silent(self) -> None:
-        self._silence = None
+    def _check_silence(self) -> None:
+        """Whether the last beat is too old; looked at now and then, so that a beat itself sets no timer."""
+        due = self._acted_at + SILENT_SLICES * self._slice_s
+        if now() < due:
+            self._loop.at(due, self._check_silence)
+            return
+        self._listening = False
         if self.node.members:
             self._say(f"no beat for {SILENT_SLICES:g} slices: everything runs")
         self.node.silence(now())

@@ -125,7 +125,8 @@ class BeatSeal:
 
     def __init__(self, key: bytes, session: str) -> None:
         self._session = bytes.fromhex(session)
-        self._key = derive(key, "datagrams", session)
+        # Kept with the key worked in: beginning anew would be most of what a beat costs.
+        self._keyed = hmac.new(derive(key, "datagrams", session), digestmod="sha256")
 
     def beat(self, message: BeatMessage) -> bytes:
         """A datagram for all nodes."""
@@ -138,7 +139,7 @@ class BeatSeal:
             message.slot,
             round(message.slice_s * 1e6),
         )
-        return body + hmac.digest(self._key, body, "sha256")
+        return body + self._mac(body)
 
     def open_beat(self, datagram: bytes) -> BeatMessage:
         """The beat in a datagram; raises `Forged`, also for one of another session."""
@@ -149,7 +150,7 @@ class BeatSeal:
     def here(self, node: str, number: int) -> bytes:
         """A datagram that shows the manager where a node listens. node : random word of its process"""
         body = _HERE.pack(_HERE_MAGIC, self._session, bytes.fromhex(node), number)
-        return body + hmac.digest(self._key, body, "sha256")
+        return body + self._mac(body)
 
     def open_here(self, datagram: bytes) -> tuple[str, int]:
         """Who shows itself, and its count; raises `Forged`."""
@@ -161,9 +162,14 @@ class BeatSeal:
         body, mac = datagram[:size], datagram[size:]
         if len(datagram) != size + _MAC or not body.startswith(magic + self._session):
             raise Forged("a datagram that is not of this session")
-        if not hmac.compare_digest(mac, hmac.digest(self._key, body, "sha256")):
+        if not hmac.compare_digest(mac, self._mac(body)):
             raise Forged("a datagram that is not sealed with our key")
         return body
+
+    def _mac(self, body: bytes) -> bytes:
+        keyed = self._keyed.copy()
+        keyed.update(body)
+        return keyed.digest()
 
 
 class Freshness:
