@@ -7,6 +7,7 @@ beside and renamed, so that many starts at once are no problem.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -22,7 +23,7 @@ from nws.client import state_dir
 SOURCES = Path(__file__).with_name("shim")
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = (
-    *("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec"),
+    *("-std=gnu11", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-ftls-model=initial-exec"),
     *("-Wall", "-Wextra", "-Wno-unused-parameter", "-pthread"),
 )
 
@@ -108,7 +109,8 @@ def _build(command: list[str], path: Path) -> None:
             "make room or set APPLES_STATE to another directory"
         ) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink()
 
 
 def _first_lines(text: str, count: int = 3) -> str:

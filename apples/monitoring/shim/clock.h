@@ -16,7 +16,7 @@
 
 /* How long the CPU clock is followed on the wall before a call, and in one. What is stolen while the program computes is
    put right with the next reading before a call; what is stolen while it waits must not look like computation. */
-#define FOLLOW_NS 2000000ull
+#define FOLLOW_NS 1000000ull
 #define FOLLOW_WAIT_NS 500000ull
 
 #if defined(__x86_64__)

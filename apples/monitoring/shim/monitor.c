@@ -58,7 +58,6 @@ static void know_thread(struct thread *t) {
     struct instant now;
     read_anchor(t, &now);
     t->left_cpu = now.cpu_after;
-    t->left_wall = now.wall_after;
     t->known = 1;
     begin_write(p);
     p->threads++;
@@ -77,7 +76,7 @@ void monitor_enter(int kind) {
     int64_t computed = (int64_t)(now.cpu_before - t->left_cpu) - t->overdrawn;
     uint64_t gap = computed > 0 ? (uint64_t)computed : 0;
     t->overdrawn = computed > 0 ? 0 : -computed;
-    t->since_event += computed > 0 ? gap : now.wall_before - t->left_wall;
+    t->since_event += gap;
     t->gap = gap;
     if (!(kind & BLOCKING))
         return;
@@ -128,7 +127,6 @@ void monitor_leave(int kind) {
     p->phase_cpu_ns = now.cpu_after;
     end_write(p);
     t->left_cpu = now.cpu_after;
-    t->left_wall = now.wall_after;
     t->depth = 0;
 }
 

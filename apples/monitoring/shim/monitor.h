@@ -20,15 +20,15 @@ typedef uintptr_t slot;
 enum { LIGHT = 0, BLOCKING = 1, SENDS = 2, RECEIVES = 4, COLLECTIVE = 8, COMPLETES = 16 };
 
 /* One thread that calls MPI. `depth` is not 0 inside an MPI call: what MPI calls of itself is no call of the program.
-   anchor_*: the CPU clock of the thread at an instant on the wall, valid while the thread is not switched. left_*: both clocks when the last
-   call ended; overdrawn: computation counted too much, because the clock was followed too far; gap: what was computed before this one; since_event: before all calls since the last
+   anchor_*: the CPU clock of the thread at an instant on the wall, valid while the thread is not switched. left_cpu: that clock when
+   the last call ended; overdrawn: computation counted too much, because the clock was followed too far; gap: what was computed before this one; since_event: before all calls since the last
    that was counted as a communication. */
 struct thread {
     int depth;
     int known;
     int communicated;
     uint64_t anchor_wall, anchor_cpu;
-    uint64_t left_cpu, left_wall;
+    uint64_t left_cpu;
     int64_t overdrawn;
     uint64_t gap;
     uint64_t since_event;

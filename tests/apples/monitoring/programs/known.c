@@ -1,4 +1,4 @@
-/* A program that knows what it does: known PATTERN ITERATIONS MICROSECONDS
+/* A program that knows what it does: known ring|halo|reduce|barrier|all ITERATIONS MICROSECONDS
    Computes and communicates in turn, times both itself, and prints for each rank one line:
    rank, CPU seconds, seconds in blocking calls, blocking communications (those in a row are one), all MPI calls. */
 #define _GNU_SOURCE
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    const char *pattern = argc > 1 ? argv[1] : "ring";
+    const char *patterns[] = {"ring", "halo", "reduce", "barrier"}, *asked = argc > 1 ? argv[1] : "all";
     int iterations = argc > 2 ? atoi(argv[2]) : 100;
     double us = argc > 3 ? atof(argv[3]) : 1000.0;
     double cpu_s = 0.0, comm_s = 0.0, out = rank, in = -1.0, sum = 0.0, from_left = -1.0;
@@ -37,6 +37,7 @@ int main(int argc, char **argv) {
     calls++;
     events++;
     for (int i = 0; i < iterations; i++) {
+        const char *pattern = strcmp(asked, "all") ? asked : patterns[i % 4];
         cpu_s += work(1e-6 * us);
         double before = clock_s(CLOCK_MONOTONIC);
         if (!strcmp(pattern, "ring")) {

@@ -5,9 +5,10 @@ program known
   implicit none
   integer :: rank, ranks, error, i, iterations, left, right, calls, events, requests(2), status(MPI_STATUS_SIZE)
   real(real64) :: microseconds, cpu_s, comm_s, before, outgoing, incoming, total
-  character(len=32) :: pattern, word
+  character(len=32) :: asked, pattern, word
+  character(len=8), parameter :: patterns(0:3) = ['ring    ', 'halo    ', 'reduce  ', 'barrier ']
 
-  call get_command_argument(1, pattern)
+  call get_command_argument(1, asked)
   call get_command_argument(2, word)
   read (word, *) iterations
   call get_command_argument(3, word)
@@ -24,6 +25,8 @@ program known
   calls = 1
   events = 1
   do i = 1, iterations
+    pattern = asked
+    if (asked == 'all') pattern = patterns(mod(i, 4))
     cpu_s = cpu_s + work(1e-6_real64 * microseconds)
     before = clock_s(1)
     select case (trim(pattern))

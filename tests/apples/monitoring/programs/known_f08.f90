@@ -7,9 +7,10 @@ program known
   type(MPI_Request) :: requests(2)
   type(MPI_Status) :: status
   real(real64) :: microseconds, cpu_s, comm_s, before, outgoing, incoming, total
-  character(len=32) :: pattern, word
+  character(len=32) :: asked, pattern, word
+  character(len=8), parameter :: patterns(0:3) = ['ring    ', 'halo    ', 'reduce  ', 'barrier ']
 
-  call get_command_argument(1, pattern)
+  call get_command_argument(1, asked)
   call get_command_argument(2, word)
   read (word, *) iterations
   call get_command_argument(3, word)
@@ -26,6 +27,8 @@ program known
   calls = 1
   events = 1
   do i = 1, iterations
+    pattern = asked
+    if (asked == 'all') pattern = patterns(mod(i, 4))
     cpu_s = cpu_s + work(1e-6_real64 * microseconds)
     before = clock_s(1)
     select case (trim(pattern))

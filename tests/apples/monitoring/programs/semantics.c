@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
     MPI_Comm_dup(MPI_COMM_WORLD, &world);
     MPI_Comm_rank(world, &rank);
     MPI_Comm_size(world, &ranks);
-    for (int turn = 0; turn < 20; turn++) {
+    for (int turn = 0; turn < 4; turn++) {
         messages();
         requests();
         collectives();

@@ -1,0 +1,77 @@
+"""TALP's metrics out of the figures of ranks, as a document and as a table."""
+
+import pytest
+
+from apples.cli.report import monitor_lines
+from apples.monitoring.efficiencies import efficiencies, monitor_document
+from apples.monitoring.page import Figures, State
+
+
+def figures(rank, t_cpu_s, **more):
+    given = {
+        "pid": 100 + rank,
+        "rank": rank,
+        "ranks": 2,
+        "state": State.FINALIZED,
+        "threads": 1,
+        "started_s": 10.0,
+        "ended_s": 20.0,
+        "updated_s": 20.0,
+        "t_cpu_s": t_cpu_s,
+        "t_comm_s": 10.0 - t_cpu_s,
+        "c_comm": 1000,
+        "calls": 2000,
+        "sent": 0,
+        "received": 0,
+        "requests": 0,
+        "last_request_s": None,
+        "sleeps": 0,
+        "mpi": "MPICH 4.0.2",
+        "host": "alpha",
+    }
+    return Figures(**given | more)
+
+
+def test_parallel_efficiency_is_load_balance_times_communication_efficiency():
+    found = efficiencies([figures(0, 8.0), figures(1, 4.0)])
+    assert found.elapsed_s == 10.0
+    assert found.load_balance == pytest.approx(0.75)
+    assert found.communication == pytest.approx(0.8)
+    assert found.parallel == pytest.approx(0.6) == pytest.approx(found.load_balance * found.communication)
+
+
+def test_the_rank_that_took_longest_is_the_elapsed_time():
+    late = figures(1, 4.0, ended_s=None, updated_s=26.0)
+    assert efficiencies([figures(0, 8.0), late]).elapsed_s == 16.0
+
+
+def test_threads_that_call_mpi_count_like_ranks():
+    assert efficiencies([figures(0, 8.0, threads=2)]).parallel == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("ranks", [[], [figures(0, 0.0)], [figures(0, 1.0, ended_s=10.0)]])
+def test_where_nothing_has_been_computed_there_is_nothing_to_say(ranks):
+    assert efficiencies(ranks) is None
+    assert monitor_document(ranks)["parallel_efficiency"] is None
+
+
+def test_the_document_names_ranks_that_are_missing():
+    document = monitor_document([figures(2, 5.0, ranks=4, c_comm=0), figures(0, 5.0, ranks=4)])
+    assert document["missing"] == [1, 3]
+    assert [entry["rank"] for entry in document["ranks"]] == [0, 2]
+    assert [entry["granularity_s"] for entry in document["ranks"]] == [pytest.approx(0.01), None]
+
+
+def test_the_table():
+    document = monitor_document([figures(0, 8.0), figures(1, 4.0, state=State.RUNNING, ranks=3)])
+    assert monitor_lines(document) == [
+        "rank   host  computed  in MPI  events  granularity",
+        "0     alpha       8 s     2 s    1000       0.01 s",
+        "1     alpha       4 s     6 s    1000       0.01 s",
+        "ranks that did not reach MPI_Finalize, as far as they came: 1",
+        "ranks that left no figures: 2",
+        "parallel efficiency 60.0% = load balance 75.0% × communication 80.0%  (MPICH 4.0.2)",
+    ]
+    assert monitor_lines(monitor_document([])) == [
+        "monitor: no rank has started MPI, so there is nothing to tell"
+    ]

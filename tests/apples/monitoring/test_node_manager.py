@@ -1,0 +1,163 @@
+"""What the monitor tells the node manager of its host, and the status that travels with messages."""
+
+import json
+import socket
+import sys
+import threading
+
+import pytest
+
+from apples.monitoring.environment import page_path
+from apples.monitoring.page import MonitorPage
+
+
+class Manager:
+    """A node manager that answers every registration with the same line, and remembers them."""
+
+    def __init__(self, path, answer):
+        self.registered, self.ended, self._answer = [], threading.Semaphore(0), answer
+        self._kept = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+
+    def _talk(self, connection):
+        with connection, connection.makefile("r") as lines:
+            self.registered.append(json.loads(lines.readline()))
+            if self._answer is not None:
+                connection.sendall(self._answer)
+            # Nothing more is said; the end of the connection is the end of the process.
+            assert lines.read() == ""
+        self.ended.release()
+
+
+@pytest.fixture
+def manager(tmp_path):
+    made = []
+
+    def make(answer=b'{"registered": {}}\n'):
+        made.append(Manager(tmp_path / "node.sock", answer))
+        return made[-1], str(tmp_path / "node.sock")
+
+    yield make
+    for one in made:
+        one.listener.close()
+
+
+def test_every_process_registers_and_stays_connected_while_it_lives(
+    mpi, compiled, start, manager, pages_directory
+):
+    node, path = manager()
+    started = start(
+        mpi, 2, [*compiled(mpi, "known.c"), "all", 20, 500], name="a-job", APPLES_NODE_SOCKET=path
+    )
+    started.end()
+    for _ in range(2):
+        assert node.ended.acquire(timeout=30)
+    figures = started.job.figures()
+    said = sorted((line["register"] for line in node.registered), key=lambda entry: entry["rank"])
+    assert said == [
+        {
+            "job": "a-job",
+            "rank": rank,
+            "ranks": 2,
+            "pid": figures[rank].pid,
+            "page": str(page_path(pages_directory, "a-job", rank)),
+        }
+        for rank in range(2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b'{"refused": "no room"}\n', '{"refused": "no room"}; the program runs without it'),
+        (b"", "no answer within 2 s; the program runs without it"),
+    ],
+)
+def test_a_program_that_is_not_wanted_runs_by_itself(mpi, compiled, start, manager, answer, told):
+    if mpi.name != "mpich-wheel":
+        pytest.skip("the same code for every MPI")
+    _, path = manager(answer or None)
+    command = [*compiled(mpi, "known.c"), "all", 5, 100]
+    _, errors = start(mpi, 1, command, APPLES_NODE_SOCKET=path).end()
+    assert told in errors
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [("/nowhere/node.sock", "No such file or directory"), ("/" + "x" * 200, "at most 107 characters")],
+)
+def test_a_node_manager_that_is_not_there_is_said_once(mpi, compiled, start, path, told):
+    if mpi.name != "mpich-wheel":
+        pytest.skip("the same code for every MPI")
+    command = [*compiled(mpi, "known.c"), "all", 5, 100]
+    _, errors = start(mpi, 1, command, APPLES_NODE_SOCKET=path).end()
+    assert errors.count(told) == 1
+
+
+PING_PONG = """
+import sys
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+more = True
+while more:
+    if comm.rank == 0:
+        comm.send(0, 1)
+        more = comm.recv(source=1)
+    else:
+        comm.recv(source=0)
+        more = not sys.stdin.closed and not STOP.exists()
+        comm.send(more, 0)
+"""
+
+
+@pytest.fixture
+def talking(mpi, start, manager, tmp_path, pages_directory):
+    """Two ranks that exchange messages until told to stop, and their pages."""
+    _, path = manager()
+    stop = tmp_path / "stop"
+    script = tmp_path / "talk.py"
+    script.write_text(f"from pathlib import Path\nSTOP = Path({str(stop)!r})\n{PING_PONG}")
+    started = start(mpi, 2, [sys.executable, script], APPLES_NODE_SOCKET=path)
+    started.page_figures(2, lambda figures: all(f.calls > 10 for f in figures))
+    pages = [MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2)]
+    yield started, pages
+    stop.touch()
+    started.end()
+    for page in pages:
+        page.close()
+
+
+def test_messages_of_a_scheduled_sender_are_requests(talking):
+    """Rank 0 is scheduled where it runs, rank 1 is not: what it receives asks for its turn."""
+    started, (first, second) = talking
+    assert (first.requests(), second.requests()) == (0, 0)
+    second.set_scheduled(False)
+    figures = started.page_figures(2, lambda figures: figures[1].requests > 3)
+    assert figures[0].requests == 0
+    assert figures[1].last_request_s >= figures[1].started_s
+    second.set_scheduled(True)
+
+
+def test_messages_of_a_sender_that_is_not_scheduled_are_none(talking):
+    started, (first, second) = talking
+    first.set_scheduled(False)
+    second.set_scheduled(False)
+    calls = started.job.figures()[1].calls
+    started.page_figures(2, lambda figures: figures[1].calls > calls + 200)
+    before = started.job.figures()
+    started.page_figures(2, lambda figures: figures[1].calls > before[1].calls + 200)
+    assert [f.requests for f in started.job.figures()] == [f.requests for f in before]
+    # The news that rank 0 has its turn now is a message as well.
+    first.set_scheduled(True)
+    started.page_figures(2, lambda figures: figures[1].requests > before[1].requests)

@@ -1,0 +1,197 @@
+"""The page: the same layout in C and in Python, read whole, up to now, and never fatal to its reader."""
+
+import os
+import re
+import struct
+import subprocess
+import time
+
+import pytest
+
+from apples.coscheduling.classes import Reading
+from apples.coscheduling.events import Wait
+from apples.errors import MonitorError
+from apples.monitoring import build, page
+from apples.monitoring.page import MonitorPage, Phase, State
+
+GONE = 2**22 - 7
+
+
+def raw_page(**fields):
+    """Bytes of a page with these fields; the others are 0."""
+    values = {"magic": page.MAGIC, "version": page.VERSION, **fields}
+    layout = struct.Struct("=" + "".join(code for _, code in page.PROCESS_FIELDS))
+    empty = {"s": b""}
+    first = layout.pack(*(values.get(name, empty.get(code[-1], 0)) for name, code in page.PROCESS_FIELDS))
+    return first.ljust(page.PAGE_BYTES, b"\0")
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a page and opens it."""
+    opened = []
+
+    def write(**fields):
+        path = tmp_path / "job.0"
+        path.write_bytes(raw_page(**fields))
+        opened.append(MonitorPage.attach(path))
+        return opened[-1]
+
+    yield write
+    for one in opened:
+        one.close()
+
+
+def test_c_and_python_agree_on_the_layout(tmp_path):
+    names = [("process_half", name) for name, _ in page.PROCESS_FIELDS]
+    names += [("manager_half", name) for name, _ in page.MANAGER_FIELDS]
+    prints = "".join(
+        f'printf("%zu %zu\\n", offsetof(struct {half}, {name}), sizeof(((struct {half} *)0)->{name}));\n'
+        for half, name in names
+    )
+    source = tmp_path / "layout.c"
+    source.write_text(
+        f'#include <stdio.h>\n#include "{build.SOURCES / "page.h"}"\nint main(void) {{\n{prints}'
+        'printf("%llx %d %d %d\\n", PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES, PAGE_MANAGED);\n}\n'
+    )
+    try:
+        compiler = build.compiler()
+    except MonitorError as error:
+        pytest.skip(str(error))
+    subprocess.run([*compiler, "-o", tmp_path / "layout", source], check=True, capture_output=True)
+    said = subprocess.run(
+        [tmp_path / "layout"], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    ours, at = [], 0
+    for fields in (page.PROCESS_FIELDS, page.MANAGER_FIELDS):
+        at = 0
+        for _, code in fields:
+            size = struct.calcsize("=" + code)
+            assert at % min(size, 8) == 0
+            ours.append(f"{at} {size}")
+            at += size
+    assert said[:-1] == ours
+    assert said[-1] == f"{page.MAGIC:x} {page.VERSION} {page.PAGE_BYTES} {page.MANAGED}"
+
+
+def test_the_modes_of_c_are_those_of_python():
+    header = (build.SOURCES / "page.h").read_text()
+    numbers = {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", header)}
+    assert {name: state.value for name, state in State.__members__.items()} == {
+        name.removeprefix("STATE_"): value for name, value in numbers.items() if name.startswith("STATE_")
+    }
+    assert {name: phase.value for name, phase in Phase.__members__.items()} == {
+        name.removeprefix("PHASE_"): value for name, value in numbers.items() if name.startswith("PHASE_")
+    }
+    assert [numbers["WAIT_AS_MPI"], numbers["WAIT_POLL"], numbers["WAIT_SPIN_BLOCK"]] == [0, 1, 2]
+
+
+def test_the_figures_of_a_process_that_has_ended(written):
+    one = written(
+        pid=GONE,
+        tid=GONE,
+        rank=3,
+        ranks=4,
+        threads=1,
+        state=State.FINALIZED,
+        started_ns=2_000_000_000,
+        ended_ns=5_000_000_000,
+        t_cpu_ns=1_500_000_000,
+        t_comm_ns=500_000_000,
+        c_comm=1000,
+        calls=3000,
+        requests=2,
+        last_request_ns=4_000_000_000,
+        mpi=b"MPICH 4",
+        host=b"alpha",
+    )
+    assert (one.pid, one.rank, one.ranks, one.started_s, one.state) == (GONE, 3, 4, 2.0, State.FINALIZED)
+    assert one.reading() == Reading(1.5, 0.5, 1000)
+    assert one.reading().granularity_s == pytest.approx(2e-3)
+    assert one.requests() == 2
+    figures = one.figures()
+    assert (figures.elapsed_s, figures.mpi, figures.host) == (3.0, "MPICH 4", "alpha")
+    assert (figures.last_request_s, figures.ended_s) == (4.0, 5.0)
+
+
+def test_what_a_running_process_computes_is_added(written):
+    """This very process stands for it: it has computed since its phase began."""
+    used_ns = page.thread_cpu_ns(os.getpid(), os.getpid())
+    me = {"pid": os.getpid(), "tid": os.getpid(), "state": State.RUNNING}
+    one = written(**me, phase=Phase.COMPUTING, phase_cpu_ns=0, t_cpu_ns=10**9)
+    assert one.reading().t_cpu_s >= 1.0 + used_ns * 1e-9
+
+
+def test_what_a_running_process_waits_is_added_without_time_held_stopped(written):
+    me = {"pid": os.getpid(), "tid": os.getpid(), "state": State.RUNNING, "phase": Phase.WAITING}
+    began_ns = time.monotonic_ns() - 10 * 10**9
+    one = written(**me, phase_wall_ns=began_ns, phase_stopped_ns=0, t_comm_ns=10**9)
+    assert 11.0 <= one.reading().t_comm_s < 1000.0
+    one.add_stopped(10.0)
+    assert 1.0 <= one.reading().t_comm_s < 1000.0
+    one.add_stopped(10**6)
+    assert one.reading().t_comm_s == 1.0
+
+
+def test_nothing_is_added_for_a_process_that_is_gone(written):
+    one = written(pid=GONE, tid=GONE, state=State.RUNNING, phase=Phase.WAITING, t_comm_ns=10**9)
+    assert one.reading() == Reading(0.0, 1.0, 0)
+
+
+def test_a_process_that_was_stopped_while_it_wrote_is_read_as_it_is(written):
+    one = written(pid=os.getpid(), tid=os.getpid(), state=State.RUNNING, phase=Phase.WAITING, sequence=7)
+    assert one.reading() == Reading(0.0, 0.0, 0)
+
+
+def test_the_node_manager_writes_its_half_only(written):
+    one = written(t_cpu_ns=1)
+    before = one.path.read_bytes()
+    one.set_wait(Wait.SPIN_BLOCK, spin_s=250e-6)
+    one.set_scheduled(True)
+    one.add_stopped(1.5)
+    one.add_stopped(0.25)
+    after = one.path.read_bytes()
+    assert after[: page.MANAGED] == before[: page.MANAGED]
+    layout = struct.Struct("=" + "".join(code for _, code in page.MANAGER_FIELDS))
+    assert layout.unpack_from(after, page.MANAGED) == (2, 1, 250_000, 1_750_000_000)
+    one.set_wait(Wait.POLL)
+    one.set_scheduled(False)
+    assert layout.unpack_from(one.path.read_bytes(), page.MANAGED)[:2] == (1, 0)
+    one.set_wait(None)
+    assert layout.unpack_from(one.path.read_bytes(), page.MANAGED)[0] == 0
+
+
+def test_a_page_cut_short_under_its_reader_is_an_error_and_no_crash(written):
+    one = written()
+    os.truncate(one.path, 100)
+    with pytest.raises(MonitorError, match="expected 4096 bytes, it ends before"):
+        one.reading()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "cannot be opened: No such file"),
+        (lambda path: path.mkdir(), "cannot be opened: Is a directory"),
+        (lambda path: path.symlink_to("/etc/passwd"), "cannot be opened: Too many levels of symbolic links"),
+        (lambda path: os.mkfifo(path), "expected a regular file"),
+        (lambda path: path.write_bytes(b"short"), "expected 4096 bytes"),
+        (lambda path: path.write_bytes(b"x" * 4096), "legal is version 1"),
+        (lambda path: path.write_bytes(raw_page(version=9)), "version 9"),
+    ],
+)
+def test_what_is_no_page_is_named(tmp_path, make, message):
+    path = tmp_path / "job.0"
+    make(path)
+    with pytest.raises(MonitorError, match=message) as raised:
+        MonitorPage.attach(path)
+    assert str(path) in str(raised.value)
+    assert raised.value.exit_code == 5
+
+
+def test_a_page_of_somebody_else_is_refused(tmp_path):
+    path = tmp_path / "job.0"
+    path.write_bytes(raw_page())
+    with pytest.raises(MonitorError, match=f"expected a regular file of user {os.getuid() + 1}"):
+        MonitorPage.attach(path, owner=os.getuid() + 1)
+    MonitorPage.attach(path, owner=os.getuid()).close()

@@ -1,0 +1,169 @@
+"""Unmodified MPI programs under the monitor: what it counts is what they did, and nothing else of them changes."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from apples.coscheduling.events import Wait
+from apples.monitoring.environment import page_path
+from apples.monitoring.page import MonitorPage, State
+
+WAITS = {"as MPI": None, "poll": Wait.POLL, "block": Wait.SPIN_BLOCK}
+ITERATIONS = 40
+
+
+@pytest.fixture(params=WAITS.values(), ids=WAITS)
+def wait(request):
+    return request.param
+
+
+def told(said):
+    """What the program says of itself, by rank: CPU s, communication s, events, calls."""
+    rows = [line.split() for line in said.splitlines() if line.strip()]
+    return {int(row[0]): (float(row[1]), float(row[2]), int(row[3]), int(row[4])) for row in rows}
+
+
+def check(started, ranks=2):
+    truth = told(started.end()[0])
+    figures = started.job.figures()
+    assert [f.rank for f in figures] == list(range(ranks)) == sorted(truth)
+    for f in figures:
+        cpu_s, comm_s, events, calls = truth[f.rank]
+        assert (f.c_comm, f.calls, f.state, f.ranks) == (events, calls, State.FINALIZED, ranks)
+        # What is measured of a busy machine is compared for gross mistakes only; the benchmark has the figures.
+        assert f.t_cpu_s == pytest.approx(cpu_s, rel=0.2, abs=0.02)
+        assert f.t_comm_s == pytest.approx(comm_s, rel=0.5, abs=0.2)
+        assert f.t_cpu_s + f.t_comm_s <= f.elapsed_s * 1.01
+    return figures
+
+
+def test_a_c_program_is_counted_exactly(mpi, compiled, start, wait):
+    check(start(mpi, 2, [*compiled(mpi, "known.c"), "all", ITERATIONS, 1000], wait))
+
+
+@pytest.mark.parametrize("source", ["known.f90", "known_f08.f90"])
+@pytest.mark.parametrize("wait", [None, Wait.SPIN_BLOCK], ids=["as MPI", "block"])
+def test_a_fortran_program_is_counted_exactly(mpi, compiled, start, source, wait):
+    check(start(mpi, 2, [*compiled(mpi, source), "all", ITERATIONS, 1000], wait))
+
+
+@pytest.mark.parametrize("wait", [None, Wait.SPIN_BLOCK], ids=["as MPI", "block"])
+def test_a_python_program_is_counted_exactly(mpi, python_known, start, wait):
+    """mpi4py opens the library privately, and asks for large counts that older libraries do not have."""
+    # Python itself may take longer than 100 us from one call to the next when it does something for the first time.
+    started = start(mpi, 2, [*python_known, "all", ITERATIONS, 2000], wait, APPLES_COALESCE_US="1000")
+    (first, _) = check(started)
+    assert ("Open MPI" if mpi.name == "openmpi" else "MPICH") in first.mpi
+
+
+def test_statuses_errors_and_requests_are_as_mpi_has_them(mpi, compiled, start, wait):
+    unchecked = ["unchecked"] if mpi.unchecked else []
+    said, _ = start(mpi, 3, [*compiled(mpi, "semantics.c"), *unchecked], wait).end()
+    assert said.count("ok") == 3
+
+
+def test_who_blocks_sleeps_and_who_polls_does_not(mpi, compiled, start):
+    command = [*compiled(mpi, "known.c"), "ring", ITERATIONS, 1000]
+    asleep = {}
+    for name, wait in (("polls", Wait.POLL), ("blocks", Wait.SPIN_BLOCK)):
+        started = start(mpi, 4, command, wait, name=name)
+        asleep[name] = sum(f.sleeps for f in check(started, ranks=4))
+    assert asleep["polls"] == 0 < asleep["blocks"]
+
+
+def test_the_node_manager_switches_how_a_running_program_waits(mpi, compiled, start, pages_directory):
+    started = start(mpi, 2, [*compiled(mpi, "known.c"), "ring", 20000, 1000], Wait.POLL)
+    started.page_figures(2, lambda figures: all(f.c_comm > 5 for f in figures))
+    pages = [MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2)]
+    for page in pages:
+        page.set_wait(Wait.SPIN_BLOCK, spin_s=0.0)
+    asleep = started.page_figures(2, lambda figures: sum(f.sleeps for f in figures) > 5)
+    for page in pages:
+        page.set_wait(None)
+        page.close()
+    started.page_figures(2, lambda figures: min(f.c_comm for f in figures) > asleep[0].c_comm + 20)
+
+
+def test_a_running_program_is_read_up_to_now(mpi, compiled, start):
+    """One computation that lasts longer than the test: nothing is written meanwhile, and still it is seen."""
+    started = start(mpi, 2, [*compiled(mpi, "known.c"), "ring", 1, 60e6])
+    figures = started.page_figures(2, lambda figures: all(f.t_cpu_s > 0.05 for f in figures))
+    assert all(f.c_comm == 1 and f.state is State.RUNNING for f in figures)
+
+
+def test_figures_survive_a_crash(mpi, compiled, start):
+    started = start(mpi, 2, [*compiled(mpi, "known.c"), "ring", 20000, 1000])
+    figures = started.page_figures(2, lambda figures: all(f.c_comm > 20 for f in figures))
+    for f in figures:
+        os.kill(f.pid, signal.SIGKILL)
+    started.process.communicate(timeout=60)
+    left = started.job.figures()
+    assert [f.state for f in left] == [State.RUNNING, State.RUNNING]
+    assert all(f.c_comm > 20 and f.t_cpu_s > 0 for f in left)
+    assert started.job.figures() == left
+
+
+def test_time_held_stopped_is_neither_computing_nor_waiting(mpi, compiled, start, pages_directory):
+    """Rank 1 computes for long, rank 0 waits for it in MPI and is stopped there."""
+    started = start(mpi, 1, [*compiled(mpi, "known.c"), "ring", 1, 60e6])
+    started.page_figures(1, lambda figures: figures[0].t_cpu_s > 0.02)
+    with MonitorPage.attach(page_path(pages_directory, "job", 0)) as page:
+        os.kill(page.pid, signal.SIGSTOP)
+        first = page.reading()
+        while first != (first := page.reading()):
+            pass
+        page.add_stopped(5.0)
+        assert page.reading() == first
+        os.kill(page.pid, signal.SIGCONT)
+    after = started.page_figures(1, lambda figures: figures[0].t_cpu_s > first.t_cpu_s + 0.02)
+    assert after[0].t_comm_s == pytest.approx(first.t_comm_s, abs=1e-6)
+
+
+def test_a_page_in_use_is_not_taken_by_another_program(mpi, compiled, start):
+    first = start(mpi, 1, [*compiled(mpi, "known.c"), "ring", 1, 60e6])
+    (owner,) = first.page_figures(1, lambda figures: True)
+    second = start(mpi, 1, [*compiled(mpi, "known.c"), "ring", 5, 1000])
+    said, errors = second.end()
+    assert told(said)[0][2] == 6
+    assert "a process that is still running has it; give every job a name of its own" in errors
+    assert first.job.figures()[0].pid == owner.pid
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        (
+            "APPLES_WAIT",
+            "sometimes",
+            "APPLES_WAIT is 'sometimes', legal are block, poll and mpi; taken as mpi",
+        ),
+        ("APPLES_SPIN_US", "-1", "APPLES_SPIN_US is '-1', legal are microseconds from 0; taken as 120"),
+        ("APPLES_COALESCE_US", "x", "APPLES_COALESCE_US is 'x', legal are microseconds from 0; taken as 100"),
+    ],
+)
+def test_settings_that_cannot_be_understood_are_said(start, compiled, mpi, variable, value, message):
+    if mpi.name != "mpich-wheel":
+        pytest.skip("the same code for every MPI")
+    started = start(mpi, 1, ["env", f"{variable}={value}", *compiled(mpi, "known.c"), "ring", 3, 100])
+    assert message in started.end()[1]
+
+
+def test_a_child_of_the_program_leaves_the_page_alone(start, mpi, tmp_path):
+    """Programs start programs, and Python forks: a copy of the process is another process."""
+    script = tmp_path / "forks.py"
+    script.write_text(
+        "import os\n"
+        "from mpi4py import MPI\n"
+        "MPI.COMM_WORLD.Barrier()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+        "os.system('true')\n"
+        "MPI.COMM_WORLD.Barrier()\n"
+    )
+    started = start(mpi, 1, [sys.executable, script], RDMAV_FORK_SAFE="1")
+    started.end()
+    assert [(f.rank, f.calls) for f in started.job.figures()] == [(0, 2)]
