@@ -14,12 +14,12 @@ static double clock_s(clockid_t clock) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Compute for so long by the thread's own CPU clock, and say how long it was in the end. */
-static double work(double seconds) {
-    double from = clock_s(CLOCK_THREAD_CPUTIME_ID), now = from;
+/* Compute for so long by the thread's own CPU clock, counted from `from`; says when it was over. */
+static double work(double from, double seconds) {
+    double now = from;
     while (now < from + seconds)
         now = clock_s(CLOCK_THREAD_CPUTIME_ID);
-    return now - from;
+    return now;
 }
 
 int main(int argc, char **argv) {
@@ -36,9 +36,10 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     calls++;
     events++;
+    double mark = clock_s(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < iterations; i++) {
         const char *pattern = strcmp(asked, "all") ? asked : patterns[i % 4];
-        cpu_s += work(1e-6 * us);
+        cpu_s += work(mark, 1e-6 * us) - mark;
         double before = clock_s(CLOCK_MONOTONIC);
         if (!strcmp(pattern, "ring")) {
             MPI_Sendrecv(&out, 1, MPI_DOUBLE, right, 1, &in, 1, MPI_DOUBLE, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -58,6 +59,7 @@ int main(int argc, char **argv) {
             calls++;
         }
         comm_s += clock_s(CLOCK_MONOTONIC) - before;
+        mark = clock_s(CLOCK_THREAD_CPUTIME_ID);
         events++;
     }
     printf("%d %.9f %.9f %d %d\n", rank, cpu_s, comm_s, events, calls);

@@ -6,12 +6,12 @@ import time
 import numpy as np
 
 
-def work(seconds):
-    """Compute for so long by the thread's own CPU clock."""
-    start = now = time.thread_time()
+def work(start, seconds):
+    """Compute for so long by the thread's own CPU clock, counted from `start`; says when it was over."""
+    now = start
     while now < start + seconds:
         now = time.thread_time()
-    return now - start
+    return now
 
 
 def main():
@@ -30,9 +30,10 @@ def main():
     comm.Barrier()
     calls = 1
     patterns = ("ring", "halo", "reduce", "vectors", "barrier") if asked == "all" else (asked,)
+    mark = time.thread_time()
     for i in range(iterations):
         pattern = patterns[i % len(patterns)]
-        cpu_s += work(seconds)
+        cpu_s += work(mark, seconds) - mark
         before = time.perf_counter()
         if pattern == "ring":
             comm.Sendrecv(out, right, 1, into, left, 1)
@@ -57,6 +58,7 @@ def main():
             comm.Barrier()
             calls += 1
         comm_s += time.perf_counter() - before
+        mark = time.thread_time()
     # in one piece: the ranks share one pipe
     sys.stdout.write(f"{comm.rank} {cpu_s:.9f} {comm_s:.9f} {iterations + 1} {calls}\n")
     sys.stdout.flush()
