@@ -37,6 +37,14 @@ CATALOGUE: dict[str, Entry] = {
     "F5": Entry("load-imbalanced jobs under four schedulers, Table 4", "coscheduled:imbalanced_jobs"),
     "F6": Entry("complementing jobs under four schedulers, Table 5", "coscheduled:complementing_jobs"),
     "F7": Entry("balanced and imbalanced jobs together, Table 6", "coscheduled:mixed_jobs"),
+    "F8": Entry(
+        "SWEEP3D and SAGE under four schedulers, Tables 7-9", "coscheduled_applications:applications"
+    ),
+    "C2": Entry("message-driven coscheduling by traffic, Figure 2", "message_driven:by_traffic"),
+    "C3": Entry("message-driven coscheduling by degree, Figure 3", "message_driven:by_degree"),
+    "C4": Entry("message-driven coscheduling against batch, Figure 4", "message_driven:queue_wait"),
+    "C5": Entry("guaranteed minimum execution time, Figure 5", "message_driven:gmet_sweep"),
+    "C6": Entry("time slice of message-driven coscheduling, Figure 6", "message_driven:slice_sweep"),
 }
 
 

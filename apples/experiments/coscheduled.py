@@ -112,9 +112,7 @@ def run_scenario(
     ]
     outcomes = run_cases(cases, progress)
     count = len(settings.seeds)
-    return {
-        algorithm: tuple(outcomes[i * count : (i + 1) * count]) for i, algorithm in enumerate(ALGORITHMS)
-    }
+    return {algorithm: tuple(outcomes[i * count : (i + 1) * count]) for i, algorithm in enumerate(ALGORITHMS)}
 
 
 def cells(outcome: Outcome, jobs: tuple[BspJob, ...]) -> tuple[float, ...]:

@@ -77,7 +77,9 @@ def sage_is_frustrated(own: Applications, rank: int) -> bool:
     return int((rank + 1) * own.sage_frustrated_share) > int(rank * own.sage_frustrated_share)
 
 
-def stated_classes(jobs: Mapping[str, BspJob], kinds: Mapping[str, tuple[ProcessClass, ...]]) -> dict[Process, ProcessClass]:
+def stated_classes(
+    jobs: Mapping[str, BspJob], kinds: Mapping[str, tuple[ProcessClass, ...]]
+) -> dict[Process, ProcessClass]:
     """Class by process. kinds : by job, the classes on nodes of even and odd number."""
     return {
         Process(name, rank): kinds[name][node % len(kinds[name])]

@@ -73,6 +73,7 @@ def compile_once() -> None:
         manager_s=0.0,
         reclassify_s=0.0,
         start_spread_s=0.0,
+        timer_spread_s=0.0,
         noise_mean_s=1.0,
         noise_burst_s=0.0,
         share_interval_s=1.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from nws.settings.reader import load_yaml
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Whole = Annotated[int, Field(ge=1)]
 Seeds = Annotated[tuple[int, ...], Field(min_length=1)]
 
 
@@ -56,10 +58,71 @@ class Flexible:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """A NAS benchmark: by class, 10^9 operations and exchanges of a run; with whom its ranks exchange."""
+
+    operations: Mapping[str, Positive]
+    exchanges: Mapping[str, Whole]
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GmetSweep:
+    """Figure 5."""
+
+    slice_s: Positive
+    gmets_s: tuple[NotNegative, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceSweep:
+    """Figure 6."""
+
+    gmet_s: NotNegative
+    slices_s: tuple[Positive, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Figure 4: many short jobs, drawn from `of`, and the long ones among them."""
+
+    short: Whole
+    long: tuple[str, ...]
+    of: tuple[str, ...]
+    gmet_s: NotNegative
+    slices_s: tuple[Positive, ...]
+    degrees: tuple[Whole, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDrivenRuns:
+    """Experiments C2 to C6. operations_per_s : of one processor.  variation : of one rank's computations"""
+
+    machine: ClusterConstants
+    seeds: Seeds
+    latency_s: Positive
+    variation: Share
+    operations_per_s: Positive
+    benchmarks: Mapping[str, Benchmark]
+    workloads: Mapping[str, tuple[str, ...]]
+    degrees: Mapping[int, tuple[str, ...]]
+    slice_s: Positive
+    gmet_s: NotNegative
+    gmet_sweep: GmetSweep
+    slice_sweep: SliceSweep
+    queue: Queue
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready constants."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoscheduledSettings:
     """What the file says."""
 
     flexible: Flexible
+    message_driven: MessageDrivenRuns
 
 
 def load_settings(name: str = "coscheduling") -> CoscheduledSettings:

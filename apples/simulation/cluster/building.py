@@ -228,9 +228,7 @@ def _set_ranks(views: Views, j: int, job: BspJob, first: int, random: Random) ->
     base = memory[at.K_PROCESS] + first * at.PROCESS_FIELDS
     ranks[:, at.KIND], ranks[:, at.JOB] = at.RANK, views.job_address(j)
     ranks[:, at.NODE] = [views.node_address(n) for n in job.nodes]
-    ranks[:, at.SHARE] = (
-        memory[at.K_SHARE] + (np.array(job.nodes) * memory[at.K_JOBS] + j) * at.SHARE_FIELDS
-    )
+    ranks[:, at.SHARE] = memory[at.K_SHARE] + (np.array(job.nodes) * memory[at.K_JOBS] + j) * at.SHARE_FIELDS
     ranks[:, at.LEFT] = base + (numbers - 1) % count * at.PROCESS_FIELDS
     ranks[:, at.RIGHT] = base + (numbers + 1) % count * at.PROCESS_FIELDS
     ranks[:, at.COMPUTE] = [ns(c) for c in job.compute_s]

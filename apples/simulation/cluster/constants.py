@@ -14,6 +14,7 @@ _FROM_ZERO = (
     "manager_s",
     "reclassify_s",
     "start_spread_s",
+    "timer_spread_s",
     "noise_burst_s",
 )
 _ABOVE_ZERO = ("noise_mean_s", "share_interval_s")
@@ -34,6 +35,7 @@ class ClusterConstants:
     manager_s : processor time of a node manager at a heartbeat
     reclassify_s : the same, more, where it judges its processes by their measurements
     start_spread_s : ranks of a job start within this time
+    timer_spread_s : the nodes' own timers, where they have some, start within this time
     noise_mean_s, noise_burst_s : system daemons of a node: mean time between two bursts, and what one takes
     share_interval_s : interval of the class scheduler
 
@@ -51,6 +53,7 @@ class ClusterConstants:
     manager_s: float
     reclassify_s: float
     start_spread_s: float
+    timer_spread_s: float
     noise_mean_s: float
     noise_burst_s: float
     share_interval_s: float
@@ -75,7 +78,12 @@ class ClusterConstants:
     def quantum_ticks(self, nice: int) -> int:
         """Ticks of a new quantum: about 50 ms at nice 0 whatever HZ, as Linux 2.4's TICK_SCALE has it."""
         niceness = 20 - nice
-        for limit, ticks in ((200, niceness >> 2), (400, niceness >> 1), (800, niceness), (1600, niceness << 1)):
+        for limit, ticks in (
+            (200, niceness >> 2),
+            (400, niceness >> 1),
+            (800, niceness),
+            (1600, niceness << 1),
+        ):
             if self.ticks_per_s < limit:
                 return ticks + 1
         return (niceness << 2) + 1

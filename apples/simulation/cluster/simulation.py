@@ -145,7 +145,7 @@ class Simulation:
         self._finished: dict[str, int] = {}
         self._slice = ns(constants.message_driven.slice_s if kind.own_timer else constants.fcs.slice_s)
         self._timers = (
-            [int(t) for t in self._random.integers(1, self._slice + 1, machine.nodes)]
+            [self._slice + ns(t) for t in self._random.uniform(0.0, machine.timer_spread_s, machine.nodes)]
             if kind.own_timer
             else []
         )
