@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apples.grid import Grid, Host, LinkRule
-from apples.snapshots import from_forecasts, unmeasured
+from apples.snapshots import Turns, from_forecasts, unmeasured, with_turns
 from nws.series import Forecast, Resource, Series
 
 GRID = Grid(
@@ -89,3 +89,31 @@ def test_whatever_a_forecaster_says_stays_possible(value):
     assert 0.0 <= conditions.availability.value <= 1.0
     assert 0.0 <= conditions.capacity.value <= 2.0
     assert conditions.memory_bytes.value >= 0.0
+
+
+class TestTurns:
+    """A host that gives turns away gives a new job one of k + 1, whatever its sensor sees of the one that runs."""
+
+    @pytest.mark.parametrize(("seen", "got"), [(0.9, 0.25), (0.5, 0.25), (0.1, 0.1)])
+    def test_the_smaller_of_turn_and_measurement_counts(self, seen, got):
+        snapshot = snapshot_of(**{"cpu.new@a": forecast(seen)})
+        shared = with_turns(snapshot, Turns(here=3, node="n"), "a")
+        assert shared.conditions[0].availability.value == got
+        assert shared.conditions[0].capacity.value <= 2 * 0.25
+        assert shared.conditions[1] == snapshot.conditions[1]
+        assert shared.notes[-1] == "a gives 3 turns away already: the run gets one more, of the same length"
+
+    def test_who_is_alone_once_it_is_its_turn_has_it_all(self):
+        snapshot = snapshot_of(**{"cpu.new@a": forecast(0.5)})
+        shared = with_turns(snapshot, Turns(here=1, node="n", exclusive=True), "a")
+        assert shared.conditions[0].availability.value == 1.0
+        assert shared.notes[-1] == "a gives 1 turn away already: the run waits for them, and is alone then"
+
+    def test_other_hosts_count_by_their_names(self):
+        snapshot = snapshot_of(**{"cpu.new@b": forecast(0.9)})
+        shared = with_turns(snapshot, Turns(here=0, node="n", held={"b": 1}), None)
+        assert shared.conditions[1].availability.value == 0.5
+
+    def test_where_nobody_takes_turns_nothing_changes(self):
+        snapshot = snapshot_of(**{"cpu.new@a": forecast(0.5)})
+        assert with_turns(snapshot, Turns(here=0, node="n"), "a") is snapshot

@@ -1,0 +1,114 @@
+"""`apples-run --policy`: the run registers, daemons come and go with it, and what happened is told and kept."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from apples.daemons.lab import Lab
+
+SMALL = ("64", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
+
+
+@pytest.fixture
+def place():
+    """A directory whose path is short enough for a socket."""
+    directory = Path(tempfile.mkdtemp(prefix="policy-"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+def test_a_run_starts_what_it_needs_and_it_goes_again(run, start, known, place):
+    socket = place / "n.sock"
+    done = run(
+        "apples-run", *SMALL, "--policy", "gang", "--json", state=known, APPLES_NODE_SOCKET=str(socket)
+    )
+    assert done.code == 0, done.err
+    shared = json.loads(done.out)["sharing"]
+    assert (shared["policy"], shared["daemons_started"], shared["slots_before"]) == ("gang", True, 0)
+    assert [rank["rank"] for rank in shared["ranks"]] == list(range(len(shared["ranks"])))
+    assert shared["ranks"]
+    assert "starting a node manager" in done.err
+    kept = [json.loads(path.read_text()) for path in (known / "history").glob("*.json")]
+    assert shared in [document["record"]["sharing"] for document in kept]
+    # they carry the environment of the run, and are given the second that they take to notice
+    assert done.survivors() == []
+    assert not socket.exists()
+
+
+def test_a_run_joins_what_is_there_and_says_how_it_was(run, known, place):
+    with Lab(place, {"a": "0"}, policy="uncoordinated") as lab:
+        lab.start_node("a", managed=False)
+        done = run(
+            "apples-run",
+            *SMALL,
+            "--policy",
+            "uncoordinated",
+            state=known,
+            APPLES_NODE_SOCKET=str(lab.socket("a")),
+        )
+        assert done.code == 0, done.err
+        assert "policy uncoordinated, node a: nobody else there" in done.err
+        assert any(line.startswith("rank 0") for line in done.err.splitlines())
+        assert lab.ask("a", "status")["processes"] == []
+
+
+def test_the_plan_knows_of_turns_that_are_given_away(run, known, place):
+    with Lab(place, {"a": "0"}, policy="gang") as lab:
+        lab.start()
+        for job in "xy":
+            lab.spin(job, 0, 1, "a")
+        lab.wait(lambda: (lab.ask("a", "status") or {}).get("slots") == 2)
+        environment = {"APPLES_NODE_SOCKET": str(lab.socket("a")), "state": known}
+        done = run("apples-run", *SMALL, "--policy", "gang", "--dry-run", "--json", **environment)
+        document = json.loads(done.out)
+        (host,) = document["snapshot"]["hosts"]
+        assert host["availability"]["value"] <= 1 / 3
+        assert any("gives 2 turns away already" in note for note in document["notes"])
+
+
+def test_another_policy_than_the_one_that_runs_is_refused(run, known, place):
+    with Lab(place, {"a": "0"}, policy="uncoordinated") as lab:
+        lab.start_node("a", managed=False)
+        done = run(
+            "apples-run", *SMALL, "--policy", "gang", state=known, APPLES_NODE_SOCKET=str(lab.socket("a"))
+        )
+        assert done.code == 5
+        assert "runs policy uncoordinated, not gang; ask for --policy uncoordinated, or end it" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--policy", "fair"), "no policy is called 'fair'; legal are: batch, gang"),
+        (("--policy", "gang", "--mock"), "--policy gang is for real hosts; leave --mock out"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_measured(run, options, why):
+    done = run("apples-run", "64", *options)
+    assert done.code == 2
+    assert why in done.err
+
+
+def test_daemons_that_are_told_nonsense_say_all_of_it(run, tmp_path):
+    done = run("apples", "node", "--policy", "fair", "--slice", "soon", "--manager", "a b")
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 3
+    done = run("apples", "manager", "--policy", "spin-block", "--key", tmp_path / "none")
+    assert done.code == 2
+    done = run("apples", "node", "--policy", "gang")
+    assert (done.code, "name it with --manager HOST:PORT" in done.err) == (2, True)
+
+
+def test_a_program_that_is_not_there_is_said_to_be_missing(run):
+    done = run("apples", "share", "--", "no-such-program")
+    assert done.code == 127
+    assert "is not there" in done.err
+
+
+def test_sharing_without_a_node_manager_says_how_to_get_one(run, place):
+    done = run("apples", "share", "--", "true", APPLES_NODE_SOCKET=str(place / "none"))
+    assert done.code == 5
+    assert "start one with `apples node`" in done.err
