@@ -1,0 +1,169 @@
+"""The synthetic job: what is asked of it is checked as a whole, and it does just that."""
+
+import json
+
+import pytest
+
+from stencil_app.bsp.settings import BspSettings, check, parse_imbalance, parse_span
+from stencil_app.bsp.work import Arithmetic, Spin
+from stencil_app.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("250us", 250e-6), ("1ms", 1e-3), ("0.5s", 0.5), ("2", 2.0), (" 1.5 ms ", 1.5e-3)]
+)
+def test_spans_of_time(text, seconds):
+    assert parse_span(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "ms", "1 h", "-1ms", "0", "1e3", "4000s", "nan", "١ms"])
+def test_other_spans_are_refused(text):
+    with pytest.raises(ValueError, match="legal is a time above 0 and at most an hour, such as 250us"):
+        parse_span(text)
+
+
+@pytest.mark.parametrize("text", ["", "1,", "1,x", "0", "-1", "nan", "1001"])
+def test_illegal_imbalances_are_refused(text):
+    with pytest.raises(ValueError, match="legal are numbers above 0 and at most 1000"):
+        parse_imbalance(text)
+
+
+def test_defaults():
+    assert check({}, []) == BspSettings(
+        granularity_s=1e-3,
+        imbalance=(1.0,),
+        iterations=1000,
+        pattern="ring",
+        message_bytes=8,
+        work="cpu",
+        rate=None,
+    )
+
+
+def test_the_imbalance_is_repeated_over_the_ranks():
+    settings = check({"granularity": "2ms", "imbalance": "1,2,0.5"}, [])
+    assert [settings.compute_s(rank) for rank in range(5)] == pytest.approx([2e-3, 4e-3, 1e-3, 2e-3, 4e-3])
+
+
+def test_seconds_are_iterations_of_the_slowest_rank():
+    assert check({"seconds": "60", "imbalance": "1,2"}, []).iterations == 30_000
+    assert check({"seconds": "1ms", "granularity": "1s"}, []).iterations == 1
+
+
+def test_every_problem_is_told_at_once():
+    given = {
+        "granularity": "fast",
+        "imbalance": "a",
+        "seconds": "1",
+        "iterations": "0",
+        "message": "-1",
+        "pattern": "none",
+        "work": "spin",
+        "rate": "x",
+    }
+    with pytest.raises(UsageError) as raised:
+        check(given, ["unknown option --x"])
+    flags = [problem.split()[0].rstrip(":") for problem in raised.value.problems]
+    assert flags == [
+        "unknown",
+        "--message",
+        "--iterations",
+        "--rate",
+        "--granularity",
+        "--imbalance",
+        "--seconds",
+        "--rate",
+        "--message",
+    ]
+
+
+def test_spinning_goes_by_the_cpu_clock(monkeypatch):
+    readings = iter([100, 200, 1_000_099, 1_000_100])
+    monkeypatch.setattr("time.thread_time_ns", lambda: next(readings))
+    spin = Spin()
+    spin.prepare(1e-3)
+    spin.compute()
+    assert next(readings, None) is None
+
+
+def test_arithmetic_goes_by_the_amount_of_work(monkeypatch):
+    work = Arithmetic(rate=2e6)
+    done = []
+    monkeypatch.setattr(work, "_turn", lambda turns, x: done.append(turns))
+    work.prepare(1e-3)
+    work.compute()
+    assert done == [2000]
+
+
+def test_a_rate_can_be_measured():
+    assert 1e6 < Arithmetic().rate < 1e11
+
+
+def test_a_ring_of_three(stencil_app):
+    words = [
+        "bsp",
+        "--iterations",
+        "20",
+        "--granularity",
+        "100us",
+        "--imbalance",
+        "1,2",
+        "--message",
+        "4",
+        "--work",
+        "spin",
+        "--json",
+    ]
+    done = stencil_app(3, *words)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert (document["ranks"], document["iterations"], document["pattern"]) == (3, 20, "ring")
+    # of each neighbour 4 bytes that hold its rank + 1, in 20 iterations
+    assert [entry["received"] for entry in document["per_rank"]] == [
+        20 * 4 * s for s in (2 + 3, 1 + 3, 1 + 2)
+    ]
+    assert [entry["asked_s"] for entry in document["per_rank"]] == pytest.approx([2e-3, 4e-3, 2e-3])
+    assert all(entry["compute_s"] >= entry["asked_s"] for entry in document["per_rank"])
+    assert document["elapsed_s"] >= max(entry["compute_s"] for entry in document["per_rank"])
+
+
+def test_the_report_for_people(stencil_app):
+    done = stencil_app(2, "bsp", "--iterations", 3, "--pattern", "barrier", "--rate", 1e6)
+    assert done.returncode == 0, done.stderr
+    first, second, *ranks = done.stdout.splitlines()
+    assert first.startswith("bsp: 3 iterations of 1 ms, pattern barrier, 2 ranks, ")
+    assert first.endswith(", rate 1e+06")
+    assert second.startswith("elapsed ")
+    assert [line.split(":")[0] for line in ranks] == ["rank 0", "rank 1"]
+
+
+def test_alone_and_without_communication(stencil_app):
+    words = [
+        "bsp",
+        "--seconds",
+        "1ms",
+        "--granularity",
+        "500us",
+        "--pattern",
+        "none",
+        "--work",
+        "spin",
+        "--json",
+    ]
+    done = stencil_app(0, *words)
+    document = json.loads(done.stdout)
+    assert (document["iterations"], document["per_rank"][0]["communications"]) == (2, 0)
+
+
+def test_what_is_wrong_is_said_once_by_all_ranks(stencil_app):
+    done = stencil_app(2, "bsp", "--granularity", "0", "--what", "x", "y", "--pattern", "star")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert sorted(
+        line.split(": ", 1)[1].split(";")[0] for line in done.stderr.splitlines() if "bsp" in line
+    ) == [
+        "--granularity: got '0'",
+        "--pattern: got 'star'",
+        "unexpected word 'y'",
+        "unknown option --what",
+    ]
