@@ -42,9 +42,9 @@ from stencil_app.mhd.workspace import (
     FLUX_SIZE,
     HIGH,
     HIGH_2,
-    INFLOW,
     LEFT,
     RIGHT,
+    SPREAD,
     W_SIZE,
     W,
 )
@@ -78,11 +78,11 @@ def _add_difference(upper: Array, lower: Array, out: Array, scale: float, n: int
 
 @row_kernel
 def _advance_cells(
-    start: Array, inflow: Array, upper: Array, lower: Array, out: Array, steps: tuple[float, float], n: int
+    start: Array, spread: Array, upper: Array, lower: Array, out: Array, steps: tuple[float, float], n: int
 ) -> None:
     dt, per_width = steps
     for i in range(n):
-        out[i] = start[i] - dt * (inflow[i] + per_width * (upper[i] - lower[i]))
+        out[i] = start[i] - dt * (spread[i] + per_width * (upper[i] - lower[i]))
 
 
 @row_kernel
@@ -140,7 +140,13 @@ def _across_1(
     hlld(left, right[1:], src[k, B1, j, begin:], flux, (gamma, dt_dx), n)
     for v in range(FLUX_SIZE):
         lane = _FLUX_1[v]
-        _set_difference(flux[lane + 1 :], flux[lane:], planes[INFLOW + v, j, begin:], per_width, n - 1)
+        _set_difference(
+            flux[lane + 1 :],
+            flux[lane:],
+            planes[SPREAD + FLUX_SIZE * (k & 1) + v, j, begin:],
+            per_width,
+            n - 1,
+        )
     plane = ACROSS_1 + ACROSS_SIZE * (k & 1)
     _keep_fields(flux, planes, (plane, j), (F_ET, F_ES), (begin, n))
 
@@ -176,7 +182,13 @@ def _across_2(
         below = lanes[FLUX_2 + 1 - (j & 1)]
         for v in range(FLUX_SIZE):
             lane = _FLUX_2[v]
-            _add_difference(flux[lane:], below[lane:], planes[INFLOW + v, j - 1, begin:], per_width, n)
+            _add_difference(
+                flux[lane:],
+                below[lane:],
+                planes[SPREAD + FLUX_SIZE * (k & 1) + v, j - 1, begin:],
+                per_width,
+                n,
+            )
     plane = ACROSS_2 + ACROSS_SIZE * (k & 1)
     _keep_fields(flux, planes, (plane, j), (F_ET, F_ES), (begin, n))
 
@@ -410,7 +422,7 @@ def _advance_plane(
         for v in range(FLUX_SIZE):
             _advance_cells(
                 base[k, _CONSERVED[v], j, here:],
-                planes[INFLOW + v, j, here:],
+                planes[SPREAD + FLUX_SIZE * (k & 1) + v, j, here:],
                 planes[above + v, j, here:],
                 planes[below + v, j, here:],
                 dst[k, _CONSERVED[v], j, here:],

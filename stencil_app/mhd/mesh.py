@@ -112,13 +112,26 @@ class MeshLayout:
         return field
 
     def interior(self, field: Array) -> Array:
+        """The whole field: faces on the upper walls lie among the ghosts."""
+        return field
+
+    @property
+    def lines(self) -> slice:
+        """Own lines of a plane."""
+        return slice(self.gj, self.gj + self.nj)
+
+    @property
+    def entries(self) -> slice:
+        """Own entries of a line."""
+        return slice(LATERAL_GHOSTS, LATERAL_GHOSTS + self.ni)
+
+    def cells(self, field: Array) -> Array:
         """View float64[rows, 8, nj, ni] of the own cells and their lower faces."""
         g = self.ghost_rows
-        return self._own(field)[g : field.shape[0] - g - 1, :, :-1, :-1]
+        return field[g : field.shape[0] - g - 1, :, self.lines, self.entries]
 
-    def _own(self, field: Array) -> Array:
-        # with the faces on the upper walls
-        return field[:, :, self.gj : self.gj + self.nj + 1, LATERAL_GHOSTS : LATERAL_GHOSTS + self.ni + 1]
+    def _with_upper_faces(self, plane: Array) -> Array:
+        return plane[:, self.gj : self.gj + self.nj + 1, LATERAL_GHOSTS : LATERAL_GHOSTS + self.ni + 1]
 
     def messages(self, field: Array) -> Messages:
         """See `stencil_app.layout.SlabLayout`: three planes, and downwards the B3 of a fourth."""
@@ -136,7 +149,7 @@ class MeshLayout:
     def pack(self, field: Array, row: int) -> Array:
         """See `stencil_app.layout.SlabLayout`; what is no own value is 0."""
         k = row + self.ghost_rows
-        values: Array = self._own(field)[k].copy()
+        values: Array = self._with_upper_faces(field[k]).copy()
         is_above_mesh = k == field.shape[0] - self.ghost_rows - 1
         for v in range(VARIABLES):
             if v != B1 or is_above_mesh:
@@ -149,4 +162,4 @@ class MeshLayout:
 
     def unpack(self, field: Array, row: int, values: Array) -> None:
         """See `stencil_app.layout.SlabLayout`."""
-        self._own(field)[row + self.ghost_rows] = values
+        self._with_upper_faces(field[row + self.ghost_rows])[...] = values

@@ -25,11 +25,11 @@ ACROSS_3 = 43
 CENTRE, CENTRE_SIZE = 46, 3
 #: Fluxes across k of density, momentum and energy, two planes.
 FLUX_3, FLUX_SIZE = 52, 5
-#: Divergence of the fluxes across i and j.
-INFLOW = 62
+#: Divergence of the fluxes across i and j, two planes.
+SPREAD = 62
 #: E on edges along each axis, two planes.
-EDGE, EDGE_SIZE = 67, 3
-PLANES = 73
+EDGE, EDGE_SIZE = 72, 3
+PLANES = 78
 
 #: Lines of lanes: left, right and flux of the solver; what a line leaves to the next one along j, two of each.
 LEFT, RIGHT, FLUX, HIGH_2, FLUX_2 = 0, 1, 2, 3, 5

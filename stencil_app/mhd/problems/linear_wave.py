@@ -1,0 +1,123 @@
+"""Linear waves oblique to the mesh: fast, Alfvén, slow or entropy wave of small amplitude, one period.
+
+Gardiner and Stone 2008, J. Comput. Phys. 227, 4123, §6.1: ρ = 1, p = 1/γ, field (1, √2, 1/2) in the frame of the wave;
+with it the fast, Alfvén and slow speeds are 2, 1 and 1/2. The state is q + A R sin(2πx) with the right eigenvectors R
+of the conserved variables printed there. The exact answer is the initial state, after every period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import pi, sqrt
+
+import numpy as np
+
+from stencil_app.layout import Array
+from stencil_app.mhd.case import ADIABATIC, Case, mesh_of
+from stencil_app.mhd.oblique import WaveFrame
+from stencil_app.options import Option, Value
+
+OPTIONS = (
+    Option(name="n", default="32", at_least=8, help="cells along x; half as many along y and z"),
+    Option(
+        name="wave",
+        default="fast",
+        choices=("fast", "alfven", "slow", "entropy"),
+        help="which of the waves",
+    ),
+    Option(name="direction", default="right", choices=("right", "left"), help="which way it runs"),
+    Option(name="amplitude", type=float, default="1e-6", above=0.0, at_most=0.1, help="A"),
+)
+
+_FIELD = (1.0, sqrt(2.0), 0.5)
+_PRESSURE = 1.0 / ADIABATIC
+_ROOT_5 = sqrt(5.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eigenvector:
+    """Speed of a wave, and how the conserved variables change in it: ρ, momentum, transverse field, energy."""
+
+    speed: float
+    density: float
+    momentum: tuple[float, float, float]
+    field: tuple[float, float]
+    energy: float
+
+
+def eigenvector(wave: str, direction: str) -> Eigenvector:
+    """Right eigenvector of Gardiner and Stone 2008, §6.1; momentum of a wave to the left has the other sign."""
+    s = 1.0 if direction == "right" else -1.0
+    two = sqrt(2.0)
+    if wave == "fast":
+        f = 1.0 / (6.0 * _ROOT_5)
+        return Eigenvector(
+            speed=2.0,
+            density=6.0 * f,
+            momentum=(s * 12.0 * f, -s * 4.0 * two * f, -s * 2.0 * f),
+            field=(8.0 * two * f, 4.0 * f),
+            energy=27.0 * f,
+        )
+    if wave == "alfven":
+        return Eigenvector(
+            speed=1.0,
+            density=0.0,
+            momentum=(0.0, s / 3.0, -s * 2.0 * two / 3.0),
+            field=(-1.0 / 3.0, 2.0 * two / 3.0),
+            energy=0.0,
+        )
+    if wave == "slow":
+        f = 1.0 / (6.0 * _ROOT_5)
+        return Eigenvector(
+            speed=0.5,
+            density=12.0 * f,
+            momentum=(s * 6.0 * f, s * 8.0 * two * f, s * 4.0 * f),
+            field=(-4.0 * two * f, -2.0 * f),
+            energy=9.0 * f,
+        )
+    return Eigenvector(speed=1.0, density=1.0, momentum=(s, 0.0, 0.0), field=(0.0, 0.0), energy=0.5)
+
+
+def make(values: Mapping[str, Value]) -> Case:
+    """See `stencil_app.mhd.problems`."""
+    frame = WaveFrame(3)
+    wave, direction = str(values["wave"]), str(values["direction"])
+    r, amplitude = eigenvector(wave, direction), float(values["amplitude"])
+    # an entropy wave moves with the flow
+    flow = (1.0 if direction == "right" else -1.0) if wave == "entropy" else 0.0
+
+    def sine(x: Array, y: Array, z: Array) -> Array:
+        found: Array = amplitude * np.sin(2.0 * pi * frame.along(0, x, y, z))
+        return found
+
+    def density(x: Array, y: Array, z: Array) -> Array:
+        return 1.0 + r.density * sine(x, y, z)
+
+    momentum = frame.turned(
+        lambda one, two: (
+            flow + r.momentum[0] * amplitude * np.sin(2.0 * pi * one),
+            r.momentum[1] * amplitude * np.sin(2.0 * pi * one),
+            r.momentum[2] * amplitude * np.sin(2.0 * pi * one),
+        )
+    )
+
+    def potential(one: Array, two: Array) -> tuple[float, Array, Array]:
+        swing = amplitude * np.cos(2.0 * pi * one) / (2.0 * pi)
+        return 0.0, -r.field[1] * swing, r.field[0] * swing
+
+    background = 0.5 * flow * flow + _PRESSURE / (ADIABATIC - 1.0) + 0.5 * sum(b * b for b in _FIELD)
+    return Case(
+        cells=mesh_of(values, frame.cells(int(values["n"]))),
+        lower=(0.0, 0.0, 0.0),
+        upper=frame.length,
+        boundaries=("periodic", "periodic", "periodic"),
+        courant=float(values["courant"]),
+        until=1.0 / r.speed,
+        density=density,
+        velocity=lambda axis, x, y, z: momentum(axis, x, y, z) / density(x, y, z),
+        pressure=lambda x, y, z: _PRESSURE,
+        energy=lambda x, y, z: background + r.energy * sine(x, y, z),
+        field=frame.turned(lambda one, two: _FIELD),
+        potential=frame.turned(potential),
+    )
