@@ -153,4 +153,5 @@ class InitialState:
 
     def top_faces(self, row: int) -> Array:
         """B3 on the lower faces of a row, which may be the one above the last, float64[nj, ni]."""
-        return self.faces(self._frame.order[2], row)[0]
+        found: Array = self.faces(self._frame.order[2], row)[0]
+        return found

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import sqrt
 
+import numpy as np
+
 from stencil_app.layout import Array
 
 
@@ -50,7 +52,6 @@ class WaveFrame:
         def component(axis: int, x: Array, y: Array, z: Array) -> Array:
             one, two, three = vector(self.along(0, x, y, z), self.along(1, x, y, z))
             turn = self.axes[axis]
-            found: Array = turn[0] * one + turn[1] * two + turn[2] * three
-            return found
+            return np.asarray(turn[0] * one + turn[1] * two + turn[2] * three)
 
         return component

@@ -69,8 +69,7 @@ class MhdProblem:
         self._gas = (case.gamma, FLOOR, FLOOR)
         self._planes, self._lanes = workspace.allocate(*self.layout.plane[1:])
         self._ahead = (0, 0)
-        _, lines, entries = self.layout.plane
-        self._rates = np.zeros(entries)
+        self._rates = np.zeros(self.layout.plane[2])
 
     def initialise(self, interior: Array, first_row: int) -> None:
         """See `stencil_app.physics.Problem`; interior : float64[planes, 8, lines, entries], the whole field."""
