@@ -1,7 +1,8 @@
 """The NAS benchmarks of Yoo and Jette's Tables 2 and 3 as simulated jobs: bulk-synchronous, of stated size and traffic.
 
 ``sp.A.9`` is benchmark SP, class A, on nine processors: its operations shared evenly, its exchanges evenly spread
-over the run. Ranks go round the nodes, one to each, and a job begins where the one before has ended.
+over the run. Ranks fill the processors of a node before the next node's, and a job begins on the node after the
+one where the job before has ended: a class that has a processor to itself would leave the other one idle.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def workload(settings: MessageDrivenRuns, names: Sequence[str]) -> tuple[BspJob,
     jobs, node = [], 0
     for i, name in enumerate(names):
         ranks = int(name.split(".")[2])
-        nodes = tuple((node + rank) % settings.machine.nodes for rank in range(ranks))
+        per_node = settings.machine.processors
+        nodes = tuple((node + rank // per_node) % settings.machine.nodes for rank in range(ranks))
         node = (nodes[-1] + 1) % settings.machine.nodes
         jobs.append(_job(settings, f"{i + 1}:{name}", nodes))
     return tuple(jobs)
