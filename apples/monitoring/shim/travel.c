@@ -13,6 +13,7 @@
 #include "monitor.h"
 
 #define TAG 0
+#define AGAIN_NS 1000000u
 
 static slot communicator;
 static int ranks, mine;
@@ -97,26 +98,47 @@ static int listen(void) {
     return news;
 }
 
+/* One thread at a time; the others need not wait for it. */
+static volatile char taken;
+
+static int take(void) { return ranks > 0 && !__atomic_test_and_set(&taken, __ATOMIC_ACQUIRE); }
+
+static void give(void) { __atomic_clear(&taken, __ATOMIC_RELEASE); }
+
 /* While the process waits and is not scheduled: has somebody become so? */
 void monitor_travel_look(void) {
-    int news = ranks > 0 && !monitor_page->manager.scheduled ? listen() : 0;
+    if (monitor_page->manager.scheduled || !take())
+        return;
+    int news = listen();
+    give();
     if (news > 0)
         monitor_request((uint64_t)news);
 }
 
-/* A call of the program begins: what it sends is preceded by our status. */
+/* A call of the program begins: what it sends is preceded by our status. Ranks that were busy are tried again, but not
+   at every call: those that are scheduled read nothing, maybe for long. */
 void monitor_travel_before(void) {
+    static int last = 1, behind;
+    static uint64_t again_at;
     int now = monitor_page->manager.scheduled != 0;
-    if (ranks > 0)
-        monitor_travelling = tell(now) > 0 || !now;
+    if (!take())
+        return;
+    if (now != last || (behind > 0 && monitor_wall() >= again_at)) {
+        behind = tell(now);
+        last = now;
+        again_at = monitor_wall() + AGAIN_NS;
+        monitor_travelling = behind > 0 || !now;
+    }
+    give();
 }
 
 /* A call has ended in which something was received. */
 void monitor_travel_after(void) {
-    if (ranks == 0 || monitor_page->manager.scheduled)
+    if (monitor_page->manager.scheduled || !take())
         return;
-    int news = listen();
-    if (scheduled_others > 0)
+    int news = listen(), scheduled = scheduled_others;
+    give();
+    if (scheduled > 0)
         monitor_request((uint64_t)(news > 0 ? news : 1));
 }
 
