@@ -14,6 +14,7 @@ import click
 
 from stencil_app.bsp.command import BSP
 from stencil_app.errors import StencilError
+from stencil_app.mhd.command import MHD
 from stencil_app.options import Option
 from stencil_app.physics import Physics, registry
 from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
@@ -39,6 +40,7 @@ def warm() -> None:
     for physics in registry().values():
         import_module(physics.module)
     import_module("stencil_app.bsp.arithmetic")
+    import_module("stencil_app.mhd.problem")
 
 
 def _parameter(option: Option, *, show_default: bool) -> click.Option:
@@ -73,6 +75,7 @@ def _command(physics: Physics) -> click.Command:
 for _physics in registry().values():
     commands.add_command(_command(_physics))
 commands.add_command(BSP)
+commands.add_command(MHD)
 
 
 def main() -> None:

@@ -150,6 +150,13 @@ class Slab:
         self.decomposition = decomposition
         self.field, self.other = moved, layout.allocate(self.rows)
         self.dress()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Fill the ghost rows of the current values from the neighbours; collective."""
+        with self.halo() as halo:
+            halo.start(self.field)
+            halo.finish(self.field)
 
     def checksum(self) -> int:
         """Digest of the whole mesh, 64 bits, the same for every layout; collective."""
@@ -198,6 +205,7 @@ def begin(slab: Slab, restart: Path | None) -> State:
         problems = error.problems
     agree(slab.comm, problems, CheckpointError)
     slab.dress()
+    slab.refresh()
     return state
 
 

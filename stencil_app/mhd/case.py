@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,15 @@ def names() -> list[str]:
     return sorted(module.name.replace("_", "-") for module in iter_modules(problems.__path__))
 
 
+def summary(name: str) -> str:
+    """What a problem is, in a line: the first of its file, which is not imported for that."""
+    from stencil_app.mhd import problems
+
+    path = Path(next(iter(problems.__path__)), f"{name.replace('-', '_')}.py")
+    with path.open(encoding="utf-8") as file:
+        return file.readline().strip().strip('"').rstrip(".")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A problem as the command line knows it. `make` turns option values into a `Case`."""
@@ -92,5 +102,5 @@ class Entry:
 def entry(name: str) -> Entry:
     """The problem of this name, one of `names()`."""
     module = import_module(f"stencil_app.mhd.problems.{name.replace('-', '_')}")
-    summary = str(module.__doc__).partition("\n")[0].rstrip(".")
-    return Entry(name=name, summary=summary, options=(*module.OPTIONS, *COMMON), make=module.make)
+    options = (*module.OPTIONS, *COMMON)
+    return Entry(name=name, summary=summary(name), options=options, make=module.make)

@@ -158,6 +158,15 @@ class MhdProblem:
             0 if at_top and not self.periodic else 2,
         )
 
+    def bad_start(self, field: Array, first_row: int) -> str | None:
+        """Why an initial state is none: a cell without positive density and pressure. None where all have."""
+        if self.floored == 0:
+            return self.failure(field, first_row)
+        return (
+            f"the initial state has {self.floored} cell(s) with density or pressure under {FLOOR:g} in rows from "
+            f"{first_row}; both must be positive"
+        )
+
     def failure(self, field: Array, first_row: int) -> str | None:
         """See `stencil_app.physics.Problem`: the first cell that is not finite, by its place in the box."""
         values = self.layout.cells(field)

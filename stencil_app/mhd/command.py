@@ -1,0 +1,112 @@
+"""The command `stencil-app mhd PROBLEM`: one subcommand for each file in `stencil_app/mhd/problems`.
+
+Which problems there are is read from the names of the files, so that a new one is one file; its module is imported only
+when it is asked for. Words are checked by `stencil_app.mhd.settings`.
+"""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+
+import click
+
+from stencil_app.errors import StencilError
+from stencil_app.mhd.case import Entry, entry, names, summary
+from stencil_app.mhd.settings import HISTORY_EVERY, NUMBERS, PATHS, RESLAB_HELP, SLABS_HELP
+from stencil_app.options import Option
+
+
+def _parameter(option: Option, *, show_default: bool) -> click.Option:
+    help_text = f"{option.help}  [{option.legal}; default {option.default}]" if show_default else option.help
+    return click.Option([option.flag, option.name], metavar="|".join(option.choices) or "N", help=help_text)
+
+
+def _command(problem: Entry) -> click.Command:
+    taken = {option.name for option in problem.options}
+    parameters: list[click.Parameter] = [
+        *(_parameter(option, show_default=True) for option in problem.options),
+        *(_parameter(o, show_default=o is HISTORY_EVERY) for o in NUMBERS if o.name not in taken),
+        click.Option(["--slabs"], metavar="R0,R1,...", help=SLABS_HELP),
+        click.Option(["--reslab"], metavar="CYCLE:R0,R1,...;...", help=RESLAB_HELP),
+        *(
+            click.Option(["--" + name.replace("_", "-"), name], metavar="PATH", help=text)
+            for name, text in PATHS.items()
+        ),
+        click.Argument(["strays"], nargs=-1, type=click.UNPROCESSED),
+    ]
+
+    def callback(strays: tuple[str, ...], **texts: str | None) -> None:
+        sys.exit(_run(problem, texts, strays))
+
+    return click.Command(
+        problem.name,
+        callback=callback,
+        params=parameters,
+        context_settings={"ignore_unknown_options": True},
+        help=f"{problem.summary}. A row is a plane across z; in a box of one cell along z, a line across y.",
+    )
+
+
+class _Problems(click.Group):
+    """Problems by the names of their files."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return names()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _command(entry(cmd_name)) if cmd_name in names() else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in names() and not args[0].startswith("-"):
+            ctx.fail(f"no problem {args[0]!r}; there are {', '.join(names())}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Problems"):
+            formatter.write_dl([(name, summary(name)) for name in names()])
+
+
+def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -> int:
+    started = perf_counter()
+    from stencil_app.mhd.settings import check
+    from stencil_app.mpi import abort, world
+
+    comm = world()
+    try:
+        settings = check(problem, texts, ranks=comm.size, strays=_stray_problems(problem, words))
+        from stencil_app.mhd.session import run
+
+        return run(comm, settings, started)
+    except StencilError as error:
+        if comm.rank == 0:
+            for line in error.problems:
+                click.echo(f"stencil-app mhd {problem.name}: {line}", err=True)
+        return error.exit_code
+    except Exception as error:
+        abort(comm, error)
+        raise
+
+
+def _stray_problems(problem: Entry, words: tuple[str, ...]) -> list[str]:
+    """Words that are no option of ours; the word after an unknown option is its value."""
+    known = [option.flag for option in (*problem.options, *NUMBERS)]
+    known += ["--slabs", "--reslab", *("--" + name.replace("_", "-") for name in PATHS)]
+    problems = []
+    after_option = False
+    for word in words:
+        if word.startswith("-"):
+            problems.append(f"unknown option {word}; legal are {', '.join(dict.fromkeys(known))}")
+        elif not after_option:
+            problems.append(f"unexpected word {word!r}; everything is given by options, see --help")
+        after_option = word.startswith("-")
+    return problems
+
+
+MHD = _Problems(
+    "mhd",
+    help="Ideal magnetohydrodynamics in three dimensions, in slabs along the last axis of the box.",
+    no_args_is_help=True,
+)

@@ -1,0 +1,120 @@
+"""The history of a run: what the equations keep, and what tells of its health, one line of a table now and then.
+
+Sums run over rows first and then over all rows in their order with exact rounding, so that the table is the same for
+every layout of slabs. Columns: cycle, time, step, mass, momentum, total, kinetic and magnetic energy (integrals over
+the box), largest |∇·B| times the least width over the mean |B|, and cells floored so far.
+"""
+
+from __future__ import annotations
+
+from math import fsum, prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stencil_app.errors import OutputError
+from stencil_app.layout import Array
+from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, RHO, E
+from stencil_app.mhd.solution import mhd_problem
+from stencil_app.mpi import agree
+
+if TYPE_CHECKING:
+    from stencil_app.runtime import Slab, State
+
+COLUMNS = (
+    "cycle",
+    "time",
+    "step",
+    "mass",
+    "momentum_x",
+    "momentum_y",
+    "momentum_z",
+    "energy",
+    "kinetic",
+    "magnetic",
+    "divergence",
+    "floored",
+)
+_I0 = LATERAL_GHOSTS
+
+
+def divergence(plane: Array, above: Array, slab: Slab) -> Array:
+    """∇·B of the cells of one plane, float64[nj, ni]; plane, above : float64[8, lines, entries]."""
+    problem = mhd_problem(slab)
+    layout, widths = problem.layout, problem.frame.widths
+    lines, entries = layout.lines, layout.entries
+    upper = slice(lines.start + 1, lines.stop + 1)
+    found: Array = (
+        (plane[B1, lines, _I0 + 1 : _I0 + 1 + layout.ni] - plane[B1, lines, entries]) / widths[0]
+        + (plane[B2, upper, entries] - plane[B2, lines, entries]) / widths[1]
+        + (above[B3, lines, entries] - plane[B3, lines, entries]) / widths[2]
+    )
+    return found
+
+
+def _row(slab: Slab, row: int) -> list[float]:
+    """Sums over one row: ρ, momenta along x, y, z, energies, |B|, and the largest |∇·B|."""
+    problem = mhd_problem(slab)
+    layout = problem.layout
+    plane, above = slab.field[layout.ghost_rows + row], slab.field[layout.ghost_rows + row + 1]
+    own = (layout.lines, layout.entries)
+    upper = slice(layout.lines.start + 1, layout.lines.stop + 1)
+    rho = plane[(RHO, *own)]
+    m = [plane[(M1 + problem.frame.order.index(axis), *own)] for axis in range(3)]
+    b2 = (
+        (0.5 * (plane[(B1, *own)] + plane[B1, layout.lines, _I0 + 1 : _I0 + 1 + layout.ni])) ** 2
+        + (0.5 * (plane[(B2, *own)] + plane[B2, upper, layout.entries])) ** 2
+        + (0.5 * (plane[(B3, *own)] + above[(B3, *own)])) ** 2
+    )
+    kinetic = 0.5 * (m[0] ** 2 + m[1] ** 2 + m[2] ** 2) / rho
+    sums = (rho, *m, plane[(E, *own)], kinetic, 0.5 * b2, np.sqrt(b2))
+    return [*(float(values.sum()) for values in sums), float(np.abs(divergence(plane, above, slab)).max())]
+
+
+def totals(slab: Slab) -> dict[str, float]:
+    """Integrals over the box by name, and the relative divergence; collective, the same on all ranks."""
+    problem = mhd_problem(slab)
+    rows = [row for mine in slab.comm.allgather([_row(slab, k) for k in range(slab.rows)]) for row in mine]
+    volume = prod(problem.frame.widths)
+    sums = [fsum(row[column] for row in rows) for column in range(8)]
+    mean_field = sums[7] / prod(problem.frame.cells)
+    found = dict(zip(COLUMNS[3:10], (volume * s for s in sums[:7]), strict=True))
+    largest = max(row[8] for row in rows) * min(problem.frame.widths)
+    return {**found, "divergence": largest / mean_field if mean_field > 0.0 else largest}
+
+
+class History:
+    """The table of a run, begun anew, or gone on with after a restart."""
+
+    def __init__(self, path: Path, every: int) -> None:
+        self._path, self._every = path, every
+
+    def begin(self, slab: Slab, state: State, *, append: bool) -> None:
+        """Write the head and the state that the run begins with; collective. Raises `OutputError` on all ranks."""
+        if append and self._path.is_file():
+            return
+        self._write(slab, ",".join(COLUMNS) + "\n", "w")
+        self._line(slab, state)
+
+    def look(self, slab: Slab, state: State) -> None:
+        """A line, if it is time for one; collective."""
+        if state.iteration % self._every == 0:
+            self._line(slab, state)
+
+    def _line(self, slab: Slab, state: State) -> None:
+        problem = mhd_problem(slab)
+        found = totals(slab)
+        floored = sum(slab.comm.allgather(problem.floored))
+        values = [state.iteration, state.time, problem.step, *found.values(), floored]
+        self._write(slab, ",".join(f"{value!r}" for value in values) + "\n", "a")
+
+    def _write(self, slab: Slab, text: str, mode: str) -> None:
+        problems = []
+        if slab.comm.rank == 0:
+            try:
+                with self._path.open(mode, encoding="utf-8") as file:
+                    file.write(text)
+            except OSError as error:
+                problems.append(f"--history {self._path}: could not be written: {error.strerror}")
+        agree(slab.comm, problems, OutputError)

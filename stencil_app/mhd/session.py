@@ -1,0 +1,125 @@
+"""One run of magnetohydrodynamics from checked settings to its exit code.
+
+The loop, checkpoints, records and signals are those of every physics (`stencil_app.session`, `stencil_app.runtime`);
+what is added here is the end in time, the history, other slabs on the way, and the files of the solution.
+"""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from stencil_app.decomposition import Decomposition
+from stencil_app.errors import CheckpointError, UsageError
+from stencil_app.mhd import output
+from stencil_app.mhd.history import History
+from stencil_app.mhd.problem import MhdProblem
+from stencil_app.mhd.settings import Settings
+from stencil_app.mpi import agree
+from stencil_app.reslabbing import Timetable, WatchedFile
+from stencil_app.runtime import Controls, Slab, State, begin, iterate
+from stencil_app.session import allocate, leave_record, make_directory, say
+from stencil_app.stop import StopRequest
+from stencil_app.timing import Stopwatch
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+_UNBOUNDED = 2**62
+_WATCH_EVERY = 10
+
+
+class _Observer:
+    """`stencil_app.runtime.Observer`: history, and other slabs on the way."""
+
+    def __init__(self, comm: Intracomm, settings: Settings, problem: MhdProblem) -> None:
+        self._history = (
+            None if settings.history is None else History(settings.history, settings.history_every)
+        )
+        self._timetable = Timetable(dict(settings.cuts))
+        self._watched = None
+        if settings.watch_slabs is not None:
+            mesh = (problem.size, problem.layout.least_rows)
+            self._watched = WatchedFile(comm, settings.watch_slabs, mesh, every=_WATCH_EVERY)
+
+    def begin(self, slab: Slab, state: State, *, restarted: bool) -> None:
+        """Before the first iteration; collective."""
+        if self._history is not None:
+            self._history.begin(slab, state, append=restarted)
+
+    def look(self, slab: Slab, state: State) -> None:
+        """See `stencil_app.runtime.Observer`."""
+        if self._history is not None:
+            self._history.look(slab, state)
+
+    def next_layout(self, iteration: int) -> Decomposition | None:
+        """See `stencil_app.runtime.Observer`; the timetable goes before the file."""
+        planned = self._timetable.next_layout(iteration)
+        if planned is not None or self._watched is None:
+            return planned
+        return self._watched.next_layout(iteration)
+
+
+def run(comm: Intracomm, settings: Settings, started: float) -> int:
+    """Do what `settings` ask and return the exit code, 0 or 128 + signal; collective.
+
+    started : `time.perf_counter()` when this process began. Raises `StencilError`, the same on all ranks.
+    """
+    watch = Stopwatch(started)
+    stop = StopRequest().listen()
+    problem = MhdProblem(settings.case, settings.parameters)
+    slab = allocate(comm, problem, settings.slabs)
+    make_directory(comm, settings.record_dir)
+    state = begin(slab, settings.restart)
+    _check_start(comm, settings, slab, state)
+    observer = _Observer(comm, settings, problem)
+    observer.begin(slab, state, restarted=settings.restart is not None)
+    controls = Controls(
+        iterations=_UNBOUNDED if settings.iterations is None else settings.iterations,
+        until=settings.until,
+        residual_every=0,
+        checkpoint=settings.checkpoint,
+        checkpoint_every=settings.checkpoint_every,
+    )
+    first = state.iteration
+    watch.setup_done = perf_counter()
+    iterate(slab, state, controls, watch=watch, stop=stop, observer=observer)
+    if settings.record_dir is not None:
+        leave_record(settings.record_dir, slab, (first, state), watch)
+    if settings.out is not None and not state.signal:
+        output.write(slab, state, settings.out)
+    say(comm, result_line(slab, state))
+    return 128 + state.signal if state.signal else 0
+
+
+def _check_start(comm: Intracomm, settings: Settings, slab: Slab, state: State) -> None:
+    """Refuse what cannot be begun with: an initial state that is none, or an end that is past."""
+    problem = slab.problem
+    assert isinstance(problem, MhdProblem)
+    problems = []
+    if settings.restart is not None:
+        if settings.iterations is not None and state.iteration > settings.iterations:
+            problems.append(
+                f"--iterations {settings.iterations}: {settings.restart} is already at cycle {state.iteration}; "
+                "give a larger number"
+            )
+        agree(comm, problems, CheckpointError)
+        return
+    wrong = problem.bad_start(slab.field, slab.first_row)
+    if wrong is not None:
+        problems.append(f"{settings.parameters['problem']}: {wrong}")
+    agree(comm, problems, UsageError)
+
+
+def result_line(slab: Slab, state: State) -> str:
+    """``mhd blast 64x64x64: cycle 120, time 0.2, floored 0, checksum 0123456789abcdef``; collective."""
+    problem = slab.problem
+    assert isinstance(problem, MhdProblem)
+    floored = sum(slab.comm.allgather(problem.floored))
+    mesh = "x".join(str(n) for n in problem.case.cells)
+    time = f"{state.time:.8g}" if math.isfinite(state.time) else str(state.time)
+    return (
+        f"mhd {problem.parameters['problem']} {mesh}: cycle {state.iteration}, time {time}, "
+        f"floored {floored}, checksum {slab.checksum():016x}"
+    )

@@ -1,0 +1,203 @@
+"""From the words of `stencil-app mhd PROBLEM` to one checked record: every problem found at once, none acted on.
+
+Options of the problem come from its own table and, where the command line does not name them, from a YAML file of
+`name: value` lines. The case is made here too, because how many rows there are is the problem's to say.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from stencil_app import decomposition
+from stencil_app.decomposition import Decomposition
+from stencil_app.errors import UsageError
+from stencil_app.mhd.case import Case, Entry
+from stencil_app.options import Option, Value, parse_all
+from stencil_app.reslabbing import cut_problem
+
+ITERATIONS = Option(
+    name="iterations", default="0", at_least=0, help="cycle to end at; without it only time counts"
+)
+UNTIL = Option(
+    name="until", default="0", type=float, at_least=0.0, help="time to end at instead of the problem's"
+)
+EVERY = Option(
+    name="checkpoint_every", default="0", at_least=1, help="cycles from one checkpoint to the next"
+)
+HISTORY_EVERY = Option(
+    name="history_every", default="10", at_least=1, help="cycles from line to line of --history"
+)
+NUMBERS = (ITERATIONS, UNTIL, EVERY, HISTORY_EVERY)
+PATHS = {
+    "out": "write the solution to this file: .npz, .h5 (with .xdmf) or .png",
+    "checkpoint": "write checkpoints to this file, one at the end at least",
+    "restart": "go on from this checkpoint, on any slabs and ranks",
+    "history": "write a table of conserved quantities to this file, .csv",
+    "record_dir": "directory for one record of each rank's times, rank-00000.json ...",
+    "watch_slabs": "look into this file for new slabs while the run goes on",
+    "parameters": "take options from this file of YAML, name: value",
+}
+SLABS_HELP = "rows of each rank, in rank order; without it they are even"
+RESLAB_HELP = "cycles at which to go over to other slabs, 40:3,9,4;80:6,5,5"
+
+#: What `stencil_app.mhd.output` can write, and the optional package that it takes.
+_PACKAGES = {".npz": None, ".h5": "h5py", ".png": "matplotlib"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A run, checked.
+
+    parameters : all that the answer depends on, as checkpoints keep it
+    cuts : slabs to go over to, by cycle
+    """
+
+    case: Case
+    parameters: Mapping[str, Value]
+    slabs: Decomposition
+    cuts: Mapping[int, Decomposition]
+    until: float
+    iterations: int | None
+    checkpoint_every: int | None
+    history_every: int
+    out: Path | None
+    checkpoint: Path | None
+    restart: Path | None
+    history: Path | None
+    record_dir: Path | None
+    watch_slabs: Path | None
+
+
+def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: list[str]) -> Settings:
+    """Settings of a command line; raises `UsageError` with every problem.
+
+    texts : what was given, by option name; None where it was not
+    """
+    from stencil_app.mhd.initial import Frame
+
+    texts, problems = _with_file(entry, texts)
+    own = tuple(option for option in entry.options if option.name != "until")
+    values, more = parse_all(own, texts)
+    numbers, most = parse_all([o for o in NUMBERS if texts.get(o.name) is not None], texts)
+    paths = {
+        name: Path(str(texts[name])) if texts.get(name) else None for name in PATHS if name != "parameters"
+    }
+    problems = [*strays, *problems, *more, *most, *_places(paths)]
+    if texts.get("checkpoint_every") is not None and paths["checkpoint"] is None:
+        problems.append("--checkpoint-every: needs --checkpoint FILE, where to write to")
+    if texts.get("history_every") is not None and paths["history"] is None:
+        problems.append("--history-every: needs --history FILE, where to write to")
+    if problems:
+        raise UsageError(problems)
+    case = entry.make(values)
+    frame = Frame(case)
+    mesh = (frame.cells[2], frame.layout.least_rows)
+    slabs = _slabs(texts.get("slabs"), mesh, ranks, problems)
+    cuts = _cuts(texts.get("reslab"), mesh, ranks, problems)
+    if problems or slabs is None:
+        raise UsageError(problems)
+    return Settings(
+        case=case,
+        parameters={"problem": entry.name, **values},
+        slabs=slabs,
+        cuts=cuts,
+        until=float(numbers.get("until", case.until)),
+        iterations=int(numbers["iterations"]) if "iterations" in numbers else None,
+        checkpoint_every=int(numbers["checkpoint_every"]) if "checkpoint_every" in numbers else None,
+        history_every=int(numbers.get("history_every", HISTORY_EVERY.default)),
+        **paths,
+    )
+
+
+def _with_file(entry: Entry, texts: Mapping[str, str | None]) -> tuple[Mapping[str, str | None], list[str]]:
+    """Texts with those of --parameters where the command line has none."""
+    name = texts.get("parameters")
+    if name is None:
+        return texts, []
+    import yaml
+
+    try:
+        document = yaml.load(Path(name).read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    except OSError as error:
+        return texts, [f"--parameters {name}: cannot be read: {error.strerror}"]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        return texts, [f"--parameters {name}: is no YAML: {' '.join(str(error).split())}"]
+    if not isinstance(document, dict):
+        return texts, [f"--parameters {name}: lines of the form name: value are needed"]
+    legal = [option.name for option in (*entry.options, *NUMBERS)]
+    problems = [
+        f"--parameters {name}: {key}: no option of {entry.name}; legal are {', '.join(dict.fromkeys(legal))}"
+        for key in document
+        if key not in legal
+    ]
+    given = {key: str(value) for key, value in document.items()}
+    return {**given, **{key: text for key, text in texts.items() if text is not None}}, problems
+
+
+def _slabs(text: str | None, mesh: tuple[int, int], ranks: int, problems: list[str]) -> Decomposition | None:
+    size, least = mesh
+    if text is None:
+        if size < least * ranks and ranks > 1:
+            problems.append(
+                f"{ranks} ranks: the mesh has {size} row(s), and a slab needs {least}; take more cells along the "
+                f"slab axis (z, or y in the plane), or at most {max(1, size // least)} rank(s)"
+            )
+            return None
+        return decomposition.even(size, ranks)
+    problem = cut_problem(text, mesh, ranks)
+    if problem is not None:
+        problems.append(f"--slabs {problem}")
+        return None
+    return decomposition.parse(text)
+
+
+def _cuts(
+    text: str | None, mesh: tuple[int, int], ranks: int, problems: list[str]
+) -> dict[int, Decomposition]:
+    cuts: dict[int, Decomposition] = {}
+    for piece in (text or "").split(";"):
+        if not piece.strip():
+            continue
+        cycle, colon, heights = piece.strip().partition(":")
+        if not colon or not cycle.isdigit():
+            problems.append(f"--reslab {piece}: no cycle before the heights; give for instance 40:3,9,4")
+            continue
+        problem = cut_problem(heights, mesh, ranks)
+        if problem is not None:
+            problems.append(f"--reslab {cycle}: {problem}")
+            continue
+        cuts[int(cycle)] = decomposition.parse(heights)
+    return cuts
+
+
+def _places(paths: Mapping[str, Path | None]) -> list[str]:
+    problems = []
+    for name, path in paths.items():
+        if path is None or name == "watch_slabs":
+            continue
+        flag = f"--{name.replace('_', '-')} {path}"
+        if name == "record_dir":
+            if path.exists() and not path.is_dir():
+                problems.append(f"{flag}: is a file; give a directory")
+        elif name == "restart":
+            if not path.is_file():
+                problems.append(f"{flag}: no such file; give a file that --checkpoint wrote")
+        elif path.is_dir():
+            problems.append(f"{flag}: is a directory; give a file")
+        elif not path.parent.is_dir():
+            problems.append(f"{flag}: the directory {path.parent} does not exist; make it first")
+        elif not os.access(path.parent, os.W_OK):
+            problems.append(f"{flag}: the directory {path.parent} may not be written to")
+        if name == "out":
+            package = _PACKAGES.get(path.suffix)
+            if path.suffix not in _PACKAGES:
+                problems.append(
+                    f"{flag}: the solution is written as {', '.join(_PACKAGES)}; give such a name"
+                )
+            elif package is not None and find_spec(package) is None:
+                problems.append(f"{flag}: needs the package {package}; install it, or write .npz")
+    return problems
