@@ -47,7 +47,7 @@ def main() -> None:
     rate = json.loads(run([*APP, "bsp", "--iterations", "1", "--json"], dict(os.environ)))["rate"]
     jobs = {
         "bsp 1 ms": f"bsp --granularity 1ms --seconds {arguments.seconds}s --rate {rate} --json".split(),
-        "heat": ["heat", "--size", "48", "--nx", "64", "--ny", "64", "--iterations", "1500"],
+        "heat": ["heat", "--size", "48", "--nx", "64", "--ny", "64", "--iterations", "400"],
     }
     print(f"{os.cpu_count()} cores, {arguments.ranks} ranks, median of {arguments.repeat}; seconds")
     print(f"{'MPI':<20} {'job':<10} {'as MPI':>9} {'poll':>9} {'block':>9} {'gain':>7}")

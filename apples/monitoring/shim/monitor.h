@@ -45,11 +45,9 @@ struct library {
     slot byte;            /* MPI_BYTE */
     int any_source;       /* MPI_ANY_SOURCE */
     int proc_null;        /* MPI_PROC_NULL */
-    int any_tag;          /* MPI_ANY_TAG */
     slot errors_return;   /* MPI_ERRORS_RETURN, where it is needed */
     int multiple;         /* MPI_THREAD_MULTIPLE */
     int source_at;        /* index of MPI_SOURCE in an MPI_Status, in ints */
-    void *status_ignore;  /* MPI_STATUS_IGNORE */
 };
 
 extern struct library monitor_library;

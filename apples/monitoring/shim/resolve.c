@@ -86,20 +86,16 @@ void monitor_identify(void) {
                               .byte = (slot)find_data("ompi_mpi_byte"),
                               .any_source = -1,
                               .proc_null = -2,
-                              .any_tag = -1,
                               .multiple = 3,
-                              .source_at = 0,
-                              .status_ignore = NULL};
+                              .source_at = 0};
     } else if (init != NULL && dladdr(init, &where) && strstr(where.dli_fname, "mpi_abi") != NULL) {
         *l = (struct library){.flavour = STANDARD_ABI,
                               .world = 0x101,
                               .byte = 0x247,
                               .any_source = -1,
                               .proc_null = -3,
-                              .any_tag = -2,
                               .multiple = 4096,
-                              .source_at = 0,
-                              .status_ignore = NULL};
+                              .source_at = 0};
     } else {
         *l = (struct library){.flavour = MPICH,
                               .world = 0x44000000,
@@ -107,9 +103,7 @@ void monitor_identify(void) {
                               .errors_return = 0x54000001,
                               .any_source = -2,
                               .proc_null = -1,
-                              .any_tag = -1,
                               .multiple = 3,
-                              .source_at = 2,
-                              .status_ignore = (void *)1};
+                              .source_at = 2};
     }
 }

@@ -1,7 +1,5 @@
 """`apples-run --monitor` and `--wait`: the run is measured, what was seen is told and kept."""
 
-import json
-import subprocess
 import sys
 
 import pytest
@@ -9,7 +7,13 @@ from click.testing import CliRunner
 
 from apples.agent import RunRequest
 from apples.cli.run import run
+from apples.coscheduling.events import Wait
 from apples.errors import ApplesError, ConfigError
+from apples.launching.launcher import LaunchRequest
+from apples.launching.mpiexec import MpiexecLauncher
+from apples.monitoring.job import MonitoredJob
+from apples.plan import Assignment, Plan
+from apples.template import Workload
 from apples.testing import finished
 
 
@@ -54,27 +58,38 @@ def test_without_a_compiler_a_monitored_run_does_not_start(tmp_path, monkeypatch
     assert "no C compiler" in str(result.exception)
 
 
-def test_a_real_run_is_measured_and_blocks(library, tmp_path):
-    """Through keeper and relays: two ranks of the heat application on a grid that states its costs."""
-    grid = tmp_path / "grid.yaml"
-    grid.write_text(
-        "name: here\nhosts: [{name: localhost, cpu_type: any, slots: 2}]\n"
-        "applications: {heat: {seconds_per_row: {any: 1ms}, overhead: {constant_s: 1}}}\n"
+def test_real_ranks_of_the_launcher_are_measured_and_block(library, tmp_path, pages_directory):
+    """Through mpiexec, front and keeper, as `apples-run --wait block` starts them."""
+    parts = [
+        Assignment(rank=rank, host="localhost", slot=rank, rows=1, compute_s=0, communicate_s=0, overhead_s=0)
+        for rank in range(2)
+    ]
+    plan = Plan(
+        scheduler="test",
+        application="bsp",
+        size=2,
+        model="none",
+        assignments=tuple(parts),
+        predicted_s=0.0,
+        low_s=0.0,
+        high_s=0.0,
     )
-    words = ["8", "--ranks", "2", "--grid", str(grid), "--wait", "block", "--monitor", "--json"]
-    for setting in ("nx=16", "ny=16", "iterations=30"):
-        words += ["--set", setting]
-    done = subprocess.run(
-        [sys.executable, "-c", "from apples.cli.run import main; main()", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    monitor = json.loads(done.stdout)["monitor"]
+    job_words = ["bsp", "--iterations", "30", "--imbalance", "1,20", "--work", "spin", "--pattern", "barrier"]
+    with MonitoredJob(wait=Wait.SPIN_BLOCK, directory=pages_directory) as job:
+        request = LaunchRequest(
+            plan=plan,
+            workload=Workload(application="bsp", size=2, iterations=30),
+            command=(sys.executable, "-m", "stencil_app", *job_words),
+            run_dir=tmp_path,
+            environment=job.environment,
+            program_output_to_stderr=True,
+        )
+        outcome = MpiexecLauncher().run(request, print)
+        monitor = job.document()
+    assert outcome.finished, outcome.message
     assert monitor["missing"] == []
     assert [entry["rank"] for entry in monitor["ranks"]] == [0, 1]
-    assert all(entry["finalized"] and entry["c_comm"] > 0 for entry in monitor["ranks"])
+    assert all(entry["finalized"] and entry["c_comm"] >= 30 for entry in monitor["ranks"])
+    assert monitor["ranks"][0]["sleeps"] > 0
     assert 0 < monitor["parallel_efficiency"] <= 1
+    assert list(pages_directory.iterdir()) == []
