@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -63,6 +65,8 @@ def main() -> None:
     parser.add_argument("--slice", default="100ms")
     parser.add_argument("--unicast", action="store_true")
     options = parser.parse_args()
+    # Also one that is told to end takes its daemons with it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     slice_s = parse_time(options.slice, what="--slice")
     way = "one by one" if options.unicast else "by multicast"
     print(f"{options.nodes} node managers on this machine, beats {way}:")

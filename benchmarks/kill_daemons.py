@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -108,6 +110,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=20)
     options = parser.parse_args()
+    # Also one that is told to end takes its daemons with it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     dice = random.Random(SEED)
     print(f"{options.times} times each, slices of {SLICE_S * 1e3:g} ms:")
     for what in ("manager", "node", "rank", "cut"):

@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -200,6 +201,8 @@ def main() -> None:
     parser.add_argument("--slice", default="100ms")
     parser.add_argument("--repetitions", type=int, default=5)
     options = parser.parse_args()
+    # Also one that is told to end takes its daemons with it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     mpis = found()
     mpi = next((one for one in mpis if one.name.startswith(options.mpi)), None)
     if mpi is None:

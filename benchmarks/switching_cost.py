@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -59,6 +61,8 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10.0, help="of one job, alone")
     options = parser.parse_args()
+    # Also one that is told to end takes its daemons with it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     slice_s = parse_time(options.slice, what="--slice")
     trial, _ = measure("batch", slice_s, TRIAL_TURNS)
     turns = round(TRIAL_TURNS * 2 * options.seconds / trial)
@@ -75,7 +79,8 @@ def main() -> None:
     ratios = sorted(g / b - 1 for (g, _), (b, _) in zip(found["gang"], found["batch"], strict=True))
     print(
         f"slices of {slice_s * 1e3:g} ms, {options.repetitions} repetitions, medians: one after the other "
-        f"{alone:.3f} s, in turns {turn:.3f} s: {turn / alone - 1:+.2%} (pairs {ratios[0]:+.2%} … {ratios[-1]:+.2%}; wanted ≤ 2 %)"
+        f"{alone:.3f} s, in turns {turn:.3f} s: {turn / alone - 1:+.2%} (pairs {ratios[0]:+.2%} … "
+        f"{ratios[-1]:+.2%}; wanted ≤ 2 %)"
     )
     print(
         f"all five daemons together: {daemons:.3%} of a core, {daemons / 2:.3%} for each node (wanted ≤ 0.3 %)"

@@ -111,6 +111,15 @@ class Group:
             os.close(fd)
 
 
+def sweep(hierarchy: Hierarchy) -> None:
+    """Remove groups that daemons which were killed have left; those with processes in them stay."""
+    for path in hierarchy.root.glob("apples-*-*"):
+        daemon = path.name.split("-")[1]
+        if not os.path.exists(f"/proc/{daemon}"):
+            with suppress(OSError):
+                path.rmdir()
+
+
 def find(kind: Kind, *, proc: Path = Path("/proc/self")) -> Hierarchy:
     """The hierarchy in which a child process of ours can be held; raises `SharingError` saying why there is none."""
     tried = []

@@ -72,6 +72,7 @@ class Keeping:
                 except Refused:
                     page = None
                 self._take(registration, pidfd, page).grip.resume()
+        self._powers.sweep()
         return len(self._node.members)
 
     def hold(self, member: Member) -> None:

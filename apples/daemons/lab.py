@@ -40,7 +40,6 @@ line.sendall(json.dumps({"register": about}).encode() + b"\\n")
 answer = line.recv(4096)
 if not answer.startswith(b'{"registered"'):
     sys.exit(answer.decode())
-print("registered", flush=True)
 if cpu_s.endswith("turns"):
     for _ in range(int(cpu_s.removesuffix("turns"))):
         pass
@@ -96,8 +95,6 @@ class Lab:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
         if self.relay is not None:
             self.relay.close()
         self._said.close()
@@ -163,16 +160,20 @@ class Lab:
         return {}
 
     def spin(
-        self, job: str, rank: int, ranks: int, node: str, cpu_s: float = 3600.0
+        self, job: str, rank: int, ranks: int, node: str, cpu_s: float | str = 3600.0
     ) -> subprocess.Popen[bytes]:
-        """A registered process that computes for so long; raises `SharingError` when it is refused."""
+        """A registered process that computes; raises `SharingError` when it is refused.
+
+        cpu_s : CPU seconds, or a fixed amount of work as `1000000turns` of an empty loop
+        """
         arguments = (str(self.socket(node)), job, str(rank), str(ranks), str(cpu_s))
         process = subprocess.Popen(
-            [*_BARE, _SPIN, *arguments], stdout=subprocess.PIPE, stderr=self._said, start_new_session=True
+            [*_BARE, _SPIN, *arguments], stdout=self._said, stderr=self._said, start_new_session=True
         )
         self._children.append(process)
-        assert process.stdout is not None
-        if process.stdout.readline() != b"registered\n":
+        # Asked of the node manager: the process itself may be held stopped as soon as it is known.
+        self.wait(lambda: process.poll() is not None or self._registered(node, process.pid))
+        if process.poll() is not None and process.returncode:
             raise SharingError(f"{job}.{rank} could not register on {node}: {self.said()}")
         return process
 
@@ -184,6 +185,10 @@ class Lab:
                 raise SharingError(f"waited {within_s:g} s in vain; the daemons said:\n{self.said()}")
             time.sleep(0.01)
         return value
+
+    def _registered(self, node: str, pid: int) -> bool:
+        status = self.ask(node, "status")
+        return status is not None and any(entry["pid"] == pid for entry in status["processes"])
 
     def _daemon(self, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

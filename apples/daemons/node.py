@@ -36,6 +36,9 @@ from apples.errors import ApplesError
 #: A job with at least this share of the node is not limited: the limits of the others leave it that.
 _UNLIMITED_SHARE = 0.5
 
+#: How long one that runs may be held by somebody else's signal before that is noticed, seconds.
+LOOK_AGAIN_S = 0.2
+
 _FREE = Order()
 
 
@@ -66,6 +69,7 @@ class Member:
     """One registered process.
 
     stopped_at : since when it is held stopped, None while it runs.  stopped_s : how long it was in all, before that
+    looked_at : when it was last seen whether somebody else has stopped it
     wait, favoured, processors, scheduled : what it was last told.  refused : why the manager does not take its job
     """
 
@@ -81,6 +85,7 @@ class Member:
     limited: bool = False
     scheduled: bool | None = None
     requests: int = 0
+    looked_at: float = 0.0
     refused: str | None = None
     reading: Reading = field(default_factory=Reading)
 
@@ -319,9 +324,8 @@ class Node:
     def _stop(self, member: Member, now: float) -> None:
         if member.stopped_at is None:
             member.stopped_at = now
-            member.grip.stop()
-        elif member.grip.stopped() is False:
-            member.grip.stop()
+        # Said again at every turn: it costs less than to look whether somebody has resumed it.
+        member.grip.stop()
 
     def _resume(self, member: Member, now: float) -> None:
         if member.stopped_at is not None:
@@ -331,8 +335,12 @@ class Node:
             # Before it runs, so that no communication of its own counts the time.
             self._tell_page(member, lambda page: page.add_stopped(held_s))
             member.grip.resume()
-        elif member.grip.stopped():
-            member.grip.resume()
+            member.looked_at = now
+        elif now - member.looked_at >= LOOK_AGAIN_S:
+            # Not simply said again: a program may do something of its own when it is continued.
+            member.looked_at = now
+            if member.grip.stopped():
+                member.grip.resume()
 
     def _read(self, member: Member) -> bool:
         if member.page is None:

@@ -25,7 +25,8 @@ class FakeGrip:
         self.is_stopped, self.cpu, self.closed = False, 0.0, False
 
     def stop(self):
-        self.log.append(f"stop {self.name}")
+        if not self.is_stopped:
+            self.log.append(f"stop {self.name}")
         self.is_stopped = True
 
     def resume(self):

@@ -199,3 +199,14 @@ def test_control_groups_that_are_not_there_are_told(tmp_path):
     (tmp_path / "mounts").write_text("proc /proc proc rw 0 0\n")
     with pytest.raises(SharingError, match="no control group file system with cpu is mounted"):
         cgroups.find("cpu", proc=tmp_path)
+
+
+def test_groups_of_a_daemon_that_was_killed_are_swept_away_and_others_stay(tmp_path):
+    place = cgroups.Hierarchy(kind="freezer", root=tmp_path, version=2)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    old, ours = tmp_path / f"apples-{gone.pid}-5", tmp_path / f"apples-{os.getpid()}-5"
+    old.mkdir()
+    ours.mkdir()
+    Powers(freezer=place).sweep()
+    assert [path.name for path in tmp_path.iterdir()] == [ours.name]

@@ -5,6 +5,7 @@ import pytest
 from apples.coscheduling.classes import FcsConstants, Reading
 from apples.coscheduling.events import Process
 from apples.coscheduling.messagedriven import MessageDrivenConstants
+from apples.daemons.node import LOOK_AGAIN_S
 from apples.daemons.processes import Refused, Registration
 
 
@@ -45,7 +46,7 @@ def test_one_that_somebody_else_has_resumed_is_stopped_again(gang):
 
 def test_one_that_somebody_else_has_stopped_in_its_turn_is_resumed(gang):
     gang.grips["x.0"].is_stopped = True
-    gang.beat(0, 0.1)
+    gang.beat(0, LOOK_AGAIN_S)
     assert gang.done() == ["resume x.0"]
 
 
