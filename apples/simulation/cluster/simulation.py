@@ -289,7 +289,7 @@ class Simulation:
             )
             self._slots[node] = slot
             self._want(self._policies[node].on(slot))
-            self._wake_manager(node, self._now + max(1, ns(delays[node])))
+            self._wake_manager(node, self._now + ns(delays[node]))
         if self._beats % _CLASSES_SAMPLED_EVERY == 0:
             self._sample()
 

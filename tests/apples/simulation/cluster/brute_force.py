@@ -116,7 +116,7 @@ class StepByStep:
         for rank in here:
             if rank.order.run and rank.held:
                 rank.held = False
-                if not rank.asleep:
+                if not rank.asleep or self.may_wake(rank):
                     self.enqueue(rank)
             elif rank.nice < 0 and rank.wants and not rank.on:
                 self.make_room(rank)
@@ -205,14 +205,16 @@ class StepByStep:
         times = [p.sent.get(rank.iteration) for p in [rank, *partners]]
         return None if None in times else max(times) + round(job.latency_s * 1e9)
 
+    def may_wake(self, rank):
+        when = self.ready(rank) if rank.waiting is not None else 0
+        return when is not None and when <= self.now
+
     def happens(self, rank):
         """What is due for a rank at this moment; was there anything."""
         job = self.jobs[rank.name.job]
-        if rank.asleep and not rank.held:
-            when = self.ready(rank) if rank.waiting is not None else 0
-            if when is not None and when <= self.now:
-                self.enqueue(rank)
-                return True
+        if rank.asleep and not rank.held and self.may_wake(rank):
+            self.enqueue(rank)
+            return True
         if not rank.on:
             return False
         if rank.waiting is not None:
@@ -239,12 +241,13 @@ class StepByStep:
             rank.waiting = rank.sent[rank.iteration] = self.now
         return True
 
+    def ticks(self):
+        for rank in self.running.values():
+            if rank is not None and self.now % self.tick == 0 and self.now > 0:
+                rank.counter = max(0, rank.counter - 1)
+
     def moment(self):
         for node in range(self.machine.nodes):
-            for cpu in range(self.machine.processors):
-                rank = self.running[node, cpu]
-                if rank is not None and self.now % self.tick == 0 and self.now > 0:
-                    rank.counter = max(0, rank.counter - 1)
             for cpu in range(self.machine.processors):
                 rank = self.running[node, cpu]
                 if rank is not None and rank.counter == 0 and self.now % self.tick == 0:
@@ -289,11 +292,15 @@ class StepByStep:
     def run(self, most):
         """Runs to the end of all jobs; fails after `most` nanoseconds."""
         self.submit()
+        if self.manager is not None:
+            # the first heartbeat is there before the ranks are
+            self.beat()
         while len({p.job for p in self.finished}) < len(self.jobs) or len(self.finished) < len(self.ranks):
             assert self.now < most, "the jobs do not come to their ends"
+            self.ticks()
             self.moment()
             self.ends()
-            if self.manager is not None and self.now % self.slice == 0:
+            if self.manager is not None and self.now % self.slice == 0 and self.now > 0:
                 self.beat()
                 self.moment()
             for rank in self.ranks:

@@ -9,7 +9,7 @@ from apples.simulation.cluster.simulation import Simulation
 
 STEP = 50_000
 CONSTANTS = CoschedulingConstants(
-    fcs=FcsConstants(slice_s=0.02, spin_s=120e-6, cslots_min=3, cs_thresh_s=2e-3)
+    fcs=FcsConstants(slice_s=0.02, spin_s=150e-6, cslots_min=3, cs_thresh_s=2e-3)
 )
 POLICIES = ("batch", "gang", "spin-block", "fcs", "uncoordinated")
 
@@ -21,11 +21,12 @@ def both(step_by_step):
     def run(machine, jobs, policy):
         sim = Simulation(machine, jobs, policy_kind(policy), CONSTANTS, seed=7)
         views = sim._views
-        views.processors[:, at.C_PHASE] = 0
+        # ranks start 1 ns after the first heartbeat; where there is none, the clocks tick with them
+        views.processors[:, at.C_PHASE] = 0 if policy_kind(policy).coordinated else 1
         sim._arrive()
         counters = {}
         for name, p in sim._number.items():
-            counters[name] = 1 + p % 40
+            counters[name] = 1 + 7 * p % 40
             views.processes[p, at.COUNTER] = counters[name]
         managers = [
             int(views.processes[2 * n, at.PROCESSOR] - views.nodes[n, at.N_FIRST]) // at.PROCESSOR_FIELDS
@@ -61,8 +62,8 @@ def test_three_jobs_on_two_nodes_of_two_processors(both, machine, ring, policy):
     """Complementing jobs with one that says nothing: ranks migrate, classes change, F ranks are favoured."""
     nodes = (0, 0, 1, 1)
     jobs = [
-        ring("long", nodes, compute_s=(1e-3, 1e-3, 3.1e-3, 3.1e-3), iterations=150),
-        ring("silent", (0, 0), compute_s=1e-1, iterations=2, pattern="none"),
+        ring("long", nodes, compute_s=(1e-3, 1e-3, 3.1e-3, 3.1e-3), iterations=147),
+        ring("silent", (0, 0), compute_s=0.0465, iterations=3, pattern="none"),
         ring("fine", nodes, iterations=80),
     ]
     compare(*both(machine(processors=2), jobs, policy))
@@ -82,8 +83,8 @@ def test_a_favoured_rank_goes_first_step_by_step_too(both, machine, ring):
     outcome, _ = both(
         machine(processors=2),
         [
-            ring("long", (0, 0, 1, 1), compute_s=(1e-3, 1e-3, 3.1e-3, 3.1e-3), iterations=150),
-            ring("silent", (0, 0), compute_s=1e-1, iterations=2, pattern="none"),
+            ring("long", (0, 0, 1, 1), compute_s=(1e-3, 1e-3, 3.1e-3, 3.1e-3), iterations=147),
+            ring("silent", (0, 0), compute_s=0.0465, iterations=3, pattern="none"),
         ],
         "fcs",
     )
