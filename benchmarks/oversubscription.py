@@ -3,7 +3,9 @@
     python benchmarks/oversubscription.py [--ranks 4] [--repeat 3] [--seconds 3]
 
 Runs the synthetic job at 1 ms and the heat application under every MPI found here, alternating, and prints the median
-elapsed times and the ratio. MPICH 5 gives up its core while it waits (sched_yield); MPICH 4 and Open MPI poll.
+elapsed times and the ratio. MPICH 4 polls; MPICH 5 gives up its core while it waits (sched_yield), and so does Open MPI 4
+where its mpiexec knows of more ranks than cores, unless OMPI_MCA_mpi_yield_when_idle=0 is set. The other programs of a busy
+machine take what a job that blocks gives up: only figures of a machine that is otherwise idle mean something.
 """
 
 from __future__ import annotations
