@@ -1,7 +1,9 @@
 """The library built once, the MPIs of this machine, and programs compiled for each; skipped where there is none."""
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -123,6 +125,10 @@ def pages_directory(tmp_path):
 class Started:
     """A job that runs under the monitor."""
 
+    @staticmethod
+    def kill(pid):
+        kill_rank(pid)
+
     def __init__(self, job, process):
         self.job, self.process = job, process
 
@@ -169,16 +175,20 @@ def start(library, pages_directory, tmp_path):
     for one in started:
         if one.process.poll() is None:
             for figures in one.job.figures():
-                _kill(figures.pid)
+                kill_rank(figures.pid)
             one.process.kill()
         one.process.communicate(timeout=LIMIT_S)
 
 
-def _kill(pid):
+def kill_rank(pid):
+    """Kill a rank, and remove the shared memory that MPI cannot remove any more."""
     try:
-        os.kill(pid, 9)
-    except ProcessLookupError:
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        os.kill(pid, signal.SIGKILL)
+    except (FileNotFoundError, ProcessLookupError):
         return
+    for segment in set(re.findall(r"/dev/shm/(?:mpich_shm|vader_segment)\S*", maps)):
+        Path(segment).unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def test_figures_survive_a_crash(mpi, compiled, start):
     started = start(mpi, 2, [*compiled(mpi, "known.c"), "ring", 20000, 1000])
     figures = started.page_figures(2, lambda figures: all(f.c_comm > 20 for f in figures))
     for f in figures:
-        os.kill(f.pid, signal.SIGKILL)
+        started.kill(f.pid)
     started.process.communicate(timeout=60)
     left = started.job.figures()
     assert [f.state for f in left] == [State.RUNNING, State.RUNNING]
