@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from apples.queueing.jit import part
+from apples.queueing.jit import part, unit
 from apples.queueing.running import enter
 from apples.queueing.scores import score_all
 from apples.queueing.state import (
     BY_INCREMENT,
     FREE,
+    GONE,
+    PROCS,
     QUEUE,
     QUEUED,
     RUNNERS,
@@ -24,11 +26,13 @@ from apples.queueing.state import (
     Rules,
     State,
 )
+from apples.queueing.waiting import close_ranks
 
 
-@part
+@unit
 def conservative(state: State, rules: Rules, now: float) -> None:
     """One pass; ends of running jobs must have been renewed."""
+    close_ranks(state)
     queued = state.counts[QUEUED]
     order, keys = np.empty(queued, np.int64), np.empty(queued)
     room = state.counts[RUNNING] + 4 * queued + 2
@@ -53,14 +57,15 @@ def conservative(state: State, rules: Rules, now: float) -> None:
         if begin <= now and procs <= state.counts[FREE]:
             if index > 0 and _overtakes(state, order, index):
                 state.jobs[slot]["backfilled"] = 1
-            enter(state, slot, now)
+            enter(state, order[index], now)
+    close_ranks(state)
 
 
 @part
 def _overtakes(state: State, order: Ints, index: int) -> bool:
     """Does any job of higher priority still wait?"""
     for before in range(index):  # noqa: SIM110  (any() over a generator is not compiled)
-        if state.jobs[state.lists[QUEUE, order[before]]]["waiting"] == 1:
+        if state.columns[PROCS, order[before]] != GONE:
             return True
     return False
 
@@ -96,7 +101,7 @@ def _keep(state: State, order: Ints, now: float, times: Floats, free: Ints, step
     return steps
 
 
-@part
+@unit
 def _earliest(times: Floats, free: Ints, steps: int, since: float, span: float, procs: int) -> float:
     """Earliest time, not before `since`, from which the processors are free for that span."""
     begin, fitting = since, False
@@ -114,7 +119,7 @@ def _earliest(times: Floats, free: Ints, steps: int, since: float, span: float, 
     return begin
 
 
-@part
+@unit
 def _occupy(times: Floats, free: Ints, steps: int, begin: float, span: float, procs: int) -> int:
     """Take processors (or give back, if negative) over a span; returns the number of steps."""
     if span <= 0.0:
@@ -126,7 +131,7 @@ def _occupy(times: Floats, free: Ints, steps: int, begin: float, span: float, pr
     return steps
 
 
-@part
+@unit
 def _step_at(times: Floats, free: Ints, steps: int, time: float) -> tuple[int, int]:
     """(number of steps, index of the step that begins at that time, made if there is none)."""
     low, high = 0, steps
@@ -144,7 +149,7 @@ def _step_at(times: Floats, free: Ints, steps: int, time: float) -> tuple[int, i
     return steps + 1, low
 
 
-@part
+@unit
 def _sort(order: Ints, keys: Floats, count: int) -> None:
     """Places 0 … count - 1 by key, equal ones as they stand; insertion, because queues are nearly sorted."""
     for place in range(count):

@@ -31,9 +31,14 @@ def compiled(function: F) -> F:
         return cast(F, numba.njit(error_model="numpy")(function))
 
 
-def part(function: F) -> F:
-    """Decorator: a part of a loop, compiled into whatever calls it."""
+def unit(function: F) -> F:
+    """Decorator: called from compiled code only, compiled once however often it is called."""
     return cast(F, numba.njit(error_model="numpy")(function))
+
+
+def part(function: F) -> F:
+    """Decorator: a small part of a loop, written out wherever it is called."""
+    return cast(F, numba.njit(error_model="numpy", forceinline=True)(function))
 
 
 @cache

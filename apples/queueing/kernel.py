@@ -8,178 +8,144 @@ by priority, ties by submission. Conservative backfilling is in `apples.queueing
 
 from __future__ import annotations
 
-import numpy as np
-
 from apples.queueing.conservative import conservative
-from apples.queueing.jit import compiled, part
+from apples.queueing.head import find_head
+from apples.queueing.jit import compiled, part, unit
 from apples.queueing.running import enter, leave, renew, shadow
-from apples.queueing.scores import score_all
+from apples.queueing.scores import score
 from apples.queueing.state import (
+    CHECKED,
     CONSERVATIVE,
     EASY,
+    EXPRESSION,
+    EXTRA,
     FCFS,
     FREE,
+    GONE,
+    HEAD,
+    PROCS,
     QUEUE,
     QUEUED,
     SCRATCH,
+    SHADOW,
+    SPAN,
     STARTED,
+    WAITING,
     Rules,
     State,
 )
+from apples.queueing.waiting import close_ranks, close_some_ranks, enqueue, vacate
 
 
-@part
-def enqueue(state: State, slot: int) -> None:
-    """A job was submitted."""
-    state.lists[QUEUE, state.counts[QUEUED]] = slot
-    state.counts[QUEUED] += 1
-    state.jobs[slot]["waiting"] = 1
-    state.jobs[slot]["start"] = np.nan
-    state.jobs[slot]["reservation"] = np.inf
-    state.jobs[slot]["backfilled"] = 0
-
-
-@part
+@unit
 def make_pass(state: State, rules: Rules, now: float) -> None:
-    """Start what may start; `state.lists[STARTS, :state.counts[STARTED]]` are the slots, in order of start."""
+    """Start what may start; the first `counts[STARTED]` of `lists[STARTS]` are the slots, in order of start."""
     counts = state.counts
     counts[STARTED] = 0
-    if counts[QUEUED] == 0 or counts[FREE] == 0:
+    if counts[WAITING] == 0 or counts[FREE] == 0:
         return
     renew(state, rules, now)
     if rules.backfill == CONSERVATIVE:
         conservative(state, rules, now)
-    elif rules.priority == FCFS:
-        _in_order(state, rules, now)
-    else:
-        _by_score(state, rules, now)
-    if counts[STARTED] > 0:
-        _compact(state)
-
-
-@part
-def _in_order(state: State, rules: Rules, now: float) -> None:
-    """FCFS: the queue's own order is the priority."""
-    counts, queue = state.counts, state.lists[QUEUE]
-    place, queued = 0, counts[QUEUED]
-    while place < queued and state.jobs[queue[place]]["procs"] <= counts[FREE]:
-        enter(state, queue[place], now)
-        place += 1
-    if place == queued or rules.backfill != EASY or counts[FREE] == 0:
         return
-    shadow_time, extra = shadow(state, rules, state.jobs[queue[place]]["procs"], now)
-    for other in range(place + 1, queued):
-        slot = queue[other]
-        if state.jobs[slot]["procs"] > counts[FREE]:
-            continue
-        if now + state.jobs[slot]["backfill_s"] > shadow_time:
-            if state.jobs[slot]["procs"] > extra:
-                continue
-            extra -= state.jobs[slot]["procs"]
-        state.jobs[slot]["backfilled"] = 1
-        enter(state, slot, now)
-        if counts[FREE] == 0:
-            return
-
-
-@part
-def _by_score(state: State, rules: Rules, now: float) -> None:
-    """Any other priority: always the best of those that are left, instead of sorting them all."""
-    counts, queue, pool = state.counts, state.lists[QUEUE], state.lists[SCRATCH]
-    left = counts[QUEUED]
-    score_all(state, rules, now)
-    for place in range(left):
-        pool[place] = place
-    head = -1
-    while left > 0:
-        best = _best(state, left)
-        slot = queue[pool[best]]
-        if state.jobs[slot]["procs"] > counts[FREE]:
-            head = pool[best]
+    if rules.priority == EXPRESSION and not _anybody_fits(state):
+        return
+    while counts[WAITING] > 0:
+        head = find_head(state, rules, now)
+        if state.columns[PROCS, head] > counts[FREE]:
+            if rules.backfill == EASY and counts[FREE] > 0:
+                _overtake(state, rules, now)
             break
-        enter(state, slot, now)
-        left -= 1
-        pool[best] = pool[left]
-    if head < 0 or rules.backfill != EASY or counts[FREE] == 0:
-        return
-    shadow_time, extra = shadow(state, rules, state.jobs[queue[head]]["procs"], now)
-    left = _candidates(state, now, shadow_time, extra)
-    while left > 0:
-        best = _best(state, left)
-        slot = queue[pool[best]]
-        left -= 1
-        pool[best] = pool[left]
-        if state.jobs[slot]["procs"] > counts[FREE]:
-            continue
-        if now + state.jobs[slot]["backfill_s"] > shadow_time:
-            if state.jobs[slot]["procs"] > extra:
-                continue
-            extra -= state.jobs[slot]["procs"]
-        state.jobs[slot]["backfilled"] = 1
-        enter(state, slot, now)
+        enter(state, head, now)
+    if counts[STARTED] > 0:
+        close_some_ranks(state)
 
 
 @part
-def _candidates(state: State, now: float, shadow_time: float, extra: int) -> int:
-    """Fill the scratch list with places of jobs that may overtake; returns how many. The head never fits."""
+def _anybody_fits(state: State) -> bool:
+    """Spares scoring everybody."""
+    free = float(state.counts[FREE])
+    for place in range(state.counts[QUEUED]):  # noqa: SIM110  (any() over a generator is not compiled)
+        if state.columns[PROCS, place] <= free:
+            return True
+    return False
+
+
+@part
+def _overtake(state: State, rules: Rules, now: float) -> None:
+    """Backfill behind the head, which does not fit. Who was turned away is not asked again until something changes."""
+    counts, pool = state.counts, state.lists[SCRATCH]
+    if counts[CHECKED] == 0:
+        wanted = int(state.columns[PROCS, counts[HEAD]])
+        state.times[SHADOW], counts[EXTRA] = shadow(state, rules, wanted, now)
+    left = _candidates(state, now)
+    counts[CHECKED] = counts[QUEUED]
+    if rules.priority != FCFS:
+        for index in range(left):
+            state.scores[pool[index]] = score(state, rules, pool[index], now)
+    while left > 0:
+        chosen = 0 if rules.priority == FCFS else _best(state, left)
+        place = pool[chosen]
+        if now + state.columns[SPAN, place] > state.times[SHADOW]:
+            counts[EXTRA] -= int(state.columns[PROCS, place])
+        state.jobs[state.lists[QUEUE, place]]["backfilled"] = 1
+        enter(state, place, now)
+        left = _still_eligible(state, now, left)
+
+
+@part
+def _candidates(state: State, now: float) -> int:
+    """Fill the scratch list with places of jobs that may overtake the head; returns how many."""
+    counts, pool = state.counts, state.lists[SCRATCH]
+    procs, span = state.columns[PROCS], state.columns[SPAN]
+    free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
     found = 0
-    for place in range(state.counts[QUEUED]):
-        slot = state.lists[QUEUE, place]
-        fits = state.jobs[slot]["waiting"] == 1 and state.jobs[slot]["procs"] <= state.counts[FREE]
-        if fits and (
-            now + state.jobs[slot]["backfill_s"] <= shadow_time or state.jobs[slot]["procs"] <= extra
-        ):
-            state.lists[SCRATCH, found] = place
+    for place in range(counts[CHECKED], counts[QUEUED]):
+        # Never true of the head itself, nor of a vacated place.
+        if procs[place] <= free and (procs[place] <= extra or now + span[place] <= by):
+            pool[found] = place
             found += 1
     return found
 
 
 @part
+def _still_eligible(state: State, now: float, left: int) -> int:
+    """Keep of the scratch list, in order, who may overtake still; returns how many."""
+    counts, pool = state.counts, state.lists[SCRATCH]
+    procs, span = state.columns[PROCS], state.columns[SPAN]
+    free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
+    kept = 0
+    for index in range(left):
+        place = pool[index]
+        if procs[place] <= free and (procs[place] <= extra or now + span[place] <= by):
+            pool[kept] = place
+            kept += 1
+    return kept
+
+
+@part
 def _best(state: State, left: int) -> int:
     """Index into the scratch list of the highest score, the earliest submitted of equals."""
-    pool, scores = state.lists[SCRATCH], state.scores
-    best = 0
+    pool, best = state.lists[SCRATCH], 0
     for index in range(1, left):
-        score, highest = scores[pool[index]], scores[pool[best]]
-        if score > highest or (score == highest and pool[index] < pool[best]):
+        if state.scores[pool[index]] > state.scores[pool[best]]:
             best = index
     return best
 
 
-@part
-def _compact(state: State) -> None:
-    """Take what was started out of the queue, order kept."""
-    kept = 0
-    for place in range(state.counts[QUEUED]):
-        slot = state.lists[QUEUE, place]
-        if state.jobs[slot]["waiting"] == 1:
-            state.lists[QUEUE, kept] = slot
-            kept += 1
-    state.counts[QUEUED] = kept
-
-
-@part
-def top_of_queue(state: State, rules: Rules, now: float) -> int:
-    """Slot of the waiting job of the highest priority; the queue must not be empty."""
-    if rules.priority == FCFS:
-        return int(state.lists[QUEUE, 0])
-    score_all(state, rules, now)
-    for place in range(state.counts[QUEUED]):
-        state.lists[SCRATCH, place] = place
-    return int(state.lists[QUEUE, state.lists[SCRATCH, _best(state, state.counts[QUEUED])]])
-
-
 @compiled
-def submitted(state: State, slot: int) -> None:
-    """For callers outside compiled code: a job whose columns are filled joins the queue."""
-    enqueue(state, slot)
+def submitted(state: State, rules: Rules, slot: int) -> None:
+    """For callers outside compiled code: a job whose row is filled joins the queue."""
+    enqueue(state, rules, slot)
 
 
 @compiled
 def withdrawn(state: State, slot: int) -> None:
     """A waiting job leaves the queue without a start."""
-    state.jobs[slot]["waiting"] = 0
-    _compact(state)
+    for place in range(state.counts[QUEUED]):
+        if state.lists[QUEUE, place] == slot and state.columns[PROCS, place] != GONE:
+            vacate(state, place)
+    close_ranks(state)
 
 
 @compiled
@@ -198,6 +164,6 @@ def scheduled(state: State, rules: Rules, now: float) -> None:
 def reserved(state: State, rules: Rules, now: float) -> tuple[int, float, int]:
     """(slot of the top of the queue, its shadow time, extra processors then); now if it fits already."""
     renew(state, rules, now)
-    slot = top_of_queue(state, rules, now)
-    shadow_time, extra = shadow(state, rules, state.jobs[slot]["procs"], now)
-    return slot, shadow_time, extra
+    place = find_head(state, rules, now)
+    shadow_time, extra = shadow(state, rules, int(state.columns[PROCS, place]), now)
+    return int(state.lists[QUEUE, place]), shadow_time, extra

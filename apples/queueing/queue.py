@@ -15,12 +15,15 @@ from apples.queueing.jobs import Beliefs, Job
 from apples.queueing.settings import QueueSettings
 from apples.queueing.state import (
     FREE,
+    GONE,
+    PROCS,
     QUEUE,
     QUEUED,
     RUNNERS,
     RUNNING,
     STARTED,
     STARTS,
+    WAITING,
     empty_state,
 )
 
@@ -61,8 +64,9 @@ class JobQueue:
     @property
     def waiting(self) -> tuple[Job, ...]:
         """Waiting jobs in order of submission."""
-        queue = self._state.lists[QUEUE, : self._state.counts[QUEUED]]
-        return tuple(self._jobs[int(slot)] for slot in queue)
+        used = self._state.counts[QUEUED]
+        queue, procs = self._state.lists[QUEUE, :used], self._state.columns[PROCS, :used]
+        return tuple(self._jobs[int(slot)] for slot in queue[procs != GONE])
 
     @property
     def running(self) -> tuple[Job, ...]:
@@ -91,7 +95,7 @@ class JobQueue:
         row["priority_s"], row["backfill_s"] = beliefs.priority_s, beliefs.backfill_s
         row["running_s"] = beliefs.running_s
         self._slots[job.id], self._jobs[slot] = slot, job
-        kernel.submitted(state, slot)
+        kernel.submitted(state, self._rules, slot)
 
     def end(self, job_id: int) -> None:
         """A running job ended, or a waiting one was cancelled; its processors are free.
@@ -116,7 +120,7 @@ class JobQueue:
 
     def reservation(self, now_s: float) -> Reservation | None:
         """What the top of the queue is promised under EASY; None with an empty queue."""
-        if self._state.counts[QUEUED] == 0:
+        if self._state.counts[WAITING] == 0:
             return None
         slot, at, extra = kernel.reserved(self._state, self._rules, float(now_s))
         return Reservation(job=self._jobs[int(slot)], at_s=float(at), extra=int(extra))
@@ -148,7 +152,12 @@ class JobQueue:
         old = self._state
         room = len(old.jobs)
         larger = empty_state(2 * room, self.processors)
-        larger.jobs[:room], larger.lists[:, :room], larger.counts[:] = old.jobs, old.lists, old.counts
+        larger.jobs[:room], larger.lists[:, :room], larger.columns[:, :room] = (
+            old.jobs,
+            old.lists,
+            old.columns,
+        )
+        larger.counts[:], larger.times[:] = old.counts, old.times
         self._state = larger
         self._vacant = list(range(2 * room - 1, room - 1, -1))
 

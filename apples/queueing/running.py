@@ -6,12 +6,14 @@ four; each falls back to *now + increment* for a job that outlives even what its
 
 from __future__ import annotations
 
-from apples.queueing.jit import part
+from apples.queueing.jit import part, unit
 from apples.queueing.state import (
     BY_DOUBLING,
     BY_HALF,
     BY_INCREMENT,
+    CHECKED,
     FREE,
+    QUEUE,
     RUNNERS,
     RUNNING,
     STARTED,
@@ -19,12 +21,15 @@ from apples.queueing.state import (
     Rules,
     State,
 )
+from apples.queueing.waiting import vacate
 
 
 @part
-def enter(state: State, slot: int, now: float) -> None:
-    """Start a waiting job. It stays in the queue's list until that is compacted."""
-    state.jobs[slot]["waiting"] = 0
+def enter(state: State, place: int, now: float) -> None:
+    """Start the job at one place in the queue."""
+    slot = state.lists[QUEUE, place]
+    vacate(state, place)
+    state.counts[CHECKED] = 0
     state.jobs[slot]["start"] = now
     state.counts[FREE] -= state.jobs[slot]["procs"]
     state.lists[STARTS, state.counts[STARTED]] = slot
@@ -32,7 +37,7 @@ def enter(state: State, slot: int, now: float) -> None:
     _insert(state, slot, now + state.jobs[slot]["running_s"])
 
 
-@part
+@unit
 def leave(state: State, slot: int) -> None:
     """End a running job; one that already left is passed over."""
     place = _after(state, state.jobs[slot]["expected"]) - 1
@@ -41,24 +46,27 @@ def leave(state: State, slot: int) -> None:
     if place < 0:
         return
     state.counts[RUNNING] -= 1
+    state.counts[CHECKED] = 0
     for later in range(place, state.counts[RUNNING]):
         state.lists[RUNNERS, later] = state.lists[RUNNERS, later + 1]
     state.counts[FREE] += state.jobs[slot]["procs"]
 
 
-@part
+@unit
 def renew(state: State, rules: Rules, now: float) -> None:
     """Give every running job that should have ended by now a new expected end.
 
     Under BY_INCREMENT nothing is kept: `shadow` reads every end as at least now + increment, as Cobalt does.
     """
     if rules.overrun == BY_INCREMENT:
+        state.counts[CHECKED] = 0
         return
     while state.counts[RUNNING] > 0:
         slot = state.lists[RUNNERS, 0]
         if state.jobs[slot]["expected"] > now:
             return
         state.counts[RUNNING] -= 1
+        state.counts[CHECKED] = 0
         for place in range(state.counts[RUNNING]):
             state.lists[RUNNERS, place] = state.lists[RUNNERS, place + 1]
         _insert(state, slot, _renewed(state, rules, slot, now))
@@ -101,7 +109,7 @@ def shadow(state: State, rules: Rules, procs: int, now: float) -> tuple[float, i
     return time, free - procs
 
 
-@part
+@unit
 def _insert(state: State, slot: int, expected: float) -> None:
     place = _after(state, expected)
     for later in range(state.counts[RUNNING], place, -1):

@@ -1,7 +1,7 @@
-"""Priority of every waiting job at one instant: higher starts first.
+"""Priority of a waiting job at one instant: higher starts first.
 
-FCFS scores the wait, SJF the shortest estimate, WFP is the paper's equation 5, (wait / estimate)³ × processors. Any
-other is an expression, run as a small stack program (`apples.queueing.expressions` makes it).
+FCFS scores the wait, SJF the shortest estimate, WFP the cube root of the paper's equation 5, which orders jobs alike.
+Any other is an expression, run as a small stack program (`apples.queueing.expressions` makes it).
 """
 
 from __future__ import annotations
@@ -11,32 +11,35 @@ import math
 import numpy as np
 
 from apples.queueing import operations as op
-from apples.queueing.jit import part
-from apples.queueing.state import FCFS, QUEUE, QUEUED, SJF, WFP, Floats, Rules, State
+from apples.queueing.jit import part, unit
+from apples.queueing.state import FCFS, QUEUE, QUEUED, RANK, SJF, SUBMIT, WFP, Rules, State
 
 
 @part
 def score_all(state: State, rules: Rules, now: float) -> None:
-    """`state.scores[place]` for every place in the queue. What is no number scores lowest."""
-    stack = np.empty(op.DEPTH)
+    """`state.scores[place]` for every place in the queue."""
     for place in range(state.counts[QUEUED]):
-        slot = state.lists[QUEUE, place]
-        if rules.priority == WFP:
-            ratio = (now - state.jobs[slot]["submit"]) / state.jobs[slot]["priority_s"]
-            score = ratio * ratio * ratio * state.jobs[slot]["procs"]
-        elif rules.priority == SJF:
-            score = -state.jobs[slot]["priority_s"]
-        elif rules.priority == FCFS:
-            score = now - state.jobs[slot]["submit"]
-        else:
-            score = _run(state, rules, slot, now, stack)
-        state.scores[place] = score if score == score else -np.inf
+        state.scores[place] = score(state, rules, place, now)
 
 
 @part
-def _run(state: State, rules: Rules, slot: int, now: float, stack: Floats) -> float:
+def score(state: State, rules: Rules, place: int, now: float) -> float:
+    """Of the job at one place in the queue; what is no number scores lowest."""
+    if rules.priority == WFP:
+        value = state.columns[RANK, place] * (now - state.columns[SUBMIT, place])
+    elif rules.priority == SJF:
+        value = state.columns[RANK, place]
+    elif rules.priority == FCFS:
+        value = now - state.columns[SUBMIT, place]
+    else:
+        value = _run(state, rules, state.lists[QUEUE, place], now)
+    return float(value) if value == value else -np.inf
+
+
+@unit
+def _run(state: State, rules: Rules, slot: int, now: float) -> float:
     """Value of the expression for one job."""
-    top = -1
+    stack, top = rules.stack, -1
     for index in range(len(rules.operations)):
         code = rules.operations[index]
         if code <= op.LAST_LEAF:

@@ -59,6 +59,7 @@ class QueueSettings:
         """The policy as the compiled pass reads it."""
         import numpy as np
 
+        from apples.queueing.operations import DEPTH
         from apples.queueing.state import EXPRESSION, Rules
 
         named = self.priority in PRIORITIES
@@ -70,4 +71,5 @@ class QueueSettings:
             increment_s=float(self.increment_s),
             operations=np.array([code for code, _ in program], np.int64),
             constants=np.array([constant for _, constant in program], np.float64),
+            stack=np.zeros(DEPTH),
         )

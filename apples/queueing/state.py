@@ -1,7 +1,8 @@
 """The records that the compiled pass works on: a row for every job, and lists of rows.
 
-Jobs are slots (row numbers). The queue is in order of submission, the running list in order of expected end. Everything
-is allocated once, so a job costs the same memory however long the queue is.
+Jobs are slots (row numbers). The queue is in order of submission, with vacated places until it closes ranks; the
+running list is in order of expected end. Everything is allocated once, so a job costs the same memory however long the
+queue is.
 """
 
 from __future__ import annotations
@@ -13,11 +14,24 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 Rows = np.ndarray[Any, Any]
 """An array of records; columns by name."""
 
-#: Indices into `State.counts`. FREE : idle processors.  STARTED : jobs that the last pass started
-QUEUED, RUNNING, FREE, STARTED, COUNTS = 0, 1, 2, 3, 4
+#: Indices into `State.counts`. QUEUED : places of the queue in use, vacated ones included.  WAITING : jobs in them
+#: FREE : idle processors.  STARTED : jobs that the last pass started
+#: HEAD : place of the top of the queue, -1 unknown.  RANKED : places that were compared for it
+#: CHECKED : places that cannot start as long as neither head nor processors change.  EXTRA : beside the head's job
+QUEUED, WAITING, RUNNING, FREE, STARTED, HEAD, RANKED, CHECKED, EXTRA, COUNTS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+
+#: Indices into `State.times`. HEAD_UNTIL : nobody overtakes the head's priority before.  SHADOW : the head's promise
+HEAD_UNTIL, SHADOW, TIMES = 0, 1, 2
+
+#: Rows of `State.columns`, by place in the queue. RANK : what the priority needs of a job, see `apples.queueing.head`
+PROCS, SPAN, SUBMIT, RANK, COLUMNS = 0, 1, 2, 3, 4
+
+#: `PROCS` of a place whose job has left: it never fits.
+GONE = np.inf
 
 #: Rows of `State.lists`: waiting slots, running slots, slots that the last pass started, room for a pass.
 QUEUE, RUNNERS, STARTS, SCRATCH, LISTS = 0, 1, 2, 3, 4
@@ -54,16 +68,25 @@ JOB = np.dtype(
 
 
 class State(NamedTuple):
-    """jobs : `JOB` records by slot.  lists : int64[LISTS, slots].  scores : room for a pass, by place in the queue."""
+    """Of a queue and its machine.
+
+    jobs : `JOB` records by slot.  lists : int64[LISTS, slots]
+    columns : float64[COLUMNS, slots], what a pass reads of each waiting job, side by side because queues grow long
+    scores : room for a pass, by place in the queue.  counts, times : see the indices
+    """
 
     jobs: Rows
     lists: Ints
+    columns: Floats
     scores: Floats
     counts: Ints
+    times: Floats
 
 
 class Rules(NamedTuple):
-    """The policy as numbers. increment_s : see `apples.queueing.settings`.  operations, constants : the expression."""
+    """The policy as numbers. increment_s : see `apples.queueing.settings`.  operations, constants : the expression.
+    stack : room for its values
+    """
 
     priority: int
     backfill: int
@@ -71,13 +94,21 @@ class Rules(NamedTuple):
     increment_s: float
     operations: Ints
     constants: Floats
+    stack: Floats
 
 
 def empty_state(slots: int, processors: int) -> State:
     """Room for so many jobs on an idle machine of so many processors."""
     counts = np.zeros(COUNTS, np.int64)
-    counts[FREE] = processors
+    counts[FREE], counts[HEAD] = processors, -1
     jobs = np.zeros(slots, JOB)
     jobs["start"] = jobs["expected"] = np.nan
     jobs["reservation"] = np.inf
-    return State(jobs=jobs, lists=np.zeros((LISTS, slots), np.int64), scores=np.zeros(slots), counts=counts)
+    return State(
+        jobs=jobs,
+        lists=np.zeros((LISTS, slots), np.int64),
+        columns=np.zeros((COLUMNS, slots)),
+        scores=np.zeros(slots),
+        counts=counts,
+        times=np.zeros(TIMES),
+    )

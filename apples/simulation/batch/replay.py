@@ -12,17 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from apples.queueing.jit import compiled, part
-from apples.queueing.kernel import enqueue, make_pass
+from apples.queueing.jit import compiled, part, unit
+from apples.queueing.kernel import make_pass
 from apples.queueing.running import leave
 from apples.queueing.state import FREE, STARTED, STARTS, Floats, Ints, Rows, Rules, State
+from apples.queueing.waiting import enqueue
 
 #: Indices into `World.cursor`. NEXT : job to be submitted next.  HEAP : running jobs.  SEQUENCE : starts so far.
-#: ENDED : ends since the caller set it to 0.  STOPPED : 1 when the ends of this instant are handled already (STEPWISE).
+#: ENDED : ends since the caller set it to 0.  STOPPED : 1 when the ends of this instant are handled already (stepwise).
 #: PASSES : made so far
 NEXT, HEAP, SEQUENCE, ENDED, STOPPED, PASSES, CURSORS = 0, 1, 2, 3, 4, 5, 6
-
-BATCH, PYSS, STEPWISE = 0, 1, 2
 
 #: What is true of a job. run : s.  end : once started.  sequence : order of start.  released : 1 if it left before its
 #: event (pyss)
@@ -59,48 +58,46 @@ def make_world(submit: Floats, run: Floats) -> World:
 
 
 @compiled
-def advance(state: State, rules: Rules, world: World, until: int, manner: int) -> bool:
-    """Go on until job number `until` is submitted, or everything has ended if that is all of them.
+def advance(state: State, rules: Rules, world: World, until: int, stepwise: bool) -> bool:
+    """Go on in batch order until job number `until` is submitted, or everything has ended if that is all of them.
 
-    manner : BATCH, PYSS, or STEPWISE. The last is batch order, stopped at every instant of submissions when its ends
-    are handled: True says that it stopped there, and that the caller may now write what it believes of the jobs
-    submitted at that instant, before it calls again.
+    stepwise : stop at every instant of submissions when its ends are handled. True says that it stopped there, and that
+    the caller may now write what it believes of the jobs submitted at that instant, before it calls again.
     """
     cursor, jobs = world.cursor, len(world.jobs)
     while cursor[NEXT] < until or (until == jobs and cursor[HEAP] > 0):
         now = _next_time(world)
-        if manner == PYSS:
-            _one_by_one(state, rules, world, now)
-            continue
         if cursor[STOPPED] == 0:
             _end_all(state, world, now)
-            if manner == STEPWISE and cursor[NEXT] < jobs and world.jobs[cursor[NEXT]]["submit"] == now:
+            if stepwise and cursor[NEXT] < jobs and world.jobs[cursor[NEXT]]["submit"] == now:
                 cursor[STOPPED] = 1
                 return True
         cursor[STOPPED] = 0
         while cursor[NEXT] < jobs and world.jobs[cursor[NEXT]]["submit"] == now:
-            enqueue(state, cursor[NEXT])
+            enqueue(state, rules, cursor[NEXT])
             cursor[NEXT] += 1
         _pass(state, rules, world, now)
     return False
 
 
-@part
-def _one_by_one(state: State, rules: Rules, world: World, now: float) -> None:
-    """The events of one instant in pyss order."""
-    cursor = world.cursor
-    gone = _gone_now(state, world, now)
-    while cursor[NEXT] < len(world.jobs) and world.jobs[cursor[NEXT]]["submit"] == now:
-        slot = cursor[NEXT]
-        cursor[NEXT] += 1
-        enqueue(state, slot)
-        if state.jobs[slot]["procs"] <= state.counts[FREE]:
+@compiled
+def advance_pyss(state: State, rules: Rules, world: World, until: int) -> None:
+    """The same in pyss order."""
+    cursor, jobs = world.cursor, len(world.jobs)
+    while cursor[NEXT] < until or (until == jobs and cursor[HEAP] > 0):
+        now = _next_time(world)
+        gone = _gone_now(state, world, now)
+        while cursor[NEXT] < jobs and world.jobs[cursor[NEXT]]["submit"] == now:
+            slot = cursor[NEXT]
+            cursor[NEXT] += 1
+            enqueue(state, rules, slot)
+            if state.jobs[slot]["procs"] <= state.counts[FREE]:
+                _pass(state, rules, world, now)
+        for index in range(gone):
+            slot = world.ended[index]
+            if world.jobs[slot]["released"] == 0:
+                leave(state, slot)
             _pass(state, rules, world, now)
-    for index in range(gone):
-        slot = world.ended[index]
-        if world.jobs[slot]["released"] == 0:
-            leave(state, slot)
-        _pass(state, rules, world, now)
 
 
 @part
@@ -117,7 +114,7 @@ def _gone_now(state: State, world: World, now: float) -> int:
     return gone
 
 
-@part
+@unit
 def _pass(state: State, rules: Rules, world: World, now: float) -> None:
     world.cursor[PASSES] += 1
     make_pass(state, rules, now)

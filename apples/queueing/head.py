@@ -1,0 +1,123 @@
+"""Who stands at the top of the queue, without scoring everybody at every pass.
+
+FCFS: the first. SJF: the shortest, whatever the time. WFP compares cube roots of equation 5, wait × ∛processors /
+estimate, which are straight lines over time: from two slopes follows when one overtakes the other, and until the
+first such moment the head stays. An expression may do anything, so it is asked of everybody each time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apples.queueing.jit import part
+from apples.queueing.scores import score
+from apples.queueing.state import (
+    CHECKED,
+    FCFS,
+    GONE,
+    HEAD,
+    HEAD_UNTIL,
+    PROCS,
+    QUEUED,
+    RANK,
+    RANKED,
+    SJF,
+    SUBMIT,
+    WFP,
+    Rules,
+    State,
+)
+
+#: Two lines that are nearer to each other than this fraction count as crossing already.
+_NEAR = 1e-12
+
+
+@part
+def find_head(state: State, rules: Rules, now: float) -> int:
+    """Place of the waiting job of the highest priority, the earliest submitted of equals. Somebody must wait."""
+    counts = state.counts
+    before = counts[HEAD]
+    if rules.priority == FCFS:
+        _first(state)
+    elif rules.priority == SJF:
+        _shortest(state)
+    elif rules.priority == WFP:
+        _steepest(state, now)
+    else:
+        _highest(state, rules, now)
+    if counts[HEAD] != before:
+        counts[CHECKED] = 0
+    return int(counts[HEAD])
+
+
+@part
+def _first(state: State) -> None:
+    """RANKED : places before it are vacant."""
+    counts = state.counts
+    if counts[HEAD] >= 0:
+        return
+    place = counts[RANKED]
+    while state.columns[PROCS, place] == GONE:
+        place += 1
+    counts[HEAD] = counts[RANKED] = place
+
+
+@part
+def _shortest(state: State) -> None:
+    counts, rank, procs = state.counts, state.columns[RANK], state.columns[PROCS]
+    best = counts[HEAD]
+    for place in range(counts[RANKED] if best >= 0 else 0, counts[QUEUED]):
+        if procs[place] != GONE and (best < 0 or rank[place] > rank[best]):
+            best = place
+    counts[HEAD], counts[RANKED] = best, counts[QUEUED]
+
+
+@part
+def _highest(state: State, rules: Rules, now: float) -> None:
+    """By an expression."""
+    best, procs = -1, state.columns[PROCS]
+    for place in range(state.counts[QUEUED]):
+        if procs[place] == GONE:
+            continue
+        state.scores[place] = score(state, rules, place, now)
+        if best < 0 or state.scores[place] > state.scores[best]:
+            best = place
+    state.counts[HEAD] = best
+
+
+@part
+def _steepest(state: State, now: float) -> None:
+    """Compare newcomers only, while the head's time lasts and no newcomer is higher."""
+    counts, columns = state.counts, state.columns
+    slope, submit, procs = columns[RANK], columns[SUBMIT], columns[PROCS]
+    if counts[HEAD] < 0 or now >= state.times[HEAD_UNTIL] or _newcomer_leads(state, now):
+        best, highest = -1, -1.0
+        for place in range(counts[QUEUED]):
+            value = slope[place] * (now - submit[place])
+            if value > highest and procs[place] != GONE:
+                best, highest = place, value
+        counts[HEAD], counts[RANKED] = best, 0
+        state.times[HEAD_UNTIL] = np.inf
+    head = counts[HEAD]
+    leading = slope[head] * (now - submit[head])
+    until = state.times[HEAD_UNTIL]
+    for place in range(counts[RANKED], counts[QUEUED]):
+        faster = slope[place] - slope[head]
+        if faster > 0.0 and procs[place] != GONE:
+            behind = leading * (1.0 - _NEAR) - slope[place] * (now - submit[place])
+            # A division only where the meeting is nearer than the nearest so far.
+            if behind < faster * (until - now):
+                until = now + max(behind / faster * (1.0 - _NEAR), 0.0)
+    state.times[HEAD_UNTIL] = until
+    counts[RANKED] = counts[QUEUED]
+
+
+@part
+def _newcomer_leads(state: State, now: float) -> bool:
+    counts, columns = state.counts, state.columns
+    slope, submit = columns[RANK], columns[SUBMIT]
+    leading = slope[counts[HEAD]] * (now - submit[counts[HEAD]])
+    for place in range(counts[RANKED], counts[QUEUED]):  # noqa: SIM110  (any() over a generator is not compiled)
+        if slope[place] * (now - submit[place]) > leading:
+            return True
+    return False

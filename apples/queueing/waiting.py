@@ -1,0 +1,93 @@
+"""The queue's list: joining, leaving, and closing ranks; list and columns stay in step.
+
+A job that leaves vacates its place; ranks are closed when enough places are vacant, so that leaving costs no more in a
+long queue than in a short one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apples.queueing.jit import part, unit
+from apples.queueing.state import (
+    CHECKED,
+    COLUMNS,
+    GONE,
+    HEAD,
+    PROCS,
+    QUEUE,
+    QUEUED,
+    RANK,
+    RANKED,
+    SPAN,
+    SUBMIT,
+    WAITING,
+    WFP,
+    Rules,
+    State,
+)
+
+_FEW = 16
+
+
+@part
+def enqueue(state: State, rules: Rules, slot: int) -> None:
+    """A job was submitted; its row must be filled."""
+    if state.counts[QUEUED] == len(state.jobs):
+        close_ranks(state)
+    place, job = state.counts[QUEUED], state.jobs[slot]
+    state.counts[QUEUED] += 1
+    state.counts[WAITING] += 1
+    state.lists[QUEUE, place] = slot
+    job["waiting"], job["backfilled"] = 1, 0
+    job["start"], job["reservation"] = np.nan, np.inf
+    columns = state.columns
+    columns[PROCS, place], columns[SPAN, place] = job["procs"], job["backfill_s"]
+    columns[SUBMIT, place] = job["submit"]
+    if rules.priority == WFP:
+        columns[RANK, place] = np.cbrt(float(job["procs"])) / job["priority_s"]
+    else:
+        columns[RANK, place] = -job["priority_s"]
+
+
+@part
+def vacate(state: State, place: int) -> None:
+    """The job of this place leaves the queue."""
+    counts = state.counts
+    state.jobs[state.lists[QUEUE, place]]["waiting"] = 0
+    state.columns[PROCS, place] = GONE
+    counts[WAITING] -= 1
+    if counts[HEAD] == place:
+        counts[HEAD] = -1
+
+
+@part
+def close_some_ranks(state: State) -> None:
+    """Close ranks if more than a quarter of the places are vacant."""
+    vacant = state.counts[QUEUED] - state.counts[WAITING]
+    if vacant > _FEW and 4 * vacant > state.counts[QUEUED]:
+        close_ranks(state)
+
+
+@unit
+def close_ranks(state: State) -> None:
+    """No vacant places any more, order kept."""
+    counts, queue, columns = state.counts, state.lists[QUEUE], state.columns
+    if counts[QUEUED] == counts[WAITING]:
+        return
+    head, ranked, kept = counts[HEAD], counts[RANKED], 0
+    for place in range(counts[QUEUED]):
+        if place == ranked:
+            counts[RANKED] = kept
+        if columns[PROCS, place] == GONE:
+            continue
+        if place == head:
+            counts[HEAD] = kept
+        if place != kept:
+            queue[kept] = queue[place]
+            for column in range(COLUMNS):
+                columns[column, kept] = columns[column, place]
+        kept += 1
+    if ranked == counts[QUEUED]:
+        counts[RANKED] = kept
+    counts[QUEUED], counts[CHECKED] = kept, 0

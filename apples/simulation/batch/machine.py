@@ -1,0 +1,211 @@
+"""A machine that a trace is replayed on: what the queue decided, job by job.
+
+Estimates come from three places: arrays that are known at submission (requests, the log's own history, or the truth),
+or an estimator that learns from the ends of this very simulation. The queue sees nothing else of a run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from apples.errors import ConfigError
+from apples.queueing.estimates import Estimator
+from apples.queueing.jobs import OFF, Job, Switches
+from apples.queueing.metrics import Metrics, Outcome, measure
+from apples.queueing.settings import QueueSettings
+from apples.queueing.state import Flags, Floats, State, empty_state
+from apples.simulation.batch import replay
+from apples.simulation.batch.trace import Trace
+
+EVENT_ORDERS = ("batch", "pyss")
+
+Progress = Callable[[int, int], None]
+"""Receives jobs submitted so far, and how many there are."""
+
+_CHUNK = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """How a trace is replayed.
+
+    queue : the policy.  switches : where estimates take the requests' place.  event_order : one of `EVENT_ORDERS`
+    """
+
+    queue: QueueSettings = field(default_factory=QueueSettings)
+    switches: Switches = OFF
+    event_order: str = "batch"
+
+    def __post_init__(self) -> None:
+        """Raises `ConfigError` for an unknown order."""
+        if self.event_order not in EVENT_ORDERS:
+            raise ConfigError(
+                f"event order {self.event_order!r} is unknown; legal are {', '.join(EVENT_ORDERS)}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What happened to every job of the trace. start, estimate : s.  passes : of the policy"""
+
+    trace: Trace
+    processors: int
+    start: Floats
+    estimate: Floats
+    backfilled: Flags
+    passes: int
+
+    @property
+    def outcome(self) -> Outcome:
+        """Columns for `apples.queueing.metrics`."""
+        return Outcome(
+            submit=self.trace.submit,
+            start=self.start,
+            run=self.trace.run,
+            request=self.trace.request,
+            procs=self.trace.procs,
+            estimate=self.estimate,
+            backfilled=self.backfilled,
+        )
+
+    def metrics(self, priority: str) -> Metrics:
+        """Figures over all jobs."""
+        return measure(self.outcome, self.processors, priority)
+
+
+def simulate(
+    trace: Trace,
+    how: Replay,
+    estimates: Floats | Estimator | None = None,
+    progress: Progress | None = None,
+) -> Schedule:
+    """Replay a trace on `trace.processors` processors.
+
+    estimates : s for each job, known at its submission; or an estimator that learns from the ends; None for requests.
+    Raises `ConfigError` when there is no job, a job does not fit, or an estimator is to learn in pyss order.
+    """
+    _check(trace, how, estimates)
+    state = empty_state(len(trace), trace.processors)
+    world = replay.make_world(trace.submit, trace.run)
+    known = trace.request if estimates is None or not isinstance(estimates, np.ndarray) else estimates
+    _believe(state, trace, how.switches, known)
+    if estimates is None or isinstance(estimates, np.ndarray):
+        used = np.array(known)
+        rules = how.queue.rules()
+        for until in [*range(_CHUNK, len(trace), _CHUNK), len(trace)]:
+            if how.event_order == "pyss":
+                replay.advance_pyss(state, rules, world, until)
+            else:
+                replay.advance(state, rules, world, until, False)
+            if progress is not None:
+                progress(until, len(trace))
+    else:
+        used = _learning(trace, how, (state, world), estimates, progress)
+    return Schedule(
+        trace=trace,
+        processors=trace.processors,
+        start=state.jobs["start"].copy(),
+        estimate=used,
+        backfilled=state.jobs["backfilled"] == 1,
+        passes=int(world.cursor[replay.PASSES]),
+    )
+
+
+def job_of(trace: Trace, index: int) -> Job:
+    """One job of a trace as a queue sees it."""
+    return Job(
+        id=index,
+        procs=int(trace.procs[index]),
+        request_s=float(trace.request[index]),
+        submit_s=float(trace.submit[index]),
+        user=str(trace.user[index]),
+        project=str(trace.project[index]),
+    )
+
+
+def log_estimates(trace: Trace, estimator: Estimator) -> Floats:
+    """What an estimator says of each job when it learns from the ends in the log, whatever a simulation does, s.
+
+    Raises `ConfigError` for a log without waits, whose ends are unknown.
+    """
+    ends = trace.log_end
+    known = np.flatnonzero(~np.isnan(ends))
+    if not len(known):
+        raise ConfigError(
+            f"{trace.name}: the log has no waits, so when jobs ended in it is not known; let the history come from "
+            "the simulation itself"
+        )
+    by_end = known[np.argsort(ends[known], kind="stable")]
+    found = np.empty(len(trace))
+    told = 0
+    for index in range(len(trace)):
+        now = trace.submit[index]
+        while told < len(by_end) and ends[by_end[told]] <= now:
+            ended = by_end[told]
+            estimator.ended(job_of(trace, ended), float(trace.run[ended]), float(ends[ended]))
+            told += 1
+        found[index] = estimator.estimate(job_of(trace, index), float(now)).seconds
+    return found
+
+
+def _check(trace: Trace, how: Replay, estimates: object) -> None:
+    if not len(trace):
+        raise ConfigError(f"{trace.name}: no job to replay")
+    if trace.processors < 1:
+        raise ConfigError(
+            f"{trace.name}: the file does not say how many processors the machine has; say it (--procs)"
+        )
+    widest = int(trace.procs.max())
+    if widest > trace.processors:
+        raise ConfigError(
+            f"{trace.name}: a job of {widest} processors on a machine of {trace.processors}; leave out the wide ones"
+        )
+    learns = estimates is not None and not isinstance(estimates, np.ndarray)
+    if learns and how.event_order == "pyss":
+        raise ConfigError(
+            "event order pyss has no learning from the simulation; use batch, or a log's history"
+        )
+
+
+def _believe(state: State, trace: Trace, switches: Switches, estimate: Floats) -> None:
+    """Fill the columns of all jobs."""
+    jobs = state.jobs
+    jobs["submit"], jobs["procs"], jobs["request"] = trace.submit, trace.procs, trace.request
+    jobs["priority_s"] = estimate if switches.priority else trace.request
+    jobs["backfill_s"] = estimate if switches.backfill else trace.request
+    jobs["running_s"] = estimate if switches.running else trace.request
+
+
+def _learning(
+    trace: Trace,
+    how: Replay,
+    live: tuple[State, replay.World],
+    estimator: Estimator,
+    progress: Progress | None,
+) -> Floats:
+    """Replay with an estimator in the loop; returns what it said of each job, s."""
+    state, world = live
+    rules, cursor, jobs = how.queue.rules(), world.cursor, state.jobs
+    said = np.empty(len(trace))
+    while replay.advance(state, rules, world, len(trace), True):
+        for slot in world.ended[: cursor[replay.ENDED]]:
+            estimator.ended(job_of(trace, slot), float(trace.run[slot]), float(world.jobs[slot]["end"]))
+        cursor[replay.ENDED] = 0
+        slot = int(cursor[replay.NEXT])
+        now = float(trace.submit[slot])
+        while slot < len(trace) and trace.submit[slot] == now:
+            said[slot] = estimator.estimate(job_of(trace, slot), now).seconds
+            told = how.switches.beliefs(float(trace.request[slot]), said[slot])
+            row = jobs[slot]
+            row["priority_s"], row["backfill_s"], row["running_s"] = (
+                told.priority_s,
+                told.backfill_s,
+                told.running_s,
+            )
+            slot += 1
+            if progress is not None and slot % _CHUNK == 0:
+                progress(slot, len(trace))
+    return said
