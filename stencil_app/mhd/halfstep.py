@@ -27,6 +27,7 @@ from stencil_app.mhd.riemann import (
     hlld,
 )
 from stencil_app.mhd.transport import centre_fields, edge_field
+from stencil_app.mhd.views import entries, from_, line
 from stencil_app.mhd.workspace import (
     ACROSS_1,
     ACROSS_2,
@@ -108,9 +109,9 @@ def _keep_fields(
     """E on faces and weights, entries `span`, into three planes from at[0]; lanes: of the first two."""
     plane, j = at
     begin, n = span
-    copied(flux[lanes[0] :], planes[plane, j, begin:], n)
-    copied(flux[lanes[1] :], planes[plane + 1, j, begin:], n)
-    copied(flux[F_W:], planes[plane + 2, j, begin:], n)
+    copied(from_(flux, lanes[0]), line(planes, plane, j, begin), n)
+    copied(from_(flux, lanes[1]), line(planes, plane + 1, j, begin), n)
+    copied(from_(flux, F_W), line(planes, plane + 2, j, begin), n)
 
 
 @inlined
@@ -130,20 +131,22 @@ def _across_1(
     n = end - begin
     left, right, flux = lanes[LEFT], lanes[RIGHT], lanes[FLUX]
     for lane in range(STATE_LANES):
-        row = planes[W + W_SIZE * ring + _ACROSS_1[lane], j]
-        low, high = right[lane * PIECE :], left[lane * PIECE :]
+        row = line(planes, W + W_SIZE * ring + _ACROSS_1[lane], j, 0)
+        low, high = from_(right, lane * PIECE), from_(left, lane * PIECE)
         if order == PIECEWISE_LINEAR:
-            piecewise_linear(row[begin - 2 :], row[begin - 1 :], row[begin:], low, high, n + 1)
+            piecewise_linear(
+                from_(row, begin - 2), from_(row, begin - 1), from_(row, begin), low, high, n + 1
+            )
         else:
-            copied(row[begin - 1 :], high, n)
-            copied(row[begin:], low[1:], n)
-    hlld(left, right[1:], src[k, B1, j, begin:], flux, (gamma, dt_dx), n)
+            copied(from_(row, begin - 1), high, n)
+            copied(from_(row, begin), low[1:], n)
+    hlld(left, from_(right, 1), entries(src, (k, B1, j), begin), flux, (gamma, dt_dx), n)
     for v in range(FLUX_SIZE):
         lane = _FLUX_1[v]
         _set_difference(
-            flux[lane + 1 :],
-            flux[lane:],
-            planes[SPREAD + FLUX_SIZE * (k & 1) + v, j, begin:],
+            from_(flux, lane + 1),
+            from_(flux, lane),
+            line(planes, SPREAD + FLUX_SIZE * (k & 1) + v, j, begin),
             per_width,
             n - 1,
         )
@@ -168,24 +171,30 @@ def _across_2(
     left, right, flux = lanes[HIGH_2 + (j & 1)], lanes[RIGHT], lanes[FLUX_2 + (j & 1)]
     for lane in range(STATE_LANES):
         plane = W + W_SIZE * ring + _ACROSS_2[lane]
-        low, high = right[lane * PIECE :], lanes[HIGH_2 + 1 - (j & 1), lane * PIECE :]
+        low, high = from_(right, lane * PIECE), from_(lanes[HIGH_2 + 1 - (j & 1)], lane * PIECE)
         if order == PIECEWISE_LINEAR:
-            rows = planes[plane]
-            piecewise_linear(rows[j - 1, begin:], rows[j, begin:], rows[j + 1, begin:], low, high, n)
+            piecewise_linear(
+                line(planes, plane, j - 1, begin),
+                line(planes, plane, j, begin),
+                line(planes, plane, j + 1, begin),
+                low,
+                high,
+                n,
+            )
         else:
-            copied(planes[plane, j, begin:], low, n)
-            copied(planes[plane, j, begin:], high, n)
+            copied(line(planes, plane, j, begin), low, n)
+            copied(line(planes, plane, j, begin), high, n)
     if j == first:
         return
-    hlld(left, right, src[k, B2, j, begin:], flux, (gamma, dt_dx), n)
+    hlld(left, right, entries(src, (k, B2, j), begin), flux, (gamma, dt_dx), n)
     if j > first + 1:
         below = lanes[FLUX_2 + 1 - (j & 1)]
         for v in range(FLUX_SIZE):
             lane = _FLUX_2[v]
             _add_difference(
-                flux[lane:],
-                below[lane:],
-                planes[SPREAD + FLUX_SIZE * (k & 1) + v, j - 1, begin:],
+                from_(flux, lane),
+                from_(below, lane),
+                line(planes, SPREAD + FLUX_SIZE * (k & 1) + v, j - 1, begin),
                 per_width,
                 n,
             )
@@ -211,21 +220,21 @@ def _across_3(
     before, after = (ring + 2) % 3, (ring + 1) % 3
     for lane in range(STATE_LANES):
         v = _ACROSS_3[lane]
-        here = planes[W + W_SIZE * ring + v, j, begin:]
-        low, edge = right[lane * PIECE :], planes[HIGH + lane, j, begin:]
-        copied(edge, left[lane * PIECE :], n)
+        here = line(planes, W + W_SIZE * ring + v, j, begin)
+        low, edge = from_(right, lane * PIECE), line(planes, HIGH + lane, j, begin)
+        copied(edge, from_(left, lane * PIECE), n)
         if order == PIECEWISE_LINEAR:
-            below = planes[W + W_SIZE * before + v, j, begin:]
-            above = planes[W + W_SIZE * after + v, j, begin:]
+            below = line(planes, W + W_SIZE * before + v, j, begin)
+            above = line(planes, W + W_SIZE * after + v, j, begin)
             piecewise_linear(below, here, above, low, edge, n)
         else:
             copied(here, low, n)
             copied(here, edge, n)
     if is_first:
         return
-    hlld(left, right, src[k, B3, j, begin:], flux, (gamma, dt_dx), n)
+    hlld(left, right, entries(src, (k, B3, j), begin), flux, (gamma, dt_dx), n)
     for v in range(FLUX_SIZE):
-        copied(flux[_FLUX_3[v] :], planes[FLUX_3 + FLUX_SIZE * (k & 1) + v, j, begin:], n)
+        copied(from_(flux, _FLUX_3[v]), line(planes, FLUX_3 + FLUX_SIZE * (k & 1) + v, j, begin), n)
     _keep_fields(flux, planes, (ACROSS_3, j), (F_ET, F_ES), (begin, n))
 
 
@@ -262,18 +271,18 @@ def _fluxes(
     for j in range(first, end):
         centre_fields(
             (
-                planes[W + W_SIZE * ring, j],
-                planes[W + W_SIZE * ring + 1, j],
-                planes[W + W_SIZE * ring + 2, j],
-                planes[W + W_SIZE * ring + 3, j],
-                planes[W + W_SIZE * ring + 4, j],
-                planes[W + W_SIZE * ring + 5, j],
-                planes[W + W_SIZE * ring + 6, j],
-                planes[W + W_SIZE * ring + 7, j],
+                line(planes, W + W_SIZE * ring, j, 0),
+                line(planes, W + W_SIZE * ring + 1, j, 0),
+                line(planes, W + W_SIZE * ring + 2, j, 0),
+                line(planes, W + W_SIZE * ring + 3, j, 0),
+                line(planes, W + W_SIZE * ring + 4, j, 0),
+                line(planes, W + W_SIZE * ring + 5, j, 0),
+                line(planes, W + W_SIZE * ring + 6, j, 0),
+                line(planes, W + W_SIZE * ring + 7, j, 0),
             ),
-            planes[centre, j],
-            planes[centre + 1, j],
-            planes[centre + 2, j],
+            line(planes, centre, j, 0),
+            line(planes, centre + 1, j, 0),
+            line(planes, centre + 2, j, 0),
             last + 1,
         )
 
@@ -283,33 +292,33 @@ def _edges_along_3(planes: Array, k: int, lines: tuple[int, int], n: int) -> Non
     """E3 in plane k, from the faces across i and j; lines : first and last; n edges a line."""
     first, end = lines
     one, two = ACROSS_1 + ACROSS_SIZE * (k & 1), ACROSS_2 + ACROSS_SIZE * (k & 1)
-    centre = planes[CENTRE + CENTRE_SIZE * (k & 1) + 2]
-    edge = planes[EDGE + EDGE_SIZE * (k & 1) + 2]
+    centre = CENTRE + CENTRE_SIZE * (k & 1) + 2
+    edge = EDGE + EDGE_SIZE * (k & 1) + 2
     here, back = _I0, _I0 - 1
     if end - first == 1:
-        copied(planes[one + 1, first, here:], edge[first, here:], n)
+        copied(line(planes, one + 1, first, here), line(planes, edge, first, here), n)
         return
     for j in range(first + 1, end):
         edge_field(
             (
-                centre[j - 1, back:],
-                centre[j, back:],
-                centre[j - 1, here:],
-                centre[j, here:],
+                line(planes, centre, j - 1, back),
+                line(planes, centre, j, back),
+                line(planes, centre, j - 1, here),
+                line(planes, centre, j, here),
             ),
             (
-                planes[one + 1, j - 1, here:],
-                planes[one + 1, j, here:],
-                planes[one + 2, j - 1, here:],
-                planes[one + 2, j, here:],
+                line(planes, one + 1, j - 1, here),
+                line(planes, one + 1, j, here),
+                line(planes, one + 2, j - 1, here),
+                line(planes, one + 2, j, here),
             ),
             (
-                planes[two, j, back:],
-                planes[two, j, here:],
-                planes[two + 2, j, back:],
-                planes[two + 2, j, here:],
+                line(planes, two, j, back),
+                line(planes, two, j, here),
+                line(planes, two + 2, j, back),
+                line(planes, two + 2, j, here),
             ),
-            edge[j, here:],
+            line(planes, edge, j, here),
             n,
         )
 
@@ -320,35 +329,35 @@ def _edges_along_1(planes: Array, k: int, lines: tuple[int, int], n: int) -> Non
     first, end = lines
     two, before = ACROSS_2 + ACROSS_SIZE * (k & 1), ACROSS_2 + ACROSS_SIZE * (1 - (k & 1))
     centre, centre_before = (
-        planes[CENTRE + CENTRE_SIZE * (k & 1)],
-        planes[CENTRE + CENTRE_SIZE * (1 - (k & 1))],
+        CENTRE + CENTRE_SIZE * (k & 1),
+        CENTRE + CENTRE_SIZE * (1 - (k & 1)),
     )
-    edge = planes[EDGE + EDGE_SIZE * (k & 1)]
+    edge = EDGE + EDGE_SIZE * (k & 1)
     here = _I0
     if end - first == 1:
-        copied(planes[ACROSS_3, first, here:], edge[first, here:], n)
+        copied(line(planes, ACROSS_3, first, here), line(planes, edge, first, here), n)
         return
     for j in range(first + 1, end):
         edge_field(
             (
-                centre_before[j - 1, here:],
-                centre[j - 1, here:],
-                centre_before[j, here:],
-                centre[j, here:],
+                line(planes, centre_before, j - 1, here),
+                line(planes, centre, j - 1, here),
+                line(planes, centre_before, j, here),
+                line(planes, centre, j, here),
             ),
             (
-                planes[before + 1, j, here:],
-                planes[two + 1, j, here:],
-                planes[before + 2, j, here:],
-                planes[two + 2, j, here:],
+                line(planes, before + 1, j, here),
+                line(planes, two + 1, j, here),
+                line(planes, before + 2, j, here),
+                line(planes, two + 2, j, here),
             ),
             (
-                planes[ACROSS_3, j - 1, here:],
-                planes[ACROSS_3, j, here:],
-                planes[ACROSS_3 + 2, j - 1, here:],
-                planes[ACROSS_3 + 2, j, here:],
+                line(planes, ACROSS_3, j - 1, here),
+                line(planes, ACROSS_3, j, here),
+                line(planes, ACROSS_3 + 2, j - 1, here),
+                line(planes, ACROSS_3 + 2, j, here),
             ),
-            edge[j, here:],
+            line(planes, edge, j, here),
             n,
         )
 
@@ -358,31 +367,31 @@ def _edges_along_2(planes: Array, k: int, lines: tuple[int, int], n: int) -> Non
     """E2 between planes k-1 and k, from the faces across i and k."""
     first, end = lines
     one, before = ACROSS_1 + ACROSS_SIZE * (k & 1), ACROSS_1 + ACROSS_SIZE * (1 - (k & 1))
-    centre = planes[CENTRE + CENTRE_SIZE * (k & 1) + 1]
-    centre_before = planes[CENTRE + CENTRE_SIZE * (1 - (k & 1)) + 1]
-    edge = planes[EDGE + EDGE_SIZE * (k & 1) + 1]
+    centre = CENTRE + CENTRE_SIZE * (k & 1) + 1
+    centre_before = CENTRE + CENTRE_SIZE * (1 - (k & 1)) + 1
+    edge = EDGE + EDGE_SIZE * (k & 1) + 1
     here, back = _I0, _I0 - 1
     for j in range(first, end):
         edge_field(
             (
-                centre_before[j, back:],
-                centre[j, back:],
-                centre_before[j, here:],
-                centre[j, here:],
+                line(planes, centre_before, j, back),
+                line(planes, centre, j, back),
+                line(planes, centre_before, j, here),
+                line(planes, centre, j, here),
             ),
             (
-                planes[before, j, here:],
-                planes[one, j, here:],
-                planes[before + 2, j, here:],
-                planes[one + 2, j, here:],
+                line(planes, before, j, here),
+                line(planes, one, j, here),
+                line(planes, before + 2, j, here),
+                line(planes, one + 2, j, here),
             ),
             (
-                planes[ACROSS_3 + 1, j, back:],
-                planes[ACROSS_3 + 1, j, here:],
-                planes[ACROSS_3 + 2, j, back:],
-                planes[ACROSS_3 + 2, j, here:],
+                line(planes, ACROSS_3 + 1, j, back),
+                line(planes, ACROSS_3 + 1, j, here),
+                line(planes, ACROSS_3 + 2, j, back),
+                line(planes, ACROSS_3 + 2, j, here),
             ),
-            edge[j, here:],
+            line(planes, edge, j, here),
             n,
         )
 
@@ -396,8 +405,8 @@ def _edges_of_a_single_plane(planes: Array, k: int, lines: tuple[int, int], n: i
     for j in range(begin, end):
         source = CENTRE + CENTRE_SIZE * (k & 1) if end - first == 1 else two + 1
         for side in range(2):
-            copied(planes[source, j], planes[EDGE + EDGE_SIZE * side, j], n)
-            copied(planes[one, j], planes[EDGE + EDGE_SIZE * side + 1, j], n)
+            copied(line(planes, source, j, 0), line(planes, EDGE + EDGE_SIZE * side, j, 0), n)
+            copied(line(planes, one, j, 0), line(planes, EDGE + EDGE_SIZE * side + 1, j, 0), n)
 
 
 @inlined
@@ -421,28 +430,28 @@ def _advance_plane(
     for j in range(first + next_line, end - next_line):
         for v in range(FLUX_SIZE):
             _advance_cells(
-                base[k, _CONSERVED[v], j, here:],
-                planes[SPREAD + FLUX_SIZE * (k & 1) + v, j, here:],
-                planes[above + v, j, here:],
-                planes[below + v, j, here:],
-                dst[k, _CONSERVED[v], j, here:],
+                entries(base, (k, _CONSERVED[v], j), here),
+                line(planes, SPREAD + FLUX_SIZE * (k & 1) + v, j, here),
+                line(planes, above + v, j, here),
+                line(planes, below + v, j, here),
+                entries(dst, (k, _CONSERVED[v], j), here),
                 (dt, per_width[2]),
                 n,
             )
         _advance_faces(
-            base[k, B1, j, here:],
-            (planes[lower + 2, j + next_line, here:], planes[lower + 2, j, here:]),
-            (planes[upper + 1, j, here:], planes[lower + 1, j, here:]),
-            dst[k, B1, j, here:],
+            entries(base, (k, B1, j), here),
+            (line(planes, lower + 2, j + next_line, here), line(planes, lower + 2, j, here)),
+            (line(planes, upper + 1, j, here), line(planes, lower + 1, j, here)),
+            entries(dst, (k, B1, j), here),
             (by_2, by_3),
             n + 1,
         )
     for j in range(first + next_line, end):
         _advance_faces(
-            base[k, B2, j, here:],
-            (planes[upper, j, here:], planes[lower, j, here:]),
-            (planes[lower + 2, j, here + 1 :], planes[lower + 2, j, here:]),
-            dst[k, B2, j, here:],
+            entries(base, (k, B2, j), here),
+            (line(planes, upper, j, here), line(planes, lower, j, here)),
+            (line(planes, lower + 2, j, here + 1), line(planes, lower + 2, j, here)),
+            entries(dst, (k, B2, j), here),
             (by_3, by_1),
             n,
         )
@@ -466,10 +475,10 @@ def _advance_slab_faces(
     here = _I0
     for j in range(first + next_line, end - next_line):
         _advance_faces(
-            base[k, B3, j, here:],
-            (planes[edge + 1, j, here + 1 :], planes[edge + 1, j, here:]),
-            (planes[edge, j + next_line, here:], planes[edge, j, here:]),
-            dst[k, B3, j, here:],
+            entries(base, (k, B3, j), here),
+            (line(planes, edge + 1, j, here + 1), line(planes, edge + 1, j, here)),
+            (line(planes, edge, j + next_line, here), line(planes, edge, j, here)),
+            entries(dst, (k, B3, j), here),
             (dt * per_width[0], dt * per_width[1]),
             n,
         )

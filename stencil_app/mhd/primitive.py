@@ -9,6 +9,7 @@ from __future__ import annotations
 from stencil_app.jit import inlined, row_kernel
 from stencil_app.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E
+from stencil_app.mhd.views import entries, line
 from stencil_app.mhd.workspace import W_B1, W_B2, W_B3, W_P, W_RHO, W_SIZE, W_V1, W_V2, W_V3, W
 
 
@@ -50,17 +51,30 @@ def primitive_line(
     base = W + W_SIZE * ring
     return int(
         _primitive_row(
-            (u[k, RHO, j], u[k, M1, j], u[k, M2, j], u[k, M3, j], u[k, E, j]),
-            (u[k, B1, j], u[k, B1, j, 1:], u[k, B2, j], u[k, B2, j + 1], u[k, B3, j], u[k + 1, B3, j]),
             (
-                planes[base + W_RHO, j],
-                planes[base + W_V1, j],
-                planes[base + W_V2, j],
-                planes[base + W_V3, j],
-                planes[base + W_P, j],
-                planes[base + W_B1, j],
-                planes[base + W_B2, j],
-                planes[base + W_B3, j],
+                entries(u, (k, RHO, j), 0),
+                entries(u, (k, M1, j), 0),
+                entries(u, (k, M2, j), 0),
+                entries(u, (k, M3, j), 0),
+                entries(u, (k, E, j), 0),
+            ),
+            (
+                entries(u, (k, B1, j), 0),
+                entries(u, (k, B1, j), 1),
+                entries(u, (k, B2, j), 0),
+                entries(u, (k, B2, j + 1), 0),
+                entries(u, (k, B3, j), 0),
+                entries(u, (k + 1, B3, j), 0),
+            ),
+            (
+                line(planes, base + W_RHO, j, 0),
+                line(planes, base + W_V1, j, 0),
+                line(planes, base + W_V2, j, 0),
+                line(planes, base + W_V3, j, 0),
+                line(planes, base + W_P, j, 0),
+                line(planes, base + W_B1, j, 0),
+                line(planes, base + W_B2, j, 0),
+                line(planes, base + W_B3, j, 0),
             ),
             gas,
             n,

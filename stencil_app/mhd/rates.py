@@ -14,6 +14,7 @@ import numpy as np
 from stencil_app.jit import kernel, row_kernel
 from stencil_app.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E
+from stencil_app.mhd.views import entries
 
 
 @row_kernel
@@ -94,19 +95,19 @@ def raise_and_rate(
     for k in range(first, end):
         for j in range(gj, u.shape[2] - gj - 1):
             cells = (
-                u[k, RHO, j, low:],
-                u[k, M1, j, low:],
-                u[k, M2, j, low:],
-                u[k, M3, j, low:],
-                u[k, E, j, low:],
+                entries(u, (k, RHO, j), low),
+                entries(u, (k, M1, j), low),
+                entries(u, (k, M2, j), low),
+                entries(u, (k, M3, j), low),
+                entries(u, (k, E, j), low),
             )
             faces = (
-                u[k, B1, j, low:],
-                u[k, B1, j, low + 1 :],
-                u[k, B2, j, low:],
-                u[k, B2, j + 1, low:],
-                u[k, B3, j, low:],
-                u[k + 1, B3, j, low:],
+                entries(u, (k, B1, j), low),
+                entries(u, (k, B1, j), low + 1),
+                entries(u, (k, B2, j), low),
+                entries(u, (k, B2, j + 1), low),
+                entries(u, (k, B3, j), low),
+                entries(u, (k + 1, B3, j), low),
             )
             count = _rate_row(cells, faces, rates, gas, per_width, n)
             if count > 0:
