@@ -28,7 +28,7 @@ from apples.experiments.coscheduled_runs import Case, run_cases
 from apples.experiments.coscheduled_settings import Flexible, load_settings
 from apples.experiments.coscheduled_tables import ALGORITHMS, TABLES, Table
 from apples.experiments.result import Curve, Figure, Result, Row
-from apples.simulation.cluster.simulation import Outcome
+from apples.simulation.cluster.outcome import Outcome
 from apples.simulation.cluster.workload import BspJob
 
 

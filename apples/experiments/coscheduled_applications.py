@@ -24,7 +24,7 @@ from apples.experiments.coscheduled_jobs import CS, F, sage, sage_is_frustrated,
 from apples.experiments.coscheduled_settings import Flexible, load_settings
 from apples.experiments.coscheduled_tables import TABLES
 from apples.experiments.result import Result, Row
-from apples.simulation.cluster.simulation import Outcome
+from apples.simulation.cluster.outcome import Outcome
 
 
 def applications(progress: Progress) -> Result:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from apples.coscheduling.policies import CoschedulingConstants
 from apples.simulation.cluster.constants import ClusterConstants
-from apples.simulation.cluster.simulation import Outcome, simulate
+from apples.simulation.cluster.outcome import Outcome
+from apples.simulation.cluster.simulation import simulate
 from apples.simulation.cluster.workload import BspJob
 
 

@@ -18,7 +18,7 @@ from apples.experiments.coscheduled_runs import Case, run_cases
 from apples.experiments.coscheduled_settings import MessageDrivenRuns, load_settings
 from apples.experiments.message_driven_jobs import queue, workload
 from apples.experiments.result import Curve, Figure, Result, Row
-from apples.simulation.cluster.simulation import Outcome
+from apples.simulation.cluster.outcome import Outcome
 from apples.simulation.cluster.workload import BspJob
 
 K = TypeVar("K")

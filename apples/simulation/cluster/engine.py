@@ -305,7 +305,7 @@ def run(m: Memory, until: int) -> int:
             if m[NEXT + i] <= end:
                 node_until(m, m[K_NODE] + i * stride, end)
         if m[K_REPORTS] > 0 or m[K_ENDED] > 0:
-            return end
+            return int(end)
 
 
 @compiled

@@ -83,7 +83,7 @@ def goodness(m: Memory, p: int, c: int, current: int) -> int:
         weight += m[K_STAY]
     if p == current:
         weight += 1
-    return weight
+    return int(weight)
 
 
 @part
@@ -141,10 +141,10 @@ def refill(m: Memory, c: int, p: int, t: int, before: int) -> int:
     Others have thrown out no more than they had time to bring in.
     """
     if before != c:
-        return m[m[p + JOB] + J_REFILL]
+        return int(m[m[p + JOB] + J_REFILL])
     if m[c + C_LAST] == p:
         return 0
-    return min(m[m[p + JOB] + J_REFILL], t - m[p + OFF_SINCE])
+    return int(min(m[m[p + JOB] + J_REFILL], t - m[p + OFF_SINCE]))
 
 
 @part
@@ -200,7 +200,7 @@ def decide(m: Memory, n: int, c: int, t: int) -> int:
 def find_place(m: Memory, n: int, p: int, t: int) -> int:
     """The processor that a process which has become ready should ask for; NOBODY when none is worth it."""
     if m[m[p + PROCESSOR] + C_RUNNING] < 0:
-        return m[p + PROCESSOR]
+        return int(m[p + PROCESSOR])
     first = m[n + N_FIRST]
     end = first + m[K_PROCESSORS] * PROCESSOR_FIELDS
     idle, idle_since = NOBODY, NEVER

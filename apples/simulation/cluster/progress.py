@@ -83,7 +83,7 @@ def length(m: Memory, p: int) -> int:
     if m[p + ITERATION] >= m[p + ITERATIONS]:
         return 0
     if m[p + VARIATION] == 0:
-        return m[p + COMPUTE]
+        return int(m[p + COMPUTE])
     u = mix(m[p + KEY] + m[p + ITERATION])
     return int(m[p + COMPUTE] * (1.0 + m[p + VARIATION] * 1e-9 * (2.0 * u - 1.0)))
 
@@ -163,7 +163,7 @@ def account(m: Memory, p: int, t: int) -> None:
 @part
 def communicates(m: Memory, p: int) -> bool:
     """Does the rank exchange messages after its computations."""
-    return m[m[p + JOB] + J_PATTERN] != ALONE and m[m[p + JOB] + J_RANKS] > 1
+    return bool(m[m[p + JOB] + J_PATTERN] != ALONE and m[m[p + JOB] + J_RANKS] > 1)
 
 
 @part
@@ -194,7 +194,7 @@ def enter(m: Memory, p: int, t: int) -> None:
 def sent(m: Memory, q: int, k: int) -> int:
     """When rank q's messages of iteration k left; -1 if they have not."""
     if m[q + ITERATION] > k or (m[q + ITERATION] == k and m[q + PHASE] == WAITING):
-        return m[q + SENT_EVEN + (k & 1)]
+        return int(m[q + SENT_EVEN + (k & 1)])
     return -1
 
 

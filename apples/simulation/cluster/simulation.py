@@ -9,8 +9,7 @@ processes. Measurements are read when the heartbeat is sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -39,58 +38,10 @@ from apples.simulation.cluster import engine
 from apples.simulation.cluster import layout as at
 from apples.simulation.cluster.building import build, ns, place
 from apples.simulation.cluster.constants import ClusterConstants
+from apples.simulation.cluster.outcome import JobOutcome, Outcome
 from apples.simulation.cluster.workload import BspJob
 
 _CLASSES_SAMPLED_EVERY = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOutcome:
-    """What became of a job. Seconds from the start of the simulation; `started` is when its ranks were put up."""
-
-    name: str
-    arrived_s: float
-    started_s: float
-    finished_s: float
-
-    @property
-    def response_s(self) -> float:
-        """From submission to the end of its last rank."""
-        return self.finished_s - self.arrived_s
-
-    @property
-    def wait_s(self) -> float:
-        """From submission to the start."""
-        return self.started_s - self.arrived_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of all jobs.
-
-    readings : what each rank's monitor has counted in all
-    classes : by process, the class it had most often when its slot had ended, once it had had another than the
-        first; empty where the policy has no classes
-    """
-
-    jobs: Mapping[str, JobOutcome]
-    readings: Mapping[Process, Reading]
-    classes: Mapping[Process, ProcessClass]
-
-    @property
-    def turnaround_s(self) -> float:
-        """The end of the last job."""
-        return max(job.finished_s for job in self.jobs.values())
-
-    @property
-    def mean_response_s(self) -> float:
-        """Mean over jobs."""
-        return sum(job.response_s for job in self.jobs.values()) / len(self.jobs)
-
-    @property
-    def mean_wait_s(self) -> float:
-        """Mean over jobs."""
-        return sum(job.wait_s for job in self.jobs.values()) / len(self.jobs)
 
 
 def simulate(
@@ -153,6 +104,7 @@ class Simulation:
         self._slots: list[Heartbeat | None] = [None] * machine.nodes
         self._pages = np.zeros((len(self._views.processes), 3), np.int64)
         self._seen: dict[Process, Counter[ProcessClass]] = {}
+        self._judged_after = constants.fcs.cslots_min
         self._now = 0
         self._left = {job.name: len(job.nodes) for job in jobs}
         self._told = np.zeros(len(self._views.processes), bool)
@@ -385,7 +337,7 @@ class Simulation:
         for policy in self._policies:
             if isinstance(policy, Fcs):
                 for process, standing in policy.standings.items():
-                    if standing.tslots > standing.cslots or standing.mark.c_comm or standing.cslots > 20:
+                    if standing.tslots >= self._judged_after:
                         self._seen.setdefault(process, Counter())[standing.process_class] += 1
 
     def _outcome(self) -> Outcome:

@@ -59,9 +59,7 @@ class StepByStep:
             names = {str(n): machine.processors for n in range(machine.nodes)}
             self.manager = Machine(names, mpl=1 if kind.exclusive else None)
         self.counters, self.stale = counters, False
-        self.systems = [
-            Rank(name=None, node=n, cpu=managers[n], left=0) for n in range(machine.nodes)
-        ]
+        self.systems = [Rank(name=None, node=n, cpu=managers[n], left=0) for n in range(machine.nodes)]
         self.ranks, self.slots, self.arrivals = [], [None] * machine.nodes, [0] * machine.nodes
         self.running = {(n, c): None for n in range(machine.nodes) for c in range(machine.processors)}
         self.decided = dict.fromkeys(self.running, 0)
@@ -264,9 +262,9 @@ class StepByStep:
                 changes += policy.on(JobLeft(job=rank.name.job))
             if changes:
                 self.obey(rank.node, changes)
-            if all(r.done is not None for r in self.ranks if r.name.job == rank.name.job):
-                if self.manager is not None:
-                    self.let_in(self.manager.leave(rank.name.job))
+            over = all(r.done is not None for r in self.ranks if r.name.job == rank.name.job)
+            if over and self.manager is not None:
+                self.let_in(self.manager.leave(rank.name.job))
 
     def beat(self):
         if self.exclusive and not self.stale:

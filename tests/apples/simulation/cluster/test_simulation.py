@@ -1,0 +1,207 @@
+"""Jobs on the simulated cluster: what each policy makes of them, in small."""
+
+import pytest
+
+from apples.coscheduling.classes import FcsConstants, ProcessClass
+from apples.coscheduling.events import Process
+from apples.coscheduling.messagedriven import MessageDrivenConstants
+from apples.coscheduling.policies import CoschedulingConstants, policy_kind
+from apples.errors import ConfigError
+from apples.simulation.cluster import layout as at
+from apples.simulation.cluster.simulation import Simulation, simulate
+
+QUICK = CoschedulingConstants(
+    fcs=FcsConstants(slice_s=0.02, cslots_min=3),
+    message_driven=MessageDrivenConstants(slice_s=1.0, gmet_s=0.2),
+)
+
+
+def test_a_job_alone_takes_its_iterations_times_computation_and_exchange(machine, ring):
+    outcome = simulate(machine(), [ring(iterations=1000)], "batch", seed=1)
+    assert outcome.turnaround_s == pytest.approx(1000 * 1.1e-3, abs=1e-6)
+    reading = outcome.readings[Process("ring", 0)]
+    assert reading.t_cpu_s == pytest.approx(1.0)
+    assert reading.t_comm_s == pytest.approx(0.1)
+    assert reading.c_comm == 1000
+
+
+def test_batch_runs_one_after_the_other_and_gang_both_at_half_speed(machine, ring):
+    jobs = [ring("a"), ring("b")]
+    batch = simulate(machine(), jobs, "batch", seed=1, constants=QUICK)
+    gang = simulate(machine(), jobs, "gang", seed=1, constants=QUICK)
+    assert batch.jobs["a"].finished_s == pytest.approx(1.1, abs=0.01)
+    assert batch.jobs["b"].finished_s == pytest.approx(2.2, abs=0.05)
+    assert min(job.finished_s for job in gang.jobs.values()) > 2.1
+    assert batch.mean_response_s < gang.mean_response_s
+
+
+def test_polling_out_of_step_is_slow_and_spinning_helps(machine, ring):
+    nodes = tuple(range(8))
+    jobs = [ring(name, nodes, iterations=500) for name in "ab"]
+    polling = simulate(machine(nodes=8), jobs, "uncoordinated", seed=1)
+    spinning = simulate(machine(nodes=8), jobs, "spin-block", seed=1)
+    assert polling.turnaround_s > 1.5 * spinning.turnaround_s
+
+
+def test_imbalanced_jobs_that_complement_each_other_overlap(machine, ring):
+    jobs = [ring("a", compute_s=(1e-3, 3e-3)), ring("b", compute_s=(3e-3, 1e-3))]
+    done = {p: simulate(machine(), jobs, p, seed=1, constants=QUICK) for p in ("gang", "spin-block", "fcs")}
+    assert done["spin-block"].turnaround_s < 0.75 * done["gang"].turnaround_s
+    assert done["fcs"].turnaround_s < 0.75 * done["gang"].turnaround_s
+    wanted = {"a": ("F", "DC"), "b": ("DC", "F")}
+    assert {p: c.value for p, c in done["fcs"].classes.items()} == {
+        Process(job, rank): wanted[job][rank] for job in wanted for rank in (0, 1)
+    }
+
+
+def test_silent_jobs_do_not_care(machine, ring):
+    jobs = [ring("quiet", compute_s=0.1, iterations=5, pattern="none"), ring("loud")]
+    outcome = simulate(machine(), jobs, "fcs", seed=1, constants=QUICK)
+    assert outcome.classes[Process("quiet", 0)] is ProcessClass.DC
+    assert outcome.classes[Process("loud", 0)] is ProcessClass.CS
+    assert outcome.readings[Process("quiet", 0)].c_comm == 0
+
+
+def test_ranks_migrate_to_idle_processors(machine, ring):
+    """Three ranks on two processors: each gets two thirds of one, which none would without moving."""
+    jobs = [ring(name, nodes=(0,), compute_s=0.1, iterations=20, pattern="none") for name in "abc"]
+    outcome = simulate(machine(nodes=1, processors=2), jobs, "spin-block", seed=1)
+    for job in outcome.jobs.values():
+        assert job.finished_s == pytest.approx(3.0, rel=0.1)
+
+
+@pytest.mark.parametrize("policy", ["batch", "gang", "spin-block", "fcs", "message-driven", "uncoordinated"])
+def test_the_same_seed_gives_the_same_bits_and_another_does_not(machine, ring, policy):
+    noisy = machine(noise_burst_s=1e-3, noise_mean_s=0.05, heartbeat_spread_s=1e-3, start_spread_s=0.01)
+    jobs = [ring("a", variation=0.2, iterations=300), ring("b", iterations=300, pattern="barrier")]
+    runs = [simulate(noisy, jobs, policy, seed=seed, constants=QUICK) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+@pytest.mark.parametrize("policy", ["batch", "gang", "fcs"])
+def test_long_strides_change_nothing(machine, ring, policy):
+    noisy = machine(
+        nodes=4,
+        processors=2,
+        noise_burst_s=3e-4,
+        noise_mean_s=0.05,
+        heartbeat_spread_s=1e-3,
+        manager_s=1e-4,
+        switch_s=2e-5,
+        start_spread_s=0.01,
+    )
+    nodes = (0, 0, 1, 1, 2, 2, 3, 3)
+    jobs = [ring("a", nodes, variation=0.3, iterations=600), ring("b", nodes, iterations=600)]
+    outcomes = []
+    for again in (0, at.NEVER):
+        sim = Simulation(noisy, jobs, policy_kind(policy), QUICK, seed=3)
+        sim._views.memory[at.K_TRY] = again
+        outcomes.append(sim.run())
+    assert outcomes[0] == outcomes[1]
+
+
+def test_windows_of_any_length_give_the_same(machine, ring):
+    jobs = [ring("a", variation=0.3), ring("b", pattern="barrier")]
+    outcomes = []
+    for window in (100_000, 7_000):
+        sim = Simulation(machine(), jobs, policy_kind("spin-block"), QUICK, seed=3)
+        sim._views.memory[at.K_LOOKAHEAD] = window
+        outcomes.append(sim.run())
+    assert outcomes[0].readings == outcomes[1].readings
+    assert outcomes[0].jobs == outcomes[1].jobs
+
+
+def test_work_follows_from_the_job_not_from_the_schedule(machine, ring):
+    jobs = [ring("a", variation=0.4, iterations=200), ring("b", iterations=200)]
+    seen = [
+        simulate(machine(), jobs, policy, seed=5, constants=QUICK).readings[Process("a", 1)].t_cpu_s
+        for policy in ("batch", "gang", "spin-block", "uncoordinated")
+    ]
+    assert seen == pytest.approx([seen[0]] * 4, abs=1e-9)
+
+
+def test_time_held_stopped_is_no_communication(machine, ring):
+    jobs = [ring("a"), ring("b")]
+    gang = simulate(machine(), jobs, "gang", seed=1, constants=QUICK)
+    assert gang.readings[Process("a", 0)].t_comm_s == pytest.approx(0.1, abs=0.02)
+
+
+def test_a_working_set_makes_switches_dear(machine, ring):
+    def turnaround(refill_s):
+        jobs = [ring(name, refill_s=refill_s) for name in "ab"]
+        return simulate(machine(), jobs, "gang", seed=1, constants=QUICK).turnaround_s
+
+    # about 110 slots of 20 ms, each a millisecond shorter
+    assert turnaround(1e-3) - turnaround(0.0) == pytest.approx(0.11, abs=0.03)
+
+
+def test_node_managers_cost_processor_time_and_heartbeats_come_late(machine, ring):
+    jobs = [ring("a"), ring("b")]
+
+    def turnaround(**changes):
+        return simulate(machine(**changes), jobs, "gang", seed=1, constants=QUICK).turnaround_s
+
+    assert turnaround(manager_s=1e-3) > turnaround() + 0.05
+    assert turnaround(heartbeat_spread_s=1e-3) > turnaround() + 0.02
+
+
+def test_jobs_arrive_when_they_do_and_wait_their_turn(machine, ring):
+    jobs = [ring("a"), ring("b"), ring("late", arrival_s=3.0)]
+    outcome = simulate(machine(), jobs, "uncoordinated", seed=1, at_once=1)
+    assert outcome.jobs["b"].wait_s == pytest.approx(1.1, abs=0.01)
+    assert outcome.jobs["late"].wait_s == 0
+    assert outcome.mean_wait_s == pytest.approx(1.1 / 3, abs=0.01)
+    assert outcome.jobs["late"].response_s == pytest.approx(1.1, abs=0.01)
+
+
+def test_message_driven_gives_unscheduled_jobs_their_hundredth_only(machine, ring):
+    """Two silent jobs: what the scheduled one leaves, the other does not get."""
+    jobs = [ring(name, nodes=(0,), compute_s=0.1, iterations=10, pattern="none") for name in "ab"]
+    one = machine(nodes=1, share_interval_s=0.1)
+    constants = CoschedulingConstants(message_driven=MessageDrivenConstants(slice_s=100.0, gmet_s=1.0))
+    outcome = simulate(one, jobs, "message-driven", seed=1, constants=constants)
+    assert outcome.jobs["a"].finished_s == pytest.approx(1 / 0.99, abs=0.02)
+    assert outcome.jobs["b"].finished_s == pytest.approx(1 / 0.99 + 0.99, abs=0.03)
+
+
+def test_messages_bring_the_ranks_of_a_job_together(machine, ring):
+    nodes = tuple(range(8))
+    jobs = [ring(name, nodes, iterations=1000) for name in "ab"]
+    small = machine(nodes=8, share_interval_s=0.1, timer_spread_s=0.1)
+    alone = simulate(small, jobs, "uncoordinated", seed=1)
+    driven = simulate(small, jobs, "message-driven", seed=1, constants=QUICK)
+    assert driven.turnaround_s < alone.turnaround_s
+
+
+def test_what_is_wrong_is_said_all_at_once(machine, ring):
+    with pytest.raises(ConfigError, match=r"two jobs are called ring\n.*has a rank on node 7; legal are 0 to 1"):
+        simulate(machine(), [ring(), ring(nodes=(0, 7))], "gang", seed=1)
+    with pytest.raises(ConfigError, match="there is no job to run"):
+        simulate(machine(), [], "gang", seed=1)
+    with pytest.raises(ConfigError, match="at_once is 0, legal is a whole number from 1"):
+        simulate(machine(), [ring()], "gang", seed=1, at_once=0)
+    with pytest.raises(ConfigError, match="no policy is called 'fair'; legal are: batch"):
+        simulate(machine(), [ring()], "fair", seed=1)
+    with pytest.raises(
+        ConfigError, match=r"(?s)pattern is 'star', legal are 'none', 'ring'.*variation is 1, legal is from 0"
+    ):
+        ring(pattern="star", variation=1)
+    with pytest.raises(ConfigError, match=r"(?s)0 iterations.*latency_s is 0.0, legal is at least 1 ns"):
+        ring(iterations=0, latency_s=0.0)
+    with pytest.raises(ConfigError, match=r"2 nodes and 1 computations"):
+        ring(compute_s=(1e-3,))
+    with pytest.raises(ConfigError, match=r"(?s)nodes is 0, legal.*switch_s is -1, legal.*favoured_nice is 5"):
+        machine(nodes=0, switch_s=-1, favoured_nice=5)
+
+
+def test_quanta_are_those_of_linux(machine):
+    """About 50 ms whatever the ticks, and twice that for the most favoured."""
+    assert [machine(ticks_per_s=hz).quantum_ticks(0) for hz in (100, 250, 500, 1024, 4096)] == [
+        6,
+        11,
+        21,
+        41,
+        81,
+    ]
+    assert machine(ticks_per_s=1024).quantum_ticks(-20) == 81
