@@ -18,6 +18,7 @@ from stencil_app.mhd.command import MHD
 from stencil_app.options import Option
 from stencil_app.physics import Physics, registry
 from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
+from stencil_app.validate import validate
 
 _SHOWN_DEFAULTS = (ITERATIONS, RESIDUAL_EVERY)
 
@@ -76,6 +77,7 @@ for _physics in registry().values():
     commands.add_command(_command(_physics))
 commands.add_command(BSP)
 commands.add_command(MHD)
+commands.add_command(validate)
 
 
 def main() -> None:

@@ -121,3 +121,22 @@ def make(values: Mapping[str, Value]) -> Case:
         field=frame.turned(lambda one, two: _FIELD),
         potential=frame.turned(potential),
     )
+
+
+def exact(values: Mapping[str, Value], *at: Array) -> dict[str, Array]:
+    """Conserved variables at the centres of cells after every period: rho, mx, my, mz, e, Bx, By, Bz."""
+    frame, case = WaveFrame(3), make(values)
+    r = eigenvector(str(values["wave"]), str(values["direction"]))
+    sine = float(values["amplitude"]) * np.sin(2.0 * pi * frame.along(0, *at))
+    rho = np.asarray(case.density(*at))
+    assert case.energy is not None
+    field = (
+        np.full(sine.shape, _FIELD[0]),
+        _FIELD[1] + r.field[0] * sine,
+        _FIELD[2] + r.field[1] * sine,
+    )
+    found = {"rho": rho, "e": np.asarray(case.energy(*at))}
+    for a, axis in enumerate("xyz"):
+        found[f"m{axis}"] = rho * case.velocity(a, *at)
+        found[f"B{axis}"] = np.asarray(sum(frame.axes[a][c] * field[c] for c in range(3)))
+    return found
