@@ -19,7 +19,7 @@ import click
 @click.option(
     "--data",
     metavar="DIR",
-    help="directory of reference solutions; without it the checks that need them are left out  [default $APPLES_DATA/mhd]",
+    help="reference solutions; without them the checks that need them are left out  [default $APPLES_DATA/mhd]",
 )
 def validate(quick: bool, as_json: bool, data: str | None) -> None:
     """Errors of the application beside those of references, problem by problem."""
@@ -49,7 +49,7 @@ def validate(quick: bool, as_json: bool, data: str | None) -> None:
         click.echo(json.dumps(document, indent=1, ensure_ascii=False))
     elif left_out:
         click.echo(
-            "no directory of reference solutions: Brio-Wu and the Orszag-Tang slice are left out; see --data",
+            "no reference solutions: Brio-Wu and the Orszag-Tang slice are left out; see --data",
             err=True,
         )
     sys.exit(0 if passed else 1)

@@ -91,8 +91,7 @@ def linear_wave_error(n: int, wave: str, direction: str = "right") -> float:
     assert isinstance(problem, MhdProblem)
     points = [problem.frame.points(axis, nodes=False) for axis in range(3)]
     at = (points[0][None, None, :], points[1][None, :, None], points[2][:, None, None])
-    values = {"wave": wave, "direction": direction, "n": n, "amplitude": 1e-6, "courant": 0.3}
-    wanted = linear_wave.exact({**values, "nx": 0, "ny": 0, "nz": 0}, *at)
+    wanted = linear_wave.exact(problem.parameters, *at)
     found = centred(slab)
     for axis in "xyz":
         found[f"m{axis}"] = found["rho"] * found[f"v{axis}"]
