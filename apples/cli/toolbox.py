@@ -49,6 +49,18 @@ def _share() -> click.Command:
     return share
 
 
+def _simulate_queue() -> click.Command:
+    from apples.cli.simulate_queue import simulate_queue
+
+    return simulate_queue
+
+
+def _estimate() -> click.Command:
+    from apples.cli.estimate import estimate
+
+    return estimate
+
+
 toolbox = LazyGroup(
     name="apples",
     help="Tools around apples-run: calibration, history, the experiments of the papers, sharing hosts.",
@@ -61,6 +73,8 @@ toolbox = LazyGroup(
         "jobs": ("Show who shares the hosts: jobs, slots, classes, nodes.", _jobs),
         "share": ("Run any MPI program so that it takes its turns.", _share),
         "node": ("Let MPI jobs that share this host take turns.", _node),
+        "simulate-queue": ("Replay a job log under a queueing policy.", _simulate_queue),
+        "estimate": ("What a batch job will really take, from what similar jobs took.", _estimate),
     },
 )
 

@@ -6,97 +6,69 @@ that never ran, jobs without processors or submission are counted by reason.
 
 from __future__ import annotations
 
-import gzip
-import math
-import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
-from typing import IO
+from operator import itemgetter
 
 import numpy as np
 
 from apples.errors import ConfigError
+from apples.queueing.state import Floats
 from apples.simulation.batch.trace import Intake, Trace, in_order
 
 _FIELDS = 18
-_ID, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _ASKED, _REQUEST, _STATUS, _USER, _GROUP = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    7,
-    8,
-    10,
-    11,
-    12,
-)
-_KEPT = (_ID, _SUBMIT, _WAIT, _RUN, _ALLOCATED, _ASKED, _REQUEST, _STATUS, _USER, _GROUP)
+#: id, submit, wait, run, processors allocated, processors requested, time requested, status, user, group
+_KEPT = (0, 1, 2, 3, 4, 7, 8, 10, 11, 12)
 _LARGEST = 2.0**53
 _CANCELLED = 5
 
 
-def read_swf(path: Path) -> Trace:
-    """The jobs of a log. Raises `ConfigError` when it cannot be read or holds no job that ran."""
-    try:
-        with _opened(path) as lines:
-            return _parse(lines, path)
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(
-            f"{path}: cannot be read ({reason}); give a log in Standard Workload Format, .swf or .swf.gz"
-        ) from error
-
-
-def _opened(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
-    return path.open(encoding="utf-8", errors="replace")
-
-
-def _parse(lines: Iterable[str], path: Path) -> Trace:
-    """Rows of numbers, then columns; a line that is none is counted."""
+def parse_swf(lines: Iterable[str], name: str) -> Trace:
+    """The jobs of a log. name : for messages. Raises `ConfigError` when it holds no job that ran."""
     numbers = array("d")
+    wanted = itemgetter(*_KEPT)
     processors = read = malformed = 0
     for line in lines:
-        text = line.strip()
-        if not text:
+        words = line.split()
+        if not words:
             continue
-        if text.startswith(";"):
-            processors = _processors(text) or processors
+        if words[0].startswith(";"):
+            processors = _processors(line) or processors
             continue
         read += 1
+        if len(words) != _FIELDS:
+            malformed += 1
+            continue
         try:
-            values = [float(word) for word in text.split()]
+            values = [float(word) for word in wanted(words)]
         except ValueError:
             malformed += 1
             continue
-        if len(values) != _FIELDS or not all(map(math.isfinite, values)):
-            malformed += 1
-            continue
-        numbers.extend([values[index] for index in _KEPT])
-    dropped = Counter({"not 18 numbers": malformed}) if malformed else Counter[str]()
-    if not numbers:
-        what = "no job lines" if not read else f"{read} lines, none of them of 18 numbers"
-        raise ConfigError(f"{path}: {what}; is it in Standard Workload Format?")
+        numbers.extend(values)
     table = np.frombuffer(numbers, np.float64).reshape(-1, len(_KEPT))
-    return _judged(table, path, processors, Intake(lines=read, dropped=dropped))
+    finite = np.isfinite(table).all(axis=1)
+    malformed += int(np.count_nonzero(~finite))
+    dropped = {"not 18 numbers": malformed} if malformed else {}
+    if not finite.any():
+        what = "no job lines" if not read else f"{read} lines, none of them of {_FIELDS} numbers"
+        raise ConfigError(
+            f"{name}: {what}; legal are logs in Standard Workload Format and the output of sacct --parsable2"
+        )
+    return _judged(table[finite], name, processors, Intake(lines=read, dropped=dropped))
 
 
 def _processors(comment: str) -> int:
     """MaxProcs of the header, 0 if this line does not say."""
-    name, colon, value = comment.lstrip("; \t").partition(":")
-    word = value.split()[0] if value.split() else ""
-    return int(word) if colon and name.strip() == "MaxProcs" and word.isdecimal() else 0
+    title, _, value = comment.lstrip("; \t").partition(":")
+    words = value.split()
+    return int(words[0]) if title.strip() == "MaxProcs" and words and words[0].isdecimal() else 0
 
 
-def _judged(
-    table: np.ndarray[tuple[int, ...], np.dtype[np.float64]], path: Path, processors: int, read: Intake
-) -> Trace:
+def _judged(table: Floats, name: str, processors: int, read: Intake) -> Trace:
     """Leave out what cannot be replayed and mend what can, counting both."""
     ids, submit, wait, run, allocated, asked, request, status, user, group = table.T
+    # A log may hold one of the two only; a job that got more than it asked for needs what it got.
     procs = np.maximum(allocated, asked)
     dropped, mended = Counter(read.dropped), Counter(read.mended)
     keep = np.ones(len(table), bool)
@@ -111,13 +83,14 @@ def _judged(
             dropped[reason] += count
         keep &= ~odd
     if not keep.any():
-        raise ConfigError(f"{path}: none of {len(table)} jobs ran; {dict(dropped)}")
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items())
+        raise ConfigError(f"{name}: none of {read.lines} jobs can be replayed ({reasons})")
     without = keep & ~((request > 0) & (request <= _LARGEST))
     if without.any():
         mended["no requested time, taken as the run time"] += int(np.count_nonzero(without))
     request = np.maximum(np.where(without, run, request), 1.0)
     trace = Trace(
-        name=path.name.removesuffix(".gz").removesuffix(".swf"),
+        name=name,
         id=ids[keep].astype(np.int64),
         submit=submit[keep].copy(),
         run=run[keep].copy(),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from apples.errors import ConfigError
-from apples.queueing.state import Floats, Ints
+from apples.queueing.state import Flags, Floats, Ints
 
 DAY_S = 86400.0
 
@@ -70,7 +70,7 @@ class Trace:
         ends: Floats = self.submit + self.wait + self.run
         return ends
 
-    def take(self, chosen: Ints) -> Trace:
+    def take(self, chosen: Ints | Flags) -> Trace:
         """The chosen jobs only, by index or mask; the account stays that of the whole file."""
         columns = {name: getattr(self, name)[chosen] for name in _COLUMNS}
         return replace(self, **columns)
@@ -82,14 +82,14 @@ class Trace:
         dropped = dict(self.intake.dropped)
         if wide:
             dropped[f"wider than the machine of {processors} processors"] = wide
-        trace = self if not wide else self.take(np.flatnonzero(fits))
+        trace = self if not wide else self.take(fits)
         return replace(trace, processors=processors, intake=replace(self.intake, dropped=dropped))
 
-    def month(self, number: int, days: int = 30) -> Trace:
-        """Jobs submitted in the given period of the log, counted from 0; periods begin with the first job."""
+    def in_month(self, number: int, days: int = 30) -> Flags:
+        """Which jobs were submitted in the given period of the log, counted from 0 and from its first job."""
         since = self.submit[0] + number * days * DAY_S
-        first, last = np.searchsorted(self.submit, [since, since + days * DAY_S])
-        return self.take(np.arange(first, last))
+        chosen: Flags = (self.submit >= since) & (self.submit < since + days * DAY_S)
+        return chosen
 
     def killed_at_request(self) -> Trace:
         """The same jobs, none running longer than it asked for."""

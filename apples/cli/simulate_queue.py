@@ -1,0 +1,262 @@
+"""`apples simulate-queue`: what a policy would have made of a job log. Nothing is decided here."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from apples.queueing.configuration import QueueFile
+    from apples.simulation.batch.machine import Progress, Schedule
+    from apples.simulation.batch.trace import Trace
+
+_QUEUE = ("priority", "backfill", "overrun", "increment")
+_ESTIMATES = ("source", "adjust", "learn_from", "key", "window", "percentile", "floor", "minimum", "last")
+_NAMED_OTHERWISE = {"source": "estimates", "minimum": "min-similar"}
+_PLACE = re.compile(r"^options:1: (?:queue|estimates)\.(?P<name>\w+): ", re.MULTILINE)
+
+
+@click.command()
+@click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
+@click.option(
+    "--procs", type=click.IntRange(min=1), help="Processors of the machine (default: as the log says)."
+)
+@click.option(
+    "--config", metavar="FILE", help="Settings (YAML), as in configs/queue.yaml; options go before it."
+)
+@click.option(
+    "--priority", metavar="NAME", help="fcfs (default), sjf, wfp, or an expression over wait, estimate, …"
+)
+@click.option("--backfill", metavar="NAME", help="none, easy (default) or conservative.")
+@click.option(
+    "--overrun", metavar="RULE", help="Past its estimate: request (default), increment, doubling, half."
+)
+@click.option("--increment", metavar="TIME", help="Of that rule (default 5m).")
+@click.option("--estimates", "source", metavar="SOURCE", help="request (default), history, recent or actual.")
+@click.option(
+    "--adjust", metavar="WHERE", help="selective (default), regular, or a list: priority,backfill,running."
+)
+@click.option("--learn-from", metavar="ENDS", help="Whose ends teach: simulation (default) or log.")
+@click.option("--key", metavar="NAME", help="Similar jobs: triple (default), double, user, project or all.")
+@click.option("--window", metavar="TIME", help="Similar jobs ended at most so long ago (default 30d).")
+@click.option("--percentile", metavar="P", help="Of their run time / request (default 85).")
+@click.option("--floor", metavar="A", help="Least adjustment (default 0.5).")
+@click.option(
+    "--min-similar", "minimum", metavar="N", help="Similar jobs, or the request stands (default 10)."
+)
+@click.option("--last", metavar="N", help="Jobs that `recent` averages (default 2).")
+@click.option(
+    "--event-order", default="batch", metavar="NAME", help="At equal times: batch (default) or pyss."
+)
+@click.option(
+    "--kill", is_flag=True, help="End jobs of the log that ran longer than requested when the request ends."
+)
+@click.option(
+    "--month", type=click.IntRange(min=0), metavar="N", help="Only jobs of the log's N-th 30 days, from 0."
+)
+@click.option(
+    "--load", type=click.FloatRange(min=0, min_open=True), help="Stretch arrivals to this offered load."
+)
+@click.option(
+    "--starts", type=click.Path(path_type=Path), metavar="FILE", help="Write `id submit start` of each job."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("-q", "--quiet", is_flag=True, help="No notes and no progress on stderr.")
+def simulate_queue(trace: Path, procs: int | None, config: str | None, **options: Any) -> None:
+    """Replay the job log TRACE (Standard Workload Format or sacct's output, plain or .gz) under a policy."""
+    from apples.cli.console import Console
+    from apples.simulation.batch.machine import Replay, simulate
+    from apples.simulation.batch.reading import read_trace
+
+    chosen = _settings(config, options)
+    how = Replay(
+        queue=chosen.queue.settings(),
+        switches=chosen.estimates.switches(),
+        event_order=options["event_order"],
+    )
+    console = Console(quiet=options["quiet"])
+    log = read_trace(trace)
+    log = log.fitting(procs or log.processors) if procs or log.processors else log
+    for line in log.intake.report():
+        console.note(line)
+    if options["kill"]:
+        log = log.killed_at_request()
+    jobs, estimates = _chosen_jobs(log, chosen, options)
+    with _progress(len(jobs), options["quiet"]) as progress:
+        schedule = simulate(jobs, how, estimates, progress)
+    if options["starts"] is not None:
+        _write_starts(options["starts"], schedule)
+    document = _document(schedule, chosen, options)
+    if options["as_json"]:
+        click.echo(json.dumps(document, allow_nan=False))
+    else:
+        click.echo("\n".join(_lines(document)))
+
+
+def _settings(config: str | None, options: dict[str, Any]) -> QueueFile:
+    """The file, with what the command line says put over it and checked as if it stood there."""
+    from dataclasses import asdict
+
+    from apples.errors import ConfigError
+    from apples.queueing.configuration import QueueFile, load_queue_file
+    from nws.settings.reader import Document, validate
+    from nws.settings.yamltree import Tree
+
+    merged = asdict(load_queue_file(config) if config is not None else QueueFile())
+    for section, names in (("queue", _QUEUE), ("estimates", _ESTIMATES)):
+        merged[section].update({name: _number(options[name]) for name in names if options[name] is not None})
+    try:
+        return validate(Document(path=Path("options"), tree=Tree(value=merged)), QueueFile)
+    except ConfigError as error:
+        raise ConfigError(_PLACE.sub(_option, str(error))) from None
+
+
+def _option(match: re.Match[str]) -> str:
+    """How a setting is called on the command line."""
+    name = match["name"]
+    return f"--{_NAMED_OTHERWISE.get(name, name.replace('_', '-'))}: "
+
+
+def _number(text: str) -> str | int | float:
+    """A number where it is one; the settings' own rules judge it."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _chosen_jobs(log: Trace, chosen: QueueFile, options: dict[str, Any]) -> tuple[Trace, Any]:
+    """(jobs to replay, what is known of their run times at submission)."""
+    import numpy as np
+
+    from apples.errors import ConfigError
+    from apples.simulation.batch.machine import log_estimates
+
+    known: Any = chosen.estimates.estimator()
+    if chosen.estimates.source == "actual":
+        known = np.maximum(log.run, 1.0)
+    elif known is not None and chosen.estimates.learn_from == "log":
+        known = log_estimates(log, known)
+    if options["month"] is not None:
+        picked = log.in_month(options["month"])
+        if not picked.any():
+            days = float(log.submit[-1] - log.submit[0]) / 86400
+            raise ConfigError(
+                f"--month {options['month']}: no job; the log has {days:.0f} days, from month 0 on"
+            )
+        known = known[picked] if isinstance(known, np.ndarray) else known
+        log = log.take(picked)
+    if options["load"] is not None:
+        if log.processors < 1:
+            raise ConfigError(
+                f"--load {options['load']:g}: the log does not say how large the machine is; add --procs"
+            )
+        log = log.stretched(log.offered_load(log.processors) / options["load"])
+    return log, known
+
+
+@contextmanager
+def _progress(jobs: int, quiet: bool) -> Iterator[Progress | None]:
+    """A bar on a terminal's stderr, while a long trace is replayed."""
+    if quiet or not sys.stderr.isatty() or jobs < 50_000:
+        yield None
+        return
+    with click.progressbar(length=jobs, label="jobs submitted", file=sys.stderr) as bar:
+        yield lambda done, _: bar.update(done - bar.pos)
+
+
+def _write_starts(path: Path, schedule: Schedule) -> None:
+    """Written beside and renamed, so that a file of that name is whole."""
+    from apples.errors import ConfigError
+
+    beside = path.with_name(f".{path.name}.part")
+    columns = (schedule.trace.id, schedule.trace.submit, schedule.start)
+    try:
+        with beside.open("w", encoding="ascii") as file:
+            file.writelines(
+                f"{number} {submit:.15g} {start:.15g}\n"
+                for number, submit, start in zip(*columns, strict=True)
+            )
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ConfigError(
+            f"--starts {path}: cannot be written ({error.strerror}); name another file"
+        ) from error
+
+
+def _document(schedule: Schedule, chosen: QueueFile, options: dict[str, Any]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    import numpy as np
+
+    from apples.documents import strict
+
+    trace = schedule.trace
+    waits = trace.wait[~np.isnan(trace.wait)]
+    document: dict[str, Any] = strict(
+        {
+            "version": 1,
+            "trace": {
+                "name": trace.name,
+                "lines": trace.intake.lines,
+                "jobs": len(trace),
+                "dropped": dict(trace.intake.dropped),
+                "mended": dict(trace.intake.mended),
+                "processors": trace.processors,
+                "offered_load": trace.offered_load(trace.processors),
+                "mean_wait_in_log_s": float(waits.mean()) if len(waits) else None,
+            },
+            **asdict(chosen),
+            "event_order": options["event_order"],
+            "metrics": schedule.metrics(chosen.queue.priority).as_json(),
+        }
+    )
+    return document
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    """For people."""
+    from apples.cli.report import table
+    from nws.settings.durations import format_seconds
+
+    trace, queue, metrics = document["trace"], document["queue"], document["metrics"]
+    estimates = metrics["estimates"]
+    timed = [
+        [name, *(format_seconds(metrics[key][part]) for part in ("mean", "median"))]
+        for name, key in (("wait", "wait"), ("response", "response"))
+    ]
+    bare = [
+        [name, *(f"{metrics[key][part]:.4g}" for part in ("mean", "median"))]
+        for name, key in (("slowdown", "slowdown"), ("bounded slowdown", "bounded_slowdown"))
+    ]
+    bare.append(["accuracy", *(f"{estimates['accuracy'][part]:.3f}" for part in ("mean", "median"))])
+    shares = ", ".join(
+        f"{name} {estimates[key]:.1%}"
+        for name, key in (
+            ("not adjusted", "not_adjusted"),
+            ("over", "over"),
+            ("under", "under"),
+            ("30 min or more under", "bad"),
+        )
+    )
+    lines = [
+        f"{trace['name']}: {trace['jobs']} jobs on {trace['processors']} processors, "
+        f"priority {queue['priority']}, backfill {queue['backfill']}, estimates {document['estimates']['source']}",
+        *table(["", "mean", "median"], timed + bare),
+        f"weighted wait {format_seconds(metrics['weighted_wait'])} (by {metrics['weighted_by']}), "
+        f"utilisation {metrics['utilisation']:.4f}, backfilled {metrics['backfilled']:.1%}",
+        f"estimates: {shares}",
+    ]
+    if trace["mean_wait_in_log_s"] is not None:
+        lines.append(f"in the log itself the mean wait is {format_seconds(trace['mean_wait_in_log_s'])}")
+    return lines
