@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from math import copysign, sqrt
 
-from stencil_app.jit import row_kernel
+from stencil_app.jit import inlined, row_kernel
 from stencil_app.layout import Array
 
 #: Faces in one piece of a row; a literal, so that the compiler sees that the lanes of a `Faces` array never overlap.
@@ -33,6 +33,54 @@ _DEGENERATE = 1e-8
 _RAMP = 1024.0
 
 
+@inlined
+def _fast_speed(bn2: float, cross: float, sound: float, density: float) -> float:
+    """Fast magnetosonic speed along the normal (their eq. 3); sound : γp, cross : transverse field squared."""
+    gap = bn2 + cross - sound
+    return sqrt(0.5 * (bn2 + cross + sound + sqrt(gap * gap + 4.0 * sound * cross)) / density)
+
+
+@inlined
+def _behind_fast(
+    bn: float,
+    speeds: tuple[float, float, float],
+    transverse: tuple[float, float, float, float],
+    pressure: float,
+) -> tuple[float, float, float, float]:
+    """Transverse velocity and field behind a fast wave (eqs 44-47); where the Alfvén wave meets it, those before it.
+
+    speeds : mass flux ρ(s - u), s - u and s - sm.  transverse : velocity t, s and field t, s before the wave
+    """
+    mass, before, behind = speeds
+    t, z, bt, bs = transverse
+    whole = mass * behind - bn * bn
+    solid = abs(whole) >= _DEGENERATE * pressure
+    inverse = 1.0 / (whole if solid else 1.0)
+    turn = bn * (before - behind) * inverse if solid else 0.0
+    grow = (mass * before - bn * bn) * inverse if solid else 1.0
+    return t - bt * turn, z - bs * turn, bt * grow, bs * grow
+
+
+@inlined
+def _between_alfven(
+    left: tuple[float, float, float, float],
+    right: tuple[float, float, float, float],
+    roots: tuple[float, float],
+    sign: float,
+) -> tuple[float, float, float, float]:
+    """Transverse velocity and field between the Alfvén waves (eqs 59-62); roots : √ρ of both sides."""
+    tl, zl, btl, bsl = left
+    tr, zr, btr, bsr = right
+    root_l, root_r = roots
+    inverse, both = 1.0 / (root_l + root_r), sign * root_l * root_r
+    return (
+        inverse * (root_l * tl + root_r * tr + sign * (btr - btl)),
+        inverse * (root_l * zl + root_r * zr + sign * (bsr - bsl)),
+        inverse * (root_l * btr + root_r * btl + both * (tr - tl)),
+        inverse * (root_l * bsr + root_r * bsl + both * (zr - zl)),
+    )
+
+
 @row_kernel
 def hlld(left: Array, right: Array, normal_b: Array, flux: Array, gas: tuple[float, float], n: int) -> None:
     """Fluxes through faces 0..n-1.
@@ -46,79 +94,40 @@ def hlld(left: Array, right: Array, normal_b: Array, flux: Array, gas: tuple[flo
     for i in range(n):
         bn = normal_b[i]
         bn2 = bn * bn
-        # Fast speeds of both sides (their eq. 3) and the outer waves (eq. 67).
-        rl, ul, tl, zl, pl, btl, bsl = (
-            left[RHO + i],
-            left[VN + i],
-            left[VT + i],
-            left[VS + i],
-            left[P + i],
-            left[BT + i],
-            left[BS + i],
-        )
-        rr, ur, tr, zr, pr, btr, bsr = (
-            right[RHO + i],
-            right[VN + i],
-            right[VT + i],
-            right[VS + i],
-            right[P + i],
-            right[BT + i],
-            right[BS + i],
-        )
-        al, ar = gamma * pl, gamma * pr
+        rl, ul, tl, zl = left[RHO + i], left[VN + i], left[VT + i], left[VS + i]
+        rr, ur, tr, zr = right[RHO + i], right[VN + i], right[VT + i], right[VS + i]
+        pl, btl, bsl = left[P + i], left[BT + i], left[BS + i]
+        pr, btr, bsr = right[P + i], right[BT + i], right[BS + i]
         cross_l, cross_r = btl * btl + bsl * bsl, btr * btr + bsr * bsr
-        gap_l, gap_r = bn2 + cross_l - al, bn2 + cross_r - ar
-        fast_l = sqrt(0.5 * (bn2 + cross_l + al + sqrt(gap_l * gap_l + 4.0 * al * cross_l)) / rl)
-        fast_r = sqrt(0.5 * (bn2 + cross_r + ar + sqrt(gap_r * gap_r + 4.0 * ar * cross_r)) / rr)
+        fast_l = _fast_speed(bn2, cross_l, gamma * pl, rl)
+        fast_r = _fast_speed(bn2, cross_r, gamma * pr, rr)
+        # The outer waves (eq. 67); contact, total pressure and densities between them (eqs 38, 41, 43).
         sl, sr = min(ul - fast_l, ur - fast_r), max(ul + fast_l, ur + fast_r)
         ptl, ptr = pl + 0.5 * (bn2 + cross_l), pr + 0.5 * (bn2 + cross_r)
-        # Contact speed, total pressure and densities between the fast waves (eqs 38, 41, 43).
         dl, dr = rl * (sl - ul), rr * (sr - ur)
         sm = (dr * ur - dl * ul - ptr + ptl) / (dr - dl)
         pts = 0.5 * (ptl + dl * (sm - ul) + ptr + dr * (sm - ur))
         inv_l, inv_r = 1.0 / (sl - sm), 1.0 / (sr - sm)
         rsl, rsr = dl * inv_l, dr * inv_r
-        root_l, root_r = sqrt(rsl), sqrt(rsr)
-        # Transverse velocity and field behind the fast waves (eqs 44-47).
-        den_l, den_r = dl * (sl - sm) - bn2, dr * (sr - sm) - bn2
-        solid_l, solid_r = abs(den_l) >= _DEGENERATE * pts, abs(den_r) >= _DEGENERATE * pts
-        den_l, den_r = 1.0 / (den_l if solid_l else 1.0), 1.0 / (den_r if solid_r else 1.0)
-        turn_l, turn_r = bn * (sm - ul) * den_l, bn * (sm - ur) * den_r
-        grow_l, grow_r = (dl * (sl - ul) - bn2) * den_l, (dr * (sr - ur) - bn2) * den_r
-        turn_l, turn_r = turn_l if solid_l else 0.0, turn_r if solid_r else 0.0
-        grow_l, grow_r = grow_l if solid_l else 1.0, grow_r if solid_r else 1.0
-        tsl, zsl, btsl, bssl = tl - btl * turn_l, zl - bsl * turn_l, btl * grow_l, bsl * grow_l
-        tsr, zsr, btsr, bssr = tr - btr * turn_r, zr - bsr * turn_r, btr * grow_r, bsr * grow_r
-        # Between the Alfvén waves (eqs 59-62).
-        sign = copysign(1.0, bn)
-        inv = 1.0 / (root_l + root_r)
-        both = sign * root_l * root_r
-        tss = inv * (root_l * tsl + root_r * tsr + sign * (btsr - btsl))
-        zss = inv * (root_l * zsl + root_r * zsr + sign * (bssr - bssl))
-        btss = inv * (root_l * btsr + root_r * btsl + both * (tsr - tsl))
-        bsss = inv * (root_l * bssr + root_r * bssl + both * (zsr - zsl))
+        root_l, root_r, sign = sqrt(rsl), sqrt(rsr), copysign(1.0, bn)
+        star_l = _behind_fast(bn, (dl, sl - ul, sl - sm), (tl, zl, btl, bsl), pts)
+        star_r = _behind_fast(bn, (dr, sr - ur, sr - sm), (tr, zr, btr, bsr), pts)
+        tss, zss, btss, bsss = _between_alfven(star_l, star_r, (root_l, root_r), sign)
         # From here on only the side of the contact that the face lies on.
         here = sm >= 0.0
-        r, u, t, z, p = (
-            rl if here else rr,
-            ul if here else ur,
-            tl if here else tr,
-            zl if here else zr,
-            pl if here else pr,
-        )
-        bt, bs, pt = btl if here else btr, bsl if here else bsr, ptl if here else ptr
-        rs, ts, zs = rsl if here else rsr, tsl if here else tsr, zsl if here else zsr
-        bts, bss, root = btsl if here else btsr, bssl if here else bssr, root_l if here else root_r
+        r, u, t, z = rl if here else rr, ul if here else ur, tl if here else tr, zl if here else zr
+        p, pt = pl if here else pr, ptl if here else ptr
+        bt, bs = btl if here else btr, bsl if here else bsr
+        ts, zs = star_l[0] if here else star_r[0], star_l[1] if here else star_r[1]
+        bts, bss = star_l[2] if here else star_r[2], star_l[3] if here else star_r[3]
+        rs, root = rsl if here else rsr, root_l if here else root_r
         s, inv_s, side = sl if here else sr, inv_l if here else inv_r, 1.0 if here else -1.0
         # A wave that runs to the other side does not cross the face: min(s, 0) left of it, max(s, 0) right of it.
         sk = side * min(side * s, 0.0)
         sa = side * min(side * sm - abs(bn) / root, 0.0)
         e = p / (gamma - 1.0) + 0.5 * (r * (u * u + t * t + z * z) + bn2 + bt * bt + bs * bs)
-        vb, vbs, vbss = (
-            u * bn + t * bt + z * bs,
-            sm * bn + ts * bts + zs * bss,
-            sm * bn + tss * btss + zss * bsss,
-        )
+        vb, vbs = u * bn + t * bt + z * bs, sm * bn + ts * bts + zs * bss
+        vbss = sm * bn + tss * btss + zss * bsss
         es = ((s - u) * e - pt * u + pts * sm + bn * (vb - vbs)) * inv_s
         mass = r * u
         flow = mass + sk * (rs - r)
