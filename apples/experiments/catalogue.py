@@ -45,6 +45,15 @@ CATALOGUE: dict[str, Entry] = {
     "C4": Entry("message-driven coscheduling against batch, Figure 4", "message_driven:queue_wait"),
     "C5": Entry("guaranteed minimum execution time, Figure 5", "message_driven:gmet_sweep"),
     "C6": Entry("time slice of message-driven coscheduling, Figure 6", "message_driven:slice_sweep"),
+    "W1": Entry("adjusted run times: run time over request on two logs", "walltime_accuracy:ratio"),
+    "W2": Entry("spread of that ratio by key of similar jobs", "walltime_accuracy:spread"),
+    "W3": Entry("accuracy of adjusted requests by key and percentile", "walltime_accuracy:by_key"),
+    "W4": Entry("shares of jobs over- and underestimated", "walltime_accuracy:shares"),
+    "W5": Entry("window of history", "walltime_accuracy:by_window"),
+    "W6": Entry("EASY with WFP, regular adjustment, by month", "walltime_months:wfp_regular"),
+    "W7": Entry("EASY with WFP, selective adjustment, by month", "walltime_months:wfp_selective"),
+    "W8": Entry("EASY with FCFS, regular adjustment, by month", "walltime_months:fcfs_regular"),
+    "W9": Entry("EASY with FCFS, selective adjustment, by month", "walltime_months:fcfs_selective"),
 }
 
 

@@ -110,7 +110,8 @@ def _run_times(model: Workload, procs: Ints, chance: np.random.Generator) -> Flo
     while True:
         again = np.flatnonzero(logs > model.run_limit)
         if not len(again):
-            return np.maximum(np.round(np.exp(logs)), 1.0)
+            whole: Floats = np.maximum(np.round(np.exp(logs)), 1.0)
+            return whole
         first = chance.random(len(again)) <= share[again]
         one = chance.gamma(model.a1, model.b1, len(again))
         other = chance.gamma(model.a2, model.b2, len(again))
@@ -134,7 +135,8 @@ def _arrivals(model: Workload, jobs: int, chance: np.random.Generator) -> Floats
             bucket, left = bucket + 1, 1.0
         left -= wanted / weights[bucket % _BUCKETS]
         found[index] = (bucket + 1.0 - left) * _BUCKET_S
-    return np.floor(found)
+    whole: Floats = np.floor(found)
+    return whole
 
 
 def _daily_cycle(model: Workload) -> Floats:
