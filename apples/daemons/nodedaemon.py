@@ -1,6 +1,6 @@
 """The node manager: one process per host that joins node, reception, link and watchdog in one loop.
 
-With a manager it acts at every beat, and lets everything run when two beats have stayed away. Under a policy with
+With a manager it acts at every beat, and lets everything run when beats stay away, before a second slice is over. Under a policy with
 slices of its own (message-driven) it beats for itself, looks for messages every `LOOK_S`, and gives processes that are
 limited, where no quota can be had, pulses by signals. Whatever ends it, the watchdog resumes what is stopped; TERM and
 INT resume everything first. Papers: FCS section 2.2, Yoo and Jette section 2.2.3.
@@ -33,8 +33,10 @@ from apples.daemons.timer import now
 from apples.daemons.wire import BeatMessage, Json
 from apples.errors import SharingError
 
-#: Slices without a beat before everything runs.
-SILENT_SLICES = 2.0
+#: Slices without a beat before everything runs: looked at between beats, where it delays none.
+SILENT_SLICES = 1.5
+#: Slices without a sign of life before the watchdog resumes everything.
+_HUNG_SLICES = 2.0
 #: How often pages are asked for messages; and the period of pulses, seconds.
 LOOK_S = 0.1
 #: Priority among those that run in real time: below the watchdog.
@@ -95,7 +97,7 @@ class NodeDaemon:
         self._slice_s = settings.sharing.slice_s
         self._guard = Guard(
             self._loop,
-            patience_s=SILENT_SLICES * (LOOK_S if kind.own_timer else self._slice_s) + 0.05,
+            patience_s=_HUNG_SLICES * (LOOK_S if kind.own_timer else self._slice_s) + 0.05,
             realtime=self._realtime,
             say=say,
             changed=self._enforce,

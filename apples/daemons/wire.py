@@ -4,7 +4,8 @@ Both hold one key. On the stream every line is ``MAC JSON``: HMAC-SHA256 over th
 stream and its text, under a key made of both sides' random words of this connection; so a line of another
 connection, of the other side, or out of its place is refused, and the clocks of hosts need not agree. A beat is one
 datagram for all nodes, `BEAT_BYTES` long however many there are: it names the slot, whose rows the nodes hold
-already. It counts upwards within the manager's session, and one that comes much later than its fellows is refused.
+already, sealed with keyed BLAKE2b, which costs a node a third of what HMAC does. It counts upwards within the
+manager's session, and one that comes much later than its fellows is refused.
 Pure: bytes in, records out.
 """
 
@@ -15,8 +16,8 @@ import json
 import secrets
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 from apples.errors import SharingError
 
@@ -105,8 +106,7 @@ class Lines:
             raise Forged(f"a line of more than {self.longest} bytes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeatMessage:
+class BeatMessage(NamedTuple):
     """One slot begins.
 
     number : counts the beats of a session.  version : of the matrix whose row `slot` is; -1 for an empty one
@@ -126,7 +126,7 @@ class BeatSeal:
     def __init__(self, key: bytes, session: str) -> None:
         self._session = bytes.fromhex(session)
         # Kept with the key worked in: beginning anew would be most of what a beat costs.
-        self._keyed = hmac.new(derive(key, "datagrams", session), digestmod="sha256")
+        self._keyed = blake2b(key=derive(key, "datagrams", session), digest_size=_MAC)
 
     def beat(self, message: BeatMessage) -> bytes:
         """A datagram for all nodes."""
