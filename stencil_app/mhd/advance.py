@@ -58,28 +58,28 @@ def advance_plane(
     for j in range(first + next_line, end - next_line):
         for v in range(FLUX_SIZE):
             _advance_cells(
-                entries(base, (k, _CONSERVED[v], j), here),
+                entries(base, _CONSERVED[v], (k, j), here),
                 line(planes, SPREAD + FLUX_SIZE * (k & 1) + v, j, here),
                 line(planes, above + v, j, here),
                 line(planes, below + v, j, here),
-                entries(dst, (k, _CONSERVED[v], j), here),
+                entries(dst, _CONSERVED[v], (k, j), here),
                 (dt, per_width[2]),
                 n,
             )
         _advance_faces(
-            entries(base, (k, B1, j), here),
+            entries(base, B1, (k, j), here),
             (line(planes, lower + 2, j + next_line, here), line(planes, lower + 2, j, here)),
             (line(planes, upper + 1, j, here), line(planes, lower + 1, j, here)),
-            entries(dst, (k, B1, j), here),
+            entries(dst, B1, (k, j), here),
             (by_2, by_3),
             n + 1,
         )
     for j in range(first + next_line, end):
         _advance_faces(
-            entries(base, (k, B2, j), here),
+            entries(base, B2, (k, j), here),
             (line(planes, upper, j, here), line(planes, lower, j, here)),
             (line(planes, lower + 2, j, here + 1), line(planes, lower + 2, j, here)),
-            entries(dst, (k, B2, j), here),
+            entries(dst, B2, (k, j), here),
             (by_3, by_1),
             n,
         )
@@ -103,10 +103,10 @@ def advance_slab_faces(
     here = _I0
     for j in range(first + next_line, end - next_line):
         _advance_faces(
-            entries(base, (k, B3, j), here),
+            entries(base, B3, (k, j), here),
             (line(planes, edge + 1, j, here + 1), line(planes, edge + 1, j, here)),
             (line(planes, edge, j + next_line, here), line(planes, edge, j, here)),
-            entries(dst, (k, B3, j), here),
+            entries(dst, B3, (k, j), here),
             (dt * per_width[0], dt * per_width[1]),
             n,
         )

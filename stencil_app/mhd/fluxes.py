@@ -98,7 +98,7 @@ def _across_1(
         else:
             copied(from_(row, begin - 1), high, n)
             copied(from_(row, begin), low[1:], n)
-    hlld(left, from_(right, 1), entries(src, (k, B1, j), begin), flux, (gamma, dt_dx), n)
+    hlld(left, from_(right, 1), entries(src, B1, (k, j), begin), flux, (gamma, dt_dx), n)
     for v in range(FLUX_SIZE):
         lane = _FLUX_1[v]
         _set_difference(
@@ -144,7 +144,7 @@ def _across_2(
             copied(line(planes, plane, j, begin), high, n)
     if j == first:
         return
-    hlld(left, right, entries(src, (k, B2, j), begin), flux, (gamma, dt_dx), n)
+    hlld(left, right, entries(src, B2, (k, j), begin), flux, (gamma, dt_dx), n)
     if j > first + 1:
         below = lanes[FLUX_2 + 1 - (j & 1)]
         for v in range(FLUX_SIZE):
@@ -190,7 +190,7 @@ def _across_3(
             copied(here, edge, n)
     if is_first:
         return
-    hlld(left, right, entries(src, (k, B3, j), begin), flux, (gamma, dt_dx), n)
+    hlld(left, right, entries(src, B3, (k, j), begin), flux, (gamma, dt_dx), n)
     for v in range(FLUX_SIZE):
         copied(from_(flux, _FLUX_3[v]), line(planes, FLUX_3 + FLUX_SIZE * (k & 1) + v, j, begin), n)
     _keep_fields(flux, planes, (ACROSS_3, j), (F_ET, F_ES), (begin, n))

@@ -52,19 +52,19 @@ def primitive_line(
     return int(
         _primitive_row(
             (
-                entries(u, (k, RHO, j), 0),
-                entries(u, (k, M1, j), 0),
-                entries(u, (k, M2, j), 0),
-                entries(u, (k, M3, j), 0),
-                entries(u, (k, E, j), 0),
+                entries(u, RHO, (k, j), 0),
+                entries(u, M1, (k, j), 0),
+                entries(u, M2, (k, j), 0),
+                entries(u, M3, (k, j), 0),
+                entries(u, E, (k, j), 0),
             ),
             (
-                entries(u, (k, B1, j), 0),
-                entries(u, (k, B1, j), 1),
-                entries(u, (k, B2, j), 0),
-                entries(u, (k, B2, j + 1), 0),
-                entries(u, (k, B3, j), 0),
-                entries(u, (k + 1, B3, j), 0),
+                entries(u, B1, (k, j), 0),
+                entries(u, B1, (k, j), 1),
+                entries(u, B2, (k, j), 0),
+                entries(u, B2, (k, j + 1), 0),
+                entries(u, B3, (k, j), 0),
+                entries(u, B3, (k + 1, j), 0),
             ),
             (
                 line(planes, base + W_RHO, j, 0),

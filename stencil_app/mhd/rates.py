@@ -95,19 +95,19 @@ def raise_and_rate(
     for k in range(first, end):
         for j in range(gj, u.shape[2] - gj - 1):
             cells = (
-                entries(u, (k, RHO, j), low),
-                entries(u, (k, M1, j), low),
-                entries(u, (k, M2, j), low),
-                entries(u, (k, M3, j), low),
-                entries(u, (k, E, j), low),
+                entries(u, RHO, (k, j), low),
+                entries(u, M1, (k, j), low),
+                entries(u, M2, (k, j), low),
+                entries(u, M3, (k, j), low),
+                entries(u, E, (k, j), low),
             )
             faces = (
-                entries(u, (k, B1, j), low),
-                entries(u, (k, B1, j), low + 1),
-                entries(u, (k, B2, j), low),
-                entries(u, (k, B2, j + 1), low),
-                entries(u, (k, B3, j), low),
-                entries(u, (k + 1, B3, j), low),
+                entries(u, B1, (k, j), low),
+                entries(u, B1, (k, j), low + 1),
+                entries(u, B2, (k, j), low),
+                entries(u, B2, (k, j + 1), low),
+                entries(u, B3, (k, j), low),
+                entries(u, B3, (k + 1, j), low),
             )
             count = _rate_row(cells, faces, rates, gas, per_width, n)
             if count > 0:

@@ -1,31 +1,36 @@
-"""Lines of the large arrays as kernels pass them on: one place for slices, which are costly to compile."""
+"""Lines of the large arrays as kernels pass them on: one place for slices, which are costly to compile.
+
+Their signatures are written out, or the compiler would make one version for each number that they are called with.
+"""
 
 from __future__ import annotations
 
-from stencil_app.jit import inlined
+from stencil_app.jit import kernel
 from stencil_app.layout import Array
 
 
-@inlined
+@kernel("float64[::1](float64[:,:,::1], int64, int64, int64)")
 def line(planes: Array, plane: int, j: int, begin: int) -> Array:
     """Line j of a plane of the workspace, from entry `begin` on."""
     return planes[plane, j, begin:]
 
 
-@inlined
-def entries(field: Array, at: tuple[int, int, int], begin: int) -> Array:
-    """Line of a field, at = plane, variable, line, from entry `begin` on."""
-    k, v, j = at
-    return field[k, v, j, begin:]
+@kernel("float64[::1](float64[:,:,:,::1], int64, UniTuple(int64, 2), int64)")
+def entries(field: Array, variable: int, at: tuple[int, int], begin: int) -> Array:
+    """Line of a variable of a field, at = plane, line, from entry `begin` on."""
+    k, j = at
+    return field[k, variable, j, begin:]
 
 
-@inlined
+@kernel("float64[::1](float64[::1], int64)")
 def from_(row: Array, begin: int) -> Array:
     """A row from entry `begin` on."""
     return row[begin:]
 
 
-@inlined
+@kernel(
+    "UniTuple(float64[::1], 4)(float64[:,:,::1], UniTuple(int64, 4), UniTuple(int64, 4), UniTuple(int64, 2))"
+)
 def four_lines(
     planes: Array, which: tuple[int, int, int, int], lines: tuple[int, int, int, int], begin: tuple[int, int]
 ) -> tuple[Array, Array, Array, Array]:
