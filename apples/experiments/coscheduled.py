@@ -6,7 +6,7 @@ choosing the luckiest seed. Notes say which cells are beyond what is aimed at; n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -44,46 +44,22 @@ class Scenario:
 
 def balanced_jobs(progress: Progress) -> Result:
     """F4: two balanced jobs, Table 3."""
-    settings = load_settings().flexible
-    jobs = (balanced(settings, "job 1"), balanced(settings, "job 2"))
-    kinds = {"job 1": (CS,), "job 2": (CS,)}
-    return _experiment("F4", "two balanced jobs (Table 3)", settings, _scenario(3, jobs, kinds), progress)
+    return _experiment("F4", "two balanced jobs (Table 3)", progress)
 
 
 def imbalanced_jobs(progress: Progress) -> Result:
     """F5: two load-imbalanced jobs that complement each other, Table 4."""
-    settings = load_settings().flexible
-    jobs = (imbalanced(settings, "job 1", slow=1), imbalanced(settings, "job 2", slow=0))
-    kinds = {"job 1": (F, DC), "job 2": (DC, F)}
-    return _experiment(
-        "F5", "two load-imbalanced jobs (Table 4)", settings, _scenario(4, jobs, kinds), progress
-    )
+    return _experiment("F5", "two load-imbalanced jobs (Table 4)", progress)
 
 
 def complementing_jobs(progress: Progress) -> Result:
     """F6: two silent jobs on the nodes where a long one is fast, Table 5."""
-    settings = load_settings().flexible
-    jobs = (
-        silent(settings, "job 1", parity=0),
-        silent(settings, "job 2", parity=0),
-        imbalanced(settings, "job 3", slow=1, factor=3.0),
-    )
-    kinds = {"job 1": (DC,), "job 2": (DC,), "job 3": (F, DC)}
-    return _experiment("F6", "complementing jobs (Table 5)", settings, _scenario(5, jobs, kinds), progress)
+    return _experiment("F6", "complementing jobs (Table 5)", progress)
 
 
 def mixed_jobs(progress: Progress) -> Result:
     """F7: the jobs of F5 and a balanced one, Table 6."""
-    settings = load_settings().flexible
-    jobs = (
-        imbalanced(settings, "job 1", slow=1),
-        imbalanced(settings, "job 2", slow=0),
-        balanced(settings, "job 3"),
-    )
-    kinds = {"job 1": (F, DC), "job 2": (DC, F), "job 3": (CS,)}
-    return _experiment(
-        "F7", "balanced and imbalanced jobs (Table 6)", settings, _scenario(6, jobs, kinds), progress
-    )
+    return _experiment("F7", "balanced and imbalanced jobs (Table 6)", progress)
 
 
 def _scenario(
@@ -92,6 +68,43 @@ def _scenario(
     return Scenario(
         table=TABLES[number], jobs=jobs, classes=stated_classes({job.name: job for job in jobs}, kinds)
     )
+
+
+def _table_3(settings: Flexible) -> Scenario:
+    jobs = (balanced(settings, "job 1"), balanced(settings, "job 2"))
+    return _scenario(3, jobs, {"job 1": (CS,), "job 2": (CS,)})
+
+
+def _table_4(settings: Flexible) -> Scenario:
+    jobs = (imbalanced(settings, "job 1", slow=1), imbalanced(settings, "job 2", slow=0))
+    return _scenario(4, jobs, {"job 1": (F, DC), "job 2": (DC, F)})
+
+
+def _table_5(settings: Flexible) -> Scenario:
+    jobs = (
+        silent(settings, "job 1", parity=0),
+        silent(settings, "job 2", parity=0),
+        imbalanced(settings, "job 3", slow=1, factor=3.0),
+    )
+    return _scenario(5, jobs, {"job 1": (DC,), "job 2": (DC,), "job 3": (F, DC)})
+
+
+def _table_6(settings: Flexible) -> Scenario:
+    jobs = (
+        imbalanced(settings, "job 1", slow=1),
+        imbalanced(settings, "job 2", slow=0),
+        balanced(settings, "job 3"),
+    )
+    return _scenario(6, jobs, {"job 1": (F, DC), "job 2": (DC, F), "job 3": (CS,)})
+
+
+#: The workload of each experiment.
+SCENARIOS: Mapping[str, Callable[[Flexible], Scenario]] = {
+    "F4": _table_3,
+    "F5": _table_4,
+    "F6": _table_5,
+    "F7": _table_6,
+}
 
 
 def run_scenario(
@@ -209,7 +222,9 @@ def misses(rows: list[Row]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _experiment(name: str, title: str, settings: Flexible, scenario: Scenario, progress: Progress) -> Result:
+def _experiment(name: str, title: str, progress: Progress) -> Result:
+    settings = load_settings().flexible
+    scenario = SCENARIOS[name](settings)
     outcomes = run_scenario(settings, scenario, progress)
     rows = table_rows(scenario, outcomes)
     notes = [MEDIANS, *misses(rows), *_NOTES.get(name, ())]

@@ -309,6 +309,19 @@ def run(m: Memory, until: int) -> int:
 
 
 @compiled
+def wake_managers(m: Memory, at: NDArray[np.int64], work: int) -> None:
+    """Each node's manager gets its heartbeat at its own time and carries out the orders when its work is done."""
+    stride = N_DUE + 2 * m[K_WIDTH]
+    for i in range(m[K_NODES]):
+        n, p = m[K_NODE] + i * stride, m[K_PROCESS] + 2 * i * PROCESS_FIELDS
+        m[n + N_ORDERS] = 1
+        # a manager that is still at work carries out the new orders with the old
+        if m[p + STATE] == ASLEEP:
+            m[p + COMPUTE] = work
+            set_due(m, p, at[i])
+
+
+@compiled
 def obey(m: Memory, n: int, t: int) -> None:
     """The node carries out at once what is wanted of its ranks; for where no node manager has to run first."""
     carry_out(m, n, t)

@@ -111,11 +111,12 @@ PROCESS_FIELDS = 48
     C_RUNNING,
     C_LAST,  # rank that ran there last
     C_CHARGED,  # ticks seen so far
+    C_NEXT_TICK,  # when the next one is
     C_PHASE,  # a moment at which it ticks
     C_DECIDED,  # last decision of the scheduler
     C_NODE,
     C_DUE,
-) = range(7)
+) = range(8)
 PROCESSOR_FIELDS = 8
 
 # A node; then its next events, then who has which slot.

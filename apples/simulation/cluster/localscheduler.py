@@ -19,6 +19,7 @@ from apples.simulation.cluster.layout import (
     C_DECIDED,
     C_DUE,
     C_LAST,
+    C_NEXT_TICK,
     C_PHASE,
     C_RUNNING,
     COUNTER,
@@ -64,7 +65,10 @@ _NEVER_CHOSEN = -1000
 @part
 def charge(m: Memory, c: int, t: int) -> None:
     """Take the ticks since the last look from the counter of the rank that runs on processor c."""
+    if t < m[c + C_NEXT_TICK]:
+        return
     tick = (t - m[c + C_PHASE]) // m[K_TICK]
+    m[c + C_NEXT_TICK] = m[c + C_PHASE] + (tick + 1) * m[K_TICK]
     p = m[c + C_RUNNING]
     if p >= 0 and m[p + KIND] == RANK:
         m[p + COUNTER] = max(0, m[p + COUNTER] - (tick - m[c + C_CHARGED]))

@@ -9,7 +9,7 @@ processes. Measurements are read when the heartbeat is sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +28,7 @@ from apples.coscheduling.events import (
     Wait,
 )
 from apples.coscheduling.fcs import Fcs
-from apples.coscheduling.machine import Machine
+from apples.coscheduling.machine import Beat, Machine
 from apples.coscheduling.matrix import Allotment
 from apples.coscheduling.messagedriven import MessageDriven
 from apples.coscheduling.node import NodePolicy
@@ -101,7 +101,7 @@ class Simulation:
             else []
         )
         self._beats, self._next_beat, self._stale = 0, 0, True
-        self._slots: list[Heartbeat | None] = [None] * machine.nodes
+        self._last: Beat | None = None
         self._pages = np.zeros((len(self._views.processes), 3), np.int64)
         self._seen: dict[Process, Counter[ProcessClass]] = {}
         self._judged_after = constants.fcs.cslots_min
@@ -224,51 +224,49 @@ class Simulation:
         self._stale = False
         self._beats += 1
         beat = manager.beat()
-        if self._needs_monitor:
-            engine.read(self._views.memory, self._now, self._pages)
-        nodes = self._constants.nodes
-        delays = self._constants.heartbeat_s + self._random.exponential(
-            self._constants.heartbeat_spread_s, nodes
-        )
-        for node in range(nodes):
+        readings = self._readings()
+        for node, policy in enumerate(self._policies):
             name = str(node)
-            slot = Heartbeat(
-                slot=beat.slot,
-                jobs=beat.jobs.get(name, {}),
-                fill=beat.fill.get(name, {}),
-                readings=self._readings(node),
-                now=self._now / 1e9,
+            self._want(
+                policy.on(
+                    Heartbeat(
+                        slot=beat.slot,
+                        jobs=beat.jobs.get(name, {}),
+                        fill=beat.fill.get(name, {}),
+                        readings=readings[node],
+                        now=self._now / 1e9,
+                    )
+                )
             )
-            self._slots[node] = slot
-            self._want(self._policies[node].on(slot))
-            self._wake_manager(node, self._now + ns(delays[node]))
+        self._last = beat
+        self._wake_managers()
         if self._beats % _CLASSES_SAMPLED_EVERY == 0:
             self._sample()
 
-    def _readings(self, node: int) -> dict[Process, Reading]:
-        """Of the ranks whose slot ends."""
-        ended = self._slots[node]
-        if not self._needs_monitor or ended is None or ended.slot is None:
-            return {}
-        jobs = set(ended.jobs.values())
-        pages, process = self._pages, self._process
-        found = {}
-        for p in self._here(node):
-            name = process[p]
-            if name is not None and name.job in jobs:
-                t_cpu, t_comm, c_comm = pages[p].tolist()
-                found[name] = Reading(t_cpu / 1e9, t_comm / 1e9, c_comm)
+    def _readings(self) -> Sequence[Mapping[Process, Reading]]:
+        """By node, of the ranks whose slot ends."""
+        found: list[dict[Process, Reading]] = [{} for _ in self._policies]
+        if not self._needs_monitor or self._last is None:
+            return found
+        jobs = {job for row in self._last.jobs.values() for job in row.values()}
+        engine.read(self._views.memory, self._now, self._pages)
+        for job in jobs:
+            first = self._number[Process(job, 0)]
+            nodes = self._jobs[job].nodes
+            pages = self._pages[first : first + len(nodes)].tolist()
+            names = self._process[first : first + len(nodes)]
+            for name, node, (t_cpu, t_comm, c_comm) in zip(names, nodes, pages, strict=True):
+                assert name is not None
+                found[node][name] = Reading(t_cpu / 1e9, t_comm / 1e9, c_comm)
         return found
 
-    def _wake_manager(self, node: int, when: int) -> None:
-        """The node manager gets its heartbeat; the orders are carried out when it has done its work."""
-        views, manager = self._views, 2 * node
-        work_s = self._constants.manager_s + (self._constants.reclassify_s if self._needs_monitor else 0.0)
-        views.nodes[node, at.N_ORDERS] = 1
-        # a manager that is still at work carries out the new orders with the old
-        if views.processes[manager, at.STATE] == at.ASLEEP:
-            views.processes[manager, at.COMPUTE] = ns(work_s)
-            views.set_due(manager, when)
+    def _wake_managers(self) -> None:
+        """Every node manager gets its heartbeat, after a delay of its own."""
+        own = self._constants
+        delays = own.heartbeat_s + self._random.exponential(own.heartbeat_spread_s, own.nodes)
+        work_s = own.manager_s + (own.reclassify_s if self._needs_monitor else 0.0)
+        at_times = self._now + np.rint(delays * 1e9).astype(np.int64)
+        engine.wake_managers(self._views.memory, at_times, ns(work_s))
 
     def _timer(self, node: int) -> None:
         self._timers[node] += self._slice
