@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stencil_app.decomposition import Decomposition, parse
-from stencil_app.layout import Array, SlabLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
+
+    from stencil_app.layout import Array, SlabLayout
 
 
 def _span(slabs: Decomposition, rank: int, faces_on_top: int) -> tuple[int, int]:

@@ -23,10 +23,9 @@ def _parameter(option: Option, *, show_default: bool) -> click.Option:
 
 
 def _command(problem: Entry) -> click.Command:
-    taken = {option.name for option in problem.options}
     parameters: list[click.Parameter] = [
         *(_parameter(option, show_default=True) for option in problem.options),
-        *(_parameter(o, show_default=o is HISTORY_EVERY) for o in NUMBERS if o.name not in taken),
+        *(_parameter(o, show_default=o is HISTORY_EVERY) for o in NUMBERS),
         click.Option(["--slabs"], metavar="R0,R1,...", help=SLABS_HELP),
         click.Option(["--reslab"], metavar="CYCLE:R0,R1,...;...", help=RESLAB_HELP),
         *(

@@ -18,11 +18,11 @@ import numpy as np
 
 from stencil_app.layout import Array
 from stencil_app.mhd import workspace
-from stencil_app.mhd.boundaries import KINDS, PERIODIC, fill_along_1, fill_along_2, fill_beyond
+from stencil_app.mhd.boundaries import KINDS, PERIODIC, REFLECTING, fill_along_1, fill_along_2, fill_beyond
 from stencil_app.mhd.case import Case
 from stencil_app.mhd.halfstep import PIECEWISE_CONSTANT, PIECEWISE_LINEAR, half_step
 from stencil_app.mhd.initial import Frame, InitialState
-from stencil_app.mhd.mesh import B3, MeshLayout
+from stencil_app.mhd.mesh import B1, B2, B3, MeshLayout
 from stencil_app.mhd.rates import raise_and_rate
 from stencil_app.options import Value
 
@@ -160,12 +160,33 @@ class MhdProblem:
 
     def bad_start(self, field: Array, first_row: int) -> str | None:
         """Why an initial state is none: a cell without positive density and pressure. None where all have."""
+        crossing = self._field_through_mirrors(field, first_row)
+        if self.floored == 0 and crossing > 0.0:
+            return (
+                f"a field of up to {crossing:.4g} crosses a reflecting wall, which lets none through; "
+                "take outflow or periodic, or no field there"
+            )
         if self.floored == 0:
             return self.failure(field, first_row)
         return (
             f"the initial state has {self.floored} cell(s) with density or pressure under {FLOOR:g} in rows from "
             f"{first_row}; both must be positive"
         )
+
+    def _field_through_mirrors(self, field: Array, first_row: int) -> float:
+        layout, ghosts = self.layout, self.layout.ghost_rows
+        own, rows = slice(ghosts, field.shape[0] - ghosts - 1), field.shape[0] - 2 * ghosts - 1
+        lines, entries = layout.lines, layout.entries
+        found = [0.0]
+        if self._kinds[0] == REFLECTING:
+            found += [float(np.abs(field[own, B1, lines, at]).max()) for at in (entries.start, entries.stop)]
+        if self._kinds[1] == REFLECTING and layout.nj > 1:
+            found += [float(np.abs(field[own, B2, at, entries]).max()) for at in (lines.start, lines.stop)]
+        if self._kinds[2] == REFLECTING and layout.slabbed:
+            ends = [own.start] * (first_row == 0) + [own.stop] * (first_row + rows == self.size)
+            found += [float(np.abs(field[at, B3, lines, entries]).max()) for at in ends]
+        # the curl of a potential is 0 to round-off only
+        return max(found) if max(found) > 1e-12 else 0.0
 
     def failure(self, field: Array, first_row: int) -> str | None:
         """See `stencil_app.physics.Problem`: the first cell that is not finite, by its place in the box."""

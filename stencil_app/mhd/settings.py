@@ -80,8 +80,7 @@ def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: 
     from stencil_app.mhd.initial import Frame
 
     texts, problems = _with_file(entry, texts)
-    own = tuple(option for option in entry.options if option.name != "until")
-    values, more = parse_all(own, texts)
+    values, more = parse_all(entry.options, texts)
     numbers, most = parse_all([o for o in NUMBERS if texts.get(o.name) is not None], texts)
     paths = {
         name: Path(str(texts[name])) if texts.get(name) else None for name in PATHS if name != "parameters"

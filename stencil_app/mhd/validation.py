@@ -66,15 +66,15 @@ class Check:
         return {**asdict(self), "passed": self.passed}
 
 
-def solved(name: str, **texts: object) -> tuple[Slab, State]:
-    """A problem run to its end in this process; options as on the command line."""
+def solved(name: str, *, until: float | None = None, **texts: object) -> tuple[Slab, State]:
+    """A problem run to its end, or `until`, in this process; options as on the command line."""
     problem = entry(name)
     values, problems = parse_all(problem.options, {key: str(text) for key, text in texts.items()})
     assert not problems, problems
     mhd = MhdProblem(problem.make(values), {"problem": name, **values})
     slab = Slab(mhd, even(mhd.size, 1), world())
     state = begin(slab, None)
-    controls = Controls(iterations=2**62, until=mhd.case.until, residual_every=0)
+    controls = Controls(iterations=2**62, until=mhd.case.until if until is None else until, residual_every=0)
     iterate(slab, state, controls, watch=Stopwatch(0.0), stop=StopRequest())
     return slab, state
 

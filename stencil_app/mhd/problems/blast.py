@@ -22,12 +22,11 @@ OPTIONS = (
     Option(name="pressure", type=float, default="0.1", above=0.0, help="outside of the ball"),
     Option(name="ratio", type=float, default="100", above=0.0, help="pressure inside to outside"),
     Option(name="field", type=float, default="1", at_least=0.0, help="strength along (1, 1, 1)"),
-    Option(name="until", type=float, default="0.2", above=0.0, help="time to end at"),
     Option(
         name="boundary",
         default="periodic",
         choices=("periodic", "outflow", "reflecting"),
-        help="walls of the box",
+        help="walls of the box; reflecting ones let no field through, so only with field 0",
     ),
 )
 
@@ -49,7 +48,7 @@ def make(values: Mapping[str, Value]) -> Case:
         upper=(0.5, 0.5, 0.5),
         boundaries=(boundary, boundary, boundary),
         courant=float(values["courant"]),
-        until=float(values["until"]),
+        until=0.2,
         density=lambda x, y, z: 1.0,
         pressure=pressure,
         velocity=lambda axis, x, y, z: 0.0,

@@ -1,0 +1,208 @@
+"""The command: files it leaves, and what it says when something is wrong."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from stencil_app.decomposition import even
+from stencil_app.errors import DivergedError, UsageError
+from stencil_app.mhd.case import entry
+from stencil_app.mhd.settings import check
+from stencil_app.runtime import Controls, Slab, begin, iterate
+from stencil_app.stop import StopRequest
+from stencil_app.timing import Stopwatch
+
+
+def problems(name="blast", ranks=1, **texts):
+    with pytest.raises(UsageError) as caught:
+        check(entry(name), texts, ranks=ranks, strays=[])
+    return list(caught.value.problems)
+
+
+def test_the_solution_has_names_axes_and_time(mhd, tmp_path):
+    done = mhd(2, "orszag-tang", "--n", 12, "--until", 0.05, "--out", "f.npz", "--history", "h.csv")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = np.load(tmp_path / "f.npz")
+    names = ["x", "y", "z", "rho", "p", "vx", "vy", "vz", "Bx", "By", "Bz", "time", "cycles"]
+    assert found.files == names
+    assert found["rho"].shape == (1, 12, 12)
+    assert float(found["time"]) == 0.05
+    assert found["x"][0] == pytest.approx(1 / 24)
+    # the velocity of the vortex: vx changes along y, vy along x
+    assert np.abs(found["vx"][0, 2]).mean() > 0.5
+    assert np.sign(found["vx"][0, 2]).sum() == -12
+    table = list(csv.DictReader((tmp_path / "h.csv").read_text().splitlines()))
+    assert float(table[0]["mass"]) == pytest.approx(25 / (36 * np.pi))
+    assert int(table[0]["cycle"]) == 0
+
+
+def test_the_history_is_the_same_for_every_layout(mhd, tmp_path):
+    words = ("blast", "--n", 9, "--iterations", 4, "--history-every", 2)
+    for ranks in (0, 3):
+        assert mhd(ranks, *words, "--history", f"{ranks}.csv").returncode == 0
+    assert (tmp_path / "0.csv").read_text() == (tmp_path / "3.csv").read_text()
+    assert len((tmp_path / "0.csv").read_text().splitlines()) == 4
+
+
+def test_pictures_and_files_for_other_programs(mhd, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    words = ("blast", "--n", 8, "--iterations", 2)
+    assert mhd(0, *words, "--out", "f.png").returncode == 0
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    assert mhd(2, *words, "--out", "f.h5").returncode == 0
+    assert mhd(0, *words, "--out", "f.npz").returncode == 0
+    with h5py.File(tmp_path / "f.h5") as file:
+        assert (file["Bz"][...] == np.load(tmp_path / "f.npz")["Bz"]).all()
+        assert file.attrs["cycles"] == 2
+    described = (tmp_path / "f.xdmf").read_text()
+    assert "f.h5:/rho" in described
+    assert 'Dimensions="9 9 9"' in described
+
+
+def test_options_from_a_file_and_the_command_line_goes_before(tmp_path):
+    path = tmp_path / "blast.yaml"
+    path.write_text("n: 12\nratio: 50\niterations: 3\n")
+    settings = check(entry("blast"), {"parameters": str(path), "n": "10"}, ranks=1, strays=[])
+    assert settings.case.cells == (10, 10, 10)
+    assert settings.parameters["ratio"] == 50
+    assert settings.iterations == 3
+    path.write_text("colour: red\n")
+    (line,) = problems(parameters=str(path))
+    assert line.startswith(f"--parameters {path}: colour: no option of blast; legal are n, radius,")
+    path.write_text("[")
+    assert "is no YAML" in problems(parameters=str(path))[0]
+    assert problems(parameters=str(tmp_path / "no"))[0].endswith("cannot be read: No such file or directory")
+
+
+def test_everything_wrong_is_said_at_once(tmp_path):
+    found = problems(
+        n="2",
+        courant="0.9",
+        iterations="-1",
+        checkpoint_every="5",
+        history_every="5",
+        out="field.txt",
+        restart=str(tmp_path / "no"),
+        history=None,
+    )
+    assert [line.split(":")[0] for line in found] == [
+        "--n",
+        "--courant",
+        "--iterations",
+        "--out field.txt",
+        f"--restart {tmp_path / 'no'}",
+        "--checkpoint-every",
+        "--history-every",
+    ]
+    assert "legal is a number above 0 and at most 0.5" in found[1]
+
+
+def test_a_mesh_too_small_for_its_slabs():
+    assert problems(n="8", ranks=3) == [
+        "3 ranks: the mesh has 8 row(s), and a slab needs 3; take more cells along the slab axis (z, or y in the "
+        "plane), or at most 2 rank(s)"
+    ]
+    assert problems(n="8", ranks=2, slabs="6,2") == [
+        "--slabs 6,2: a slab of 2 row(s); the thinnest that can be is 3"
+    ]
+    assert problems(n="8", reslab="x;4:8,8") == [
+        "--reslab x: no cycle before the heights; give for instance 40:3,9,4",
+        "--reslab 4: 8,8: 2 slab(s) for 1 rank(s); give one for each rank",
+    ]
+    assert "1 rank(s)" in problems("brio-wu", ranks=2)[0]
+
+
+def test_an_unknown_problem_names_those_there_are(mhd):
+    done = mhd(2, "rotor")
+    assert done.returncode == 2
+    assert done.stderr.count("no problem 'rotor'; there are alfven-wave, blast, brio-wu,") == 1
+
+
+def test_negative_pressure_is_refused(mhd):
+    program = (
+        "from stencil_app.mhd.problems import blast\n"
+        "from dataclasses import replace\n"
+        "make = blast.make\n"
+        "blast.make = lambda values: replace(make(values), pressure=lambda x, y, z: x)\n"
+        "from stencil_app.cli import main\n"
+        "main()\n"
+    )
+    words = [sys.executable, "-c", program, "mhd", "blast", "--n", "8"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "stencil-app mhd blast: blast: the initial state has 256 cell(s) with density or pressure under 1e-10 in "
+        "rows from 0; both must be positive\n"
+    )
+
+
+def test_a_state_that_is_not_finite_ends_the_run_and_says_where(problem, alone, tmp_path):
+    mhd = problem("orszag-tang", n=8)
+    slab = Slab(mhd, even(8, 1), alone)
+    state = begin(slab, None)
+    path = tmp_path / "run.ck"
+
+    def run(until):
+        controls = Controls(iterations=until, residual_every=0, checkpoint=path)
+        iterate(slab, state, controls, watch=Stopwatch(0.0), stop=StopRequest())
+
+    run(2)
+    before = path.read_bytes()
+    mhd.layout.cells(slab.field)[3, 5, 0, 2] = np.inf
+    with pytest.raises(DivergedError) as caught:
+        run(4)
+    assert caught.value.exit_code == 5
+    (line,) = caught.value.problems
+    assert line.startswith("iteration 3, time 0.")
+    assert "of the cell at x = 0." in line
+    assert "take a smaller --courant" in line
+    assert path.read_bytes() == before
+
+
+def test_a_restart_with_another_option_is_refused(mhd):
+    words = ("orszag-tang", "--iterations", 2, "--checkpoint", "run.ck")
+    assert mhd(0, *words, "--n", 8).returncode == 0
+    done = mhd(0, "orszag-tang", "--n", 12, "--iterations", 4, "--restart", "run.ck")
+    assert done.returncode == 2
+    assert "--restart run.ck: n is 8 in the file and 12 in this run; give --n 8" in done.stderr
+    done = mhd(0, "orszag-tang", "--n", 8, "--iterations", 1, "--restart", "run.ck")
+    assert "--iterations 1: run.ck is already at cycle 2; give a larger number" in done.stderr
+
+
+def test_help_lists_the_problems_without_importing_them():
+    code = (
+        "import sys; sys.argv = ['stencil-app', 'mhd', '--help']\n"
+        "from stencil_app.cli import main\n"
+        "main()\n"
+        "heavy = {'numpy', 'numba', 'mpi4py', 'h5py', 'yaml'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Vortex of Orszag and Tang" in done.stdout
+
+
+def test_the_report_of_the_validation_is_one_document(monkeypatch):
+    from click.testing import CliRunner
+
+    from stencil_app.mhd import validation
+    from stencil_app.validate import validate
+
+    one = validation.Check(problem="p", what="w", figure=2.0, reference=None, limit=1.0)
+    monkeypatch.setattr(validation, "checks", lambda **_: iter([one]))
+    done = CliRunner().invoke(validate, ["--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["checks"][0]["figure"] == 2.0
+    assert "FAIL p: w: 2 (limit 1)" in CliRunner().invoke(validate, []).output
+    assert "no such directory" in CliRunner().invoke(validate, ["--data", "/nonexistent"]).output
+
+
+def test_mirrors_let_no_field_through(mhd):
+    done = mhd(0, "blast", "--n", 8, "--boundary", "reflecting")
+    assert done.returncode == 2
+    assert "a field of up to 0.5774 crosses a reflecting wall" in done.stderr
