@@ -248,7 +248,11 @@ class NodeDaemon:
         if not self._listening:
             self._listening = True
             self._loop.after(SILENT_SLICES * self._slice_s, self._check_silence)
-        if self.node.silent and self.node.members:
+        if not self.node.members:
+            # Nobody to decide about; whoever registers runs freely until the beat after.
+            self.node.silent = False
+            return
+        if self.node.silent:
             self._say("the beat is back")
         self.node.beat(beat.slot, self._acted_at)
         self._enforce()
