@@ -1,0 +1,146 @@
+"""How fast the step loop of magnetohydrodynamics is: zone-cycles a second beside the memory bandwidth of the machine.
+
+    python benchmarks/mhd_speed.py [--cells 64] [--cycles 8] [--rounds 5] [--json]
+
+The MHD blast of `--cells`³ on 1 and on 2 ranks, in turns with a triad a = b + s·c (32 bytes an element, write-allocate
+counted) in the same processes; the slowest rank of a round counts. Then, on one rank, slabs of 16 rows: how much more a
+zone costs than in the cube. *wall* is elapsed time and *cpu* the CPU time of the loop: on a machine with other work
+only the second says something of the code. Last, what starting costs: a compile into an empty cache, and a start from
+the cache. Prints medians and the 10th and 90th percentile over rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter, thread_time
+from typing import Any
+
+import numpy as np
+
+TRIAD_ELEMENTS = 2**23
+TRIAD_BYTES = 32
+
+
+def worker(cells: int, rows: int, cycles: int, rounds: int) -> None:
+    """Measure in every rank of the world; rank 0 prints wall and CPU seconds of each round, and of its triad."""
+    from stencil_app.decomposition import even
+    from stencil_app.jit import kernel
+    from stencil_app.mhd.case import entry
+    from stencil_app.mhd.problem import MhdProblem
+    from stencil_app.mpi import world
+    from stencil_app.options import parse_all
+    from stencil_app.runtime import Controls, Slab, begin, iterate
+    from stencil_app.stop import StopRequest
+    from stencil_app.timing import Stopwatch
+
+    def triad(a: Any, b: Any, c: Any, s: float) -> None:
+        for i in range(a.size):
+            a[i] = b[i] + s * c[i]
+
+    compiled = kernel("void(float64[::1], float64[::1], float64[::1], float64)", cache=False)(triad)
+    comm = world()
+    problem = entry("blast")
+    values, _ = parse_all(problem.options, {"n": str(cells), "nz": str(rows)})
+    mhd = MhdProblem(problem.make(values), {"problem": "blast", **values})
+    slab = Slab(mhd, even(mhd.size, comm.size), comm)
+    state = begin(slab, None)
+    a, b, c = (np.full(TRIAD_ELEMENTS // comm.size, float(n)) for n in range(3))
+    table = []
+    for number in range(rounds + 1):
+        comm.Barrier()
+        start = perf_counter()
+        compiled(a, b, c, 0.5)
+        triad_s = perf_counter() - start
+        controls = Controls(iterations=state.iteration + cycles, residual_every=0)
+        watch = Stopwatch(0.0)
+        comm.Barrier()
+        start, cpu = perf_counter(), thread_time()
+        iterate(slab, state, controls, watch=watch, stop=StopRequest())
+        mine = (perf_counter() - start, thread_time() - cpu, triad_s)
+        worst = [max(column) for column in zip(*comm.allgather(mine), strict=True)]
+        if number:
+            table.append(worst)
+    if comm.rank == 0:
+        print(json.dumps(table))
+
+
+def run(ranks: int, cells: int, rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One row of the report."""
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    own = [sys.executable, __file__, "--worker", "--cells", str(cells), "--rows", str(rows)]
+    own += ["--cycles", str(arguments.cycles), "--rounds", str(arguments.rounds)]
+    done = subprocess.run([str(mpiexec), "-n", str(ranks), *own], check=True, capture_output=True, text=True)
+    table = np.array(json.loads(done.stdout))
+    zones = cells * cells * rows * arguments.cycles
+    wall, cpu = zones / table[:, 0], zones / table[:, 1]
+    return {
+        "ranks": ranks,
+        "mesh": f"{cells}x{cells}x{rows}",
+        "zone_cycles_per_s": round(float(np.median(wall))),
+        "percentiles_10_90": [round(float(p)) for p in np.percentile(wall, [10, 90])],
+        "zone_cycles_per_cpu_s_of_a_rank": round(float(np.median(cpu)) / ranks),
+        "triad_GBps": round(TRIAD_BYTES * TRIAD_ELEMENTS / float(np.median(table[:, 2])) / 1e9, 2),
+    }
+
+
+def starts() -> dict[str, float]:
+    """Seconds of a compile into an empty cache and of a start from the cache, elapsed and CPU."""
+    code = "import stencil_app.mhd.problem"
+    found = {}
+    with tempfile.TemporaryDirectory() as cache:
+        for name in ("cold", "cached"):
+            before, start = os.times(), perf_counter()
+            environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+            subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+            after = os.times()
+            found[f"{name}_start_s"] = round(perf_counter() - start, 2)
+            cpu = after.children_user - before.children_user + after.children_system - before.children_system
+            found[f"{name}_start_cpu_s"] = round(cpu, 2)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cells", type=int, default=64, help="cells along each axis")
+    parser.add_argument("--rows", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--cycles", type=int, default=8, help="cycles in a round")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each run")
+    parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    cells = arguments.cells
+    if arguments.worker:
+        worker(cells, arguments.rows, arguments.cycles, arguments.rounds)
+        return
+    rows = [run(1, cells, cells, arguments), run(2, cells, cells, arguments), run(1, cells, 16, arguments)]
+    report = {
+        "runs": rows,
+        "two_ranks_over_one": round(rows[1]["zone_cycles_per_s"] / rows[0]["zone_cycles_per_s"], 3),
+        "slab_of_16_rows_costs": round(
+            rows[0]["zone_cycles_per_cpu_s_of_a_rank"] / rows[2]["zone_cycles_per_cpu_s_of_a_rank"], 3
+        ),
+        **starts(),
+    }
+    if arguments.json:
+        print(json.dumps(report, indent=1))
+        return
+    print("ranks  mesh            zone-cycles/s   (10 % - 90 %)          per CPU second   triad GB/s")
+    for row in rows:
+        low, high = row["percentiles_10_90"]
+        print(
+            f"{row['ranks']:5d}  {row['mesh']:14s}  {row['zone_cycles_per_s']:13.3e}   ({low:.2e} - {high:.2e})"
+            f"   {row['zone_cycles_per_cpu_s_of_a_rank']:14.3e}   {row['triad_GBps']:10.1f}"
+        )
+    for name, value in report.items():
+        if name != "runs":
+            print(f"{name}: {value}")
+
+
+if __name__ == "__main__":
+    main()
