@@ -134,6 +134,11 @@ class JobQueue:
             else float(self._state.jobs[slot]["expected"])
         )
 
+    def overtook(self, job_id: int) -> bool:
+        """Did a running job start past one that had the reservation?"""
+        slot = self._slots.get(job_id)
+        return slot is not None and bool(self._state.jobs[slot]["backfilled"])
+
     def planned_start_s(self, job_id: int) -> float | None:
         """A waiting job's own reservation under conservative backfilling, as of the last pass; None without one."""
         slot = self._slots.get(job_id)

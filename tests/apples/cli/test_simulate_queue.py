@@ -1,0 +1,161 @@
+"""`apples simulate-queue`: options, documents, and what it says when something is wrong."""
+
+import gzip
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from apples.cli.simulate_queue import simulate_queue
+from apples.errors import ConfigError
+from apples.simulation.batch.lublin import generate
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log of 300 jobs of four users on 16 processors, waits known."""
+    trace = generate(300, 16, seed=4, request=3.0)
+    lines = ["; MaxProcs: 16"]
+    for i in range(len(trace)):
+        user = i % 4
+        lines.append(
+            f"{trace.id[i]} {trace.submit[i]:.0f} 5 {trace.run[i]:.0f} {trace.procs[i]} -1 -1 -1 "
+            f"{trace.request[i]:.0f} -1 1 {user} {user % 2} -1 -1 -1 -1 -1"
+        )
+    path = tmp_path / "site.swf.gz"
+    path.write_bytes(gzip.compress("\n".join([*lines, "broken", ""]).encode()))
+    return path
+
+
+def call(*arguments):
+    return CliRunner().invoke(simulate_queue, [str(a) for a in arguments])
+
+
+def document(*arguments):
+    done = call(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_one_document(log):
+    found = document(log)
+    assert found["version"] == 1
+    assert found["trace"]["jobs"] == 300
+    assert found["trace"]["dropped"] == {"not 18 numbers": 1}
+    assert found["trace"]["mean_wait_in_log_s"] == 5
+    assert found["queue"] == {
+        "priority": "fcfs",
+        "backfill": "easy",
+        "overrun": "request",
+        "increment": 300.0,
+    }
+    assert set(found["metrics"]) >= {"wait", "response", "slowdown", "bounded_slowdown", "weighted_wait"}
+    assert found["metrics"]["estimates"]["not_adjusted"] == 1.0
+    assert document(log) == found
+
+
+def test_a_table_for_people_and_notes_elsewhere(log):
+    done = call(log, "--procs", 32)
+    assert done.stdout.splitlines()[0] == (
+        "site.swf.gz: 300 jobs on 32 processors, priority fcfs, backfill easy, estimates request"
+    )
+    assert "in the log itself the mean wait is 5 s" in done.stdout
+    assert done.stderr == "· left out, not 18 numbers: 1\n"
+    assert call(log, "-q").stderr == ""
+
+
+def test_starts_of_every_job(log, tmp_path):
+    path = tmp_path / "starts.txt"
+    call(log, "--starts", path)
+    rows = [line.split() for line in path.read_text().splitlines()]
+    assert [int(row[0]) for row in rows] == list(range(1, 301))
+    assert all(float(start) >= float(submit) for _, submit, start in rows)
+    assert [p.name for p in tmp_path.iterdir() if "part" in p.name] == []
+
+
+def test_policies_and_estimates_change_the_schedule(log):
+    def wait(*more):
+        return document(log, "--load", "1.2", *more)["metrics"]["wait"]["mean"]
+
+    plain = wait()
+    assert wait("--priority", "sjf") < plain
+    assert wait("--backfill", "none") > plain
+    assert wait("--priority", "(wait/estimate)**3*procs") == pytest.approx(wait("--priority", "wfp"))
+    assert wait("--estimates", "actual", "--adjust", "regular") != plain
+    learnt = ("--estimates", "history", "--key", "user", "--floor", "0")
+    assert wait(*learnt, "--adjust", "priority,backfill") == wait(*learnt)
+    assert wait(*learnt, "--adjust", "off") == plain
+    assert wait(*learnt, "--adjust", "running") != plain
+    assert (
+        wait("--estimates", "recent", "--last", "1", "--adjust", "regular", "--overrun", "doubling") != plain
+    )
+
+
+def test_history_may_come_from_the_log(log):
+    found = document(log, "--estimates", "history", "--learn-from", "log", "--key", "all", "--window", "10d")
+    assert found["estimates"]["learn_from"] == "log"
+    assert found["estimates"]["window"] == 864000.0
+    assert found["metrics"]["estimates"]["over"] > 0
+
+
+def test_one_month_and_an_offered_load(log):
+    found = document(log, "--month", "0", "--load", "0.5")
+    assert found["trace"]["offered_load"] == pytest.approx(0.5)
+    done = call(log, "--month", "7")
+    assert isinstance(done.exception, ConfigError)
+    assert str(done.exception).startswith("--month 7: no job; the log has ")
+
+
+def test_settings_from_a_file_and_options_before_it(log, tmp_path):
+    path = tmp_path / "queue.yaml"
+    path.write_text("queue: {priority: wfp, increment: 10m}\nestimates: {source: recent}\n")
+    found = document(log, "--config", path, "--priority", "sjf")
+    assert (found["queue"]["priority"], found["queue"]["increment"]) == ("sjf", 600.0)
+    assert found["estimates"]["source"] == "recent"
+    assert document(log, "--config", "queue") == document(log)
+
+
+def test_all_that_is_wrong_is_said_at_once(log):
+    done = call(
+        log, "--priority", "size", "--percentile", "200", "--estimates", "tea", "--min-similar", "many"
+    )
+    lines = str(done.exception).splitlines()
+    assert [line.split(":")[0] for line in lines] == [
+        "--priority",
+        "--estimates",
+        "--percentile",
+        "--min-similar",
+    ]
+    assert "legal are fields wait, request" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--adjust", "always"], "--adjust: .*'always' is unknown; legal are off, regular, selective"),
+        (["--window", "soon"], "--window: time 'soon' is not a span of time"),
+        (["--event-order", "late"], "event order 'late' is unknown; legal are batch, pyss"),
+        (["--event-order", "pyss", "--estimates", "recent"], "pyss has no learning"),
+        (["--starts", "/nowhere/at/all"], "--starts /nowhere/at/all: cannot be written"),
+        (["--config", "nothing"], "no configuration of that name"),
+    ],
+)
+def test_what_is_refused(log, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        raise call(log, *arguments).exception
+
+
+def test_a_log_that_does_not_say_how_large_its_machine_is(log, tmp_path):
+    path = tmp_path / "bare.swf"
+    path.write_text("\n".join(gzip.decompress(log.read_bytes()).decode().splitlines()[1:]))
+    for arguments in ([path], [path, "--load", "1"]):
+        with pytest.raises(ConfigError, match="--procs"):
+            raise call(*arguments).exception
+    assert document(path, "--procs", 16)["metrics"] == document(log)["metrics"]
+
+
+def test_jobs_that_ran_over_may_be_killed(tmp_path):
+    path = tmp_path / "over.swf"
+    path.write_text("; MaxProcs: 4\n1 0 0 90 4 -1 -1 4 60 -1 1 1 1 -1 -1 -1 -1 -1\n")
+    assert document(path)["metrics"]["response"]["mean"] == 90
+    assert document(path, "--kill")["metrics"]["response"]["mean"] == 60

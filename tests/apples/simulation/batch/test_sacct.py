@@ -1,0 +1,72 @@
+"""A site's own history, as sacct prints it."""
+
+import pytest
+
+from apples.errors import ConfigError
+from apples.simulation.batch.reading import read_trace
+from apples.simulation.batch.sacct import COLUMNS, limit_s
+
+HEADER = "|".join(COLUMNS)
+
+
+def row(number="100", user="ann", account="sun", submit="08:00:00", start="08:10:00", end="09:10:00", **more):
+    values = {"limit": "04:00:00", "cpus": "16", "state": "COMPLETED", **more}
+    times = [f"2026-05-01T{text}" if ":" in text else text for text in (submit, start, end)]
+    return "|".join([number, user, account, *times, values["limit"], values["cpus"], values["state"]])
+
+
+def test_jobs_with_names(file):
+    trace = read_trace(file("history.txt", HEADER, row(), row("101", user="bob", limit="1-00:00:00")))
+    assert trace.id.tolist() == [100, 101]
+    assert trace.run.tolist() == [3600, 3600]
+    assert trace.wait.tolist() == [600, 600]
+    assert trace.request.tolist() == [4 * 3600, 86400]
+    assert (trace.names.users, trace.names.projects) == ({"ann": 0, "bob": 1}, {"sun": 0})
+    assert trace.user.tolist() == [0, 1]
+
+
+def test_what_is_left_out_is_counted(file):
+    lines = [
+        row(),
+        row("100.batch"),
+        row("101+0"),
+        row("x"),
+        row("102", start="Unknown"),
+        row("103", end="Unknown"),
+        row("104", submit="None"),
+        row("105", cpus="0"),
+        row("106", start="07:00:00"),
+        "107|ann",
+        row("108", limit="UNLIMITED"),
+        row("109_4", submit="07:00:00"),
+    ]
+    trace = read_trace(file("history.txt", HEADER, *lines, ""))
+    assert trace.id.tolist() == [109, 100, 108]
+    assert trace.request.tolist() == [14400, 14400, 3600]
+    assert dict(trace.intake.dropped) == {
+        "a step of a job": 2,
+        "no number of a job": 1,
+        "did not run to an end": 2,
+        "no time of submission": 1,
+        "no number of processors": 1,
+        "started before it was submitted": 1,
+        "fewer columns than the header": 1,
+    }
+    assert trace.intake.mended["no time limit, taken as the run time"] == 1
+
+
+def test_a_history_that_will_not_do(file):
+    with pytest.raises(ConfigError, match="no column Account, Timelimit; make it with sacct --allusers"):
+        read_trace(file("history.txt", HEADER.replace("Account|", "").replace("Timelimit|", "")))
+    with pytest.raises(ConfigError, match=r"no job that ran among 1 lines \(a step of a job: 1\)"):
+        read_trace(file("history.txt", HEADER, row("1.0")))
+    with pytest.raises(ConfigError, match=r"no job that ran among 0 lines$"):
+        read_trace(file("history.txt", HEADER))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30:00", 1800), ("4:00:00", 14400), ("2-01:00:00", 176400), ("UNLIMITED", None), ("", None)],
+)
+def test_limits(text, seconds):
+    assert limit_s(text) == seconds
