@@ -1,9 +1,9 @@
 """The node manager: one process per host that joins node, reception, link and watchdog in one loop.
 
-With a manager it acts at every beat, and lets everything run when beats stay away, before a second slice is over. Under a policy with
-slices of its own (message-driven) it beats for itself, looks for messages every `LOOK_S`, and gives processes that are
-limited, where no quota can be had, pulses by signals. Whatever ends it, the watchdog resumes what is stopped; TERM and
-INT resume everything first. Papers: FCS section 2.2, Yoo and Jette section 2.2.3.
+With a manager it acts at every beat, and lets everything run when beats stay away, before a second slice is over.
+Under a policy with slices of its own (message-driven) it beats for itself, looks for messages every `LOOK_S`, and gives
+processes that are limited, where no quota can be had, pulses by signals. Whatever ends it, the watchdog resumes what is
+stopped; TERM and INT resume everything first. Papers: FCS section 2.2, Yoo and Jette section 2.2.3.
 """
 
 from __future__ import annotations

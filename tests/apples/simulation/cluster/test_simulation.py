@@ -175,7 +175,9 @@ def test_messages_bring_the_ranks_of_a_job_together(machine, ring):
 
 
 def test_what_is_wrong_is_said_all_at_once(machine, ring):
-    with pytest.raises(ConfigError, match=r"two jobs are called ring\n.*has a rank on node 7; legal are 0 to 1"):
+    with pytest.raises(
+        ConfigError, match=r"two jobs are called ring\n.*has a rank on node 7; legal are 0 to 1"
+    ):
         simulate(machine(), [ring(), ring(nodes=(0, 7))], "gang", seed=1)
     with pytest.raises(ConfigError, match="there is no job to run"):
         simulate(machine(), [], "gang", seed=1)
@@ -191,7 +193,9 @@ def test_what_is_wrong_is_said_all_at_once(machine, ring):
         ring(iterations=0, latency_s=0.0)
     with pytest.raises(ConfigError, match=r"2 nodes and 1 computations"):
         ring(compute_s=(1e-3,))
-    with pytest.raises(ConfigError, match=r"(?s)nodes is 0, legal.*switch_s is -1, legal.*favoured_nice is 5"):
+    with pytest.raises(
+        ConfigError, match=r"(?s)nodes is 0, legal.*switch_s is -1, legal.*favoured_nice is 5"
+    ):
         machine(nodes=0, switch_s=-1, favoured_nice=5)
 
 
