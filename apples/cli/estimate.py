@@ -52,7 +52,7 @@ def estimate(walltime: str, command: tuple[str, ...], **options: Any) -> None:
     """
     from apples.queueing.estimates import SimilarJobs
     from apples.queueing.jobs import Job
-    from apples.simulation.batch.machine import job_of
+    from apples.simulation.batch.machine import Jobs
     from nws.settings.durations import parse_duration
 
     request = parse_duration(walltime, what="--walltime")
@@ -65,9 +65,10 @@ def estimate(walltime: str, command: tuple[str, ...], **options: Any) -> None:
     job = Job(id=0, procs=1, request_s=request, submit_s=0.0, user=user, project=project)
     ends = log.log_end
     now = float(ends[ends == ends].max()) if options["trace"] is not None else time.time()
-    for index in ends.argsort():
+    jobs = Jobs(log)
+    for index in ends.argsort().tolist():
         if ends[index] == ends[index]:
-            book.ended(job_of(log, int(index)), float(log.run[index]), float(ends[index]))
+            book.ended(jobs[index], float(log.run[index]), float(ends[index]))
     found = book.estimate(job, now)
     document = _document(job, found, book.history(job, now), scheme)
     if command:

@@ -54,13 +54,11 @@ class Scheme:
 
     def group(self, user: Hashable, project: Hashable, request_s: float) -> Hashable:
         """What similar jobs have in common."""
-        return {
-            "all": (),
-            "project": (project,),
-            "user": (user,),
-            "double": (user, project),
-            "triple": (user, project, request_s),
-        }[self.key]
+        if self.key == "triple":
+            return user, project, request_s
+        if self.key == "double":
+            return user, project
+        return {"all": None, "project": project, "user": user}[self.key]
 
 
 @dataclass(slots=True)

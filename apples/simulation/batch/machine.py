@@ -6,6 +6,7 @@ or an estimator that learns from the ends of this very simulation. The queue see
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -90,7 +91,7 @@ def simulate(
     _check(trace, how, estimates)
     state = empty_state(len(trace), trace.processors)
     world = replay.make_world(trace.submit, trace.run)
-    known = trace.request if estimates is None or not isinstance(estimates, np.ndarray) else estimates
+    known = estimates if isinstance(estimates, np.ndarray) else trace.request
     _believe(state, trace, how.switches, known)
     if estimates is None or isinstance(estimates, np.ndarray):
         used = np.array(known)
@@ -114,16 +115,24 @@ def simulate(
     )
 
 
-def job_of(trace: Trace, index: int) -> Job:
-    """One job of a trace as a queue sees it."""
-    return Job(
-        id=index,
-        procs=int(trace.procs[index]),
-        request_s=float(trace.request[index]),
-        submit_s=float(trace.submit[index]),
-        user=str(trace.user[index]),
-        project=str(trace.project[index]),
-    )
+class Jobs:
+    """The jobs of a trace as a queue sees them, made when asked for; `id` is the place in the trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        """trace : its columns are read once."""
+        self._procs, self._request = trace.procs.tolist(), trace.request.tolist()
+        self._submit = trace.submit.tolist()
+        self._user, self._project = trace.user.tolist(), trace.project.tolist()
+
+    def __getitem__(self, index: int) -> Job:
+        return Job(
+            id=index,
+            procs=self._procs[index],
+            request_s=self._request[index],
+            submit_s=self._submit[index],
+            user=str(self._user[index]),
+            project=str(self._project[index]),
+        )
 
 
 def log_estimates(trace: Trace, estimator: Estimator) -> Floats:
@@ -139,15 +148,14 @@ def log_estimates(trace: Trace, estimator: Estimator) -> Floats:
             "the simulation itself"
         )
     by_end = known[np.argsort(ends[known], kind="stable")]
+    jobs, runs = Jobs(trace), trace.run.tolist()
+    to_come = deque(zip(by_end.tolist(), ends[by_end].tolist(), strict=True))
     found = np.empty(len(trace))
-    told = 0
-    for index in range(len(trace)):
-        now = trace.submit[index]
-        while told < len(by_end) and ends[by_end[told]] <= now:
-            ended = by_end[told]
-            estimator.ended(job_of(trace, ended), float(trace.run[ended]), float(ends[ended]))
-            told += 1
-        found[index] = estimator.estimate(job_of(trace, index), float(now)).seconds
+    for index, now in enumerate(trace.submit.tolist()):
+        while to_come and to_come[0][1] <= now:
+            ended, end = to_come.popleft()
+            estimator.ended(jobs[ended], runs[ended], end)
+        found[index] = estimator.estimate(jobs[index], now).seconds
     return found
 
 
@@ -188,23 +196,24 @@ def _learning(
 ) -> Floats:
     """Replay with an estimator in the loop; returns what it said of each job, s."""
     state, world = live
-    rules, cursor, jobs = how.queue.rules(), world.cursor, state.jobs
+    rules, cursor, jobs, runs = how.queue.rules(), world.cursor, Jobs(trace), trace.run.tolist()
+    submit, ends = trace.submit.tolist(), world.jobs["end"]
+    columns = [
+        state.jobs[name]
+        for name in ("priority_s", "backfill_s", "running_s")
+        if getattr(how.switches, name[:-2])
+    ]
     said = np.empty(len(trace))
     while replay.advance(state, rules, world, len(trace), True):
-        for slot in world.ended[: cursor[replay.ENDED]]:
-            estimator.ended(job_of(trace, slot), float(trace.run[slot]), float(world.jobs[slot]["end"]))
+        for slot in world.ended[: cursor[replay.ENDED]].tolist():
+            estimator.ended(jobs[slot], runs[slot], float(ends[slot]))
         cursor[replay.ENDED] = 0
         slot = int(cursor[replay.NEXT])
-        now = float(trace.submit[slot])
-        while slot < len(trace) and trace.submit[slot] == now:
-            said[slot] = estimator.estimate(job_of(trace, slot), now).seconds
-            told = how.switches.beliefs(float(trace.request[slot]), said[slot])
-            row = jobs[slot]
-            row["priority_s"], row["backfill_s"], row["running_s"] = (
-                told.priority_s,
-                told.backfill_s,
-                told.running_s,
-            )
+        now = submit[slot]
+        while slot < len(trace) and submit[slot] == now:
+            said[slot] = estimator.estimate(jobs[slot], now).seconds
+            for column in columns:
+                column[slot] = said[slot]
             slot += 1
             if progress is not None and slot % _CHUNK == 0:
                 progress(slot, len(trace))

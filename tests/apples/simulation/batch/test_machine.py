@@ -10,7 +10,7 @@ from apples.queueing.estimates import RecentRuns, Scheme, SimilarJobs
 from apples.queueing.jobs import REGULAR, SELECTIVE, Job
 from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
-from apples.simulation.batch.machine import Replay, job_of, log_estimates, simulate
+from apples.simulation.batch.machine import Jobs, Replay, log_estimates, simulate
 
 rows = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 20), st.integers(1, 8), st.integers(1, 40)),
@@ -28,11 +28,11 @@ def live(trace, settings, switches, estimator):
         for job in sorted((job for job in ends if ends[job] == now), key=list(starts).index):
             del ends[job]
             queue.end(job)
-            estimator.ended(job_of(trace, job), float(trace.run[job]), now)
+            estimator.ended(Jobs(trace)[job], float(trace.run[job]), now)
         if times and times[0] == now:
             times.pop(0)
             for index in np.flatnonzero(trace.submit == now).tolist():
-                job = job_of(trace, index)
+                job = Jobs(trace)[index]
                 queue.submit(job, switches.beliefs(job.request_s, estimator.estimate(job, now).seconds))
         for job in queue.start(now):
             starts[job.id], ends[job.id] = now, now + float(trace.run[job.id])
@@ -139,4 +139,4 @@ def test_nothing_to_replay(trace):
 
 def test_a_job_of_a_trace_is_known_by_its_place(trace):
     jobs = trace((3, 1, 4, 9), users=[7])
-    assert job_of(jobs, 0) == Job(id=0, procs=4, request_s=9.0, submit_s=3.0, user="7", project="0")
+    assert Jobs(jobs)[0] == Job(id=0, procs=4, request_s=9.0, submit_s=3.0, user="7", project="0")
