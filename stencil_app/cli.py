@@ -34,14 +34,20 @@ def commands() -> None:
 
 
 @commands.command()
-def warm() -> None:
-    """Compile all kernels into the cache, once, before ranks start."""
+@click.argument("applications", nargs=-1)
+def warm(applications: tuple[str, ...]) -> None:
+    """Compile the kernels of APPLICATIONS (of all without any) into the cache, once, before ranks start."""
     from importlib import import_module
 
-    for physics in registry().values():
-        import_module(physics.module)
-    import_module("stencil_app.bsp.arithmetic")
-    import_module("stencil_app.mhd.problem")
+    kernels = {name: physics.module for name, physics in registry().items()}
+    kernels |= {"bsp": "stencil_app.bsp.arithmetic", "mhd": "stencil_app.mhd.problem"}
+    strangers = [name for name in applications if name not in kernels]
+    if strangers:
+        raise click.UsageError(
+            f"no application is called {', '.join(strangers)}; legal are: {', '.join(kernels)}"
+        )
+    for name in applications or kernels:
+        import_module(kernels[name])
 
 
 def _parameter(option: Option, *, show_default: bool) -> click.Option:

@@ -84,7 +84,7 @@ class SlabStencil:
 
     def warm_command(self) -> list[str]:
         """Compiles what every rank needs into the cache; run it once before the first launch on a machine."""
-        return [*self._program()[:-1], "warm"]
+        return [*self._program()[:-1], "warm", self.name]
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
         """See `apples.template.Template.command`; runs in the environment of this very interpreter."""

@@ -193,6 +193,13 @@ def test_warming_compiles_every_physics(stencil_app):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+def test_warming_compiles_what_is_named_and_knows_the_names(stencil_app):
+    assert stencil_app(0, "warm", "heat").returncode == 0
+    done = stencil_app(0, "warm", "tea")
+    assert done.returncode == 2
+    assert "no application is called tea; legal are: heat, jacobi2d, bsp, mhd" in done.stderr
+
+
 def test_a_run_killed_while_it_writes_keeps_the_checkpoint_before(stencil_app, tmp_path):
     program = tmp_path / "killed.py"
     program.write_text(
