@@ -14,6 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from apples.queueing.configuration import QueueFile
+    from apples.queueing.scoring import Scoreboard
     from apples.simulation.batch.machine import Progress, Schedule
     from apples.simulation.batch.trace import Trace
 
@@ -71,6 +72,8 @@ _PLACE = re.compile(r"^options:1: (?:queue|estimates)\.(?P<name>\w+): ", re.MULT
 @click.option("-q", "--quiet", is_flag=True, help="No notes and no progress on stderr.")
 def simulate_queue(trace: Path, procs: int | None, config: str | None, **options: Any) -> None:
     """Replay the job log TRACE (Standard Workload Format or sacct's output, plain or .gz) under a policy."""
+    from dataclasses import asdict
+
     from apples.cli.console import Console
     from apples.simulation.batch.machine import Replay, simulate
     from apples.simulation.batch.reading import read_trace
@@ -88,12 +91,15 @@ def simulate_queue(trace: Path, procs: int | None, config: str | None, **options
         console.note(line)
     if options["kill"]:
         log = log.killed_at_request()
-    jobs, estimates = _chosen_jobs(log, chosen, options)
+    estimator = chosen.estimates.estimator()
+    jobs, estimates = _chosen_jobs(log, chosen, estimator, options)
     with _progress(len(jobs), options["quiet"]) as progress:
         schedule = simulate(jobs, how, estimates, progress)
     if options["starts"] is not None:
         _write_starts(options["starts"], schedule)
     document = _document(schedule, chosen, options)
+    if estimator is not None:
+        document["estimators"] = {name: asdict(score) for name, score in estimator.scores().items()}
     if options["as_json"]:
         click.echo(json.dumps(document, allow_nan=False))
     else:
@@ -134,18 +140,20 @@ def _number(text: str) -> str | int | float:
     return text
 
 
-def _chosen_jobs(log: Trace, chosen: QueueFile, options: dict[str, Any]) -> tuple[Trace, Any]:
+def _chosen_jobs(
+    log: Trace, chosen: QueueFile, estimator: Scoreboard | None, options: dict[str, Any]
+) -> tuple[Trace, Any]:
     """(jobs to replay, what is known of their run times at submission)."""
     import numpy as np
 
     from apples.errors import ConfigError
     from apples.simulation.batch.machine import log_estimates
 
-    known: Any = chosen.estimates.estimator()
+    known: Any = estimator
     if chosen.estimates.source == "actual":
         known = np.maximum(log.run, 1.0)
-    elif known is not None and chosen.estimates.learn_from == "log":
-        known = log_estimates(log, known)
+    elif estimator is not None and chosen.estimates.learn_from == "log":
+        known = log_estimates(log, estimator)
     if options["month"] is not None:
         picked = log.in_month(options["month"])
         if not picked.any():
@@ -257,6 +265,12 @@ def _lines(document: dict[str, Any]) -> list[str]:
         f"utilisation {metrics['utilisation']:.4f}, backfilled {metrics['backfilled']:.1%}",
         f"estimates: {shares}",
     ]
+    if "estimators" in document:
+        scores = ", ".join(
+            f"{name} {score['accuracy']:.3f} ({score['under']:.1%} under)"
+            for name, score in document["estimators"].items()
+        )
+        lines.append(f"mean accuracy by source: {scores}")
     if trace["mean_wait_in_log_s"] is not None:
         lines.append(f"in the log itself the mean wait is {format_seconds(trace['mean_wait_in_log_s'])}")
     return lines

@@ -16,6 +16,7 @@ from apples.errors import ConfigError
 from apples.queueing import expressions
 from apples.queueing.estimates import Estimator, ModelFirst, RecentRuns, Scheme, SimilarJobs
 from apples.queueing.jobs import OFF, SWITCHES, Switches
+from apples.queueing.scoring import Scoreboard
 from apples.queueing.settings import PRIORITIES, QueueSettings
 from nws.settings.durations import Period_s
 from nws.settings.reader import load_yaml
@@ -105,13 +106,15 @@ class EstimatesSection:
         """Where estimates take the requests' place; nowhere when requests are all there is."""
         return OFF if self.source == "request" else parse_adjust(self.adjust)
 
-    def estimator(self) -> Estimator | None:
-        """What learns from ends; None when nothing needs to."""
-        if self.source == "history":
-            return ModelFirst(SimilarJobs(self.scheme))
-        if self.source == "recent":
-            return ModelFirst(RecentRuns(self.last))
-        return None
+    def estimator(self) -> Scoreboard | None:
+        """What learns from ends, with the other source beside it for comparison; None when nothing needs to."""
+        if self.source not in ("history", "recent"):
+            return None
+        sources: dict[str, Estimator] = {
+            "history": ModelFirst(SimilarJobs(self.scheme)),
+            "recent": ModelFirst(RecentRuns(self.last)),
+        }
+        return Scoreboard(self.source, sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,13 @@ def test_history_may_come_from_the_log(log):
     assert found["metrics"]["estimates"]["over"] > 0
 
 
+def test_sources_of_estimates_are_compared(log):
+    found = document(log, "--estimates", "recent")
+    assert set(found["estimators"]) == {"request", "history", "recent"}
+    assert "estimators" not in document(log)
+    assert "mean accuracy by source: " in call(log, "--estimates", "history").stdout
+
+
 def test_one_month_and_an_offered_load(log):
     found = document(log, "--month", "0", "--load", "0.5")
     assert found["trace"]["offered_load"] == pytest.approx(0.5)

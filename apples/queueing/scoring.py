@@ -1,0 +1,68 @@
+"""Which estimates came nearest: every source is asked at a job's submission and judged at its end.
+
+One of them decides; the others are asked beside it, so that a site sees what it would gain by another choice, and how
+a performance model does against history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from apples.queueing.estimates import Estimate, Estimator
+from apples.queueing.jobs import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Of one source. jobs : that ended.  accuracy : mean of equation 3.  under : share that ran longer"""
+
+    jobs: int
+    accuracy: float
+    under: float
+
+
+@dataclass(slots=True)
+class _Sums:
+    jobs: int = 0
+    accuracy: float = 0.0
+    under: int = 0
+
+
+class Scoreboard:
+    """An estimator that passes on what one says and keeps the score of all, of requests, and of models' answers."""
+
+    def __init__(self, decides: str, sources: Mapping[str, Estimator]) -> None:
+        """decides : name of the source whose estimates are passed on."""
+        self._decides, self._sources = decides, dict(sources)
+        self._said: dict[int, dict[str, float]] = {}
+        self._sums: dict[str, _Sums] = {}
+
+    def estimate(self, job: Job, now_s: float) -> Estimate:
+        """Ask everybody; the answer is that of the source that decides."""
+        answers = {name: source.estimate(job, now_s) for name, source in self._sources.items()}
+        said = {name: answer.seconds for name, answer in answers.items()}
+        said["request"] = job.request_s
+        if job.model_s is not None:
+            said["model"] = job.model_s
+        self._said[job.id] = said
+        return answers[self._decides]
+
+    def ended(self, job: Job, run_s: float, end_s: float) -> None:
+        """Judge what was said of this job, then let everybody learn from it."""
+        for name, seconds in self._said.pop(job.id, {}).items():
+            sums = self._sums.setdefault(name, _Sums())
+            larger = max(seconds, run_s)
+            sums.jobs += 1
+            sums.accuracy += min(seconds, run_s) / larger if larger > 0 else 1.0
+            sums.under += run_s > seconds
+        for source in self._sources.values():
+            source.ended(job, run_s, end_s)
+
+    def scores(self) -> dict[str, Score]:
+        """By source, the best first."""
+        found = {
+            name: Score(jobs=s.jobs, accuracy=s.accuracy / s.jobs, under=s.under / s.jobs)
+            for name, s in self._sums.items()
+        }
+        return dict(sorted(found.items(), key=lambda item: -item[1].accuracy))
