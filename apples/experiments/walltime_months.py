@@ -1,8 +1,8 @@
 """W6-W9 of Tang et al. 2013: what adjusted estimates do to a queue, month by month.
 
 Each month of a log is replayed from an empty machine, without adjustment and with it; WFP and FCFS, regular (adjusted
-everywhere) and selective (running jobs keep their requests). A gain is 1 - adjusted / not adjusted of one month, and the
-rows are means over months, as in the paper.
+everywhere) and selective (running jobs keep their requests). A gain is 1 - adjusted / not adjusted of one month, and
+the rows are means over months, as in the paper.
 """
 
 from __future__ import annotations
