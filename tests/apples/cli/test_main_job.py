@@ -124,7 +124,7 @@ def test_what_is_known_of_costs_is_shown_without_measuring(run, known):
     mesh = ("--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
     shown = run("apples", "calibrate", "64", *mesh, "--show", state=known)
     assert (shown.code, shown.err) == (0, "")
-    assert re.search(r"\d µs +\d\.\d{3}$", shown.out, re.MULTILINE)
+    assert re.search(r"\d µs +\d+\.\d{3}$", shown.out, re.MULTILINE)
     assert "(fitted to 1 run)" in shown.out
     document = json.loads(run("apples", "calibrate", "64", *mesh, "--show", "--json", state=known).out)
     assert document["runs"] == 1
