@@ -5,15 +5,18 @@ While no watchdog stands, `ready` is False and nothing may be stopped.
 
 from __future__ import annotations
 
+import mmap
+import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from apples.daemons.loop import Loop
-from apples.daemons.watchdog import DROP, FREE, HOLD, READY, STOPPED
+from apples.daemons.watchdog import DROP, HOLD, LOOK, READY, STAMP
 
 _SCRIPT = Path(__file__).with_name("watchdog.py")
 #: Seconds before the next attempt where one that was started died at once.
@@ -38,6 +41,9 @@ class Guard:
         self._arguments = (str(round(patience_s * 1000)), str(int(realtime)))
         self._held: dict[str, tuple[int, bytes]] = {}
         self._anything_stopped = False
+        self._page_fd = os.memfd_create("watchdog", os.MFD_CLOEXEC)
+        os.ftruncate(self._page_fd, STAMP.size)
+        self._page = mmap.mmap(self._page_fd, STAMP.size)
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self.ready = False
@@ -51,10 +57,11 @@ class Guard:
         """Start a watchdog and tell it what is held; it is `ready` when it has said so."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            command = [sys.executable, "-I", "-S", str(_SCRIPT), str(theirs.fileno()), *self._arguments]
+            fds = (theirs.fileno(), self._page_fd)
+            command = [sys.executable, "-I", "-S", str(_SCRIPT), *map(str, fds), *self._arguments]
             self._process = subprocess.Popen(
                 command,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=fds,
                 stdin=subprocess.DEVNULL,
                 # Whatever ends the node manager's group or session must not end it.
                 start_new_session=True,
@@ -77,12 +84,19 @@ class Guard:
 
     def tick(self, anything_stopped: bool) -> None:
         """A sign of life."""
-        if anything_stopped or self._anything_stopped:
-            self._send(STOPPED if anything_stopped else FREE)
+        STAMP.pack_into(self._page, 0, time.monotonic_ns() if anything_stopped else 0)
+        if anything_stopped and not self._anything_stopped:
+            self._send(LOOK)
         self._anything_stopped = anything_stopped
 
     def close(self) -> None:
-        """Let the watchdog do its work a last time, and end."""
+        """Let the watchdog do its work a last time, and end; for good."""
+        self._end()
+        if not self._page.closed:
+            self._page.close()
+            os.close(self._page_fd)
+
+    def _end(self) -> None:
         if self._socket is not None:
             self._loop.forget(self._socket.fileno())
             self._socket.close()
@@ -110,7 +124,7 @@ class Guard:
             self._died()
 
     def _send(self, message: bytes) -> None:
-        # A watchdog that is gone shows as the end of the stream, and one that is full hears the next sign.
+        # A watchdog that is gone shows as the end of the stream.
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.send(message)
@@ -131,7 +145,9 @@ class Guard:
 
     def _died(self) -> None:
         stood = self.ready
-        self.close()
+        self._end()
+        # The next one has to be told anew that it is to look.
+        self._anything_stopped = False
         self._changed()
         if stood:
             self._say("the watchdog has died; nothing is stopped until another stands")

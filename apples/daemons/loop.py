@@ -1,7 +1,8 @@
 """The one loop of a daemon: descriptors that became ready, instants that came, signals that end it.
 
 Not asyncio: a beat every 100 ms wants to be early in the slice, and asyncio adds its own rounding to milliseconds,
-60 ms to the start and most of the cost of a beat. A scheduler of jobs has more jitter still. Nothing here decides.
+60 ms to the start and most of the cost of a beat. A scheduler of jobs has more jitter still. To wake up is what costs
+most here, and a kernel timer costs as much again; only who gives the beat itself needs one. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -37,16 +38,23 @@ class Alarm:
 
 
 class Loop:
-    """Runs handlers until `stop`. Handlers must not block."""
+    """Runs handlers until `stop`. Handlers must not block.
 
-    def __init__(self) -> None:
+    precise : alarms come to the microsecond, at the cost of a kernel timer; otherwise up to a millisecond late
+    """
+
+    def __init__(self, *, precise: bool = True) -> None:
         self._epoll = select.epoll()
-        self._timer = Timer()
-        self._epoll.register(self._timer.fileno(), select.EPOLLIN)
+        self._timer = Timer() if precise else None
+        if self._timer is not None:
+            # By its edge: every expiry wakes us once, and none has to be read away.
+            self._epoll.register(self._timer.fileno(), select.EPOLLIN | select.EPOLLET)
         self._ready: dict[int, Handler] = {}
         self._alarms: list[tuple[float, int, Alarm]] = []
         self._order = itertools.count()
         self._armed: float | None = None
+        self._deadline: float | None = None
+        self._overdue: Handler | None = None
         self._stopped = False
 
     def watch(self, fd: int, handler: Handler, *, writing: bool = False) -> None:
@@ -73,16 +81,22 @@ class Loop:
         """Call once, `seconds` from now."""
         return self.at(now() + seconds, call)
 
+    def expect(self, by: float, overdue: Handler) -> None:
+        """Call `overdue` once unless this is called again before `by`: one alarm that costs nothing to put off.
+
+        Not with precise alarms.
+        """
+        self._deadline, self._overdue = by, overdue
+
     def run(self) -> None:
         """Until `stop`."""
         while not self._stopped:
-            self._arm()
-            for fd, _ in self._epoll.poll(maxevents=_MOST_READY):
-                if fd == self._timer.fileno():
-                    self._timer.clear()
-                    self._armed = None
-                elif (handler := self._ready.get(fd)) is not None:
+            for fd, _ in self._epoll.poll(self._patience_s(), _MOST_READY):
+                if (handler := self._ready.get(fd)) is not None:
                     handler()
+                else:
+                    # The timer: what is due is looked for below.
+                    self._armed = None
             self._ring()
 
     def stop(self) -> None:
@@ -91,21 +105,32 @@ class Loop:
 
     def close(self) -> None:
         """Give the descriptors back."""
-        self._timer.close()
+        if self._timer is not None:
+            self._timer.close()
         self._epoll.close()
 
-    def _arm(self) -> None:
+    def _patience_s(self) -> float | None:
+        """How long to wait for descriptors; None where the timer ends it, or nothing does."""
         while self._alarms and self._alarms[0][2].call is None:
             heapq.heappop(self._alarms)
         first = self._alarms[0][0] if self._alarms else None
+        if self._timer is None:
+            if self._deadline is not None and (first is None or self._deadline < first):
+                first = self._deadline
+            return None if first is None else max(first - now(), 0.0)
         if first != self._armed:
             self._timer.set(first)
             self._armed = first
+        return None
 
     def _ring(self) -> None:
         instant = now()
+        if self._deadline is not None and self._deadline <= instant and self._overdue is not None:
+            self._deadline = None
+            self._overdue()
         while self._alarms and self._alarms[0][0] <= instant and not self._stopped:
             alarm = heapq.heappop(self._alarms)[2]
+            self._armed = None
             if alarm.call is not None:
                 alarm.call()
 

@@ -33,7 +33,7 @@ from apples.daemons.timer import now
 from apples.daemons.wire import BeatMessage, Json
 from apples.errors import SharingError
 
-#: Slices without a beat before everything runs: looked at between beats, where it delays none.
+#: Slices without a beat before everything runs.
 SILENT_SLICES = 1.5
 #: Slices without a sign of life before the watchdog resumes everything.
 _HUNG_SLICES = 2.0
@@ -86,7 +86,7 @@ class NodeDaemon:
         )
         private_directory(settings.socket.parent)
         self._journal = Journal(settings.socket)
-        self._loop = Loop()
+        self._loop = Loop(precise=kind.own_timer)
         self._realtime = settings.sharing.realtime and become_realtime(_PRIORITY)
         self.node = Node(
             settings.processors,
@@ -104,7 +104,6 @@ class NodeDaemon:
         )
         self._beats: deque[tuple[int, float, float, float]] = deque(maxlen=_BEATS)
         self._pending: BeatMessage | None = None
-        self._listening = False
         self._acted_at = 0.0
         self._questions: dict[int, Answer] = {}
         self._asked = 0
@@ -245,9 +244,7 @@ class NodeDaemon:
 
     def _act(self, beat: BeatMessage) -> None:
         self._acted_at = now()
-        if not self._listening:
-            self._listening = True
-            self._loop.after(SILENT_SLICES * self._slice_s, self._check_silence)
+        self._loop.expect(self._acted_at + SILENT_SLICES * self._slice_s, self._silence)
         if not self.node.members:
             # Nobody to decide about; whoever registers runs freely until the beat after.
             self.node.silent = False
@@ -264,13 +261,7 @@ class NodeDaemon:
             answer({"view": None})
         self._questions.clear()
 
-    def _check_silence(self) -> None:
-        """Whether the last beat is too old; looked at now and then, so that a beat itself sets no timer."""
-        due = self._acted_at + SILENT_SLICES * self._slice_s
-        if now() < due:
-            self._loop.at(due, self._check_silence)
-            return
-        self._listening = False
+    def _silence(self) -> None:
         if self.node.members:
             self._say(f"no beat for {SILENT_SLICES:g} slices: everything runs")
         self.node.silence(now())
@@ -311,7 +302,7 @@ class NodeDaemon:
             self._link.tick(instant)
             if self._link.welcomed:
                 self.node.read_all()
-                self._link.send({"status": self._status(instant)})
+                self._link.send({"status": self._status(instant, cpu=False)})
         if self.node.members or self._reception.holding:
             self._needed_at = instant + _NEXT_S
         if self._settings.while_needed and instant > self._needed_at:
@@ -333,7 +324,7 @@ class NodeDaemon:
 
     # what people see
 
-    def _status(self, instant: float) -> Json:
+    def _status(self, instant: float, *, cpu: bool = True) -> Json:
         node, link = self.node, self._link
         manager = None if link is None else link.place if link.welcomed else f"{link.place} (not connected)"
         return {
@@ -351,7 +342,7 @@ class NodeDaemon:
             "scheduled": getattr(node.policy, "scheduled", None),
             "realtime": self._realtime,
             "powers": self._powers.describe(),
-            "processes": list(node.describe(instant)),
+            "processes": list(node.describe(instant, cpu=cpu)),
         }
 
     def slots_held(self) -> int:

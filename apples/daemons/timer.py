@@ -21,7 +21,7 @@ class _Spec(ctypes.Structure):
 
 
 class Timer:
-    """One timer; `fileno` is readable once it has expired."""
+    """One timer; `fileno` is readable once it has expired, until it is set again."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -42,14 +42,6 @@ class Timer:
         self._spec.first_s, self._spec.first_ns = divmod(nanoseconds, 1_000_000_000)
         if self._libc.timerfd_settime(self._fd, _ABSOLUTE, self._reference, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
-
-    def clear(self) -> None:
-        """Take note that it has expired."""
-        try:
-            os.read(self._fd, 8)
-        except BlockingIOError:
-            # Set anew since it was polled.
-            return
 
     def close(self) -> None:
         """Give the descriptor back."""

@@ -145,7 +145,7 @@ class BeatSeal:
         """The beat in a datagram; raises `Forged`, also for one of another session."""
         body = self._body(datagram, _BEAT.size, _BEAT_MAGIC)
         _, _, number, version, sent_s, slot, slice_us = _BEAT.unpack(body)
-        return BeatMessage(number=number, version=version, slot=slot, sent_s=sent_s, slice_s=slice_us / 1e6)
+        return BeatMessage(number, version, slot, sent_s, slice_us / 1e6)
 
     def here(self, node: str, number: int) -> bytes:
         """A datagram that shows the manager where a node listens. node : random word of its process"""
@@ -159,10 +159,10 @@ class BeatSeal:
         return node.hex(), number
 
     def _body(self, datagram: bytes, size: int, magic: bytes) -> bytes:
-        body, mac = datagram[:size], datagram[size:]
+        body = datagram[:size]
         if len(datagram) != size + _MAC or not body.startswith(magic + self._session):
             raise Forged("a datagram that is not of this session")
-        if not hmac.compare_digest(mac, self._mac(body)):
+        if not hmac.compare_digest(datagram[size:], self._mac(body)):
             raise Forged("a datagram that is not sealed with our key")
         return body
 
