@@ -254,8 +254,8 @@ class Node:
         for member in self.members.values():
             self._read(member)
 
-    def describe(self, now: float) -> Iterator[dict[str, Any]]:
-        """One document for each process."""
+    def describe(self, now: float, *, cpu: bool = True) -> Iterator[dict[str, Any]]:
+        """One document for each process. cpu : with its CPU seconds, which the kernel has to be asked for"""
         wanted = self.policy.wanted
         standings = self.policy.standings if isinstance(self.policy, Fcs) else {}
         for process, member in self.members.items():
@@ -273,7 +273,7 @@ class Node:
                 "monitored": member.page is not None,
                 "stopped_s": member.held_s(now),
                 "here_s": now - member.arrived_at,
-                "cpu_s": member.grip.cpu_s(),
+                **({"cpu_s": member.grip.cpu_s()} if cpu else {}),
                 "refused": member.refused,
                 **reading_document(member.reading if member.page is not None else None),
             }
