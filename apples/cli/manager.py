@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import click
+
+from apples.cli.serve_queue import check_queue_options, queue_options, serve_queue
 
 
 @click.command()
@@ -33,6 +36,7 @@ import click
     help="Write HOST:PORT there once it listens (for port 0).",
 )
 @click.option("--while-needed", is_flag=True, help="End when the last node has gone.")
+@queue_options
 def manager(
     listen: str | None,
     policy: str | None,
@@ -44,11 +48,21 @@ def manager(
     new_key: Path | None,
     place_file: Path | None,
     while_needed: bool,
+    **queue: Any,
 ) -> int:
-    """Say to all node managers of a machine, slice by slice, whose turn it is.
+    """Say to all node managers of a machine, slice by slice, whose turn it is; with --queue, keep a queue of jobs.
 
-    Ends on TERM and INT; jobs run on then, as their operating systems like.
+    Ends on TERM and INT; jobs run on then, as their operating systems like, and those of a queue are found again.
     """
+    check_queue_options(queue)
+    if queue["queue"] is not None and key is None and config is None and new_key is None:
+        sharing = {"--listen": listen, "--policy": policy, "--slice": slice_text, "--mpl": mpl}
+        sharing |= {
+            "--multicast": multicast,
+            "--place-file": place_file,
+            "--while-needed": while_needed or None,
+        }
+        return serve_queue(queue, [name for name, value in sharing.items() if value is not None], say)
     from apples.daemons import keyfile
     from apples.daemons.managerdaemon import ManagerDaemon
     from apples.daemons.settings import settings_of

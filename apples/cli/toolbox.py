@@ -61,6 +61,30 @@ def _estimate() -> click.Command:
     return estimate
 
 
+def _submit() -> click.Command:
+    from apples.cli.submit import submit
+
+    return submit
+
+
+def _queue() -> click.Command:
+    from apples.cli.queue import queue
+
+    return queue
+
+
+def _why() -> click.Command:
+    from apples.cli.queue import why
+
+    return why
+
+
+def _cancel() -> click.Command:
+    from apples.cli.queue import cancel
+
+    return cancel
+
+
 toolbox = LazyGroup(
     name="apples",
     help="Tools around apples-run: calibration, history, the experiments of the papers, sharing hosts.",
@@ -69,10 +93,14 @@ toolbox = LazyGroup(
         "calibrate": ("Measure an application's benchmarks anew and show what runs have taught.", _calibrate),
         "history": ("Predicted against observed, run by run.", _history),
         "experiment": ("Reproduce a row of the papers' claims.", _experiment),
-        "manager": ("Beat time for the node managers of a machine.", _manager),
+        "manager": ("Beat time for the node managers of a machine; keep a queue of jobs.", _manager),
         "jobs": ("Show who shares the hosts: jobs, slots, classes, nodes.", _jobs),
         "share": ("Run any MPI program so that it takes its turns.", _share),
         "node": ("Let MPI jobs that share this host take turns.", _node),
+        "submit": ("Put a command into the queue.", _submit),
+        "queue": ("Show the queue, and when each job should start.", _queue),
+        "why": ("What a job waits for, in one sentence.", _why),
+        "cancel": ("Take jobs out of the queue.", _cancel),
         "simulate-queue": ("Replay a job log under a queueing policy.", _simulate_queue),
         "estimate": ("What a batch job will really take, from what similar jobs took.", _estimate),
     },

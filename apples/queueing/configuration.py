@@ -108,13 +108,15 @@ class EstimatesSection:
 
     def estimator(self) -> Scoreboard | None:
         """What learns from ends, with the other source beside it for comparison; None when nothing needs to."""
-        if self.source not in ("history", "recent"):
-            return None
+        return self.scoreboard() if self.source in ("history", "recent") else None
+
+    def scoreboard(self) -> Scoreboard:
+        """The same where estimates are wanted in any case; history's, unless the source is another that learns."""
         sources: dict[str, Estimator] = {
             "history": ModelFirst(SimilarJobs(self.scheme)),
             "recent": ModelFirst(RecentRuns(self.last)),
         }
-        return Scoreboard(self.source, sources)
+        return Scoreboard("recent" if self.source == "recent" else "history", sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,13 @@ def part(function: F) -> F:
     return cast(F, numba.njit(error_model="numpy", forceinline=True)(function))
 
 
+def is_kept(function: Any) -> bool:
+    """Whether machine code of a compiled function is on disk already, so that the first call need not make it."""
+    where = getattr(getattr(function, "stats", None), "cache_path", None)
+    name = f"{function.__module__.rpartition('.')[2]}.{function.py_func.__qualname__}-*.nbi"
+    return where is not None and any(Path(where).glob(name))
+
+
 @cache
 def _digest(directory: Path) -> str:
     paths = sorted({*_HERE.glob("*.py"), *directory.glob("*.py")})

@@ -11,7 +11,7 @@ from __future__ import annotations
 from apples.queueing.conservative import conservative
 from apples.queueing.head import find_head
 from apples.queueing.jit import compiled, part, unit
-from apples.queueing.running import enter, leave, renew, shadow
+from apples.queueing.running import enter, leave, renew, restore, shadow
 from apples.queueing.scores import score
 from apples.queueing.state import (
     CHECKED,
@@ -137,6 +137,19 @@ def _best(state: State, left: int) -> int:
 def submitted(state: State, rules: Rules, slot: int) -> None:
     """For callers outside compiled code: a job whose row is filled joins the queue."""
     enqueue(state, rules, slot)
+
+
+@compiled
+def resumed(state: State, rules: Rules, slot: int, start: float, expected: float) -> None:
+    """A job whose row is filled was started earlier. start, expected : when, and when it is believed to end."""
+    enqueue(state, rules, slot)
+    state.counts[STARTED] = 0
+    enter(state, state.counts[QUEUED] - 1, start)
+    leave(state, slot)
+    state.jobs[slot]["start"] = start
+    restore(state, slot, expected)
+    state.counts[STARTED] = 0
+    close_ranks(state)
 
 
 @compiled

@@ -24,6 +24,7 @@ from apples.queueing.state import (
     STARTED,
     STARTS,
     WAITING,
+    State,
     empty_state,
 )
 
@@ -79,6 +80,40 @@ class JobQueue:
 
         Raises `ConfigError` for a job that can never run here, or an id that is in the queue or running.
         """
+        kernel.submitted(self._state, self._rules, self._fill_slot(job, beliefs))
+
+    def resume(self, job: Job, beliefs: Beliefs | None, start_s: float, expected_s: float | None) -> None:
+        """A job that runs already, when a queue is built again from what was kept of it.
+
+        start_s : when it was started.  expected_s : when it was expected to end, None as its beliefs say. It may
+        take more processors than are free, on a machine that has shrunk. Raises `ConfigError` as `submit`.
+        """
+        slot = self._fill_slot(job, beliefs)
+        if expected_s is None:
+            expected_s = start_s + float(self._state.jobs[slot]["running_s"])
+        kernel.resumed(self._state, self._rules, slot, float(start_s), float(expected_s))
+
+    def promise(self, job_id: int, planned_s: float) -> None:
+        """A waiting job's own reservation, made before the queue was built again (conservative backfilling)."""
+        self._state.jobs[self._slots[job_id]]["reservation"] = planned_s
+
+    def copy(self) -> JobQueue:
+        """Another queue in the same state, to try things on."""
+        other = JobQueue(self.settings, self.processors)
+        state = self._state
+        other._state = State(
+            jobs=state.jobs.copy(),
+            lists=state.lists.copy(),
+            columns=state.columns.copy(),
+            scores=state.scores.copy(),
+            counts=state.counts.copy(),
+            times=state.times.copy(),
+        )
+        other._vacant, other._slots, other._jobs = self._vacant.copy(), self._slots.copy(), self._jobs.copy()
+        return other
+
+    def _fill_slot(self, job: Job, beliefs: Beliefs | None) -> int:
+        """A row for the job."""
         if job.id in self._slots:
             raise ConfigError(
                 f"job {job.id}: there is one of that id already; give every job an id of its own"
@@ -89,13 +124,12 @@ class JobQueue:
             )
         beliefs = beliefs or Beliefs.requested(job.request_s)
         slot = self._take_slot()
-        state = self._state
-        row = state.jobs[slot]
+        row = self._state.jobs[slot]
         row["submit"], row["procs"], row["request"] = job.submit_s, job.procs, job.request_s
         row["priority_s"], row["backfill_s"] = beliefs.priority_s, beliefs.backfill_s
         row["running_s"] = beliefs.running_s
         self._slots[job.id], self._jobs[slot] = slot, job
-        kernel.submitted(state, self._rules, slot)
+        return slot
 
     def end(self, job_id: int) -> None:
         """A running job ended, or a waiting one was cancelled; its processors are free.

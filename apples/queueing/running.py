@@ -53,6 +53,14 @@ def leave(state: State, slot: int) -> None:
 
 
 @unit
+def restore(state: State, slot: int, expected: float) -> None:
+    """A job that left a moment ago runs on, with another expected end."""
+    state.counts[FREE] -= state.jobs[slot]["procs"]
+    state.counts[CHECKED] = 0
+    _insert(state, slot, expected)
+
+
+@unit
 def renew(state: State, rules: Rules, now: float) -> None:
     """Give every running job that should have ended by now a new expected end.
 

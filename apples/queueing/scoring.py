@@ -48,6 +48,14 @@ class Scoreboard:
         self._said[job.id] = said
         return answers[self._decides]
 
+    def said(self, job_id: int) -> Mapping[str, float]:
+        """What each source said of a job that is not over, s."""
+        return self._said.get(job_id, {})
+
+    def recall(self, job_id: int, said: Mapping[str, float]) -> None:
+        """What was said of a job before this board was built again."""
+        self._said[job_id] = dict(said)
+
     def ended(self, job: Job, run_s: float, end_s: float) -> None:
         """Judge what was said of this job, then let everybody learn from it."""
         for name, seconds in self._said.pop(job.id, {}).items():
@@ -58,6 +66,10 @@ class Scoreboard:
             sums.under += run_s > seconds
         for source in self._sources.values():
             source.ended(job, run_s, end_s)
+
+    def forget(self, job_id: int) -> None:
+        """A job left without having run."""
+        self._said.pop(job_id, None)
 
     def scores(self) -> dict[str, Score]:
         """By source, the best first."""

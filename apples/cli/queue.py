@@ -1,0 +1,185 @@
+"""`apples queue`, `apples why`, `apples cancel`: who waits, why, and no longer. Nothing is decided here."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apples.cli.report import table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_EVERY_S = 1.0
+_SOCKET = click.option("--socket", type=click.Path(path_type=Path), help="Socket of the manager to ask.")
+_HEADER = ["", "job", "name", "user", "procs", "asked", "estimate", "state", "waited", "start"]
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Also jobs that are over.")
+@click.option("--user", metavar="NAME", help="Only this user's jobs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--watch", is_flag=True, help="Show it anew every second, until interrupted.")
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write jobs that are over as a job log (SWF), for `apples simulate-queue`.",
+)
+@_SOCKET
+def queue(
+    everything: bool, user: str | None, as_json: bool, watch: bool, log: Path | None, socket: Path | None
+) -> int:
+    """Show the queue: order, what was asked for and is expected, and when each job should start."""
+    from apples.errors import ConfigError
+    from apples.livequeue.client import ask
+
+    if as_json and watch:
+        raise ConfigError("--json and --watch exclude each other; give one of them")
+
+    def survey() -> dict[str, Any]:
+        found: dict[str, Any] = ask("queue", everything or log is not None, socket)
+        found["jobs"] = [job for job in found["jobs"] if user in (None, job["user"])]
+        return found
+
+    found = survey()
+    if log is not None:
+        _write_log(found, log)
+    elif as_json:
+        click.echo(json.dumps(found))
+    elif watch:
+        _watch(found, survey)
+    else:
+        click.echo("\n".join(lines(found)))
+    return 0
+
+
+@click.command()
+@click.argument("job", type=click.IntRange(min=1))
+@_SOCKET
+def why(job: int, socket: Path | None) -> None:
+    """Say in one sentence what JOB waits for."""
+    from apples.livequeue.client import ask
+
+    click.echo(ask("why", job, socket))
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, type=click.IntRange(min=1), metavar="JOB…")
+@_SOCKET
+def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
+    """Take jobs out of the queue; running ones get TERM, and KILL after the manager's grace."""
+    from apples.livequeue.client import ask
+
+    code = 0
+    for answer in ask("cancel", list(dict.fromkeys(jobs)), socket):
+        if "refused" in answer:
+            click.echo(f"apples cancel: {answer['refused']}", err=True)
+            code = 1
+        elif answer["is"] == "over":
+            click.echo(f"apples cancel: job {answer['job']} is over already", err=True)
+            code = 1
+        else:
+            click.echo(f"job {answer['job']}: {answer['is']}")
+    return code
+
+
+def lines(found: dict[str, Any]) -> list[str]:
+    """For people."""
+    return [_summary(found), *table(_HEADER, _rows(found))]
+
+
+def _summary(found: dict[str, Any]) -> str:
+    states = [job["state"] for job in found["jobs"]]
+    waiting = states.count("waiting")
+    return (
+        f"{found['free']} of {found['processors']} processors free, {waiting} job{'s' * (waiting != 1)} waiting; "
+        f"priority {found['priority']}, backfill {found['backfill']}, estimates {found['estimates']}"
+    )
+
+
+def _rows(found: dict[str, Any]) -> list[list[str]]:
+    from nws.settings.durations import format_seconds
+
+    def key(job: dict[str, Any]) -> tuple[int, int]:
+        order = ("ended", "running", "starting", "waiting")
+        return order.index(job["state"]), job["position"] or job["id"]
+
+    return [
+        [
+            str(job["position"] or ""),
+            str(job["id"]),
+            job["name"],
+            job["user"],
+            str(job["procs"]),
+            format_seconds(job["request_s"]),
+            format_seconds(job["estimate_s"]),
+            _state(job),
+            format_seconds(job["waited_s"]),
+            _start(job),
+        ]
+        for job in sorted(found["jobs"], key=key)
+    ]
+
+
+def _state(job: dict[str, Any]) -> str:
+    if job["state"] != "ended":
+        return str(job["state"])
+    return job["outcome"] + (f" {job['exit_code']}" if job["outcome"] == "failed" else "")
+
+
+def _start(job: dict[str, Any]) -> str:
+    """When it started, or from when to when it should."""
+    if job["start"] is not None:
+        return _clock(job["start"])
+    if job["start_early"] is None:
+        return "-"
+    early, late = _clock(job["start_early"]), _clock(job["start_late"])
+    return f"≈ {early}" if early == late else f"≈ {early} … {late}"
+
+
+def _clock(at: float) -> str:
+    then, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%a %d %H:%M", then)
+
+
+def _watch(found: dict[str, Any], survey: Any) -> None:
+    from rich.console import Group
+    from rich.live import Live
+
+    from apples.errors import SharingError
+
+    with Live(Group(_summary(found), _grid(found)), auto_refresh=False, screen=False) as live:
+        while True:
+            time.sleep(_EVERY_S)
+            try:
+                found = survey()
+                live.update(Group(_summary(found), _grid(found)), refresh=True)
+            except SharingError as error:
+                live.update(str(error), refresh=True)
+
+
+def _grid(found: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    grid = Table(*_HEADER)
+    for row in _rows(found):
+        grid.add_row(*row)
+    return grid
+
+
+def _write_log(found: dict[str, Any], path: Path) -> None:
+    from apples.errors import ConfigError
+    from apples.livequeue.log import swf_lines
+
+    beside = path.with_name(f".{path.name}.part")
+    try:
+        beside.write_text("\n".join([*swf_lines(found), ""]), encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ConfigError(f"--log {path}: cannot be written ({error.strerror}); name another file") from error

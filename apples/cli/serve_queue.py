@@ -1,0 +1,91 @@
+"""`apples manager --queue`: its options, and the queue's manager made of them. Nothing is decided here."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--queue",
+        is_flag=False,
+        flag_value="",
+        metavar="[FILE]",
+        help="Keep a queue of jobs, in FILE (default $APPLES_STATE/queue/jobs.db).",
+    ),
+    click.option(
+        "--procs",
+        type=click.IntRange(min=1),
+        help="Processors the queue gives out (default: this machine's).",
+    ),
+    click.option(
+        "--queue-config", metavar="FILE", help="Policy and estimates (YAML), as in configs/queue.yaml."
+    ),
+    click.option("--grace", metavar="TIME", help="From TERM to KILL for jobs that must end (default 10s)."),
+    click.option("--socket", type=click.Path(path_type=Path), help="Where the queue is asked."),
+    click.option(
+        "--everybody", is_flag=True, help="Serve all users of this host (root only); jobs run as they."
+    ),
+)
+
+
+def queue_options(function: F) -> F:
+    """Decorator: the options of a queue's manager."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def check_queue_options(given: dict[str, Any]) -> None:
+    """Raises `ConfigError` for options that nobody would read."""
+    from apples.errors import ConfigError
+
+    if given["queue"] is None:
+        names = {
+            "procs": "--procs",
+            "queue_config": "--queue-config",
+            "grace": "--grace",
+            "socket": "--socket",
+        }
+        odd = [flag for name, flag in names.items() if given[name] is not None]
+        odd += ["--everybody"] if given["everybody"] else []
+        if odd:
+            raise ConfigError([f"{flag} is of a queue; add --queue" for flag in odd])
+
+
+def serve_queue(given: dict[str, Any], of_sharing: Sequence[str], say: Callable[[str], None]) -> int:
+    """Serve until told to end. of_sharing : options given that only a manager of nodes reads"""
+    import os
+
+    from apples.errors import ConfigError
+    from apples.livequeue.places import store_path
+    from apples.livequeue.server import QueueServer
+    from apples.queueing import jit, kernel
+    from apples.queueing.configuration import QueueFile, load_queue_file
+    from nws.settings.durations import parse_duration
+
+    problems = [f"{flag} is for node managers; add --key FILE" for flag in of_sharing]
+    grace_s = parse_duration(given["grace"] or "10s", what="--grace")
+    if given["everybody"] and os.geteuid() != 0:
+        problems.append("--everybody runs jobs as other users, which only root may; leave it out")
+    if problems:
+        raise ConfigError(problems)
+    chosen = QueueFile() if given["queue_config"] is None else load_queue_file(given["queue_config"])
+    if not jit.is_kept(kernel.scheduled):
+        say("· compiling the queue's kernel once, for 10 to 20 seconds")
+    server = QueueServer(
+        store_path(Path(given["queue"]) if given["queue"] else None),
+        chosen,
+        given["procs"] or len(os.sched_getaffinity(0)),
+        say=say,
+        grace_s=grace_s,
+        everybody=given["everybody"],
+        socket=given["socket"],
+    )
+    return 130 if server.run() == signal.SIGINT else 0

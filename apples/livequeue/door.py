@@ -1,0 +1,118 @@
+"""The manager's Unix socket: one JSON object a line, one answer each; the kernel says who is at the other end.
+
+A socket of a user's own manager has mode 0600; one that serves everybody is open to all users of the host. What is
+asked is decided in `apples.livequeue.server`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from apples.daemons.loop import Loop
+from apples.daemons.places import private_directory
+from apples.daemons.processes import peer
+from apples.daemons.streams import Stream
+from apples.daemons.wire import LONGEST_LINE, Forged, Json, plain
+from apples.errors import SharingError
+
+_BACKLOG = 1024
+
+
+@dataclass(slots=True, eq=False)
+class Visitor:
+    """One connection. uid : of the process that connected"""
+
+    stream: Stream
+    uid: int
+
+    def answer(self, document: Json) -> None:
+        """One line."""
+        self.stream.send(json.dumps(document).encode() + b"\n")
+
+
+class Door:
+    """Listens at `path`. asked : gets visitor, request and argument of each line.  left : hears who has hung up
+
+    Raises `SharingError` where it cannot listen.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        path: Path,
+        *,
+        everybody: bool,
+        asked: Callable[[Visitor, str, object], None],
+        left: Callable[[Visitor], None],
+    ) -> None:
+        self._loop, self.path = loop, path
+        self._everybody, self._asked, self._left = everybody, asked, left
+        self._visitors: set[Visitor] = set()
+        private_directory(path.parent)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            # The store's lock is ours: a socket that is still there was left by a manager that was killed.
+            with suppress(FileNotFoundError):
+                path.unlink()
+            before = os.umask(0o177)
+            try:
+                self._listener.bind(str(path))
+            finally:
+                os.umask(before)
+            if everybody:
+                path.chmod(0o666)
+            self._listener.listen(_BACKLOG)
+        except OSError as error:
+            self._listener.close()
+            raise SharingError(
+                f"{path}: the queue cannot listen there ({error.strerror or error}); name another place with --socket"
+            ) from error
+        loop.watch(self._listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        """Nobody is let in any more."""
+        self._loop.forget(self._listener.fileno())
+        self._listener.close()
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+        for visitor in list(self._visitors):
+            visitor.stream.close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            # It has gone again, or there is no descriptor left for it: the next one may be luckier.
+            return
+        _, uid = peer(connection)
+        stream = Stream(
+            self._loop,
+            connection,
+            heard=lambda line: self._heard(visitor, line),
+            ended=lambda reason: self._ended(visitor),
+        )
+        visitor = Visitor(stream=stream, uid=uid)
+        self._visitors.add(visitor)
+        stream.trust(LONGEST_LINE)
+        if not self._everybody and uid not in (os.geteuid(), 0):
+            visitor.answer({"refused": f"this queue is of user {os.geteuid()}, you are user {uid}"})
+            stream.close()
+
+    def _heard(self, visitor: Visitor, line: bytes) -> None:
+        try:
+            request = plain(line)
+        except Forged as error:
+            visitor.answer({"refused": f"{error}; expected one JSON object a line"})
+            return
+        what, argument = next(iter(request.items()), ("", None))
+        self._asked(visitor, what, argument)
+
+    def _ended(self, visitor: Visitor) -> None:
+        self._visitors.discard(visitor)
+        self._left(visitor)

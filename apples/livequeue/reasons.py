@@ -1,0 +1,144 @@
+"""Why a job does not run, in one sentence: what it waits for, who is before it, and why it may not overtake.
+
+Reads the live queue and decides nothing. Times of day are this host's.
+"""
+
+from __future__ import annotations
+
+import time
+
+from apples.livequeue.core import LiveQueue
+from apples.livequeue.records import CANCELLED, ENDED, STARTING, JobRecord
+from apples.queueing.queue import Reservation
+from nws.settings.durations import format_seconds
+
+
+def why(live: LiveQueue, job_id: int) -> str | None:
+    """One sentence; None for a job there never was."""
+    record = live.store.job(job_id)
+    if record is None:
+        return None
+    if record.state == ENDED:
+        return _over(record)
+    if record.start_s is not None:
+        return _runs(live, record)
+    if job_id in live.too_wide:
+        return (
+            f"job {job_id} waits for {_procs(record.procs)}, and the machine has {live.processors} now; it can start "
+            "when the machine has grown"
+        )
+    return f"{_waits(live, record)}; {_expected(live, job_id)}"
+
+
+def _over(record: JobRecord) -> str:
+    assert record.ended_at is not None
+    if record.start_s is None and record.outcome == CANCELLED:
+        return f"job {record.id} was cancelled at {clock_time(record.ended_at)} before it started"
+    detail = f": {record.detail}" if record.detail else ""
+    return (
+        f"job {record.id} is over since {clock_time(record.ended_at)}: {record.outcome}, "
+        f"exit code {record.exit_code}{detail}"
+    )
+
+
+def _runs(live: LiveQueue, record: JobRecord) -> str:
+    assert record.start_s is not None
+    now, limit = live.clock.now(), record.start_s + record.request_s
+    likely = record.start_s + min(record.estimate_s, record.request_s)
+    state = "is being started" if record.state == STARTING else f"runs since {_span(now - record.start_s)}"
+    ends = f"expected to end in {_span(likely - now)}, " if now < likely < limit else ""
+    return f"job {record.id} {state} on {_procs(record.procs)}; {ends}it is ended at {_at(live, limit)}"
+
+
+def _waits(live: LiveQueue, record: JobRecord) -> str:
+    free = max(live.queue.free, 0)
+    who = f"job {record.id} waits for {_procs(record.procs)}, {free} {'is' if free == 1 else 'are'} free"
+    if record.procs > free:
+        who += _blockers(live, record.procs - free)
+    head = live.queue.reservation(live.clock.now())
+    backfill = live.chosen.queue.backfill
+    if backfill == "conservative":
+        return f"{who}; every job before it keeps its reservation"
+    if head is None:
+        return who
+    if head.job.id == record.id:
+        return f"{who}; it is first in line, {_who_may_pass(live, head)}"
+    if backfill == "none":
+        return f"{who}; job {head.job.id} is first in line, and nobody may overtake (backfill none)"
+    return f"{who}; {_behind(live, record, head)}"
+
+
+def _blockers(live: LiveQueue, missing: int) -> str:
+    """Whose ends it takes until so many more processors are free."""
+    needed = []
+    for job in live.queue.running:
+        needed.append(job)
+        missing -= job.procs
+        if missing <= 0:
+            break
+    if not needed:
+        return ""
+    last = needed[-1]
+    record = live.jobs[last.id]
+    assert record.start_s is not None
+    now, limit = live.clock.now(), record.start_s + record.request_s
+    likely = record.start_s + min(record.estimate_s, record.request_s)
+    soon = f"in {_span(likely - now)} (asked until {_at(live, limit)})" if likely > now else None
+    ends = soon or f"by {_at(live, limit)}, when what it asked for is over"
+    before = len(needed) - 1
+    others = f"{before} job{'s' * (before != 1)} and then " if before else ""
+    return f"; {others}job {last.id} is expected to end {ends}"
+
+
+def _who_may_pass(live: LiveQueue, head: Reservation) -> str:
+    if live.chosen.queue.backfill == "none":
+        return "and nobody may overtake it (backfill none)"
+    extra = f" or fits in the {_procs(head.extra)} that it leaves" if head.extra > 0 else ""
+    return f"and only what is expected to end by {_at(live, head.at_s)}{extra} may overtake it"
+
+
+def _behind(live: LiveQueue, record: JobRecord, head: Reservation) -> str:
+    promise = f"job {head.job.id} is first in line for {_procs(head.job.procs)} at {_at(live, head.at_s)}"
+    if record.procs > live.queue.free:
+        return promise
+    believed = live.chosen.estimates.switches().beliefs(record.request_s, record.estimate_s).backfill_s
+    takes = (
+        f"is expected to take {_span(believed)}"
+        if believed < record.request_s
+        else f"asks for {_span(believed)}"
+    )
+    return f"{promise}, and job {record.id} {takes}: it would still hold what that one needs"
+
+
+def _expected(live: LiveQueue, job_id: int) -> str:
+    now, seen = live.clock.now(), live.foreseen().get(job_id)
+    if seen is None or seen.early_s != seen.early_s:
+        return "when it will start cannot be said"
+    early, late = max(seen.early_s - now, 0.0), max(seen.late_s - now, 0.0)
+    if late - early < 1.0:
+        return f"it should start in {_span(late)}, at {_at(live, seen.late_s)}"
+    latest = f"at {_at(live, seen.late_s)} at the latest, unless a higher priority comes"
+    return f"it should start in {_span(early)}, {latest}"
+
+
+def _procs(count: int) -> str:
+    return f"{count} processor{'s' * (count != 1)}"
+
+
+def _span(seconds: float) -> str:
+    return format_seconds(max(round(seconds), 0))
+
+
+def _at(live: LiveQueue, instant_s: float) -> str:
+    return clock_time(live.clock.time_of_day(instant_s))
+
+
+def clock_time(at: float) -> str:
+    """A time of day, with its date unless that is today. at : seconds since the epoch"""
+    then, now = time.localtime(at), time.localtime()
+    same = then[:3] == now[:3]
+    return (
+        time.strftime("%H:%M:%S" if same and abs(at - time.time()) < 600 else "%H:%M", then)
+        if same
+        else (time.strftime("%Y-%m-%d %H:%M", then))
+    )

@@ -1,0 +1,91 @@
+"""The queue for people and programs: one document with a row for each job. Times in seconds, ends since the epoch."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from apples.documents import strict
+from apples.livequeue.core import LiveQueue
+from apples.livequeue.records import ENDED, JobRecord
+
+Json = dict[str, Any]
+
+VERSION = 1
+
+
+def now() -> float:
+    """Seconds since the epoch."""
+    return time.time()
+
+
+def document(live: LiveQueue, uid: int, *, everything: bool) -> Json:
+    """uid : who asks; commands of others are not shown.  everything : also jobs that are over"""
+    records = live.store.everybody() if everything else live.store.present()
+    rows = [row(live, record, uid) for record in records]
+    foreseen = sorted((r for r in rows if r["state"] == "waiting"), key=_by_start)
+    for place, entry in enumerate(foreseen, 1):
+        entry["position"] = place
+    head = live.queue.reservation(live.clock.now())
+    found: Json = strict(
+        {
+            "version": VERSION,
+            "processors": live.processors,
+            "free": max(live.queue.free, 0),
+            "priority": live.chosen.queue.priority,
+            "backfill": live.chosen.queue.backfill,
+            "estimates": live.chosen.estimates.source,
+            "first": None if head is None else {"job": head.job.id, "at": live.clock.time_of_day(head.at_s)},
+            "origin": live.clock.origin,
+            "jobs": rows,
+        }
+    )
+    return found
+
+
+def row(live: LiveQueue, record: JobRecord, uid: int) -> Json:
+    """One job. start_early, start_late : of a waiting one, since the epoch, null where nothing can be said"""
+    instant, end = live.clock.now(), record.submitted_s
+    waited = (instant if record.start_s is None else record.start_s) - end
+    if record.start_s is None and record.freed_s is not None:
+        waited = record.freed_s - end
+    mine = uid in (record.uid, os.geteuid(), 0)
+    found: Json = {
+        "id": record.id,
+        "name": record.name,
+        "user": record.user,
+        "project": record.project,
+        "procs": record.procs,
+        "request_s": record.request_s,
+        "estimate_s": record.estimate_s,
+        "state": record.state,
+        "position": None,
+        "submitted": live.clock.time_of_day(record.submitted_s),
+        "waited_s": max(waited, 0.0),
+        "start": None if record.start_s is None else live.clock.time_of_day(record.start_s),
+        "start_early": None,
+        "start_late": None,
+        "backfilled": record.backfilled,
+        "ended": record.ended_at,
+        "held_s": record.held_s,
+        "outcome": record.outcome,
+        "exit_code": record.exit_code,
+        "detail": record.detail,
+        "attempts": record.attempts,
+        "instants": {"submitted_s": record.submitted_s, "start_s": record.start_s, "freed_s": record.freed_s},
+    }
+    if mine:
+        found |= {"command": list(record.command), "directory": record.directory, "output": record.output}
+    if record.start_s is None and record.state != ENDED:
+        seen = live.foreseen().get(record.id)
+        if seen is not None:
+            late = max(seen.late_s, instant)
+            found["start_early"] = live.clock.time_of_day(max(seen.early_s, instant))
+            found["start_late"] = live.clock.time_of_day(late)
+    return found
+
+
+def _by_start(entry: Json) -> tuple[float, int]:
+    start = entry["start_early"]
+    return (float("inf") if start is None or start != start else start, entry["id"])
