@@ -4,20 +4,30 @@ Strict IEEE arithmetic (no fastmath): a cell's new value depends on nothing but 
 slab layout, and every process, fresh or cached, gives the same bits. Signatures are written out, so that
 importing a kernel's module compiles it, or loads it from the cache on disk; `stencil-app warm` does that
 once before ranks start. The cache is beside the module, or the user's own where that is read-only; where neither
-can be written every rank compiles for itself. Serial per rank: parallelism is MPI's.
+can be written every rank compiles for itself. Code on disk is named by a digest of all sources that it was made of.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib
 import os
+import re
+import sys
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numba.core.config
+from numba.core import event
 from numba.core.compiler import Compiler
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_ROOT = Path(__file__).parent
+_IMPORT = re.compile(r"^\s*from stencil_app(?:\.([\w.]+))? import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def _use_full_vectors() -> None:
@@ -32,18 +42,59 @@ def _use_full_vectors() -> None:
         config.CPU_FEATURES = f"{features.flatten()},-prefer-256-bit"
 
 
+def _leave_scipy_alone() -> None:
+    # Where SciPy is installed numba imports its linear algebra to offer it to kernels, of which none has any: that
+    # would be a quarter of the time that a rank takes to start.
+    modules = cast("dict[str, Any]", sys.modules)
+    if "scipy.linalg" in modules or "numba.np.arraymath" in modules:
+        return
+    modules["scipy.linalg"] = None
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        del modules["scipy.linalg"]
+
+
 _use_full_vectors()
+_leave_scipy_alone()
+
+
+@cache
+def _imported(path: Path) -> frozenset[Path]:
+    """Modules of this package that one imports; `path` may be any module."""
+    found = set()
+    for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        place = _ROOT.joinpath(*module.split(".")) if module else _ROOT
+        found |= {place / f"{name}.py" for name in re.findall(r"\w+", names)} | {place.with_suffix(".py")}
+    return frozenset(other for other in found if other.is_file())
+
+
+@cache
+def sources_digest(path: Path) -> str:
+    """Digest of a module and of all modules of this package that it is made of.
+
+    numba itself looks only at the module of the function it was asked for, and would go on using old code after a
+    change in a module that function takes others from.
+    """
+    known, new = set(), {path, Path(__file__)}
+    while new:
+        known |= new
+        new = set().union(*(_imported(one) for one in new)) - known
+    return hashlib.sha256(b"".join(one.read_bytes() for one in sorted(known))).hexdigest()[:12]
 
 
 def kernel(*signatures: str, cache: bool = True) -> Callable[[F], F]:
     """Decorator: compile for exactly these numba signatures, cached on disk unless `cache` is False."""
+    options: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: F) -> F:
+        if cache:
+            function.__qualname__ += f"_{sources_digest(Path(function.__code__.co_filename))}"
         try:
-            compiled = numba.njit(list(signatures), cache=cache, error_model="numpy")(function)
+            compiled = numba.njit(list(signatures), cache=cache, **options)(function)
         except RuntimeError:
             # numba finds no directory to keep the code in: slower to start, and otherwise the same
-            compiled = numba.njit(list(signatures), error_model="numpy")(function)
+            compiled = numba.njit(list(signatures), **options)(function)
         return cast(F, compiled)
 
     return decorate
@@ -57,14 +108,36 @@ class _RowCompiler(Compiler):
         self.state.flags.noalias = True
 
 
+# What only kernels call needs no way in from Python or C, which would take as long to compile as the function.
+_PART: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 def row_kernel(function: F) -> F:
     """Decorator: a loop over rows, called by kernels, none of whose arrays overlaps with one that it writes.
 
     Without that promise the compiler checks every pair of rows at each call, or gives up on vectors.
     """
-    return cast(F, numba.njit(error_model="numpy", pipeline_class=_RowCompiler)(function))
+    return cast(F, numba.njit(pipeline_class=_RowCompiler, **_PART)(function))
 
 
 def inlined(function: F) -> F:
     """Decorator: a part of a kernel, compiled into each kernel that calls it."""
-    return cast(F, numba.njit(error_model="numpy")(function))
+    return cast(F, numba.njit(**_PART)(function))
+
+
+class _FirstCompile(event.Listener):
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say: Callable[[], None] | None = say
+
+    def on_start(self, event: event.Event) -> None:
+        say, self._say = self._say, None
+        if say is not None:
+            say()
+
+    def on_end(self, event: event.Event) -> None:
+        pass
+
+
+def when_compiling(say: Callable[[], None]) -> None:
+    """Call `say` once, when the first kernel from here on is not in the cache and has to be compiled."""
+    event.register("numba:compile", _FirstCompile(say))  # type: ignore[no-untyped-call]

@@ -23,7 +23,7 @@ from stencil_app.mhd.case import Case
 from stencil_app.mhd.halfstep import PIECEWISE_CONSTANT, PIECEWISE_LINEAR, half_step
 from stencil_app.mhd.initial import Frame, InitialState
 from stencil_app.mhd.mesh import B1, B2, B3, MeshLayout
-from stencil_app.mhd.rates import raise_and_rate
+from stencil_app.mhd.rates import largest_rate, raise_to_floors
 from stencil_app.options import Value
 
 #: Least density and pressure. Problems have values of order 1; what gets here is an error of the scheme.
@@ -101,10 +101,12 @@ class MhdProblem:
     def rate_bits(self, field: Array, first_row: int) -> int:
         """See `stencil_app.physics.Problem`: of the fastest signal, in cells per time; raises cells to the floors."""
         ghosts = self.layout.ghost_rows
-        bits, raised = raise_and_rate(
-            field, ghosts, field.shape[0] - ghosts - 1, self._gas, self._per_width, self._rates
-        )
-        self.floored += raised
+        own = (ghosts, field.shape[0] - ghosts - 1)
+        bits, low = largest_rate(field, *own, self._gas, self._per_width, self._rates)
+        if low:
+            self.floored += low
+            raise_to_floors(field, *own, self._gas)
+            bits, _ = largest_rate(field, *own, self._gas, self._per_width, self._rates)
         return int(bits)
 
     def choose_step(self, rate: float, longest: float) -> float:

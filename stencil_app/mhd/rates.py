@@ -54,27 +54,11 @@ def _rate_row(
     return low
 
 
-@row_kernel
-def _raise_row(
-    cells: tuple[Array, ...], faces: tuple[Array, ...], gas: tuple[float, float, float], n: int
-) -> None:
-    gamma, least_density, least_pressure = gas
-    rho, m1, m2, m3, energy = cells
-    b1, b1_next, b2, b2_next, b3, b3_next = faces
-    for i in range(n):
-        x, y, z = 0.5 * (b1[i] + b1_next[i]), 0.5 * (b2[i] + b2_next[i]), 0.5 * (b3[i] + b3_next[i])
-        if rho[i] < least_density:
-            rho[i] = least_density
-        rest = 0.5 * (m1[i] * m1[i] + m2[i] * m2[i] + m3[i] * m3[i]) / rho[i] + 0.5 * (x * x + y * y + z * z)
-        if (gamma - 1.0) * (energy[i] - rest) < least_pressure:
-            energy[i] = least_pressure / (gamma - 1.0) + rest
-
-
 @kernel(
     "UniTuple(int64, 2)(float64[:,:,:,::1], int64, int64, UniTuple(float64, 3), UniTuple(float64, 3),"
     " float64[::1])"
 )
-def raise_and_rate(
+def largest_rate(
     u: Array,
     first: int,
     end: int,
@@ -82,7 +66,7 @@ def raise_and_rate(
     per_width: tuple[float, float, float],
     rates: Array,
 ) -> tuple[int, int]:
-    """Raise cells of planes first..end-1 to the floors; bits of the largest rate, and how many were raised.
+    """Bits of the largest rate in planes first..end-1, and how many cells have less than the floors.
 
     gas : adiabatic index, least density, least pressure.  per_width : 1 / widths, 0 for an axis of one cell
     rates : float64[>= entries of a line], scratch
@@ -91,7 +75,7 @@ def raise_and_rate(
     n = u.shape[3] - 2 * LATERAL_GHOSTS - 1
     gj = LATERAL_GHOSTS if u.shape[2] > 2 else 0
     bits = rates.view(np.int64)
-    largest, raised = 0, 0
+    largest, low_cells = 0, 0
     for k in range(first, end):
         for j in range(gj, u.shape[2] - gj - 1):
             cells = (
@@ -109,11 +93,28 @@ def raise_and_rate(
                 entries(u, B3, (k, j), low),
                 entries(u, B3, (k + 1, j), low),
             )
-            count = _rate_row(cells, faces, rates, gas, per_width, n)
-            if count > 0:
-                raised += count
-                _raise_row(cells, faces, gas, n)
-                _rate_row(cells, faces, rates, gas, per_width, n)
+            low_cells += _rate_row(cells, faces, rates, gas, per_width, n)
             for i in range(n):
                 largest = max(largest, bits[i])
-    return largest, raised
+    return largest, low_cells
+
+
+def raise_to_floors(u: Array, first: int, end: int, gas: tuple[float, float, float]) -> None:
+    """Give cells of planes first..end-1 at least the density and pressure of the floors; seldom needed.
+
+    gas : adiabatic index, least density, least pressure.  A NaN stays one
+    """
+    gamma, least_density, least_pressure = gas
+    gj = LATERAL_GHOSTS if u.shape[2] > 2 else 0
+    lines, own = slice(gj, u.shape[2] - gj - 1), slice(LATERAL_GHOSTS, u.shape[3] - LATERAL_GHOSTS - 1)
+    for k in range(first, end):
+        plane = u[k, :, lines, own]
+        b1 = 0.5 * (plane[B1] + u[k, B1, lines, own.start + 1 : own.stop + 1])
+        b2 = 0.5 * (plane[B2] + u[k, B2, lines.start + 1 : lines.stop + 1, own])
+        b3 = 0.5 * (plane[B3] + u[k + 1, B3, lines, own])
+        rho, energy = plane[RHO], plane[E]
+        np.copyto(rho, least_density, where=rho < least_density)
+        kinetic = 0.5 * (plane[M1] ** 2 + plane[M2] ** 2 + plane[M3] ** 2) / rho
+        rest = kinetic + 0.5 * (b1 * b1 + b2 * b2 + b3 * b3)
+        low = (gamma - 1.0) * (energy - rest) < least_pressure
+        np.copyto(energy, least_pressure / (gamma - 1.0) + rest, where=low)
