@@ -56,13 +56,18 @@ def manager(
     """
     check_queue_options(queue)
     if queue["queue"] is not None and key is None and config is None and new_key is None:
-        sharing = {"--listen": listen, "--policy": policy, "--slice": slice_text, "--mpl": mpl}
-        sharing |= {
+        given: dict[str, object] = {
+            "--listen": listen,
+            "--policy": policy,
+            "--slice": slice_text,
+            "--mpl": mpl,
+        }
+        given |= {
             "--multicast": multicast,
             "--place-file": place_file,
             "--while-needed": while_needed or None,
         }
-        return serve_queue(queue, [name for name, value in sharing.items() if value is not None], say)
+        return serve_queue(queue, [name for name, value in given.items() if value is not None], say)
     from apples.daemons import keyfile
     from apples.daemons.managerdaemon import ManagerDaemon
     from apples.daemons.settings import settings_of

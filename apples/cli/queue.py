@@ -129,7 +129,7 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
 def _state(job: dict[str, Any]) -> str:
     if job["state"] != "ended":
         return str(job["state"])
-    return job["outcome"] + (f" {job['exit_code']}" if job["outcome"] == "failed" else "")
+    return f"failed {job['exit_code']}" if job["outcome"] == "failed" else str(job["outcome"])
 
 
 def _start(job: dict[str, Any]) -> str:

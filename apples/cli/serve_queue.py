@@ -68,6 +68,7 @@ def serve_queue(given: dict[str, Any], of_sharing: Sequence[str], say: Callable[
     from apples.livequeue.server import QueueServer
     from apples.queueing import jit, kernel
     from apples.queueing.configuration import QueueFile, load_queue_file
+    from apples.queueing.queue import warm
     from nws.settings.durations import parse_duration
 
     problems = [f"{flag} is for node managers; add --key FILE" for flag in of_sharing]
@@ -77,8 +78,9 @@ def serve_queue(given: dict[str, Any], of_sharing: Sequence[str], say: Callable[
     if problems:
         raise ConfigError(problems)
     chosen = QueueFile() if given["queue_config"] is None else load_queue_file(given["queue_config"])
-    if not jit.is_kept(kernel.scheduled):
-        say("· compiling the queue's kernel once, for 10 to 20 seconds")
+    if not jit.is_kept(kernel.resumed):
+        say(f"· {jit.NOTE}")
+    warm()
     server = QueueServer(
         store_path(Path(given["queue"]) if given["queue"] else None),
         chosen,

@@ -75,6 +75,8 @@ def simulate_queue(trace: Path, procs: int | None, config: str | None, **options
     from dataclasses import asdict
 
     from apples.cli.console import Console
+    from apples.queueing import jit
+    from apples.simulation.batch import replay
     from apples.simulation.batch.machine import Replay, simulate
     from apples.simulation.batch.reading import read_trace
 
@@ -93,6 +95,8 @@ def simulate_queue(trace: Path, procs: int | None, config: str | None, **options
         log = log.killed_at_request()
     estimator = chosen.estimates.estimator()
     jobs, estimates = _chosen_jobs(log, chosen, estimator, options)
+    if not jit.is_kept(replay.advance_pyss if options["event_order"] == "pyss" else replay.advance):
+        console.note(jit.NOTE)
     with _progress(len(jobs), options["quiet"]) as progress:
         schedule = simulate(jobs, how, estimates, progress)
     if options["starts"] is not None:

@@ -17,6 +17,9 @@ import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+NOTE = "compiling the queue's kernel once, for half a minute at most"
+"""What commands say before the first call on a machine."""
+
 _HERE = Path(__file__).parent
 
 

@@ -204,3 +204,16 @@ class JobQueue:
         first = sorted(self._slots)[:5]
         more = ", …" if len(self._slots) > len(first) else ""
         return (", ".join(map(str, first)) + more) or "none"
+
+
+def warm() -> None:
+    """Compile, or load, all that a queue calls, so that nobody waits for it later."""
+    queue = JobQueue(QueueSettings(), 1)
+    jobs = [Job(id=number, procs=1, request_s=1.0, submit_s=0.0) for number in (1, 2, 3)]
+    queue.resume(jobs[0], None, 0.0, None)
+    queue.submit(jobs[1])
+    queue.submit(jobs[2])
+    queue.start(0.0)
+    queue.reservation(0.0)
+    for job in jobs:
+        queue.end(job.id)
