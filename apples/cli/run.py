@@ -25,7 +25,7 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.argument("size", type=click.IntRange(min=1))
-@click.option("-a", "--app", help="Application: heat (default), jacobi2d, or one a grid file knows.")
+@click.option("-a", "--app", help="Application: mhd3d (default), heat, jacobi2d, or one a grid file knows.")
 @click.option(
     "-s",
     "--set",
@@ -108,6 +108,11 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
     type=click.Choice(["block", "poll", "mpi"]),
     help="How ranks wait for messages: block lets others use the core; mpi (default) as the library does.",
 )
+@click.option(
+    "--queue", is_flag=True, help="Run in the queue of `apples manager --queue`, when it is our turn."
+)
+@click.option("--detach", is_flag=True, help="With --queue: print the job's number and do not wait.")
+@click.option("--project", metavar="NAME", help="With --queue: project the job is counted to.")
 @click.option("--dry-run", is_flag=True, help="Plan, print, do not run.")
 @click.option("--explain", is_flag=True, help="Say why each host was taken or left.")
 @click.option(
@@ -129,13 +134,17 @@ def run(context: click.Context, /, size: int, **options: Any) -> int:
     good the prediction was. Without a grid file the pool is this machine. With --nws what the hosts can deliver
     is asked of a weather service; where that does not answer, it is measured here as far as it can be.
     """
+    from apples.cli import queued_run
     from apples.cli.assemble import assemble
 
+    queued_run.check(options)
     from_environment = context.get_parameter_source("nws") is click.core.ParameterSource.ENVIRONMENT
     if from_environment and (options["mock"] or options["scenario"] is not None):
         # a service that is meant for all runs is not meant for simulated ones
         options["nws"] = None
     console = Console(quiet=options["quiet"], verbose=options["verbose"])
+    if options["queue"]:
+        return queued_run.run_queued(context, size, options, console)
     with ExitStack() as stack:
         session = stack.enter_context(_session(options, console)) if options["policy"] else None
         job = None

@@ -1,0 +1,167 @@
+"""`apples-run SIZE --queue`: plan now, ask the queue for what the plan needs, run when it is our turn.
+
+The request is the prediction's upper bound with a margin, the estimate is the prediction itself; both come from the
+performance model, so the queue need not guess. The job is another `apples-run`, which plans anew with the hosts as they
+are then, on at most as many ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+if TYPE_CHECKING:
+    from apples.cli.console import Console
+
+#: The request is the bound times this, and so long for measuring, planning and starting ranks, seconds.
+_MARGIN, _AROUND_S = 1.25, 30.0
+_EVERY_S = 0.05
+_OURS = ("queue", "detach", "project", "max_ranks")
+
+
+def check(options: dict[str, Any]) -> None:
+    """Raises `ConfigError` for options that do not go together."""
+    from apples.errors import ConfigError
+
+    problems = [
+        f"{flag} is of a run in the queue; add --queue"
+        for name, flag in (("detach", "--detach"), ("project", "--project"))
+        if options[name] and not options["queue"]
+    ]
+    if options["queue"]:
+        problems += [
+            f"--queue is for real ranks, the mock grid has no queue; leave {flag} out"
+            for name, flag in (("mock", "--mock"), ("scenario", "--scenario"))
+            if options[name]
+        ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def run_queued(context: click.Context, size: int, options: dict[str, Any], console: Console) -> int:
+    """Submit, and unless detached wait for the end and pass the output on. Returns the job's exit code."""
+    from apples.cli.assemble import assemble
+    from apples.livequeue.client import ask
+    from nws.settings.durations import format_seconds
+
+    processors = int(ask("queue")["processors"])
+    most = min(options["max_ranks"] or processors, processors)
+    agent, request = assemble(size, options | {"max_ranks": most}, console)
+    decision = agent.decide(request)
+    plan, limit_s = decision.plan, request.time_limit_s
+    bound_s = plan.high_s * _MARGIN if limit_s is None else limit_s
+    ranks = len(plan.assignments)
+    asked = {
+        "procs": ranks,
+        "request_s": bound_s + _AROUND_S,
+        "model_s": plan.predicted_s + decision.weather_s + decision.planning_s,
+    }
+    console.note(
+        f"asking for {ranks} processor{'s' * (ranks != 1)} for {format_seconds(asked['request_s'])}; predicted "
+        f"{format_seconds(plan.predicted_s)}"
+    )
+    if options["dry_run"]:
+        click.echo(json.dumps({**decision.document(), "queue": asked}))
+        return 0
+    command = [sys.executable, "-c", "from apples.cli.run import main; main()"]
+    command += [str(size), "--max-ranks", str(ranks), *given_words(context)]
+    document = _document(command, f"{request.template.name}-{size}", options) | asked
+    if options["detach"]:
+        click.echo(ask("submit", document, again=True))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="apples-queued-") as directory:
+        output, error = Path(directory) / "output", Path(directory) / "error"
+        number = ask("submit", document | {"output": str(output), "error": str(error)}, again=True)
+        console.note(ask("why", number))
+        return _follow(number, output, error)
+
+
+def given_words(context: click.Context) -> list[str]:
+    """The options of this call as words again, less those that are about the queue."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        name = parameter.name
+        if not isinstance(parameter, click.Option) or name is None or name in _OURS:
+            continue
+        if context.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE:
+            continue
+        value = context.params[name]
+        if parameter.is_flag:
+            flags = parameter.opts if value else parameter.secondary_opts
+            words.append(flags[-1])
+            continue
+        for one in value if parameter.multiple else (value,):
+            words += [parameter.opts[-1], str(one)]
+    return words
+
+
+def _document(command: list[str], name: str, options: dict[str, Any]) -> dict[str, Any]:
+    umask = os.umask(0)
+    os.umask(umask)
+    here = Path.cwd()
+    return {
+        "token": secrets.token_hex(16),
+        "name": name,
+        "project": options["project"] or "",
+        "command": command,
+        "directory": str(here),
+        "environment": dict(os.environ),
+        "umask": umask,
+        "output": str(here / "apples-%j.out"),
+        "error": str(here / "apples-%j.out"),
+    }
+
+
+def _follow(number: int, output: Path, error: Path) -> int:
+    """Pass output on as it comes; the job's exit code. Interrupted, the job is cancelled."""
+    from apples.errors import SharingError
+    from apples.livequeue.client import ask
+
+    found: dict[str, Any] = {}
+
+    def wait() -> None:
+        try:
+            found.update(ask("wait", number, again=True))
+        except SharingError as problem:
+            found["lost"] = str(problem)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    places = {output: 0, error: 0}
+    targets: dict[Path, BinaryIO] = {output: sys.stdout.buffer, error: sys.stderr.buffer}
+    try:
+        while waiter.is_alive():
+            waiter.join(_EVERY_S)
+            _pass_on(places, targets)
+    except BaseException:
+        ask("cancel", [number], again=True)
+        waiter.join()
+        _pass_on(places, targets)
+        raise
+    _pass_on(places, targets)
+    if "lost" in found:
+        raise SharingError(f"job {number}: {found['lost']}; `apples queue --all` says what became of it")
+    if found["detail"]:
+        click.echo(f"apples-run: job {number} {found['outcome']}: {found['detail']}", err=True)
+    return int(found["exit_code"])
+
+
+def _pass_on(places: dict[Path, int], targets: dict[Path, BinaryIO]) -> None:
+    """What has been written since the last time."""
+    for path, target in targets.items():
+        if not path.exists():
+            continue
+        with path.open("rb") as file:
+            file.seek(places[path])
+            data = file.read()
+        places[path] += len(data)
+        target.write(data)
+        target.flush()
