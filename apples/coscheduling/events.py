@@ -108,11 +108,13 @@ class MessageArrived:
     """A process has received a message.
 
     sender_scheduled : the status that travelled with it: was the sender's job scheduled where it runs
+    cpu_s : by job, CPU seconds consumed on this node since it arrived
     """
 
     process: Process
     sender_scheduled: bool
     now: float
+    cpu_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

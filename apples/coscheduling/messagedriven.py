@@ -2,9 +2,13 @@
 
 One job is *scheduled* and has nearly all of the node; every other job has a hundredth, enough to notice its
 messages. A message for a job that is not scheduled, from a sender that is, asks for a switch (CMDSCH), which is
-granted when the scheduled job has had its guaranteed minimum execution time (GMET). The node's own timer
-(CMDCSW) switches to the job that has consumed the least CPU. Messages of senders that only run in their
-hundredth are no reason for anything: their status travels with the message.
+granted when the scheduled job has had its guaranteed minimum execution time (GMET). The node's own timer (CMDCSW)
+switches to the job that has consumed the least CPU. Messages of senders that only run in their hundredth are no
+reason for anything: their status travels with the message.
+
+The paper says of the GMET that the scheduled job has "run at least for" it, and elsewhere that it has "consumed"
+it. On the clock is the default: a job whose processes block waiting for their peers consumes next to nothing, and
+counted in CPU time its node would refuse those very requests that bring the peers together.
 
 The events are the paper's requests: `JobArrived` CMDREG, `JobLeft` CMDOUT, `Timer` CMDCSW, `MessageArrived`
 CMDSCH; CMDDWN is the end of the daemon, and nothing for a policy to decide.
@@ -28,6 +32,8 @@ from apples.coscheduling.events import (
 from apples.coscheduling.node import NodePolicy
 from apples.errors import ConfigError
 
+GMET_OF = ("wall", "cpu")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDrivenConstants:
@@ -35,6 +41,8 @@ class MessageDrivenConstants:
 
     slice_s : time slice of the node's own timer
     gmet_s : guaranteed minimum execution time of a job that has been scheduled
+    gmet_of : what that is counted in: "wall", seconds; or "cpu", CPU seconds of the job's processes on the node,
+        their mean, so that a job of one process there and one of many are guaranteed the same
     share : CPU share of each job that is not scheduled
 
     Raises `apples.errors.ConfigError` naming everything that is out of range.
@@ -42,6 +50,7 @@ class MessageDrivenConstants:
 
     slice_s: float = 15.0
     gmet_s: float = 5.0
+    gmet_of: str = "wall"
     share: float = 0.01
 
     def __post_init__(self) -> None:
@@ -50,6 +59,8 @@ class MessageDrivenConstants:
             problems.append(f"slice_s is {self.slice_s!r}, legal is a finite number above 0")
         if not (math.isfinite(self.gmet_s) and self.gmet_s >= 0):
             problems.append(f"gmet_s is {self.gmet_s!r}, legal is a finite number from 0")
+        if self.gmet_of not in GMET_OF:
+            problems.append(f"gmet_of is {self.gmet_of!r}, legal are {', '.join(map(repr, GMET_OF))}")
         if not 0 < self.share < 0.5:
             problems.append(f"share is {self.share!r}, legal is a number above 0 and below 0.5")
         if problems:
@@ -65,8 +76,10 @@ class MessageDriven(NodePolicy):
         super().__init__()
         self._constants = constants or MessageDrivenConstants()
         self._scheduled: str | None = None
+        #: When the scheduled job was scheduled, and what it had consumed by then.
         self._since = 0.0
-        #: By job, CPU seconds consumed as far as the last timer told; in the order of arrival.
+        self._since_cpu_s = 0.0
+        #: By job, CPU seconds consumed as far as the last event told; in the order of arrival.
         self._cpu_s: dict[str, float] = {}
 
     @property
@@ -88,7 +101,7 @@ class MessageDriven(NodePolicy):
 
     def _other(self, event: NodeEvent) -> None:
         if isinstance(event, Timer):
-            self._cpu_s.update((job, cpu_s) for job, cpu_s in event.cpu_s.items() if job in self._cpu_s)
+            self._note(event.cpu_s)
             if self._cpu_s:
                 self._schedule(self._neediest(), event.now)
         elif isinstance(event, MessageArrived):
@@ -98,15 +111,29 @@ class MessageDriven(NodePolicy):
         job = event.process.job
         if not event.sender_scheduled or job == self._scheduled or job not in self._cpu_s:
             return
-        if event.now - self._since >= self._constants.gmet_s:
+        self._note(event.cpu_s)
+        if self._has_had(event.now) >= self._constants.gmet_s:
             self._schedule(job, event.now)
+
+    def _note(self, cpu_s: Mapping[str, float]) -> None:
+        self._cpu_s.update((job, used_s) for job, used_s in cpu_s.items() if job in self._cpu_s)
+
+    def _has_had(self, now: float) -> float:
+        """What the scheduled job has had since it was scheduled, seconds."""
+        job = self._scheduled
+        if job is None:
+            return math.inf
+        if self._constants.gmet_of == "wall":
+            return now - self._since
+        processes = sum(process.job == job for process in self._here)
+        return (self._cpu_s[job] - self._since_cpu_s) / max(processes, 1)
 
     def _neediest(self) -> str:
         return min(self._cpu_s, key=lambda job: self._cpu_s[job])
 
     def _schedule(self, job: str, now: float) -> None:
         if job != self._scheduled:
-            self._scheduled, self._since = job, now
+            self._scheduled, self._since, self._since_cpu_s = job, now, self._cpu_s[job]
 
     def _decide(self) -> Mapping[Process, Order]:
         # Many jobs on one node: the hundredths of the others never leave the scheduled one less than half.

@@ -205,10 +205,14 @@ class Node:
 
     def timer(self, now: float) -> None:
         """The node's own slice is over (CMDCSW)."""
+        self.policy.on(Timer(cpu_s=self._used_cpu_s(), now=now))
+
+    def _used_cpu_s(self) -> dict[str, float]:
+        """By job, CPU seconds of its processes here, those that are gone included."""
         used = dict.fromkeys(self.policy.jobs, 0.0) | self._gone_cpu_s
         for process, member in self.members.items():
             used[process.job] = used.get(process.job, 0.0) + (member.grip.cpu_s() or 0.0)
-        self.policy.on(Timer(cpu_s=used, now=now))
+        return used
 
     def look_for_messages(self, now: float) -> None:
         """Ask the pages for messages from scheduled senders (CMDSCH)."""
@@ -222,7 +226,8 @@ class Node:
                 continue
             if requests != member.requests:
                 member.requests = requests
-                self.policy.on(MessageArrived(process=process, sender_scheduled=True, now=now))
+                used = self._used_cpu_s()
+                self.policy.on(MessageArrived(process=process, sender_scheduled=True, now=now, cpu_s=used))
 
     def enforce(self, now: float, *, may_stop: bool) -> bool:
         """Make everybody do what is wanted; whether anything is held stopped now. Stops before it resumes."""

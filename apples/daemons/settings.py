@@ -53,6 +53,7 @@ class MessageDrivenEntry:
 
     slice: Time_s = _DRIVEN.slice_s
     gmet: Annotated[float, dataclasses.replace(SECONDS, zero=True)] = _DRIVEN.gmet_s
+    gmet_of: str = _DRIVEN.gmet_of
     share: float = _DRIVEN.share
 
 
@@ -311,7 +312,9 @@ def _constants(document: Document, file: SharingFile) -> CoschedulingConstants:
         ),
         (
             "message_driven",
-            lambda: MessageDrivenConstants(slice_s=driven.slice, gmet_s=driven.gmet, share=driven.share),
+            lambda: MessageDrivenConstants(
+                slice_s=driven.slice, gmet_s=driven.gmet, gmet_of=driven.gmet_of, share=driven.share
+            ),
         ),
     ):
         try:
