@@ -29,6 +29,7 @@ class Case:
     seed: int
     constants: CoschedulingConstants = field(default_factory=CoschedulingConstants)
     at_once: int | None = None
+    degree: int | None = None
 
 
 def run_case(case: Case) -> Outcome:
@@ -40,6 +41,7 @@ def run_case(case: Case) -> Outcome:
         seed=case.seed,
         constants=case.constants,
         at_once=case.at_once,
+        degree=case.degree,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,26 +60,42 @@ class Views:
 
 
 def build(
-    machine: ClusterConstants, jobs: Sequence[BspJob], random: Random, *, spin_s: float, messages: bool
+    machine: ClusterConstants,
+    jobs: Sequence[BspJob],
+    random: Random,
+    *,
+    spin_s: float,
+    messages: bool,
+    degree: int | None = None,
 ) -> Views:
-    """The machine without a job running. messages : arrivals are reported, and jobs have shares.
+    """The machine without a job running.
+
+    messages : arrivals are reported, and jobs have shares
+    degree : the most jobs on a node, if jobs may move; else they stay where they are
 
     Raises `ConfigError` for two jobs of one name, a job with ranks on nodes that are not there, or no job.
     """
     _check(machine, jobs)
-    views = _lay_out(machine, jobs)
+    views = _lay_out(machine, jobs, _most_ranks(machine, jobs, degree))
     _set_constants(views.memory, machine, jobs, spin_s=spin_s, messages=messages)
     _set_nodes(views, machine, random)
     _set_system(views, machine, random)
     first = 2 * machine.nodes
     for j, job in enumerate(jobs):
-        views.jobs[j, : at.J_LEFT + 1] = (
+        views.jobs[j, : at.J_PIECES + 1] = (
             PATTERNS[job.pattern], ns(job.latency_s), ns(job.refill_s), len(job.nodes), first - 2 * machine.nodes,
-            0, 0, 0, 0, len(job.nodes),
+            0, 0, 0, 0, len(job.nodes), job.pieces,
         )  # fmt: skip
         _set_ranks(views, j, job, first, random)
         first += len(job.nodes)
     return views
+
+
+def move(views: Views, j: int, first: int, nodes: Sequence[int]) -> None:
+    """Job number j, whose rank 0 is process number `first`, is to run on these nodes; it has not started."""
+    memory, ranks = views.memory, views.processes[first : first + len(nodes)]
+    ranks[:, at.NODE] = [views.node_address(n) for n in nodes]
+    ranks[:, at.SHARE] = memory[at.K_SHARE] + (np.array(nodes) * memory[at.K_JOBS] + j) * at.SHARE_FIELDS
 
 
 def place(views: Views, p: int, *, processor: int, when: int, random: Random) -> None:
@@ -125,9 +142,15 @@ def _zeros(size: int) -> Memory:
     return memory[offset : offset + size]
 
 
-def _lay_out(machine: ClusterConstants, jobs: Sequence[BspJob]) -> Views:
+def _most_ranks(machine: ClusterConstants, jobs: Sequence[BspJob], degree: int | None) -> int:
+    """The most ranks that a node ever has."""
+    if degree is not None:
+        return degree * max(max(Counter(job.nodes).values()) for job in jobs)
+    return max(sum(job.nodes.count(n) for job in jobs) for n in range(machine.nodes))
+
+
+def _lay_out(machine: ClusterConstants, jobs: Sequence[BspJob], most: int) -> Views:
     ranks = sum(len(job.nodes) for job in jobs)
-    most = max(sum(job.nodes.count(n) for job in jobs) for n in range(machine.nodes))
     width = _whole_lines(machine.processors + 3 + most)
     stride = at.N_DUE + 2 * width
     sizes = {
@@ -227,8 +250,7 @@ def _set_ranks(views: Views, j: int, job: BspJob, first: int, random: Random) ->
     numbers = np.arange(count)
     base = memory[at.K_PROCESS] + first * at.PROCESS_FIELDS
     ranks[:, at.KIND], ranks[:, at.JOB] = at.RANK, views.job_address(j)
-    ranks[:, at.NODE] = [views.node_address(n) for n in job.nodes]
-    ranks[:, at.SHARE] = memory[at.K_SHARE] + (np.array(job.nodes) * memory[at.K_JOBS] + j) * at.SHARE_FIELDS
+    move(views, j, first, job.nodes)
     ranks[:, at.LEFT] = base + (numbers - 1) % count * at.PROCESS_FIELDS
     ranks[:, at.RIGHT] = base + (numbers + 1) % count * at.PROCESS_FIELDS
     ranks[:, at.COMPUTE] = [ns(c) for c in job.compute_s]

@@ -147,7 +147,8 @@ N_DUE = 16
     J_LATEST_EVEN,
     J_LATEST_ODD,
     J_LEFT,  # ranks that have not ended
-) = range(10)
+    J_PIECES,  # exchanges in a row with no computation between them
+) = range(11)
 JOB_FIELDS = 12
 
 # The share of a job on a node.

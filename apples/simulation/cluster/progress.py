@@ -29,6 +29,7 @@ from apples.simulation.cluster.layout import (
     J_LATENCY,
     J_LATEST_EVEN,
     J_PATTERN,
+    J_PIECES,
     J_RANKS,
     J_SENT_EVEN,
     JOB,
@@ -82,6 +83,8 @@ def length(m: Memory, p: int) -> int:
     """Computation of the iteration that the rank is in, nanoseconds; 0 when all are done."""
     if m[p + ITERATION] >= m[p + ITERATIONS]:
         return 0
+    if m[p + ITERATION] % m[m[p + JOB] + J_PIECES] != 0:
+        return 1
     if m[p + VARIATION] == 0:
         return int(m[p + COMPUTE])
     u = mix(m[p + KEY] + m[p + ITERATION])

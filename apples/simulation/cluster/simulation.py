@@ -36,10 +36,10 @@ from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, poli
 from apples.errors import ConfigError
 from apples.simulation.cluster import engine
 from apples.simulation.cluster import layout as at
-from apples.simulation.cluster.building import build, ns, place
+from apples.simulation.cluster.building import build, move, ns, place
 from apples.simulation.cluster.constants import ClusterConstants
 from apples.simulation.cluster.outcome import JobOutcome, Outcome
-from apples.simulation.cluster.workload import BspJob
+from apples.simulation.cluster.workload import BspJob, moved
 
 _CLASSES_SAMPLED_EVERY = 10
 
@@ -52,18 +52,31 @@ def simulate(
     seed: int,
     constants: CoschedulingConstants | None = None,
     at_once: int | None = None,
+    degree: int | None = None,
 ) -> Outcome:
     """Run the jobs to their ends.
 
     at_once : the most jobs that run at a time, first come first served; None for no limit but the policy's own
+    degree : the most jobs on a node: the next job in order starts as soon as there are enough nodes for it with
+        fewer, on those with the fewest; None where jobs stay on their own nodes
 
-    Raises `apples.errors.ConfigError` for an unknown policy, jobs that do not fit the machine, or a limit below 1.
+    Raises `apples.errors.ConfigError` for an unknown policy, jobs that do not fit the machine, a limit below 1, or
+    a degree where a machine manager places the jobs.
     """
-    if at_once is not None and at_once < 1:
-        raise ConfigError(f"at_once is {at_once}, legal is a whole number from 1, or None for no limit")
     kind = policy_kind(policy)
+    problems = [
+        f"{name} is {limit}, legal is a whole number from 1, or None for no limit"
+        for name, limit in (("at_once", at_once), ("degree", degree))
+        if limit is not None and limit < 1
+    ]
+    if degree is not None and kind.coordinated:
+        problems.append(
+            f"degree is {degree}, but under {policy} the machine manager places jobs; legal is None"
+        )
+    if problems:
+        raise ConfigError(problems)
     constants = constants or CoschedulingConstants()
-    return Simulation(machine, jobs, kind, constants, seed=seed, at_once=at_once).run()
+    return Simulation(machine, jobs, kind, constants, seed=seed, at_once=at_once, degree=degree).run()
 
 
 class Simulation:
@@ -78,18 +91,22 @@ class Simulation:
         *,
         seed: int,
         at_once: int | None = None,
+        degree: int | None = None,
     ) -> None:
         self._random = np.random.default_rng(seed)
         self._constants, self._kind = machine, kind
         self._jobs = {job.name: job for job in jobs}
         self._index = {job.name: j for j, job in enumerate(jobs)}
         spin_s = constants.fcs.spin_s
-        self._views = build(machine, jobs, self._random, spin_s=spin_s, messages=kind.own_timer)
+        self._views = build(
+            machine, jobs, self._random, spin_s=spin_s, messages=kind.own_timer, degree=degree
+        )
         self._policies = [kind.node(constants) for _ in range(machine.nodes)]
         self._needs_monitor = self._policies[0].needs_monitor
         names = {str(n): machine.processors for n in range(machine.nodes)}
         self._manager = Machine(names, mpl=1 if kind.exclusive else None) if kind.coordinated else None
         self._at_once = at_once if at_once is not None else len(jobs)
+        self._degree = degree
         self._arrivals = sorted(jobs, key=lambda job: job.arrival_s)
         self._waiting: list[BspJob] = []
         self._running: dict[str, int] = {}
@@ -148,7 +165,19 @@ class Simulation:
         while self._arrivals and ns(self._arrivals[0].arrival_s) <= self._now:
             self._waiting.append(self._arrivals.pop(0))
         while self._waiting and self._busy() < self._at_once:
-            self._admit(self._waiting.pop(0))
+            if self._degree is not None and not self._find_nodes(self._waiting[0], self._degree):
+                return
+            self._admit(self._jobs[self._waiting.pop(0).name])
+
+    def _find_nodes(self, job: BspJob, degree: int) -> bool:
+        """Move the job to where the fewest are; False when it has to wait."""
+        loads = [len(policy.jobs) for policy in self._policies]
+        here = moved(job, loads)
+        if max(loads[node] for node in here.nodes) >= degree:
+            return False
+        self._jobs[job.name] = here
+        move(self._views, self._index[job.name], self._number[Process(job.name, 0)], here.nodes)
+        return True
 
     def _busy(self) -> int:
         queued = len(self._manager.waiting) if self._manager is not None else 0
@@ -270,16 +299,20 @@ class Simulation:
 
     def _timer(self, node: int) -> None:
         self._timers[node] += self._slice
+        self._tell(node, Timer(cpu_s=self._used(node, self._now), now=self._now / 1e9), self._now)
+
+    def _used(self, node: int, when: int) -> dict[str, float]:
+        """By job, CPU seconds on the node up to `when`."""
         used: dict[str, float] = {}
         for p in self._here(node):
             process = self._process[p]
             if process is not None:
-                used[process.job] = used.get(process.job, 0.0) + self._cpu_s(p)
-        self._tell(node, Timer(cpu_s=used, now=self._now / 1e9), self._now)
+                used[process.job] = used.get(process.job, 0.0) + self._cpu_s(p, when)
+        return used
 
-    def _cpu_s(self, p: int) -> float:
+    def _cpu_s(self, p: int, when: int) -> float:
         me = self._views.processes[p]
-        running = self._now - int(me[at.ON_SINCE]) if me[at.STATE] == at.RUNNING else 0
+        running = when - int(me[at.ON_SINCE]) if me[at.STATE] == at.RUNNING else 0
         return (int(me[at.CPU]) + running) / 1e9
 
     def _here(self, node: int) -> list[int]:
@@ -296,7 +329,9 @@ class Simulation:
             when = int(views.nodes[node, at.N_REQUEST_AT])
             process = self._process[views.process_at(views.nodes[node, at.N_REQUEST])]
             assert process is not None
-            self._tell(node, MessageArrived(process=process, sender_scheduled=True, now=when / 1e9), when)
+            used = self._used(node, when)
+            event = MessageArrived(process=process, sender_scheduled=True, now=when / 1e9, cpu_s=used)
+            self._tell(node, event, when)
             engine.thaw(views.memory, views.node_address(node), when)
 
     def _tell(self, node: int, event: NodeEvent, when: int) -> None:

@@ -7,7 +7,8 @@ from the job alone, never from the schedule, so that all policies run the same.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from apples.errors import ConfigError
 from apples.simulation.cluster.layout import ALONE, EVERYBODY, RING
@@ -22,6 +23,8 @@ class BspJob:
 
     nodes : node of each rank, by number
     compute_s : computation of each rank in one iteration
+    iterations : exchanges in all
+    pieces : exchanges in a row that only the first one has a computation before (1 ns stands for none)
     pattern : a key of `PATTERNS`
     latency_s : what an exchange takes once all its partners are in it
     variation : a computation is `compute_s` times 1 ± this, evenly spread
@@ -35,6 +38,7 @@ class BspJob:
     nodes: tuple[int, ...]
     compute_s: tuple[float, ...]
     iterations: int
+    pieces: int = 1
     pattern: str = "ring"
     latency_s: float = 60e-6
     variation: float = 0.0
@@ -52,6 +56,8 @@ class BspJob:
             problems.append(f"job {self.name}: legal computations are finite and at least 1 ns")
         if self.iterations < 1:
             problems.append(f"job {self.name}: {self.iterations} iterations, legal is a whole number from 1")
+        if self.pieces < 1:
+            problems.append(f"job {self.name}: {self.pieces} pieces, legal is a whole number from 1")
         if self.pattern not in PATTERNS:
             problems.append(
                 f"job {self.name}: pattern is {self.pattern!r}, legal are {', '.join(map(repr, PATTERNS))}"
@@ -67,3 +73,18 @@ class BspJob:
         ]
         if problems:
             raise ConfigError(problems)
+
+
+def least_loaded(loads: Sequence[int], count: int) -> tuple[int, ...]:
+    """That many nodes with the fewest jobs, in the order of their numbers where they have the same.
+
+    loads : jobs on each node
+    """
+    return tuple(sorted(range(len(loads)), key=lambda node: loads[node])[:count])
+
+
+def moved(job: BspJob, loads: Sequence[int]) -> BspJob:
+    """The job on the nodes with the fewest jobs; ranks that share a node go on sharing one."""
+    old = tuple(dict.fromkeys(job.nodes))
+    new = dict(zip(old, least_loaded(loads, len(old)), strict=True))
+    return replace(job, nodes=tuple(new[node] for node in job.nodes))
