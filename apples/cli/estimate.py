@@ -1,6 +1,7 @@
 """`apples estimate`: what a batch job will really take, from what similar jobs took; fills `--time-min` for Slurm.
 
-The history is a job log (`--trace`), else what `sacct` of this site says. Nothing is decided here.
+The history is a job log (`--trace`), what `sacct` of this site says, or our own queue's; a calibrated performance model
+goes before it (`--model`). Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -8,10 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +20,12 @@ if TYPE_CHECKING:
 
     from apples.queueing.estimates import Estimate, Scheme
     from apples.queueing.jobs import Job
-    from apples.simulation.batch.trace import Trace
 
 _SUBMITTERS = ("sbatch", "salloc", "srun")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--walltime", required=True, metavar="TIME", help="What would be requested: 4:00:00, 90m, 2h.")
+@click.option("--walltime", metavar="TIME", help="What would be requested: 4:00:00, 90m, 2h.")
 @click.option("--user", metavar="NAME", help="Whose job (default: yours).")
 @click.option("--project", metavar="NAME", help="Project or account it is charged to.")
 @click.option(
@@ -37,6 +34,18 @@ _SUBMITTERS = ("sbatch", "salloc", "srun")
     metavar="FILE",
     help="Job log: SWF or sacct's output.",
 )
+@click.option(
+    "--queue",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The store of a queue of ours as history.",
+)
+@click.option(
+    "--model",
+    metavar="WORDS",
+    help="Believe what `apples-run WORDS` predicts, if it is calibrated: '640 --app heat'.",
+)
+@click.option("--score", is_flag=True, help="How near each source of estimates came in our own queue.")
 @click.option("--config", metavar="FILE", help="Settings (YAML), as in configs/queue.yaml.")
 @click.option("--key", metavar="NAME", help="Similar jobs: triple (default), double, user, project or all.")
 @click.option(
@@ -45,32 +54,39 @@ _SUBMITTERS = ("sbatch", "salloc", "srun")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.option("--dry-run", is_flag=True, help="With a submit command: print it instead of running it.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- sbatch …]")
-def estimate(walltime: str, command: tuple[str, ...], **options: Any) -> None:
+def estimate(walltime: str | None, command: tuple[str, ...], **options: Any) -> None:
     """Print the adjusted estimate of a job and the history it rests on.
 
     With a submit command behind `--`, run it with --time and --time-min filled in.
     """
-    from apples.queueing.estimates import SimilarJobs
+    import getpass
+
+    from apples.cli.estimate_history import read_history
+    from apples.errors import ConfigError
+    from apples.queueing.estimates import ModelFirst, SimilarJobs
     from apples.queueing.jobs import Job
-    from apples.simulation.batch.machine import Jobs
     from nws.settings.durations import parse_duration
 
+    if options["score"]:
+        _score(options)
+        return
+    if walltime is None:
+        raise ConfigError("--walltime TIME is missing: what would be requested, or --score")
     request = parse_duration(walltime, what="--walltime")
+    if request <= 0:
+        raise ConfigError(f"--walltime {walltime}: expected more than 0 seconds")
     if command:
         _check_command(command)
     scheme = _scheme(options)
-    log = _history(options["trace"], scheme)
+    ends = read_history(options["trace"], options["queue"], scheme)
     book = SimilarJobs(scheme)
-    user, project = _numbers(log, options)
-    job = Job(id=0, procs=1, request_s=request, submit_s=0.0, user=user, project=project)
-    ends = log.log_end
-    now = float(ends[ends == ends].max()) if options["trace"] is not None else time.time()
-    jobs = Jobs(log)
-    for index in ends.argsort().tolist():
-        if ends[index] == ends[index]:
-            book.ended(jobs[index], float(log.run[index]), float(ends[index]))
-    found = book.estimate(job, now)
-    document = _document(job, found, book.history(job, now), scheme)
+    user, project = ends.words(options["user"] or getpass.getuser(), options["project"] or "")
+    model_s = _believed(options)
+    job = Job(id=0, procs=1, request_s=request, submit_s=0.0, user=user, project=project, model_s=model_s)
+    for ended, run_s, end_s in ends.jobs:
+        book.ended(ended, run_s, end_s)
+    found = ModelFirst(book).estimate(job, ends.now_s)
+    document = _document(job, found, book.history(job, ends.now_s), scheme)
     if command:
         _submit(command, request, found.seconds, options["dry_run"])
     elif options["as_json"]:
@@ -91,49 +107,38 @@ def _scheme(options: dict[str, Any]) -> Scheme:
     return replace(chosen.estimates.scheme, **given)
 
 
-def _history(trace: Path | None, scheme: Scheme) -> Trace:
-    """The log of a file, or of this site's Slurm."""
-    from apples.errors import ConfigError
-    from apples.simulation.batch.reading import read_trace
-    from apples.simulation.batch.sacct import COLUMNS, parse_sacct
+def _believed(options: dict[str, Any]) -> float | None:
+    """What the model says, s; None with a note where it cannot say."""
+    if options["model"] is None:
+        return None
+    from apples.cli.estimate_model import Prediction, predict
 
-    if trace is not None:
-        return read_trace(trace)
-    program = shutil.which("sacct")
-    if program is None:
-        raise ConfigError("no sacct here, so no history of this site; name a job log with --trace FILE")
-    since = "1970-01-01" if scheme.window_s == float("inf") else f"now-{int(scheme.window_s)}seconds"
-    arguments = [
-        program,
-        "--allusers",
-        "--allocations",
-        "--parsable2",
-        f"--starttime={since}",
-        "--endtime=now",
+    found = predict(options["model"])
+    if isinstance(found, Prediction):
+        return found.seconds
+    click.echo(f"· no estimate of the model: {found}", err=True)
+    return None
+
+
+def _score(options: dict[str, Any]) -> None:
+    """How near each source of estimates came in our own queue."""
+    from dataclasses import asdict
+
+    from apples.cli.report import table
+    from apples.livequeue.history import scores
+    from apples.livequeue.places import store_path
+
+    path = store_path(options["queue"])
+    found = scores(path)
+    if options["as_json"]:
+        click.echo(json.dumps({"version": 1, "estimators": {n: asdict(score) for n, score in found.items()}}))
+        return
+    rows = [
+        [name, str(score.jobs), f"{score.accuracy:.3f}", f"{score.under:.1%}"]
+        for name, score in found.items()
     ]
-    # What users set for themselves (SACCT_FORMAT, SLURM_TIME_FORMAT) must not change what is parsed.
-    own = {k: v for k, v in os.environ.items() if not k.startswith(("SACCT_", "SLURM_TIME_FORMAT"))}
-    done = subprocess.run(
-        [*arguments, f"--format={','.join(COLUMNS)}"], capture_output=True, text=True, env=own, check=False
-    )
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise ConfigError(
-            f"sacct failed with exit code {done.returncode} ({said}); name a job log with --trace FILE"
-        )
-    return parse_sacct(done.stdout.splitlines(), "sacct")
-
-
-def _numbers(log: Trace, options: dict[str, Any]) -> tuple[str, str]:
-    """User and project as the log numbers them; one that is not in the log is similar to nobody."""
-    import getpass
-
-    user = options["user"] or getpass.getuser()
-    project = options["project"] or ""
-    if not log.names.users:
-        return user, project
-    known, projects = log.names.users, log.names.projects
-    return str(known.get(user, -1)), str(projects.get(project, -1))
+    header = ["source", "jobs", "accuracy", "ran longer"]
+    click.echo("\n".join(table(header, rows) if rows else [f"{path}: no job has run to its end yet"]))
 
 
 def _document(job: Job, found: Estimate, ratios: Sequence[float], scheme: Scheme) -> dict[str, Any]:
@@ -160,6 +165,8 @@ def _lines(document: dict[str, Any]) -> list[str]:
     from nws.settings.durations import format_seconds
 
     what = f"estimate {format_seconds(document['estimate_s'])} of {format_seconds(document['request_s'])} requested"
+    if document["source"] == "model":
+        return [f"{what}: the performance model's prediction"]
     if document["source"] == "request":
         why = f"{document['similar']} similar jobs are fewer than the {document['minimum']} that an estimate needs"
         return [f"{what}: {why}"]

@@ -27,6 +27,7 @@ from apples.livequeue.records import (
 from apples.livequeue.store import Store
 from apples.queueing.ahead import Foreseen, foresee
 from apples.queueing.configuration import QueueFile
+from apples.queueing.estimates import ModelFirst
 from apples.queueing.jobs import Beliefs, Job
 from apples.queueing.queue import JobQueue
 
@@ -124,7 +125,7 @@ class LiveQueue:
         job_id = self.store.add(what, now)
         record = self.store.job(job_id)
         assert record is not None
-        estimate = self.board.estimate(job_of(record), now)
+        estimate = ModelFirst(self.board).estimate(job_of(record), now)
         self.store.believe(job_id, estimate.seconds, self.board.said(job_id))
         record = self.store.job(job_id)
         assert record is not None

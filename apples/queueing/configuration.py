@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 from apples.config import find_config
 from apples.errors import ConfigError
 from apples.queueing import expressions
-from apples.queueing.estimates import Estimator, ModelFirst, RecentRuns, Scheme, SimilarJobs
+from apples.queueing.estimates import Estimator, RecentRuns, Scheme, SimilarJobs
 from apples.queueing.jobs import OFF, SWITCHES, Switches
 from apples.queueing.scoring import Scoreboard
 from apples.queueing.settings import PRIORITIES, QueueSettings
@@ -113,8 +113,8 @@ class EstimatesSection:
     def scoreboard(self) -> Scoreboard:
         """The same where estimates are wanted in any case; history's, unless the source is another that learns."""
         sources: dict[str, Estimator] = {
-            "history": ModelFirst(SimilarJobs(self.scheme)),
-            "recent": ModelFirst(RecentRuns(self.last)),
+            "history": SimilarJobs(self.scheme),
+            "recent": RecentRuns(self.last),
         }
         return Scoreboard("recent" if self.source == "recent" else "history", sources)
 

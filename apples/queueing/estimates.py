@@ -192,7 +192,8 @@ class ModelFirst:
         self._other.ended(job, run_s, end_s)
 
     def estimate(self, job: Job, now_s: float) -> Estimate:
-        """At most the request, which ends the job."""
+        """At most the request, which ends the job. The other is asked in any case, and may keep what it said."""
+        found = self._other.estimate(job, now_s)
         if job.model_s is None:
-            return self._other.estimate(job, now_s)
+            return found
         return Estimate(seconds=min(max(job.model_s, 1.0), job.request_s), source="model", similar=0)

@@ -80,7 +80,9 @@ class JobQueue:
 
         Raises `ConfigError` for a job that can never run here, or an id that is in the queue or running.
         """
-        kernel.submitted(self._state, self._rules, self._fill_slot(job, beliefs))
+        # First the slot: making room for it replaces the state.
+        slot = self._fill_slot(job, beliefs)
+        kernel.submitted(self._state, self._rules, slot)
 
     def resume(self, job: Job, beliefs: Beliefs | None, start_s: float, expected_s: float | None) -> None:
         """A job that runs already, when a queue is built again from what was kept of it.

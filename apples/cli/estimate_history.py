@@ -1,0 +1,113 @@
+"""What `apples estimate` knows of finished jobs: a job log, what this site's `sacct` says, or our own queue's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apples.queueing.estimates import Scheme
+    from apples.queueing.jobs import Job
+    from apples.simulation.batch.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """Jobs that ended, in order: (job, run time in s, end in s). now_s : on the same clock
+
+    users, projects : numbers by name, where the history has numbers
+    """
+
+    jobs: list[tuple[Job, float, float]]
+    now_s: float
+    users: Mapping[str, int] = field(default_factory=dict)
+    projects: Mapping[str, int] = field(default_factory=dict)
+
+    def words(self, user: str, project: str) -> tuple[str, str]:
+        """User and project as this history has them; one that is not in it is similar to nobody."""
+        if not self.users:
+            return user, project
+        return str(self.users.get(user, -1)), str(self.projects.get(project, -1))
+
+
+def read_history(trace: Path | None, queue: Path | None, scheme: Scheme) -> Ends:
+    """The named log, the named queue, else this site's Slurm, else our own queue. Raises `ConfigError`."""
+    from apples.errors import ConfigError
+    from apples.livequeue.places import store_path
+    from apples.simulation.batch.reading import read_trace
+
+    if trace is not None:
+        log = read_trace(trace)
+        ends = log.log_end
+        return _of_trace(log, float(ends[ends == ends].max()) if (ends == ends).any() else 0.0)
+    own = store_path(queue)
+    program = None if queue is not None else shutil.which("sacct")
+    if program is not None:
+        return _of_trace(_asked(program, scheme), time.time())
+    if queue is None and not own.exists():
+        raise ConfigError(
+            f"no sacct here and no queue of ours ({own}), so no history; name a job log with --trace FILE"
+        )
+    return _of_queue(own)
+
+
+def _of_trace(log: Trace, now_s: float) -> Ends:
+    return Ends(jobs=list(_ended(log)), now_s=now_s, users=log.names.users, projects=log.names.projects)
+
+
+def _ended(log: Trace) -> Iterator[tuple[Job, float, float]]:
+    from apples.simulation.batch.machine import Jobs
+
+    ends, jobs = log.log_end, Jobs(log)
+    for index in ends.argsort().tolist():
+        if ends[index] == ends[index]:
+            yield jobs[index], float(log.run[index]), float(ends[index])
+
+
+def _of_queue(path: Path) -> Ends:
+    from apples.livequeue.core import job_of
+    from apples.livequeue.records import LOST
+    from apples.livequeue.store import Store
+
+    store = Store(path)
+    origin = store.numbers().get("origin", 0.0)
+    jobs = [
+        (job_of(record), record.held_s, record.freed_s)
+        for record in store.past()
+        if record.held_s is not None and record.freed_s is not None and record.outcome != LOST
+    ]
+    store.close()
+    return Ends(jobs=jobs, now_s=time.time() - origin)
+
+
+def _asked(program: str, scheme: Scheme) -> Trace:
+    """What sacct says. Raises `ConfigError`."""
+    from apples.errors import ConfigError
+    from apples.simulation.batch.sacct import COLUMNS, parse_sacct
+
+    since = "1970-01-01" if scheme.window_s == float("inf") else f"now-{int(scheme.window_s)}seconds"
+    arguments = [
+        program,
+        "--allusers",
+        "--allocations",
+        "--parsable2",
+        f"--starttime={since}",
+        "--endtime=now",
+    ]
+    # What users set for themselves (SACCT_FORMAT, SLURM_TIME_FORMAT) must not change what is parsed.
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("SACCT_", "SLURM_TIME_FORMAT"))}
+    done = subprocess.run(
+        [*arguments, f"--format={','.join(COLUMNS)}"], capture_output=True, text=True, env=own, check=False
+    )
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise ConfigError(
+            f"sacct failed with exit code {done.returncode} ({said}); name a job log with --trace FILE"
+        )
+    return parse_sacct(done.stdout.splitlines(), "sacct")

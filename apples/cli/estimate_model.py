@@ -1,0 +1,56 @@
+"""What the performance model says of a run: the prediction of `apples-run`, where its application is calibrated.
+
+Nothing is benchmarked here: without benchmarks or finished runs of every kind of host there is no answer, and the
+history of similar jobs stands in. The hosts are measured for a moment, as before a run.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """seconds : expected, with measuring and planning.  low_s, high_s : likely range of the run alone.  ranks : used"""
+
+    seconds: float
+    low_s: float
+    high_s: float
+    ranks: int
+
+
+def predict(words: str) -> Prediction | str:
+    """What `apples-run WORDS` would take, or why the model cannot say. Raises `ConfigError`, `NoFeasiblePlan`."""
+    import click
+
+    from apples.cli.assemble import assemble
+    from apples.cli.console import Console
+    from apples.cli.places import open_benchmarks, open_history
+    from apples.cli.run import run
+    from apples.costing import Application, Costing
+    from apples.errors import ConfigError
+
+    try:
+        given = run.make_context("apples-run", shlex.split(words)).params
+    except (click.ClickException, ValueError) as error:
+        reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        raise ConfigError(f"--model {words!r}: {reason}; expected the words after `apples-run`") from None
+    size = given.pop("size")
+    agent, request = assemble(size, given, Console(quiet=True))
+    application = Application(template=request.template, settings=request.settings, size=size)
+    costs = Costing(open_benchmarks(), open_history()).known(agent.world, application)
+    missing = sorted({host.cpu_type for host in agent.world.grid.hosts} - set(costs.seconds_per_row))
+    if missing:
+        return (
+            f"{request.template.name} is not calibrated on {', '.join(missing)}; `apples calibrate` or a first "
+            "apples-run does that"
+        )
+    decision = agent.decide(request)
+    plan = decision.plan
+    return Prediction(
+        seconds=plan.predicted_s + decision.weather_s + decision.planning_s,
+        low_s=plan.low_s,
+        high_s=plan.high_s,
+        ranks=len(plan.assignments),
+    )
