@@ -125,6 +125,7 @@ class Costing:
                 host=host,
                 ranks=ranks,
                 rows=slab_class(world, application),
+                notify=notify,
             )
             self._store.put(key, machine, [world.benchmark(request)], world.now())
 

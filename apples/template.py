@@ -7,7 +7,7 @@ plugs in by giving its model inputs (`workload`), constraints and deployment; se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -114,15 +114,23 @@ class Benchmark:
     bytes_per_row: float
 
 
+def _silent(line: str) -> None:
+    """Says nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRequest:
-    """One benchmark to run: `ranks` ranks on `host`, slabs of `rows` rows each (caches make that matter)."""
+    """One benchmark to run: `ranks` ranks on `host`, slabs of `rows` rows each (caches make that matter).
+
+    notify : takes what the user should know meanwhile, for instance that something is compiled first
+    """
 
     template: Template
     options: Mapping[str, str]
     host: Host
     ranks: int
     rows: int
+    notify: Callable[[str], None] = _silent
 
 
 class Template(Protocol):
@@ -141,7 +149,10 @@ class Template(Protocol):
         """Program and arguments of every rank; rank i owns `rows[i]` rows. Records go to `run_dir`."""
 
     def warm_command(self) -> list[str]:
-        """Program to run once before the first launch on a machine (it may compile); empty for none."""
+        """Program to run once before the first launch on a machine (it may compile); empty for none.
+
+        What it says on stderr while it runs is passed on to the user, line by line.
+        """
 
     def benchmark_command(
         self, output: Path, options: Mapping[str, str], rows: int | None = None

@@ -167,7 +167,7 @@ class LocalWorld:
 
     def benchmark(self, request: BenchmarkRequest) -> Benchmark:
         """Real ranks on this machine for a second or two."""
-        self._warm(request.template)
+        self._warm(request.template, request.notify)
         with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
             run_dir = Path(directory)
             output = run_dir / "benchmark.json"
@@ -192,15 +192,26 @@ class LocalWorld:
                 )
             return template.read_benchmark(output, outcome.observed_s)
 
-    def _warm(self, template: Template) -> None:
+    def _warm(self, template: Template, notify: Notify) -> None:
         """Compile the kernels once, so that no benchmark counts compiling and ranks do not all do it."""
         command = template.warm_command()
         if not command or template.name in self._warmed:
             return
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
+        said = []
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stderr is not None
+            try:
+                for line in process.stderr:
+                    said.append(line)
+                    notify(line.rstrip())
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode != 0:
             raise LaunchError(
-                f"{' '.join(command)} failed with exit code {done.returncode}: {done.stderr.strip()}"
+                f"{' '.join(command)} failed with exit code {process.returncode}: {''.join(said).strip()}"
             )
         self._warmed.add(template.name)
 

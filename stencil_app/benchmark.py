@@ -22,7 +22,7 @@ from stencil_app.errors import OutputError
 from stencil_app.files import replace_with
 from stencil_app.mpi import agree
 from stencil_app.physics import Problem
-from stencil_app.runtime import Controls, Slab, State, iterate
+from stencil_app.runtime import Controls, Slab, State, begin, iterate
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 
@@ -34,6 +34,8 @@ BENCHMARK_VERSION = 1
 SLAB_BYTES = 32 * 2**20
 _SECONDS = 0.6
 _RESIDUAL_EVERY = 8
+#: Iterations before measuring, and limits on how many are measured, where there are no residuals.
+_WARMING, _LEAST, _MOST = 2, 5, 1600
 
 
 def default_rows(problem_bytes_per_row: int) -> int:
@@ -48,20 +50,21 @@ def resident_bytes() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
-def measure(comm: Intracomm, problem: Problem, residual_every: int, watch: Stopwatch) -> dict[str, Any]:
+def measure(
+    comm: Intracomm, problem: Problem, residual_every: int | None, watch: Stopwatch
+) -> dict[str, Any]:
     """Document of a benchmark with equal slabs on all ranks, the slowest rank's values; collective.
 
-    residual_every : iterations from one residual to the next in the runs it is to hold for
+    residual_every : iterations from one residual to the next in the runs it is to hold for; None for runs without
     """
     rows = problem.size // comm.size
     bytes_per_row, bytes_fixed = _memory(problem, rows)
     slab = Slab(problem, Decomposition((rows,) * comm.size), comm)
-    problem.initialise(slab.interior, slab.first_row)
-    slab.dress()
-    begin = perf_counter()
-    watch.setup_done = begin
-    compute_s, exchange_s = _iteration_seconds(slab, residual_every)
-    measured_s = perf_counter() - begin
+    state = begin(slab, None)
+    start = perf_counter()
+    watch.setup_done = start
+    compute_s, exchange_s = _iteration_seconds(slab, state, residual_every)
+    measured_s = perf_counter() - start
     mine = (compute_s, exchange_s, bytes_per_row, bytes_fixed, watch.setup_done - watch.started, measured_s)
     worst = [max(column) for column in zip(*comm.allgather(mine), strict=True)]
     seconds_per_row = worst[0] / rows
@@ -94,24 +97,29 @@ def _memory(problem: Problem, rows: int) -> tuple[float, float]:
     return per_row, readings[0] - per_row * rows
 
 
-def _loop(slab: Slab, iterations: int) -> Stopwatch:
+def _loop(slab: Slab, state: State, iterations: int, residual_every: int) -> Stopwatch:
     # CPU time does not run while somebody else has the core: the price holds for a dedicated machine.
     watch = Stopwatch(0.0, clock=thread_time)
-    controls = Controls(iterations=iterations, residual_every=_RESIDUAL_EVERY)
-    iterate(slab, State(), controls, watch=watch, stop=StopRequest())
+    controls = Controls(iterations=state.iteration + iterations, residual_every=residual_every)
+    iterate(slab, state, controls, watch=watch, stop=StopRequest())
     return watch
 
 
-def _iteration_seconds(slab: Slab, residual_every: int) -> tuple[float, float]:
+def _iteration_seconds(slab: Slab, state: State, residual_every: int | None) -> tuple[float, float]:
     """Median seconds of the compute and of the exchange phase of the real loop, all ranks at work.
 
     Residuals are taken more often than in a run, so that their price is known, and then charged as seldom.
     """
-    first = _loop(slab, _RESIDUAL_EVERY)
+    if residual_every is None:
+        first = _loop(slab, state, _WARMING, 0)
+        slowest = max(slab.comm.allgather(sum(first.compute) / _WARMING))
+        watch = _loop(slab, state, min(max(round(_SECONDS / slowest), _LEAST), _MOST), 0)
+        return median(watch.compute), median(watch.exchange)
+    first = _loop(slab, state, _RESIDUAL_EVERY, _RESIDUAL_EVERY)
     # The same number everywhere: a rank that stopped early would leave the others waiting.
     slowest = max(slab.comm.allgather(sum(first.compute) / _RESIDUAL_EVERY))
     rounds = min(max(round(_SECONDS / slowest / _RESIDUAL_EVERY), 2), 200)
-    watch = _loop(slab, rounds * _RESIDUAL_EVERY)
+    watch = _loop(slab, state, rounds * _RESIDUAL_EVERY, _RESIDUAL_EVERY)
     plain = median(s for n, s in enumerate(watch.compute, 1) if n % _RESIDUAL_EVERY)
     due = median(watch.compute[_RESIDUAL_EVERY - 1 :: _RESIDUAL_EVERY])
     return plain + max(0.0, due - plain) / residual_every, median(watch.exchange)

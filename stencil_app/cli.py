@@ -34,8 +34,9 @@ def commands() -> None:
 
 
 @commands.command()
+@click.option("--say", is_flag=True, help="say on stderr when something has to be compiled")
 @click.argument("applications", nargs=-1)
-def warm(applications: tuple[str, ...]) -> None:
+def warm(applications: tuple[str, ...], say: bool) -> None:
     """Compile the kernels of APPLICATIONS (of all without any) into the cache, once, before ranks start."""
     from importlib import import_module
 
@@ -46,6 +47,11 @@ def warm(applications: tuple[str, ...]) -> None:
         raise click.UsageError(
             f"no application is called {', '.join(strangers)}; legal are: {', '.join(kernels)}"
         )
+    if say:
+        from stencil_app.jit import when_compiling
+
+        names = " and ".join(applications or kernels)
+        when_compiling(lambda: click.echo(f"compiling {names} for this machine (once, then kept)", err=True))
     for name in applications or kernels:
         import_module(kernels[name])
 

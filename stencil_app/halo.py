@@ -11,6 +11,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from stencil_app.layout import Array, SlabLayout
 
 if TYPE_CHECKING:
@@ -33,20 +35,29 @@ class Halo:
         self._below = below if below >= 0 else MPI.PROC_NULL
         self._above = above if above < comm.size else MPI.PROC_NULL
         self._prequest = MPI.Prequest
+        #: Pieces to send that lie in part where others are received: a slab that is as thin as can be.
+        self._copies: dict[int, tuple[Array, Array]] = {}
         self._requests = {id(field): self._connect(comm, layout, field) for field in fields}
         self._fields = fields
 
     def _connect(self, comm: Intracomm, layout: SlabLayout, field: Array) -> list[Prequest]:
         piece = layout.messages(field)
+        to_below = piece.to_below
+        if np.may_share_memory(to_below, piece.from_above):
+            to_below = np.empty_like(piece.to_below)
+            self._copies[id(field)] = (to_below, piece.to_below)
         return [
             comm.Recv_init(piece.from_below, source=self._below, tag=_UP),
             comm.Recv_init(piece.from_above, source=self._above, tag=_DOWN),
             comm.Send_init(piece.to_above, dest=self._above, tag=_UP),
-            comm.Send_init(piece.to_below, dest=self._below, tag=_DOWN),
+            comm.Send_init(to_below, dest=self._below, tag=_DOWN),
         ]
 
     def start(self, field: Array) -> None:
         """Begin to fill the ghost planes of `field`, one of the `fields`; it may be read meanwhile, not written."""
+        if id(field) in self._copies:
+            copy, piece = self._copies[id(field)]
+            copy[...] = piece
         self._prequest.Startall(self._requests[id(field)])
 
     def finish(self, field: Array) -> None:

@@ -74,6 +74,10 @@ class SlabLayout(Protocol):
     def field_bytes(self, rows: int) -> int:
         """Bytes of one field of a slab."""
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes that a slab of any height takes beside its two fields."""
+
     def allocate(self, rows: int) -> Array:
         """A zeroed field of a slab."""
 
@@ -128,6 +132,11 @@ class Layout:
     def field_bytes(self, rows: int) -> int:
         """See `SlabLayout`."""
         return (rows + 2) * self.message_bytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        """See `SlabLayout`: a sweep needs none."""
+        return 0
 
     def messages(self, field: Array) -> Messages:
         """See `SlabLayout`: one plane each way."""

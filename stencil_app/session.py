@@ -107,7 +107,7 @@ def need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
     import psutil
 
     host, available = socket.gethostname(), psutil.virtual_memory().available
-    needed = 2 * problem.layout.field_bytes(rows)
+    needed = 2 * problem.layout.field_bytes(rows) + problem.layout.scratch_bytes
     together = [
         (need, free) for other, need, free in comm.allgather((host, needed, available)) if other == host
     ]

@@ -11,7 +11,10 @@ from importlib import import_module
 from apples.errors import ConfigError
 from apples.template import Template
 
-_MODULES = {"heat": "apples.applications.heat", "jacobi2d": "apples.applications.jacobi2d"}
+_MODULES = {name: f"apples.applications.{name}" for name in ("mhd3d", "heat", "jacobi2d")}
+
+#: What `apples-run SIZE` runs.
+DEFAULT = "mhd3d"
 
 
 def names() -> tuple[str, ...]:

@@ -1,15 +1,16 @@
-"""What all our slab stencils have in common as AppLeS templates: deployment, records, benchmark, limits.
+"""What all our slab codes have in common as AppLeS templates: deployment, records, benchmark, limits.
 
-A stencil that is cut into slabs along one axis and exchanges one ghost plane with each neighbour in each
-iteration differs from the next one only in what a row weighs: an instance gives its entry in the
-application's registry, and that is all (Wolski et al. 2000, §5). A foreign code would implement
-`apples.template.Template` by itself. Nothing here plans or runs anything.
+Codes that are cut into slabs along one axis and exchange ghost planes with each neighbour in each iteration differ
+from one another only in what a row weighs and what they call their options (`SlabProgram`). A stencil with one ghost
+plane gives its entry in the application's registry, and that is all (Wolski et al. 2000, §5). A foreign code would
+implement `apples.template.Template` by itself. Nothing here plans or runs anything.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,22 +28,28 @@ if TYPE_CHECKING:
 #: measured on Linux x86-64 as 168-171 MB.
 PROCESS_BYTES = 175e6
 
-#: Paths a user may set; what is wrong with them, the application says.
-_PATHS = ("checkpoint", "output")
-_RUN = (ITERATIONS, RESIDUAL_EVERY, CHECKPOINT_EVERY)
 
+class SlabProgram(ABC):
+    """`apples.template.Template` of one code of `stencil-app`.
 
-class SlabStencil:
-    """`apples.template.Template` of one physics of `stencil-app`.
-
-    Options are those of the physics (the mesh of a row, boundary, ...), and iterations, residual_every,
-    checkpoint, checkpoint_every, output, with the application's own defaults and limits.
+    words : its subcommand.  warm : what `stencil-app warm` calls its kernels
+    mesh : options that a row and its price depend on.  run : further ones, of a run
+    paths : options that name files; what is wrong with them, the application says
+    priced : options of `run` that the price of a row depends on
     """
 
-    def __init__(self, physics: Physics) -> None:
-        self.physics = physics
-        self.name = physics.name
-        self.summary = physics.summary
+    name: str
+    summary: str
+    words: tuple[str, ...]
+    warm: str
+    mesh: tuple[Option, ...]
+    run: tuple[Option, ...]
+    paths: tuple[str, ...]
+    priced: tuple[Option, ...] = ()
+
+    @abstractmethod
+    def workload(self, size: int, options: Mapping[str, str]) -> Workload:
+        """See `apples.template.Template.workload`."""
 
     def check(self, options: Mapping[str, str]) -> None:
         """See `apples.template.Template.check`."""
@@ -66,25 +73,9 @@ class SlabStencil:
         if problems:
             raise ConfigError(problems)
 
-    def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """See `apples.template.Template.workload`: one ghost plane to each neighbour in each iteration."""
-        iterations = int(self._value(ITERATIONS, options))
-        mesh = {o.name: self._value(o, options) for o in self.physics.options}
-        plane_bytes = self.physics.layout(mesh).message_bytes
-        return Workload(
-            application=self.name,
-            size=size,
-            iterations=iterations,
-            messages=float(iterations),
-            bytes_exchanged=float(iterations * plane_bytes),
-            bytes_per_row=2.0 * plane_bytes,
-            bytes_fixed=PROCESS_BYTES + 4.0 * plane_bytes,
-            min_rows=1,
-        )
-
     def warm_command(self) -> list[str]:
         """Compiles what every rank needs into the cache; run it once before the first launch on a machine."""
-        return [*self._program()[:-1], "warm", self.name]
+        return [sys.executable, "-m", "stencil_app", "warm", "--say", self.warm]
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
         """See `apples.template.Template.command`; runs in the environment of this very interpreter."""
@@ -99,7 +90,7 @@ class SlabStencil:
         rows : slab height to measure at, None for the application's choice. Seconds per row depend on it
             where slabs of some heights fit the last-level cache and others do not.
         """
-        names = (*(option.name for option in self.physics.options), RESIDUAL_EVERY.name)
+        names = [option.name for option in (*self.mesh, *self.priced)]
         height = [] if rows is None else ["--rows", str(rows)]
         return [*self._program(), "--benchmark", str(output), *height, *self._flags(options, names)]
 
@@ -116,7 +107,7 @@ class SlabStencil:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{output}: no readable benchmark of {self.name} ({type(error).__name__}: {error}); "
-                f"it is written by stencil-app {self.name} --benchmark FILE; run it again"
+                f"it is written by stencil-app {' '.join(self.words)} --benchmark FILE; run it again"
             ) from None
 
     def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
@@ -126,26 +117,61 @@ class SlabStencil:
 
     @property
     def _numbers(self) -> tuple[Option, ...]:
-        return (*self.physics.options, *_RUN)
+        return (*self.mesh, *self.run)
 
     @property
     def _legal(self) -> tuple[str, ...]:
-        return (*(option.name for option in self._numbers), *_PATHS)
+        return (*(option.name for option in self._numbers), *self.paths)
 
     def _value(self, option: Option, options: Mapping[str, str]) -> Value:
         return option.parse(options.get(option.name, option.default))
 
     def _program(self) -> list[str]:
-        return [sys.executable, "-m", "stencil_app", self.name]
+        return [sys.executable, "-m", "stencil_app", *self.words]
 
     def _flags(self, options: Mapping[str, str], names: Sequence[str]) -> list[str]:
         flags: list[str] = []
         for name in names:
             if name in options:
                 # Ranks may start in another directory than the user's.
-                text = str(Path(options[name]).absolute()) if name in _PATHS else options[name]
+                text = str(Path(options[name]).absolute()) if name in self.paths else options[name]
                 flags += ["--" + name.replace("_", "-"), text]
         return flags
+
+
+class SlabStencil(SlabProgram):
+    """`apples.template.Template` of one physics of `stencil-app`.
+
+    Options are those of the physics (the mesh of a row, boundary, ...), and iterations, residual_every,
+    checkpoint, checkpoint_every, output, with the application's own defaults and limits.
+    """
+
+    run = (ITERATIONS, RESIDUAL_EVERY, CHECKPOINT_EVERY)
+    paths = ("checkpoint", "output")
+    priced = (RESIDUAL_EVERY,)
+
+    def __init__(self, physics: Physics) -> None:
+        self.physics = physics
+        self.name = self.warm = physics.name
+        self.words = (physics.name,)
+        self.summary = physics.summary
+        self.mesh = physics.options
+
+    def workload(self, size: int, options: Mapping[str, str]) -> Workload:
+        """See `apples.template.Template.workload`: one ghost plane to each neighbour in each iteration."""
+        iterations = int(self._value(ITERATIONS, options))
+        mesh = {o.name: self._value(o, options) for o in self.mesh}
+        plane_bytes = self.physics.layout(mesh).message_bytes
+        return Workload(
+            application=self.name,
+            size=size,
+            iterations=iterations,
+            messages=float(iterations),
+            bytes_exchanged=float(iterations * plane_bytes),
+            bytes_per_row=2.0 * plane_bytes,
+            bytes_fixed=PROCESS_BYTES + 4.0 * plane_bytes,
+            min_rows=1,
+        )
 
 
 def _observation(path: Path) -> RankObservation | None:

@@ -275,7 +275,7 @@ def find_template(name: str | None, world: World | None, file: GridFile | None) 
     own = getattr(world, "workload", None)
     stated = {} if file is None else {n: a for n, a in file.applications.items() if a.demands is not None}
     mock_name = None if own is None else own(1).application
-    name = name or mock_name or "heat"
+    name = name or mock_name or applications.DEFAULT
     if own is not None and name == mock_name:
         return KnownByModel(name, own, "the mock grid's scenario")
     if name in stated and file is not None:

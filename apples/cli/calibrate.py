@@ -10,7 +10,7 @@ import click
 
 @click.command()
 @click.argument("size", type=click.IntRange(min=1), default=64)
-@click.option("-a", "--app", default="heat", show_default=True, help="Application: heat or jacobi2d.")
+@click.option("-a", "--app", default="mhd3d", show_default=True, help="Application: mhd3d, heat or jacobi2d.")
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Option of the application."
 )

@@ -11,7 +11,7 @@ from stencil_app.jit import inlined, row_kernel
 from stencil_app.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS
 from stencil_app.mhd.reconstruction import copied, piecewise_linear
-from stencil_app.mhd.riemann import F_E, F_ES, F_ET, F_MN, F_MS, F_MT, F_RHO, F_W, PIECE, STATE_LANES, hlld
+from stencil_app.mhd.riemann import F_E, F_ES, F_ET, F_MN, F_MS, F_MT, F_RHO, F_W, hlld
 from stencil_app.mhd.transport import centre_fields
 from stencil_app.mhd.views import entries, from_, line
 from stencil_app.mhd.workspace import (
@@ -28,8 +28,10 @@ from stencil_app.mhd.workspace import (
     HIGH,
     HIGH_2,
     LEFT,
+    PIECE,
     RIGHT,
     SPREAD,
+    STATE_LANES,
     W_SIZE,
     W,
 )

@@ -25,6 +25,7 @@ from math import prod
 import numpy as np
 
 from stencil_app.layout import Array, Messages
+from stencil_app.mhd.workspace import scratch_bytes
 
 #: Variables of a plane. B1 belongs to the face below its cell, and so do B2 and B3.
 B3, RHO, M1, M2, M3, E, B1, B2 = range(8)
@@ -104,6 +105,11 @@ class MeshLayout:
     def field_bytes(self, rows: int) -> int:
         """See `stencil_app.layout.SlabLayout`."""
         return (rows + 2 * self.ghost_rows + 1) * self.plane_bytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        """See `stencil_app.layout.SlabLayout`: some planes, however high the slab is."""
+        return scratch_bytes(*self.plane[1:])
 
     def allocate(self, rows: int) -> Array:
         """See `stencil_app.layout.SlabLayout`: float64[rows + ghosts, 8, lines, entries]."""

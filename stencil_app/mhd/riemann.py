@@ -18,15 +18,12 @@ from math import copysign, sqrt
 
 from stencil_app.jit import inlined, row_kernel
 from stencil_app.layout import Array
-
-#: Faces in one piece of a row; a literal, so that the compiler sees that the lanes of a `Faces` array never overlap.
-PIECE = 520
+from stencil_app.mhd.workspace import PIECE
 
 #: Lanes of left and right states: density, velocity normal and transverse, pressure, transverse field.
 RHO, VN, VT, VS, P, BT, BS = (PIECE * lane for lane in range(7))
 #: Lanes of fluxes: mass, momenta, energy, the two electric fields, and the weight of the left cell in upwinding.
 F_RHO, F_MN, F_MT, F_MS, F_E, F_ET, F_ES, F_W = (PIECE * lane for lane in range(8))
-STATE_LANES, FLUX_LANES = 7, 8
 
 _DEGENERATE = 1e-8
 #: How steeply the upwind weight turns with the mass flux: a hard switch would amplify round-off where it vanishes.

@@ -10,6 +10,7 @@ import math
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from stencil_app.benchmark import measure, write_benchmark
 from stencil_app.decomposition import Decomposition
 from stencil_app.errors import CheckpointError, UsageError
 from stencil_app.mhd import output
@@ -19,7 +20,7 @@ from stencil_app.mhd.settings import Settings
 from stencil_app.mpi import agree
 from stencil_app.reslabbing import Timetable, WatchedFile
 from stencil_app.runtime import Controls, Slab, State, begin, iterate
-from stencil_app.session import allocate, leave_record, make_directory, say
+from stencil_app.session import allocate, leave_record, make_directory, need_memory, say
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 
@@ -67,8 +68,12 @@ def run(comm: Intracomm, settings: Settings, started: float) -> int:
     started : `time.perf_counter()` when this process began. Raises `StencilError`, the same on all ranks.
     """
     watch = Stopwatch(started)
-    stop = StopRequest().listen()
     problem = MhdProblem(settings.case, settings.parameters)
+    if settings.benchmark is not None:
+        need_memory(comm, problem, 3 * problem.size // comm.size)
+        write_benchmark(comm, settings.benchmark, measure(comm, problem, None, watch))
+        return 0
+    stop = StopRequest().listen()
     slab = allocate(comm, problem, settings.slabs)
     make_directory(comm, settings.record_dir)
     state = begin(slab, settings.restart)

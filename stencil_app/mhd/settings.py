@@ -31,7 +31,8 @@ EVERY = Option(
 HISTORY_EVERY = Option(
     name="history_every", default="10", at_least=1, help="cycles from line to line of --history"
 )
-NUMBERS = (ITERATIONS, UNTIL, EVERY, HISTORY_EVERY)
+ROWS = Option(name="rows", default="1", at_least=1, help="with --benchmark: rows of each rank")
+NUMBERS = (ITERATIONS, UNTIL, EVERY, HISTORY_EVERY, ROWS)
 PATHS = {
     "out": "write the solution to this file: .npz, .h5 (with .xdmf) or .png",
     "checkpoint": "write checkpoints to this file, one at the end at least",
@@ -40,7 +41,22 @@ PATHS = {
     "record_dir": "directory for one record of each rank's times, rank-00000.json ...",
     "watch_slabs": "look into this file for new slabs while the run goes on",
     "parameters": "take options from this file of YAML, name: value",
+    "benchmark": "measure costs instead of running, write them to this file, .json",
 }
+_NOT_WITH_BENCHMARK = (
+    "slabs",
+    "reslab",
+    "iterations",
+    "until",
+    "checkpoint_every",
+    "history_every",
+    "out",
+    "checkpoint",
+    "restart",
+    "history",
+    "record_dir",
+    "watch_slabs",
+)
 SLABS_HELP = "rows of each rank, in rank order; without it they are even"
 RESLAB_HELP = "cycles at which to go over to other slabs, 40:3,9,4;80:6,5,5"
 
@@ -54,6 +70,7 @@ class Settings:
 
     parameters : all that the answer depends on, as checkpoints keep it
     cuts : slabs to go over to, by cycle
+    benchmark : where to write costs to instead of running, with slabs as high as `slabs` says
     """
 
     case: Case
@@ -70,6 +87,7 @@ class Settings:
     history: Path | None
     record_dir: Path | None
     watch_slabs: Path | None
+    benchmark: Path | None
 
 
 def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: list[str]) -> Settings:
@@ -90,8 +108,11 @@ def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: 
         problems.append("--checkpoint-every: needs --checkpoint FILE, where to write to")
     if texts.get("history_every") is not None and paths["history"] is None:
         problems.append("--history-every: needs --history FILE, where to write to")
+    problems += _of_benchmark({name for name, text in texts.items() if text is not None})
     if problems:
         raise UsageError(problems)
+    if paths["benchmark"] is not None:
+        values = _of_equal_slabs(entry, values, (numbers.get("rows"), ranks))
     case = entry.make(values)
     frame = Frame(case)
     mesh = (frame.cells[2], frame.layout.least_rows)
@@ -110,6 +131,39 @@ def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: 
         history_every=int(numbers.get("history_every", HISTORY_EVERY.default)),
         **paths,
     )
+
+
+def _of_benchmark(given: set[str]) -> list[str]:
+    """What does not go with --benchmark, or only with it."""
+    if "benchmark" not in given:
+        return (
+            ["--rows: only with --benchmark; a run takes its rows from the mesh"] if "rows" in given else []
+        )
+    flags = [f"--{name.replace('_', '-')}" for name in _NOT_WITH_BENCHMARK if name in given]
+    if not flags:
+        return []
+    return [f"{', '.join(flags)}: not with --benchmark; legal are --rows and the options of the problem"]
+
+
+def _of_equal_slabs(
+    entry: Entry, values: Mapping[str, Value], height: tuple[Value | None, int]
+) -> dict[str, Value]:
+    """Option values of a mesh with so many rows on each of so many ranks; rows None: what is usual."""
+    from stencil_app.benchmark import default_rows
+    from stencil_app.mhd.initial import Frame
+
+    rows, ranks = height
+    frame = Frame(entry.make(values))
+    layout = frame.layout
+    if not layout.slabbed:
+        raise UsageError(
+            f"--benchmark: {entry.name} as given has no axis to cut into slabs; take --ny or --nz above 1"
+        )
+    if rows is None:
+        rows = default_rows(2 * layout.plane_bytes)
+    if int(rows) < layout.least_rows:
+        raise UsageError(f"--rows {rows}: the thinnest slab that can be is {layout.least_rows}")
+    return {**values, f"n{'xyz'[frame.order[2]]}": int(rows) * ranks}
 
 
 def _with_file(entry: Entry, texts: Mapping[str, str | None]) -> tuple[Mapping[str, str | None], list[str]]:

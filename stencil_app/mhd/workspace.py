@@ -10,7 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from stencil_app.layout import Array
-from stencil_app.mhd.riemann import FLUX_LANES, PIECE
+
+#: Faces in one piece of a row; a literal, so that the compiler sees that the lanes of a piece never overlap.
+PIECE = 520
+#: Lanes of a state and of a flux of the solver.
+STATE_LANES, FLUX_LANES = 7, 8
 
 #: Primitive variables of three planes, k % 3: density, velocity, pressure, field in the middle of the cells.
 W, W_SIZE = 0, 8
@@ -34,6 +38,11 @@ PLANES = 78
 #: Lines of lanes: left, right and flux of the solver; what a line leaves to the next one along j, two of each.
 LEFT, RIGHT, FLUX, HIGH_2, FLUX_2 = 0, 1, 2, 3, 5
 LINES = 7
+
+
+def scratch_bytes(lines: int, entries: int) -> int:
+    """Bytes of what `allocate` gives."""
+    return 8 * (PLANES * lines * entries + LINES * (FLUX_LANES * PIECE + 1))
 
 
 def allocate(lines: int, entries: int) -> tuple[Array, Array]:

@@ -111,10 +111,17 @@ class Script:
         raise AssertionError("no benchmark was written")
 
 
-def benchmark(outcome, warm="true"):
+def benchmark(outcome, warm="true", heard=None):
     world = LocalWorld(grid_of(Host(name="localhost", slots=2)))
     world.launcher = FakeLauncher([outcome])
-    request = BenchmarkRequest(template=Script(warm), options={}, host=world.grid.hosts[0], ranks=2, rows=8)
+    request = BenchmarkRequest(
+        template=Script(warm),
+        options={},
+        host=world.grid.hosts[0],
+        ranks=2,
+        rows=8,
+        notify=[].append if heard is None else heard.append,
+    )
     return world.benchmark(request)
 
 
@@ -126,6 +133,13 @@ def test_a_benchmark_that_fails_says_which_and_why():
 def test_a_warm_up_that_fails_says_what_it_said():
     with pytest.raises(LaunchError, match=r"sh -c .* failed with exit code 3: no compiler"):
         benchmark(failed("never reached"), warm="echo no compiler >&2; exit 3")
+
+
+def test_what_a_warm_up_says_is_passed_on():
+    heard = []
+    with pytest.raises(LaunchError, match="benchmark of script"):
+        benchmark(failed("rank 1 was killed"), warm="echo compiling once >&2", heard=heard)
+    assert heard == ["compiling once"]
 
 
 def test_an_interrupted_benchmark_interrupts_the_agent():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apples.applications import get, names
+from apples.applications import DEFAULT, get, names
 from apples.applications.slab_stencil import SlabStencil
 from apples.errors import ConfigError
 from apples.template import Template
@@ -26,8 +26,9 @@ def run(command, cwd):
 
 
 def test_an_unknown_application_is_answered_with_the_known_ones():
-    assert names() == ("heat", "jacobi2d")
-    with pytest.raises(ConfigError, match="unknown application 'mhd9d'; legal are heat, jacobi2d"):
+    assert names() == ("mhd3d", "heat", "jacobi2d")
+    assert DEFAULT in names()
+    with pytest.raises(ConfigError, match="unknown application 'mhd9d'; legal are mhd3d, heat, jacobi2d"):
         get("mhd9d")
 
 

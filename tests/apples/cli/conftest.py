@@ -13,7 +13,7 @@ import pytest
 BIN = Path(sys.executable).parent
 
 #: A run of a second or two.
-SMALL = ("64", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
+SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
 
 
 class Command:

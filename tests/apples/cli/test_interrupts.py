@@ -8,7 +8,7 @@ import pytest
 
 from apples.history import History
 
-LONG = ("64", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=100000000")
+LONG = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=100000000")
 
 
 def to_group(command, number):

@@ -84,7 +84,8 @@ def test_a_time_limit(run, known, small):
 
 
 def test_one_row_is_one_rank(run, known):
-    ended = run("apples-run", "1", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=3", state=known)
+    words = ("1", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=3")
+    ended = run("apples-run", *words, state=known)
     assert ended.code == 0
     assert "running heat 1 on 1 rank, 1 host" in ended.err
 
@@ -121,7 +122,7 @@ def test_a_run_nobody_knows(run, known):
 
 
 def test_what_is_known_of_costs_is_shown_without_measuring(run, known):
-    mesh = ("--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
+    mesh = ("--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
     shown = run("apples", "calibrate", "64", *mesh, "--show", state=known)
     assert (shown.code, shown.err) == (0, "")
     assert re.search(r"\d µs +\d+\.\d{3}$", shown.out, re.MULTILINE)
@@ -136,7 +137,7 @@ def test_what_is_known_of_costs_is_shown_without_measuring(run, known):
 def test_calibrating_an_unknown_application(run):
     ended = run("apples", "calibrate", "--app", "weather")
     assert ended.code == 2
-    assert ended.err == "apples: unknown application 'weather'; legal are heat, jacobi2d\n"
+    assert ended.err == "apples: unknown application 'weather'; legal are mhd3d, heat, jacobi2d\n"
 
 
 @pytest.mark.parametrize("scheduler", ["default", "smart-user", "paper"])
@@ -158,12 +159,12 @@ def test_hosts_elsewhere_are_planned_for_and_not_run_on(run, tmp_path):
         "hosts: [{name: 'far[1-2]', cpu_type: old, memory: 4GiB}]\n"
         "applications: {heat: {seconds_per_row: {old: 1ms}}}\n"
     )
-    plan = run("apples-run", "64", "--grid", grid, "--dry-run", "--json")
+    plan = run("apples-run", "64", "--app", "heat", "--grid", grid, "--dry-run", "--json")
     note = f"far[1-2] not measured, taken as idle and as {grid} states it"
     assert plan.code == 0
     assert note in json.loads(plan.out)["notes"]
     assert note in plan.err
-    refused = run("apples-run", "64", "--grid", grid)
+    refused = run("apples-run", "64", "--app", "heat", "--grid", grid)
     assert refused.code == 125
     assert re.search(r"apples-run: hosts far1, far2 are not this machine", refused.err)
     assert run("apples", "history").out == ""

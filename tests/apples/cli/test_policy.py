@@ -9,7 +9,7 @@ import pytest
 
 from apples.daemons.lab import Lab
 
-SMALL = ("64", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
+SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
 
 
 @pytest.fixture

@@ -16,16 +16,14 @@ from stencil_app.mhd.riemann import (
     F_MT,
     F_RHO,
     F_W,
-    FLUX_LANES,
-    PIECE,
     RHO,
-    STATE_LANES,
     VN,
     VS,
     VT,
     P,
     hlld,
 )
+from stencil_app.mhd.workspace import FLUX_LANES, PIECE, STATE_LANES
 
 GAMMA = 5 / 3
 LANES = (RHO, VN, VT, VS, P, BT, BS)
