@@ -1,0 +1,239 @@
+"""Queues on disk with a clock that tests turn, real managers in a state of their own, and submissions to both."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from apples.errors import SharingError
+from apples.livequeue.client import QueueClient
+from apples.livequeue.core import LiveQueue
+from apples.livequeue.records import ENDED, FINISHED, STARTING, Ending, Submission
+from apples.livequeue.store import Store
+from apples.queueing.configuration import EstimatesSection, QueueFile, QueueSection
+from apples.queueing.queue import warm
+
+APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+RUN = (sys.executable, "-c", "from apples.cli.run import main; main()")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled():
+    """The kernel is on disk before any manager is started, so that none is waited for long."""
+    warm()
+
+
+@pytest.fixture
+def asked(tmp_path):
+    """Makes submissions, each with a token of its own."""
+    numbers = count(1)
+
+    def make(*command, **more):
+        number = next(numbers)
+        plain = Submission(
+            token=f"token-{number}",
+            uid=os.getuid(),
+            gid=os.getgid(),
+            user="ann",
+            project="sun",
+            name=f"job-{number}",
+            command=command or ("true",),
+            directory=str(tmp_path),
+            environment={"PATH": os.environ["PATH"]},
+            umask=0o022,
+            output=str(tmp_path / "%j.out"),
+            error=str(tmp_path / "%j.out"),
+            procs=1,
+            request_s=60.0,
+        )
+        return replace(plain, **more)
+
+    return make
+
+
+class Bench:
+    """A live queue without a manager: a clock that is turned, jobs that end when they are told to."""
+
+    def __init__(self, directory, processors=8, **chosen):
+        self.path, self.processors, self.seconds = directory / "jobs.db", processors, 0.0
+        estimates = {k: chosen.pop(k) for k in list(chosen) if k in EstimatesSection.__dataclass_fields__}
+        self.chosen = QueueFile(queue=QueueSection(**chosen), estimates=EstimatesSection(**estimates))
+        self.store = None
+        self.restart()
+
+    def restart(self):
+        """Another manager comes; the clock goes on where it was."""
+        if self.store is not None:
+            self.store.close()
+        self.store = Store(self.path, create=True)
+        self.live = LiveQueue(self.store, self.chosen, self.processors, lambda: self.seconds)
+        # The time of day has no say in tests.
+        self.live.clock._begun, self.live.clock._since = 0.0, 0.0
+
+    def at(self, seconds, *submitted, ended=(), cancelled=()):
+        """One instant; jobs that start run at once. Ids of those that started."""
+        self.seconds = max(self.seconds, float(seconds))
+        for job_id in ended:
+            how = Ending(outcome=FINISHED, exit_code=0, ended_at=0.0)
+            with self.store.transaction():
+                assert self.store.end(job_id, how, only_from=("running",))
+        found = self.live.instant(ended=ended, cancelled=cancelled, submitted=submitted)
+        for record in found.started:
+            with self.store.transaction():
+                assert self.store.claim(record.id, 1)
+        return [record.id for record in found.started]
+
+    def states(self):
+        return {record.id: record.state for record in self.store.everybody()}
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """Makes a `Bench`."""
+    made = []
+
+    def make(directory=tmp_path, **chosen):
+        made.append(Bench(directory, **chosen))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.store.close()
+
+
+class Manager:
+    """`apples manager --queue` as a process."""
+
+    def __init__(self, directory, *options):
+        self.said, self.options = directory / "manager.said", options
+        self.start()
+
+    def start(self):
+        with self.said.open("ab") as said:
+            self.process = subprocess.Popen(
+                [*APPLES, "manager", "--queue", *map(str, self.options)], stdout=said, stderr=said
+            )
+
+    def ready(self):
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                with QueueClient() as client:
+                    client.ask("queue")
+                return self
+            except SharingError:
+                assert self.process.poll() is None, self.said.read_text()
+                time.sleep(0.02)
+        raise AssertionError(self.said.read_text())
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        self.process.terminate()
+        return self.process.wait(timeout=30)
+
+
+@pytest.fixture
+def manager(tmp_path):
+    """Starts managers; at the end they and all jobs are ended."""
+    made = []
+
+    def start(*options, wait=True):
+        made.append(Manager(tmp_path, *options))
+        return made[-1].ready() if wait else made[-1]
+
+    yield start
+    for one in made:
+        if one.process.poll() is None:
+            jobs = queue()["jobs"]
+            if jobs:
+                call("cancel", *[job["id"] for job in jobs], code=None)
+                eventually(lambda: not queue()["jobs"])
+            assert one.end() == 0
+
+
+def call(command, *words, code=0, program=APPLES, **more):
+    """Run `apples COMMAND …`; its standard output, or both where it fails."""
+    done = subprocess.run(
+        [*program, *([command] if command else []), *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **more,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert code is None or done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+def queue(everything=False):
+    """The whole queue, as the manager says it."""
+    with QueueClient() as client:
+        return client.ask("queue", everything)
+
+
+def eventually(condition, limit_s=60.0):
+    """Wait until it holds; the machine may be busy."""
+    until = time.monotonic() + limit_s
+    while not (found := condition()):
+        assert time.monotonic() < until, "it never came about"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def cli():
+    """(call a command, ask for the whole queue, wait for something)."""
+    return call, queue, eventually
+
+
+@pytest.fixture
+def starting(tmp_path, asked):
+    """A store with one job whose start is decided: (path of the store, id)."""
+
+    def make(*command, **more):
+        path = tmp_path / "jobs.db"
+        store = Store(path, create=True)
+        with store.transaction():
+            job_id = store.add(asked(*command, **more), 0.0)
+            store.start(job_id, 0.0, backfilled=False)
+        assert store.job(job_id).state == STARTING
+        store.close()
+        return path, job_id
+
+    return make
+
+
+@pytest.fixture
+def over():
+    """The record of a job once it has ended."""
+
+    def wait(path, job_id):
+        store = Store(path)
+        try:
+            return eventually(lambda: (r := store.job(job_id)).state == ENDED and r)
+        finally:
+            store.close()
+
+    return wait
+
+
+@pytest.fixture
+def state_file():
+    """Path of the default store."""
+    return lambda: Path(os.environ["APPLES_STATE"]) / "queue" / "jobs.db"
+
+
+@pytest.fixture
+def dumps():
+    """One JSON line."""
+    return lambda document: json.dumps(document).encode() + b"\n"

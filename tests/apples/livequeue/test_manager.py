@@ -1,0 +1,275 @@
+"""The manager as a process: what people ask it, what a kill -9 leaves, and that every job runs exactly once."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import threading
+from collections import Counter
+
+import pytest
+
+from apples.errors import SharingError
+from apples.livequeue.client import Gone, QueueClient
+from apples.livequeue.places import own_socket
+
+
+def test_jobs_from_submission_to_end(manager, cli, tmp_path):
+    call, queue, eventually = cli
+    manager("--procs", 2)
+    call("submit", "-n", 2, "-t", "1h", "-J", "long", "-A", "sun", "--", "sleep", "600", cwd=tmp_path)
+    assert call("submit", "-n", 1, "-t", "30m", "--", "sh", "-c", "echo it ran", cwd=tmp_path) == "2\n"
+    assert json.loads(call("submit", "--json", "-n", 2, "--", "true", cwd=tmp_path)) == {
+        "version": 1,
+        "job": 3,
+    }
+    eventually(lambda: queue()["jobs"][0]["state"] == "running")
+    found = json.loads(call("queue", "--json"))
+    states = {job["id"]: (job["state"], job["position"]) for job in found["jobs"]}
+    assert states == {1: ("running", None), 2: ("waiting", 1), 3: ("waiting", 2)}
+    long, second, _ = found["jobs"]
+    assert (long["name"], long["project"], long["procs"], long["request_s"]) == ("long", "sun", 2, 3600.0)
+    assert second["start_late"] == pytest.approx(long["start"] + 3600, abs=1)
+    table = call("queue").splitlines()
+    assert table[0].startswith("0 of 2 processors free, 2 jobs waiting; priority fcfs, backfill easy")
+    assert "job 2 waits for 1 processor, 0 are free; job 1 is expected to end in" in call("why", 2)
+    assert call("cancel", 1, 3) == "job 1: ending\njob 3: cancelled\n"
+    eventually(lambda: not queue()["jobs"])
+    assert (tmp_path / "apples-2.out").read_text() == "it ran\n"
+    ended = {job["id"]: job["outcome"] for job in queue(True)["jobs"]}
+    assert ended == {1: "cancelled", 2: "finished", 3: "cancelled"}
+    assert "job 1 is over since" in call("why", 1)
+    assert "job 3 was cancelled at" in call("why", 3)
+    assert "job 2 is over already" in call("cancel", 2, code=1)
+
+
+def test_waiting_for_a_job_gives_its_code(manager, cli, tmp_path):
+    call, _, _ = cli
+    manager("--procs", 1)
+    assert "apples submit: job 1 failed" in call(
+        "submit", "--wait", "--", "sh", "-c", "exit 7", code=7, cwd=tmp_path
+    )
+    call("submit", "--wait", "-t", "0.3", "--", "sleep", "600", code=124, cwd=tmp_path)
+    said = call("submit", "--wait", "--json", "--", "true", cwd=tmp_path)
+    assert json.loads(said)["ended"]["outcome"] == "finished"
+    said = call("submit", "--wait", "--", "nothing-like-it", code=127, cwd=tmp_path)
+    assert "job 4 not started: nothing-like-it: no such program" in said
+
+
+def test_what_will_not_do_is_said_at_once(manager, cli, tmp_path):
+    call, _, _ = cli
+    said = call("submit", "-t", "x", "--estimate", "0", "-D", "/nowhere", code=2)
+    assert [line.split(";")[0] for line in said.splitlines()] == [
+        "apples: no command",
+        "apples: --time 'x' is not a span of time",
+        "apples: --estimate 0: expected more than 0 seconds",
+        "apples: --chdir /nowhere: no such directory",
+    ]
+    for command in (["submit", "--", "true"], ["queue"], ["why", 1], ["cancel", 1]):
+        assert "start one with `apples manager --queue`" in call(*command, code=5)
+    manager("--procs", 2)
+    assert "procs 3: this machine has 2 processors; 1 to 2 are legal" in call(
+        "submit", "-n", 3, "--", "true", code=5
+    )
+    assert "there is no job 9; `apples queue --all` lists" in call("why", 9, code=5)
+    assert "there is no job 9" in call("cancel", 9, code=1)
+    assert "--json and --watch exclude each other" in call("queue", "--json", "--watch", code=2)
+    assert "files cannot be made in /nowhere" in call("submit", "-o", "/nowhere/x", "--", "true", code=2)
+
+
+def test_options_of_the_manager(manager, cli, tmp_path, state_file):
+    call, _, _ = cli
+    assert "--procs is of a queue; add --queue" in call("manager", "--procs", 2, "--everybody", code=2)
+    assert "--policy is for node managers; add --key FILE" in call(
+        "manager", "--queue", "--policy", "fcs", code=2
+    )
+    wrong = tmp_path / "queue.yaml"
+    wrong.write_text("queue: {priority: wait +}\n")
+    assert "queue.yaml:1: queue.priority" in call("manager", "--queue", "--queue-config", wrong, code=2)
+    wrong.write_text("estimates: {source: actual}\n")
+    assert "actual is the truth" in call("manager", "--queue", "--queue-config", wrong, code=2)
+    other = tmp_path / "notes.txt"
+    other.write_text("no database, only notes " * 9)
+    assert "notes.txt: no queue's store" in call("manager", "--queue", other, code=4)
+    first = manager("--procs", 1)
+    said = call("manager", "--queue", code=5)
+    assert f"{state_file()}: another manager serves this queue already" in said
+    first.process.send_signal(signal.SIGINT)
+    assert first.process.wait(timeout=30) == 130
+
+
+def test_a_database_of_something_else(cli, tmp_path):
+    call, _, _ = cli
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE fish (name)")
+    other.close()
+    assert "not a queue's store of version 1; move it away" in call("manager", "--queue", path, code=4)
+
+
+def test_lines_that_are_no_requests(manager, dumps, state_file):
+    manager("--procs", 1)
+    with socket.socket(socket.AF_UNIX) as one, one.makefile("rb") as lines:
+        one.connect(str(own_socket(state_file())))
+        one.sendall(b"hello\n" + dumps({"fly": 1}) + dumps({"submit": {"command": [], "procs": True}}))
+        answers = [json.loads(lines.readline())["refused"] for _ in range(3)]
+    assert "expected one JSON object a line" in answers[0]
+    assert "'fly' is no request; legal are submit, queue, why, cancel, wait" in answers[1]
+    assert "command []: a program and its arguments are legal" in answers[2]
+    assert "procs True: this machine has 1 processors" in answers[2]
+
+
+def test_the_socket_is_its_owners_only(manager, state_file):
+    manager("--procs", 1)
+    assert own_socket(state_file()).stat().st_mode & 0o777 == 0o600
+    assert state_file().stat().st_mode & 0o777 == 0o600
+
+
+def test_a_running_job_outlives_the_manager_and_is_found_again(manager, cli, tmp_path):
+    call, queue, eventually = cli
+    one = manager("--procs", 2)
+    call("submit", "-n", 2, "--", "sh", "-c", "while ! [ -e go ]; do sleep 0.02; done; exit 5", cwd=tmp_path)
+    call("submit", "--", "true", cwd=tmp_path)
+    eventually(lambda: queue()["jobs"][0]["state"] == "running")
+    waiter = subprocess.Popen(
+        [*call.__globals__["APPLES"], "submit", "--wait", "--", "true"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert waiter.stderr.readline() == "job 3\n"
+    one.kill()
+    one.start()
+    one.ready()
+    assert "3 jobs found, 1 running" in one.said.read_text()
+    one.kill()
+    (tmp_path / "go").touch()
+    one.start()
+    assert waiter.wait(timeout=60) == 0
+    waiter.stderr.close()
+    eventually(lambda: not queue()["jobs"])
+    assert [job["outcome"] for job in queue(True)["jobs"]] == ["failed", "finished", "finished"]
+    assert queue(True)["jobs"][0]["exit_code"] == 5
+
+
+def test_a_job_whose_supervisor_is_killed_is_lost_and_not_run_again(manager, cli, tmp_path, state_file):
+    call, queue, eventually = cli
+    manager("--procs", 1)
+    # Its child is in a session of its own and would live on.
+    script = "echo ran >> runs; setsid sleep 600 & echo $! > child; wait"
+    call("submit", "--", "sh", "-c", script, cwd=tmp_path)
+    eventually(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text())
+    with sqlite3.connect(state_file()) as database:
+        ((supervisor,),) = database.execute("SELECT supervisor FROM jobs").fetchall()
+    database.close()
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: not queue()["jobs"])
+    (job,) = queue(True)["jobs"]
+    assert (job["outcome"], job["exit_code"]) == ("lost", 125)
+    assert "its supervisor was killed, how it ended is not known" in job["detail"]
+    assert (tmp_path / "runs").read_text() == "ran\n"
+    child = int((tmp_path / "child").read_text())
+    eventually(lambda: not os.path.exists(f"/proc/{child}/exe"))
+
+
+def test_a_cancellation_is_carried_out_although_the_manager_died_in_between(
+    manager, cli, tmp_path, state_file
+):
+    call, queue, eventually = cli
+    one = manager("--procs", 1)
+    call("submit", "--", "sleep", "600", cwd=tmp_path)
+    eventually(lambda: queue()["jobs"][0]["state"] == "running")
+    one.kill()
+    with sqlite3.connect(state_file()) as database:
+        database.execute("UPDATE jobs SET cancel = 'me'")
+    database.close()
+    one.start()
+    one.ready()
+    eventually(lambda: not queue()["jobs"])
+    assert queue(True)["jobs"][0]["outcome"] == "cancelled"
+
+
+def test_a_submission_that_is_sent_twice_is_one_job(manager, asked, tmp_path):
+    one = manager("--procs", 1)
+    document = {
+        "token": "once",
+        "name": "x",
+        "project": "",
+        "command": ["true"],
+        "directory": str(tmp_path),
+        "environment": {"PATH": os.environ["PATH"]},
+        "umask": 0o022,
+        "output": "/dev/null",
+        "error": "/dev/null",
+        "procs": 1,
+        "request_s": 5,
+        "model_s": None,
+    }
+    with QueueClient() as client:
+        answers = client.ask_all("submit", [document, document])
+    assert answers == [{"job": 1}, {"job": 1}]
+    one.kill()
+    one.start()
+    one.ready()
+    with QueueClient() as client:
+        assert client.ask("submit", document) == 1
+        assert len(client.ask("queue", True)["jobs"]) == 1
+
+
+def test_sixty_jobs_and_two_kills(manager, cli, tmp_path):
+    """Every job runs exactly once, and the order of starts is what the simulator says of the same input."""
+    call, queue, eventually = cli
+    one = manager("--procs", 5)
+    jobs = 60
+
+    def document(number):
+        return {
+            "token": f"t{number}",
+            "name": f"j{number}",
+            "project": "",
+            "command": ["sh", "-c", f"echo {number} >> {tmp_path}/runs; sleep 0.0{number % 7}"],
+            "directory": str(tmp_path),
+            "environment": {"PATH": os.environ["PATH"]},
+            "umask": 0o022,
+            "output": "/dev/null",
+            "error": "/dev/null",
+            "procs": 1 + number * 7 % 5,
+            "request_s": 5.0 + number * 11 % 13,
+            "model_s": None,
+        }
+
+    def submit_all():
+        for number in range(jobs):
+            while True:
+                try:
+                    with QueueClient() as client:
+                        client.ask("submit", document(number))
+                    break
+                except (Gone, SharingError):
+                    threading.Event().wait(0.02)
+
+    user = threading.Thread(target=submit_all)
+    user.start()
+    runs = tmp_path / "runs"
+    for share in (10, 25):
+        eventually(lambda share=share: runs.exists() and len(runs.read_text().split()) >= share)
+        one.kill()
+        one.start()
+    user.join()
+    one.ready()
+    eventually(lambda: len(queue(True)["jobs"]) == jobs and not queue()["jobs"])
+    found = queue(True)["jobs"]
+    assert Counter(runs.read_text().split()) == {str(number): 1 for number in range(jobs)}
+    assert {job["outcome"] for job in found} == {"finished"}
+    log, starts = tmp_path / "log.swf", tmp_path / "starts"
+    call("queue", "--log", log)
+    call("simulate-queue", log, "--starts", starts)
+    told = {
+        int(n): float(start) for n, _, start in (line.split() for line in starts.read_text().splitlines())
+    }
+    assert {job["id"]: job["instants"]["start_s"] for job in found} == told
+    assert any(job["backfilled"] for job in found)
+    scored = json.loads(call("estimate", "--score", "--json"))["estimators"]
+    assert scored["request"]["jobs"] == jobs

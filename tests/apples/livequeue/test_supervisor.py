@@ -1,0 +1,188 @@
+"""One job from its claim to its end, with real processes: output, codes, limits, what is left behind, who runs it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from apples.livequeue import supervisor
+from apples.livequeue.jobprocess import filled
+from apples.livequeue.locks import Locks
+from apples.livequeue.store import Store
+from apples.livequeue.supervising import kill_marked
+
+
+def supervise(path, job_id, grace_s=0.2):
+    command = [sys.executable, "-I", "-S", supervisor.__file__, str(path), str(job_id), str(grace_s)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+@pytest.fixture
+def ended(starting, over):
+    """Runs a job to its end; its record."""
+
+    def run(*command, **more):
+        path, job_id = starting(*command, **more)
+        assert supervise(path, job_id).wait(timeout=60) == 0
+        return over(path, job_id)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "code", "detail"),
+    [
+        ("exit 0", "finished", 0, ""),
+        ("exit 3", "failed", 3, ""),
+        ("kill -9 $$", "failed", 137, "killed by signal SIGKILL"),
+    ],
+)
+def test_how_it_ended(ended, script, outcome, code, detail):
+    record = ended("sh", "-c", script)
+    assert (record.outcome, record.exit_code, record.detail) == (outcome, code, detail)
+    assert record.ended_at == pytest.approx(time.time(), abs=60)
+
+
+def test_what_a_job_finds(ended, tmp_path):
+    script = "pwd; umask; echo $APPLES_QUEUE_JOB $APPLES_QUEUE_PROCS $MINE; cat; echo odd >&2"
+    (tmp_path / "there").mkdir()
+    record = ended(
+        "sh",
+        "-c",
+        script,
+        procs=3,
+        environment={"PATH": os.environ["PATH"], "MINE": "my own"},
+        directory=str(tmp_path / "there"),
+        umask=0o027,
+        name="x",
+        output=str(tmp_path / "%x-%j.out"),
+        error=str(tmp_path / "%x.err"),
+    )
+    assert (tmp_path / "x-1.out").read_text().splitlines() == [str(tmp_path / "there"), "0027", "1 3 my own"]
+    assert (tmp_path / "x.err").read_text() == "odd\n"
+    assert (tmp_path / "x.err").stat().st_mode & 0o777 == 0o640
+    assert record.exit_code == 0
+
+
+def test_names_of_output_files(asked):
+    what = asked(name="sun", user="ann")
+    assert filled("/a/%j-%x-%u%%j%q%", 7, what) == "/a/7-sun-ann%j%q%"
+
+
+@pytest.mark.parametrize(
+    ("more", "command", "code", "detail"),
+    [
+        ({}, ["no-such-program"], 127, "no-such-program: no such program on the job's PATH"),
+        ({}, ["/etc/passwd"], 126, "/etc/passwd: is no program that may be run"),
+        (
+            {"directory": "/nowhere"},
+            ["true"],
+            125,
+            "directory /nowhere: cannot be used (No such file or directory)",
+        ),
+        ({"output": "/nowhere/%j"}, ["true"], 125, "output file /nowhere/1: cannot be used (No such file"),
+    ],
+)
+def test_one_that_cannot_be_started(ended, more, command, code, detail):
+    record = ended(*command, **more)
+    assert (record.outcome, record.exit_code) == ("not started", code)
+    assert record.detail.startswith(detail)
+
+
+def test_a_file_that_is_no_program_of_this_machine(ended, tmp_path):
+    odd = tmp_path / "odd"
+    odd.write_text("no magic number\n")
+    odd.chmod(0o755)
+    record = ended(str(odd))
+    assert (record.exit_code, record.detail) == (126, f"{odd}: cannot be run (Exec format error)")
+
+
+def test_the_limit_ends_all_of_it_even_what_does_not_want_to(ended, tmp_path):
+    """A program that ignores TERM, and its child that does too."""
+    deaf = "trap '' TERM; while :; do sleep 0.05; done"
+    script = f"(trap '' TERM; {deaf}) & echo $! > child; {deaf}"
+    record = ended("sh", "-c", script, request_s=0.5)
+    assert (record.outcome, record.exit_code) == ("time limit", 124)
+    child = int((tmp_path / "child").read_text())
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_one_that_hears_term_has_time_to_tidy(ended, tmp_path):
+    record = ended("sh", "-c", "trap 'echo tidy; exit 0' TERM; while :; do sleep 0.02; done", request_s=0.3)
+    assert record.outcome == "time limit"
+    # Some shells also say that their `sleep` was terminated.
+    assert (tmp_path / "1.out").read_text().endswith("tidy\n")
+
+
+def test_what_it_leaves_behind_is_killed(ended, tmp_path):
+    """Even a daemon in a session of its own."""
+    script = "setsid sh -c 'echo $$ > daemon; exec sleep 600' & while ! [ -s daemon ]; do sleep 0.01; done"
+    record = ended("sh", "-c", script)
+    assert record.outcome == "finished"
+    assert not Path(f"/proc/{int((tmp_path / 'daemon').read_text())}").exists()
+
+
+def test_term_is_how_it_is_cancelled(starting, over, cli, tmp_path):
+    _, _, eventually = cli
+    path, job_id = starting("sh", "-c", "echo up; exec sleep 600")
+    process = supervise(path, job_id)
+    eventually(lambda: (tmp_path / "1.out").exists() and (tmp_path / "1.out").read_text())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+    assert (over(path, job_id).outcome, over(path, job_id).exit_code) == ("cancelled", 143)
+
+
+def test_many_may_try_and_one_runs_it(starting, over, tmp_path):
+    path, job_id = starting("sh", "-c", "echo ran >> runs; sleep 0.3")
+    tries = [supervise(path, job_id) for _ in range(6)]
+    assert [one.wait(timeout=60) for one in tries] == [0] * 6
+    assert over(path, job_id).outcome == "finished"
+    assert (tmp_path / "runs").read_text() == "ran\n"
+
+
+def test_a_job_that_was_cancelled_before_the_claim_is_not_run(starting, tmp_path):
+    path, job_id = starting("touch", "ran")
+    store = Store(path)
+    with store.transaction():
+        store._db.execute("UPDATE jobs SET state = 'ended' WHERE id = ?", (job_id,))
+    store.close()
+    assert supervise(path, job_id).wait(timeout=60) == 0
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_killed_supervisor_gives_its_lock_back_and_the_job_dies_with_it(starting, cli, tmp_path):
+    _, _, eventually = cli
+    path, job_id = starting("sh", "-c", "echo $$ > pid; exec sleep 600")
+    locks = Locks(path)
+    process = supervise(path, job_id)
+    eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    assert locks.held(job_id)
+    process.kill()
+    process.wait()
+    eventually(lambda: not locks.held(job_id))
+    eventually(lambda: not Path(f"/proc/{int((tmp_path / 'pid').read_text())}/cmdline").exists())
+    locks.close()
+
+
+def test_processes_are_found_by_their_token():
+    process = subprocess.Popen(
+        ["sleep", "600"], env={"PATH": os.environ["PATH"], "APPLES_QUEUE_TOKEN": "mine"}
+    )
+    other = subprocess.Popen(
+        ["sleep", "600"], env={"PATH": os.environ["PATH"], "APPLES_QUEUE_TOKEN": "mine too"}
+    )
+    deadline = time.monotonic() + 60
+    while b"sleep" not in Path(f"/proc/{process.pid}/cmdline").read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    try:
+        # One that is killed and not waited for has no environment any more.
+        assert kill_marked("mine") == 1
+        assert other.poll() is None
+    finally:
+        other.kill()
+        process.wait()
+        other.wait()
