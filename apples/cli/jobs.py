@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _EVERY_S = 1.0
+_NO_JOBS = "no jobs share these hosts now"
 
 
 @click.command()
@@ -41,15 +42,17 @@ def jobs(as_json: bool, watch: bool, socket: Path | None) -> int:
 def lines(found: dict[str, Any]) -> list[str]:
     """Everything as plain text."""
     parts = [_manager_line(found["manager"])] if found["manager"] else []
-    parts += [
-        "",
-        *table(*_job_rows(found)),
-        "",
-        *table(*_process_rows(found)),
-        "",
-        *table(*_node_rows(found)),
-    ]
+    if not found["jobs"]:
+        parts.append(_NO_JOBS)
+    for header, rows in _tables(found):
+        parts += ["", *table(header, rows)]
     return [*parts, *_notes(found)]
+
+
+def _tables(found: dict[str, Any]) -> list[tuple[list[str], list[list[str]]]]:
+    """What there is to say, in tables: of nobody, nothing."""
+    about_jobs = [_job_rows(found), _process_rows(found)] if found["jobs"] else []
+    return [*about_jobs, _node_rows(found)]
 
 
 def _watch(socket: Path | None, found: dict[str, Any]) -> None:
@@ -75,7 +78,9 @@ def _live(found: dict[str, Any]) -> RenderableType:
     made: list[RenderableType] = []
     if found["manager"]:
         made.append(Text(_manager_line(found["manager"])))
-    for header, rows in (_job_rows(found), _process_rows(found), _node_rows(found)):
+    if not found["jobs"]:
+        made.append(Text(_NO_JOBS))
+    for header, rows in _tables(found):
         grid = Table(*header)
         for row in rows:
             grid.add_row(*row)

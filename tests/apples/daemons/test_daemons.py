@@ -327,8 +327,11 @@ def test_daemons_that_run_while_they_are_needed_end_with_the_last_who_needs_them
 def test_apples_jobs_shows_who_shares_the_machine(lab):
     site = lab({"a": "0", "b": "0"})
     site.start()
-    two_jobs(site)
     environment = {"APPLES_NODE_SOCKET": str(site.socket("a"))}
+    nobody = apples("jobs", **environment).stdout
+    assert "no jobs share these hosts now" in nobody
+    assert "T_cpu" not in nobody
+    two_jobs(site)
     document = json.loads(apples("jobs", "--json", **environment).stdout)
     assert {name: (job["state"], job["ranks"]) for name, job in document["jobs"].items()} == {
         "x": ("in", 2),
