@@ -2,7 +2,7 @@
 
 The library needs no MPI to be built: the same file serves MPICH and Open MPI. It is compiled where it is needed
 (`$CC`, else cc, gcc or clang), kept in the state directory under the hash of sources, compiler and flags, and written
-beside and renamed, so that many starts at once are no problem.
+beside and renamed, so that many starts at once are no problem. Where there is no compiler, what is kept there serves.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import platform
 import secrets
 import shlex
 import shutil
@@ -57,25 +58,39 @@ def monitor_library() -> Path:
         raise MonitorError(
             f"the monitor of MPI programs needs Linux (LD_PRELOAD, futex, /proc); this is {sys.platform}"
         )
-    command = compiler()
-    path = state_dir() / "monitor" / f"{_digest(command)}.so"
-    if any(c in " :" for c in str(path)):
+    directory = state_dir() / "monitor"
+    if any(c in " :" for c in str(directory)):
         raise MonitorError(
-            f"{path}: a library to be preloaded may have no space and no colon in its path; "
+            f"{directory}: a library to be preloaded may have no space and no colon in its path; "
             "set APPLES_STATE to another directory"
         )
+    made_of = _sources_digest()
+    try:
+        command = compiler()
+    except MonitorError:
+        # A host without one may share its state with hosts that have one.
+        built = sorted(directory.glob(f"{made_of}-*.so"))
+        if not built or os.environ.get("CC"):
+            raise
+        return built[0]
+    path = directory / f"{made_of}-{_compiler_digest(command)}.so"
     if not path.is_file():
         _build(command, path)
     return path
 
 
-def _digest(command: list[str]) -> str:
-    """Of all that the library depends on; the compiler by what it says it is."""
-    about = subprocess.run([*command, "--version"], capture_output=True, check=False, timeout=_COMPILE_S)
-    digest = hashlib.sha256(repr((command, FLAGS)).encode() + about.stdout)
+def _sources_digest() -> str:
+    """Of the sources and how they are compiled, and for which kind of processor."""
+    digest = hashlib.sha256(repr((FLAGS, platform.machine())).encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    return digest.hexdigest()[:20]
+    return digest.hexdigest()[:16]
+
+
+def _compiler_digest(command: list[str]) -> str:
+    """Of the compiler, by what it says it is."""
+    about = subprocess.run([*command, "--version"], capture_output=True, check=False, timeout=_COMPILE_S)
+    return hashlib.sha256(repr(command).encode() + about.stdout).hexdigest()[:8]
 
 
 def _build(command: list[str], path: Path) -> None:

@@ -66,6 +66,18 @@ def test_the_library_is_kept_by_compiler_and_flags(tool, monkeypatch):
     assert count.read_text() == "x\nx\n"
 
 
+def test_what_was_built_serves_hosts_without_a_compiler(tool, monkeypatch):
+    script = 'case "$1" in --version) exit 0;; esac\nwhile [ "$1" != -o ]; do shift; done; echo built > "$2"'
+    cc = tool("cc", script)
+    built = monitor_library()
+    cc.unlink()
+    assert monitor_library() == built
+    # who names a compiler wants that one
+    monkeypatch.setenv("CC", "absent")
+    with pytest.raises(MonitorError, match="CC is 'absent'"):
+        monitor_library()
+
+
 def test_many_at_once_find_a_whole_library(tool):
     tool(
         "cc", 'case "$1" in --version) exit 0;; esac; while [ "$1" != -o ]; do shift; done; echo built > "$2"'
