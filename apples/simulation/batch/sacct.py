@@ -1,6 +1,7 @@
 """A site's own history as Slurm prints it: `sacct --allusers --parsable2 --format=…` with its header line.
 
 The header says which columns there are; ours are `COLUMNS`. Steps and jobs that never ran are counted and left out.
+Elements of an array are jobs; so are components of a heterogeneous job, which started together in truth.
 Times are the site's local ones, taken as they stand: an hour that a clock is put back counts twice.
 """
 
@@ -29,10 +30,11 @@ def is_sacct(first_line: str) -> bool:
 
 
 def limit_s(text: str) -> float | None:
-    """Seconds of a Slurm time limit, `1-02:03:04` or `30:00`; None for UNLIMITED and the like."""
+    """Seconds of a Slurm time limit, `1-02:03:04`, `30:00` or minutes; None for UNLIMITED and the like."""
     match = _LIMIT.fullmatch(text.strip())
     if match is None:
-        return None
+        # TimelimitRaw has whole minutes.
+        return 60.0 * int(text) if text.strip().isdecimal() else None
     days, hours, minutes, seconds = (
         int(match[part] or 0) for part in ("days", "hours", "minutes", "seconds")
     )
@@ -73,6 +75,8 @@ def parse_sacct(lines: Iterable[str], name: str) -> Trace:
             continue
         if job[-1] is None:
             mended["no time limit, taken as the run time"] += 1
+        if "+" in words[places[0]]:
+            mended["a component of a heterogeneous job, taken as a job of its own"] += 1
         number, submit, wait, run, procs, limit = job
         request = max(run if limit is None else limit, 1.0)
         user, project = users.of(words[places[1]].strip()), projects.of(words[places[2]].strip())
@@ -115,9 +119,9 @@ def _places(header: Sequence[str], name: str) -> list[int]:
 def _job(words: Sequence[str]) -> str | tuple[int, float, float, float, int, float | None]:
     """(id, submit, wait, run, processors, limit), or why it is none."""
     number, _, _, submitted, started, ended, limit, cpus, _ = words
-    if "." in number or "+" in number:
+    if "." in number:
         return "a step of a job"
-    digits = number.split("_")[0]
+    digits = re.split("[_+]", number)[0]
     if not digits.isdecimal():
         return "no number of a job"
     submit, start, end = (_time(text) for text in (submitted, started, ended))

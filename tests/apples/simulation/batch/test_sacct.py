@@ -29,7 +29,7 @@ def test_what_is_left_out_is_counted(file):
     lines = [
         row(),
         row("100.batch"),
-        row("101+0"),
+        row("101+0.0"),
         row("x"),
         row("102", start="Unknown"),
         row("103", end="Unknown"),
@@ -66,7 +66,48 @@ def test_a_history_that_will_not_do(file):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("30:00", 1800), ("4:00:00", 14400), ("2-01:00:00", 176400), ("UNLIMITED", None), ("", None)],
+    [
+        ("30:00", 1800),
+        ("4:00:00", 14400),
+        ("2-01:00:00", 176400),
+        ("240", 14400),
+        ("UNLIMITED", None),
+        ("Partition_Limit", None),
+        ("", None),
+    ],
 )
 def test_limits(text, seconds):
     assert limit_s(text) == seconds
+
+
+SITE = """\
+JobID|User|Account|Submit|Start|End|TimelimitRaw|AllocCPUS|State|
+4211|ann|sun|2026-05-01T08:00:00|2026-05-01T08:10:00|2026-05-01T09:10:00|240|16|COMPLETED|
+4211.batch||sun|2026-05-01T08:10:00|2026-05-01T08:10:00|2026-05-01T09:10:00||16|COMPLETED|
+4211.extern||sun|2026-05-01T08:10:00|2026-05-01T08:10:00|2026-05-01T09:10:00||16|COMPLETED|
+4211.0||sun|2026-05-01T08:10:02|2026-05-01T08:10:02|2026-05-01T09:09:58||16|COMPLETED|
+4212_1|bob|moon|2026-05-01T08:01:00|2026-05-01T08:20:00|2026-05-01T08:50:00|30|4|TIMEOUT|
+4212_2|bob|moon|2026-05-01T08:01:00|2026-05-01T08:20:00|2026-05-01T08:21:00|30|4|FAILED|
+4212_[3-10%2]|bob|moon|2026-05-01T08:01:00|Unknown|Unknown|30|0|PENDING|
+4215+0|ann|sun|2026-05-01T08:02:00|2026-05-01T09:00:00|2026-05-01T09:30:00|60|8|COMPLETED|
+4215+0.0||sun|2026-05-01T09:00:00|2026-05-01T09:00:00|2026-05-01T09:30:00||8|COMPLETED|
+4215+1|ann|sun|2026-05-01T08:02:00|2026-05-01T09:00:00|2026-05-01T09:30:00|60|32|COMPLETED|
+4217|ann|sun|2026-05-01T08:03:00|None|2026-05-01T08:30:00|60|0|CANCELLED by 1000|
+4218|ann|sun|2026-05-01T08:04:00|2026-05-01T08:05:00|2026-05-01T08:06:00|UNLIMITED|2|CANCELLED by 1000|
+4219|ann|sun|2026-05-01T08:04:30|2026-05-01T08:05:00|Unknown|60|2|RUNNING|
+4220|ann|sun|2026-05-01T08:05:30|2026-05-01T08:09:00|2026-05-01T08:09:00|Partition_Limit|2|NODE_FAIL|
+"""
+"""What a site prints: steps, an array half of which waits, a heterogeneous job, cancellations, and no limits."""
+
+
+def test_a_sites_own_output(file):
+    trace = read_trace(file("history.txt", *SITE.splitlines()))
+    assert trace.id.tolist() == [4211, 4212, 4212, 4215, 4215, 4218, 4220]
+    assert trace.procs.tolist() == [16, 4, 4, 8, 32, 2, 2]
+    assert trace.request.tolist() == [14400, 1800, 1800, 3600, 3600, 60, 1]
+    assert trace.run.tolist() == [3600, 1800, 60, 1800, 1800, 60, 0]
+    assert dict(trace.intake.dropped) == {"a step of a job": 4, "did not run to an end": 3}
+    assert dict(trace.intake.mended) == {
+        "a component of a heterogeneous job, taken as a job of its own": 2,
+        "no time limit, taken as the run time": 2,
+    }
