@@ -46,6 +46,7 @@ class Header:
 
     iteration : iterations done.  residual_bits : pattern of the residual taken last, -1 for none yet
     mesh : rows, and the shape of one.  time, rate_bits : the problem's own time, and what bounds its next step
+    floored : values raised to a floor so far
     """
 
     application: str
@@ -55,6 +56,7 @@ class Header:
     mesh: tuple[int, ...]
     time: float = 0.0
     rate_bits: int = 0
+    floored: int = 0
 
     @property
     def file_bytes(self) -> int:

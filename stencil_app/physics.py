@@ -23,11 +23,13 @@ class Problem(Protocol):
 
     periodic : whether the last row's neighbour is the first row
     parameters : all that the answer depends on, beside the number of iterations; kept in checkpoints
+    floored : values of this slab raised to a floor so far; the sum over slabs is kept in checkpoints
     """
 
     name: str
     size: int
     periodic: bool
+    floored: int
     parameters: Mapping[str, Value]
 
     @property
@@ -57,12 +59,13 @@ class Problem(Protocol):
 
 
 class FixedStep:
-    """The part of a `Problem` whose iterations are all alike: nothing to reduce, nothing to do ahead.
+    """The part of a `Problem` whose iterations are all alike: nothing to reduce, nothing to do ahead, no floors.
 
     step : length of an iteration in the problem's own time
     """
 
     step = 1.0
+    floored = 0
 
     def rate_bits(self, field: Array, first_row: int) -> int:
         """See `Problem`."""

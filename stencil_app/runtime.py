@@ -204,6 +204,8 @@ def begin(slab: Slab, restart: Path | None) -> State:
     except CheckpointError as error:
         problems = error.problems
     agree(slab.comm, problems, CheckpointError)
+    # one slab takes the count of all that there were
+    problem.floored = header.floored if slab.comm.rank == 0 else 0
     slab.dress()
     slab.refresh()
     return state
@@ -220,6 +222,7 @@ def save(slab: Slab, state: State, path: Path) -> None:
         mesh=(problem.size + layout.faces_on_top, *layout.kept_shape),
         time=state.time,
         rate_bits=state.rate_bits,
+        floored=sum(slab.comm.allgather(problem.floored)),
     )
     checkpoint.write(slab.comm, path, header, interior=KeptRows(slab), first_row=slab.first_row)
 

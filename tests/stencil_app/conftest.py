@@ -1,7 +1,11 @@
+import contextlib
+import io
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -46,16 +50,52 @@ def jacobi():
 
 def command_line(ranks: int, words: tuple[object, ...]) -> list[str]:
     mpiexec = Path(sys.executable).with_name("mpiexec")
-    program = [sys.executable, "-m", "stencil_app", *map(str, words)]
-    return program if ranks == 0 else [str(mpiexec), "-n", str(ranks), *program]
+    return [str(mpiexec), "-n", str(ranks), sys.executable, "-m", "stencil_app", *map(str, words)]
+
+
+def _give_up(comm: object, error: BaseException) -> None:
+    raise error
+
+
+def in_this_process(words: tuple[object, ...], directory: Path) -> subprocess.CompletedProcess[str]:
+    """The program as one rank, without the second that a process of its own would take to start."""
+    from stencil_app import mpi
+    from stencil_app.cli import main
+
+    arguments = ["stencil-app", *map(str, words)]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    try:
+        with (
+            contextlib.chdir(directory),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch.object(sys, "argv", arguments),
+            mock.patch.object(mpi, "abort", _give_up),
+        ):
+            main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
 def stencil_app(tmp_path: Path) -> Ranks:
-    """Run the program on so many ranks (0: without mpiexec), in an empty directory."""
+    """Run the program on so many ranks (0: in this process, where it is one), in an empty directory."""
 
     def run(ranks: int, *words: object) -> subprocess.CompletedProcess[str]:
-        command = command_line(ranks, words)
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        if ranks == 0:
+            return in_this_process(words, tmp_path)
+        return subprocess.run(
+            command_line(ranks, words),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
 
     return run

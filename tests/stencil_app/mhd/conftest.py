@@ -1,5 +1,4 @@
 import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -97,16 +96,10 @@ def reference():
 
 
 @pytest.fixture
-def mhd(tmp_path):
-    """Run `stencil-app mhd ...` on so many ranks (0: without mpiexec), in an empty directory."""
-    import sys
+def mhd(stencil_app):
+    """Run `stencil-app mhd ...` on so many ranks (0: in this process, where it is one), in an empty directory."""
 
-    def run(count, *words, timeout=100):
-        program = [sys.executable, "-m", "stencil_app", "mhd", *map(str, words)]
-        mpiexec = Path(sys.executable).with_name("mpiexec")
-        command = program if count == 0 else [str(mpiexec), "-n", str(count), *program]
-        return subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=timeout, check=False
-        )
+    def run(ranks, *words):
+        return stencil_app(ranks, "mhd", *words)
 
     return run

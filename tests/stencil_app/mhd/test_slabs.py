@@ -55,17 +55,22 @@ def test_a_tube_along_the_slab_axis_over_three_ranks_is_the_one_along_x(mhd, tmp
         np.testing.assert_allclose(x[one].ravel(), z[other].ravel(), atol=1e-12)
 
 
+def test_the_thinnest_slab_is_its_own_neighbour_and_between_others(mhd):
+    words = ("blast", "--n", 6, "--iterations", 4)
+    assert mhd(0, "blast", "--n", 6, "--nz", 3, "--iterations", 4).returncode == 0
+    assert mhd(2, *words).stdout == mhd(0, *words).stdout != ""
+
+
 def test_slabs_follow_a_file_while_the_run_goes_on(mhd, tmp_path):
     (tmp_path / "slabs").write_text("12,3\n")
     words = ("orszag-tang", "--n", 15, "--iterations", 14)
     done = mhd(2, *words, "--watch-slabs", "slabs", "--record-dir", "times")
     assert done.stdout == mhd(0, *words).stdout
     assert '"rows": 12' in (tmp_path / "times/rank-00000.json").read_text()
-    (tmp_path / "slabs").write_text("14,1")
-    done = mhd(2, *words, "--watch-slabs", "slabs")
+    (tmp_path / "slabs").write_text("14")
+    done = mhd(0, *words, "--watch-slabs", "slabs")
     assert done.returncode == 0
-    expected = "slabs: 14,1: a slab of 1 row(s); the thinnest that can be is 3; the slabs stay as they are\n"
-    assert done.stderr == expected
+    assert done.stderr == "slabs: 14: 14 rows together, the mesh has 15; the slabs stay as they are\n"
 
 
 def test_a_run_killed_while_it_writes_goes_on_from_the_checkpoint_before(mhd, tmp_path):
@@ -88,7 +93,7 @@ def test_a_run_killed_while_it_writes_goes_on_from_the_checkpoint_before(mhd, tm
     killed = subprocess.run(command, cwd=tmp_path, timeout=100, check=False, capture_output=True)
     assert killed.returncode == -signal.SIGKILL
     assert "run.ck" in os.listdir(tmp_path)
-    resumed = mhd(2, *words, "--restart", "run.ck")
+    resumed = mhd(0, *words, "--restart", "run.ck")
     assert resumed.stdout == mhd(0, *words).stdout != ""
 
 
@@ -101,3 +106,4 @@ def test_memory_is_two_fields_and_a_bounded_workspace(problem, slabbed):
     assert layout.allocate(5).nbytes == layout.field_bytes(5)
     # 64 bytes a cell in each of the two fields, beside ghosts
     assert layout.plane_bytes == 64 * (layout.ni + 5) * (layout.nj + 2 * layout.gj + 1)
+    assert mhd._planes.nbytes + mhd._lanes.nbytes == layout.scratch_bytes
