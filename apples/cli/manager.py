@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
-from apples.cli.serve_queue import check_queue_options, queue_options, serve_queue
+from apples.cli.serve_queue import QueueBeside, check_queue_options, queue_options, serve_queue
 
 
 @click.command()
@@ -83,12 +84,16 @@ def manager(
     )
     secret = keyfile.read_key(sharing.needed_key())
     sharing.check_manager()
-    daemon = ManagerDaemon(sharing, secret, say=say, while_needed=while_needed)
-    if place_file is not None:
-        beside = place_file.with_name(f"{place_file.name}.new")
-        beside.write_text(f"{daemon.place}\n", encoding="utf-8")
-        beside.replace(place_file)
-    return 130 if daemon.run() == signal.SIGINT else 0
+    with ExitStack() as stack:
+        follow = {}
+        if queue["queue"] is not None:
+            follow["counted"] = stack.enter_context(QueueBeside(queue)).counted
+        daemon = ManagerDaemon(sharing, secret, say=say, while_needed=while_needed, **follow)
+        if place_file is not None:
+            beside = place_file.with_name(f"{place_file.name}.new")
+            beside.write_text(f"{daemon.place}\n", encoding="utf-8")
+            beside.replace(place_file)
+        return 130 if daemon.run() == signal.SIGINT else 0
 
 
 def say(line: str) -> None:

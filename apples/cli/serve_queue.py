@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from apples.livequeue.server import QueueServer
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +38,7 @@ _OPTIONS = (
     click.option(
         "--everybody", is_flag=True, help="Serve all users of this host (root only); jobs run as they."
     ),
+    click.option("--follow", is_flag=True, hidden=True),
 )
 
 
@@ -81,13 +88,69 @@ def serve_queue(given: dict[str, Any], of_sharing: Sequence[str], say: Callable[
     if not jit.is_kept(kernel.resumed):
         say(f"· {jit.NOTE}")
     warm()
+    own = len(os.sched_getaffinity(0))
     server = QueueServer(
         store_path(Path(given["queue"]) if given["queue"] else None),
         chosen,
-        given["procs"] or len(os.sched_getaffinity(0)),
+        given["procs"] or own,
         say=say,
         grace_s=grace_s,
         everybody=given["everybody"],
         socket=given["socket"],
     )
+    if given["follow"]:
+        _follow(server, own)
     return 130 if server.run() == signal.SIGINT else 0
+
+
+def _follow(server: QueueServer, own: int) -> None:
+    """A manager of nodes says on standard input how many processors they have; without it there is no queue."""
+    import os
+
+    rest = b""
+
+    def read() -> None:
+        nonlocal rest
+        data = os.read(0, 4096)
+        if not data:
+            server.loop.stop()
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        if lines:
+            server.set_processors(int(lines[-1]) or own)
+
+    server.loop.watch(0, read)
+
+
+class QueueBeside:
+    """The queue of a manager of nodes: a process of its own, so that no beat waits for a disk. A context manager.
+
+    It gives out the nodes' processors, or as many as `--procs` says, and ends with the manager.
+    """
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        command = [sys.executable, "-c", "from apples.cli.toolbox import main; main()", "manager", "--follow"]
+        command += [f"--queue={given['queue']}"] if given["queue"] else ["--queue"]
+        for name in ("procs", "queue_config", "grace", "socket"):
+            if given[name] is not None:
+                command.append(f"--{name.replace('_', '-')}={given[name]}")
+        command += ["--everybody"] if given["everybody"] else []
+        self._fixed = given["procs"] is not None
+        # A session of its own: what interrupts us ends it by the end of its input, when we have ended.
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def counted(self, processors: int) -> None:
+        """The nodes have so many."""
+        assert self._process.stdin is not None
+        if not self._fixed:
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(f"{processors}\n".encode())
+                self._process.stdin.flush()
+
+    def __enter__(self) -> QueueBeside:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()

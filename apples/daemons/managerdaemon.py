@@ -66,6 +66,7 @@ class _Peer:
     heard_at: float = 0.0
     status: Json = field(default_factory=dict)
     sent_view: Json = field(default_factory=dict)
+    processors: int = 0
 
 
 class ManagerDaemon:
@@ -78,8 +79,10 @@ class ManagerDaemon:
         *,
         say: Callable[[str], None],
         while_needed: bool = False,
+        counted: Callable[[int], None] = lambda processors: None,
     ) -> None:
-        self._sharing, self._key, self._say = sharing, key, say
+        """counted : hears how many processors all connected nodes have, whenever one comes or goes"""
+        self._sharing, self._key, self._say, self._counted = sharing, key, say, counted
         self._while_needed = while_needed
         self._needed_at = now() + _FIRST_S
         self._loop = Loop()
@@ -250,8 +253,10 @@ class ManagerDaemon:
             derive(self._key, "stream", peer.challenge, hello["nonce"]), ours="manager", theirs="node"
         )
         peer.name, peer.word, peer.heard_at = name, hello["word"], now()
+        peer.processors = hello["processors"]
         peer.stream.trust(LONGEST_LINE)
         self._nodes[name] = peer
+        self._count()
         welcome = {
             "place": self.place,
             "policy": self._sharing.policy.name,
@@ -275,10 +280,14 @@ class ManagerDaemon:
         if peer.name is not None and self._nodes.get(peer.name) is peer:
             del self._nodes[peer.name]
             self.roster.lost(peer.name, now())
+            self._count()
             self._say(f"node {peer.name} is lost: {reason}")
             self._tell_all()
         elif peer.seal is None:
             self._say(f"a stranger is gone: {reason}")
+
+    def _count(self) -> None:
+        self._counted(sum(peer.processors for peer in self._nodes.values()))
 
     def _tell_all(self) -> None:
         """Let every node know what has changed for it."""

@@ -273,3 +273,48 @@ def test_sixty_jobs_and_two_kills(manager, cli, tmp_path):
     assert any(job["backfilled"] for job in found)
     scored = json.loads(call("estimate", "--score", "--json"))["estimators"]
     assert scored["request"]["jobs"] == jobs
+
+
+def test_the_queue_of_a_manager_of_nodes_gives_out_their_processors(manager, cli, tmp_path):
+    call, queue, eventually = cli
+    key, place, state = tmp_path / "key", tmp_path / "place", tmp_path / "nodes"
+    call("manager", "--new-key", key)
+    one = manager("--key", key, "--listen", "127.0.0.1:0", "--place-file", place, "--policy", "gang")
+    assert queue()["processors"] == len(os.sched_getaffinity(0))
+    options = ["--manager", place.read_text().strip(), "--key", key, "--policy", "gang"]
+    state.mkdir(mode=0o700)
+    nodes = [
+        subprocess.Popen(
+            [
+                *call.__globals__["APPLES"],
+                "node",
+                "--name",
+                name,
+                "--socket",
+                state / name,
+                "--cpus",
+                "0",
+                *options,
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        for name in ("a", "b", "c")
+    ]
+    try:
+        eventually(lambda: queue()["processors"] == 3)
+        nodes[0].terminate()
+        eventually(lambda: queue()["processors"] == 2)
+    finally:
+        for node in nodes:
+            node.terminate()
+            node.wait(timeout=30)
+    one.process.kill()
+    one.process.wait()
+
+    def gone():
+        try:
+            queue()
+        except SharingError:
+            return True
+
+    eventually(gone)
