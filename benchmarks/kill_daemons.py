@@ -1,6 +1,6 @@
 """What is killed, and what becomes of the jobs: manager, node manager, a rank (all with -9), and a cut in the network.
 
-    python benchmarks/kill_daemons.py [--times 20]
+    python benchmarks/kill_daemons.py [--times 20] [--what manager] [--what node] [--what rank] [--what cut]
 
 Each time two jobs of two processes take turns on two nodes; something goes, comes back, and both jobs run to their end.
 Prints how long anybody stayed stopped who had no turn, and how long the matrix was not right again.
@@ -25,6 +25,7 @@ SLICE_S = 0.1
 SEED = 1
 NODES = {"a": "0", "b": "1"}
 JOBS = ("x", "y")
+WHAT = ("manager", "node", "rank", "cut")
 
 
 def slots(lab: Lab) -> dict[str, int]:
@@ -109,12 +110,13 @@ def mend(what: str, lab: Lab) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--what", action="append", choices=WHAT, help="all of them where none is named")
     options = parser.parse_args()
     # Also one that is told to end takes its daemons with it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     dice = random.Random(SEED)
     print(f"{options.times} times each, slices of {SLICE_S * 1e3:g} ms:")
-    for what in ("manager", "node", "rank", "cut"):
+    for what in options.what or WHAT:
         figures, failures = [], []
         for _ in range(options.times):
             try:
