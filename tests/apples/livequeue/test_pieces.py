@@ -1,0 +1,171 @@
+"""Clock, locks, requests, reasons and log: each alone."""
+
+import multiprocessing
+import time
+
+import pytest
+
+from apples.errors import ConfigError, HistoryError
+from apples.livequeue.clock import Clock, rounded_up
+from apples.livequeue.locks import Locks
+from apples.livequeue.log import swf_lines
+from apples.livequeue.reasons import clock_time, why
+from apples.livequeue.requests import read_submission
+from apples.livequeue.store import Store
+
+
+def test_instants_are_exact_and_grow():
+    seconds = iter([0.0, 0.1, 0.1, 0.1, 7.3])
+    clock = Clock(time.time() + 1000, 5.0, lambda: next(seconds))
+    instants = [clock.instant() for _ in range(4)]
+    assert instants == sorted(set(instants))
+    assert all(1024 * one == round(1024 * one) for one in instants)
+    assert instants[-1] == pytest.approx(12.3, abs=0.01)
+    assert clock.time_of_day(2.0) == clock.origin + 2.0
+    assert (rounded_up(0.0001), rounded_up(1.0), rounded_up(1.0001)) == (1 / 1024, 1.0, 1.0 + 1 / 1024)
+
+
+def _hold(path, byte, holding, end):
+    locks = Locks(path)
+    assert locks.take(byte)
+    holding.set()
+    end.wait()
+
+
+def test_a_lock_ends_with_its_process(tmp_path):
+    path = tmp_path / "jobs.db"
+    context = multiprocessing.get_context("spawn")
+    holding, end = context.Event(), context.Event()
+    process = context.Process(target=_hold, args=(path, 7, holding, end))
+    process.start()
+    assert holding.wait(60)
+    locks = Locks(path)
+    assert locks.held(7)
+    assert not locks.held(8)
+    process.kill()
+    process.join()
+    assert not locks.held(7)
+    locks.close()
+    with pytest.raises(HistoryError, match="cannot be used"):
+        Locks(tmp_path / "nowhere" / "jobs.db")
+
+
+def test_everything_that_is_wrong_with_a_submission_is_said():
+    with pytest.raises(ConfigError) as caught:
+        read_submission(
+            {"procs": 9, "request_s": float("inf"), "umask": True, "environment": {"A=": "x"}}, 0, 4
+        )
+    said = str(caught.value)
+    for part in (
+        "token None: a word of at most 200",
+        "command None: a program and its arguments",
+        "directory None: an absolute path",
+        "procs 9: this machine has 4 processors; 1 to 4 are legal",
+        "request_s inf: a time above 0 s",
+        "umask True: a mask of file modes",
+        "environment {'A=': 'x'}: variables by name",
+    ):
+        assert part in said
+    with pytest.raises(ConfigError, match="expected one object with command"):
+        read_submission([], 0, 4)
+    with pytest.raises(ConfigError, match="user 54321 has no entry on this host"):
+        read_submission({}, 54321, 4)
+
+
+def test_a_store_that_is_not_there(tmp_path):
+    with pytest.raises(HistoryError, match="there is no queue; start one with `apples manager --queue`"):
+        Store(tmp_path / "jobs.db")
+
+
+def test_environments_are_forgotten_when_jobs_end(bench, asked):
+    one = bench(processors=1)
+    one.at(0, asked(environment={"SECRET": "x"}))
+    assert one.store.launch(1)[1].environment == {"SECRET": "x"}
+    one.at(1, ended=[1])
+    with pytest.raises(HistoryError, match="job 1 is over, its environment is forgotten"):
+        one.store.launch(1)
+
+
+def test_why_the_first_in_line_waits(bench, asked):
+    one = bench(processors=8, floor=0.1)
+    one.at(
+        0, asked(procs=3, request_s=3600.0), asked(procs=4, request_s=7200.0), asked(procs=8, request_s=60.0)
+    )
+    said = why(one.live, 3)
+    assert said.startswith(
+        "job 3 waits for 8 processors, 1 is free; 1 job and then job 2 is expected to end in 2 h (asked"
+    )
+    assert "it is first in line, and only what is expected to end by" in said
+    assert said.endswith(clock_time(one.live.clock.time_of_day(7200.0)))
+    assert "job 1 runs since 0 s on 3 processors; it is ended at" in why(one.live, 1)
+
+
+def test_why_one_that_would_fit_waits(bench, asked):
+    one = bench(processors=8)
+    one.at(
+        0, asked(procs=6, request_s=600.0), asked(procs=8), asked(procs=2, request_s=7200.0), asked(procs=3)
+    )
+    said = why(one.live, 3)
+    assert "job 3 waits for 2 processors, 2 are free; job 2 is first in line for 8 processors at" in said
+    assert "and job 3 asks for 2 h: it would still hold what that one needs" in said
+    assert "job 4 waits for 3 processors, 2 are free; job 1 is expected to end in 10 min" in why(one.live, 4)
+    assert why(one.live, 99) is None
+
+
+def test_why_under_other_policies(bench, asked, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one = bench(tmp_path / "a", processors=4, backfill="none")
+    one.at(0, asked(procs=3), asked(procs=4), asked(procs=1))
+    assert "and nobody may overtake it (backfill none)" in why(one.live, 2)
+    assert "job 2 is first in line, and nobody may overtake (backfill none)" in why(one.live, 3)
+    other = bench(tmp_path / "b", processors=4, backfill="conservative")
+    other.at(0, asked(procs=3), asked(procs=4))
+    assert "every job before it keeps its reservation" in why(other.live, 2)
+    other.live.set_processors(2)
+    assert "job 2 waits for 4 processors, and the machine has 2 now" in why(other.live, 2)
+
+
+def test_an_estimate_gives_a_range(bench, asked):
+    one = bench(processors=1)
+    one.at(0, asked(request_s=3600.0, model_s=60.0), asked(request_s=3600.0))
+    said = why(one.live, 2)
+    assert "job 1 is expected to end in 1 min (asked until" in said
+    assert "it should start in 1 min, at" in said
+    assert "at the latest, unless a higher priority comes" in said
+
+
+def test_times_of_day():
+    now = time.time()
+    assert clock_time(now) == time.strftime("%H:%M:%S", time.localtime(now))
+    assert clock_time(now - 400 * 86400) == time.strftime("%Y-%m-%d %H:%M", time.localtime(now - 400 * 86400))
+
+
+def test_the_log_leaves_out_what_never_ran_and_numbers_names():
+    def row(number, user, start, freed, outcome):
+        instants = {"submitted_s": 1.0009765625, "start_s": start, "freed_s": freed}
+        return {
+            "id": number,
+            "user": user,
+            "project": "sun",
+            "procs": 2,
+            "request_s": 60.0,
+            "outcome": outcome,
+            "instants": instants,
+        }
+
+    document = {
+        "origin": 1.7e9,
+        "processors": 4,
+        "jobs": [
+            row(2, "bob", 3.0, 5.5, "failed"),
+            row(1, "ann", 1.5, 4.0, "finished"),
+            row(3, "ann", None, 9.0, "cancelled"),
+        ],
+    }
+    lines = list(swf_lines(document))
+    assert "; MaxProcs: 4" in lines
+    assert [line for line in lines if not line.startswith(";")] == [
+        "1 1.0009765625 0.4990234375 2.5 2 -1 -1 2 60 -1 1 1 1 -1 -1 -1 -1 -1",
+        "2 1.0009765625 1.9990234375 2.5 2 -1 -1 2 60 -1 0 2 1 -1 -1 -1 -1 -1",
+    ]
