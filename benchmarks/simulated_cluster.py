@@ -1,22 +1,48 @@
 """How fast the simulated cluster is: processor seconds of each case of Tables 3 to 6, and ns per iteration of a rank.
 
     python benchmarks/simulated_cluster.py
+    python benchmarks/simulated_cluster.py --tables    # F4 to F7 whole, all seeds, seconds by the clock
 
-One seed per case; the experiments run five, one process per processor. Processor time, so that other work on the
-machine disturbs little.
+Without `--tables` one seed per case; processor time, so that other work on the machine disturbs little.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import resource
 import time
 
-from apples.experiments.coscheduled import SCENARIOS
+from apples.experiments.coscheduled import SCENARIOS, run_scenario
 from apples.experiments.coscheduled_runs import Case, compile_once, run_case
 from apples.experiments.coscheduled_settings import load_settings
 from apples.experiments.coscheduled_tables import ALGORITHMS
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--tables", action="store_true", help="time F4 to F7 with all seeds")
+    whole_tables() if parser.parse_args().tables else one_by_one()
+
+
+def whole_tables() -> None:
+    """Every table with all seeds, on all processors of this machine."""
+    settings = load_settings().flexible
+    compile_once()
+    first, load = time.perf_counter(), os.getloadavg()[0]
+    for name, make in SCENARIOS.items():
+        before = time.perf_counter()
+        run_scenario(settings, make(settings), lambda done: None)
+        print(f"{name}  {time.perf_counter() - before:6.1f} s", flush=True)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"all {time.perf_counter() - first:6.1f} s by the clock, {children.ru_utime + children.ru_stime:.0f} s of "
+        f"{len(os.sched_getaffinity(0))} processors; load before: {load:.1f}"
+    )
+
+
+def one_by_one() -> None:
+    """One seed of each case."""
     settings = load_settings().flexible
     compile_once()
     total = 0.0

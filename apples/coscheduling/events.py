@@ -108,7 +108,7 @@ class MessageArrived:
     """A process has received a message.
 
     sender_scheduled : the status that travelled with it: was the sender's job scheduled where it runs
-    cpu_s : by job, CPU seconds consumed on this node since it arrived
+    cpu_s : by job, CPU seconds consumed on this node since it arrived; may be left out where nothing is counted in them
     """
 
     process: Process

@@ -30,6 +30,7 @@ class Fcs(NodePolicy):
     def __init__(self, constants: FcsConstants | None = None) -> None:
         super().__init__()
         self._constants = constants or FcsConstants()
+        #: In the order of arrival, like `_here`: both are made and forgotten together.
         self._standings: dict[Process, Standing] = {}
         self._slot: Heartbeat | None = None
 
@@ -51,26 +52,28 @@ class Fcs(NodePolicy):
         self._slot = event
         if ended is None or ended.slot is None:
             return
-        for process, processor in self._here.items():
-            if ended.jobs.get(processor) == process.job and process in event.readings:
-                reclassify(self._standings[process], event.readings[process], self._constants)
+        for (process, processor), standing in zip(self._here.items(), self._standings.values(), strict=True):
+            if ended.jobs.get(processor) == process[0]:
+                reading = event.readings.get(process)
+                if reading is not None:
+                    reclassify(standing, reading, self._constants)
 
     def _decide(self) -> Mapping[Process, Order]:
         slot = self._slot
         if slot is None or slot.slot is None:
             return dict.fromkeys(self._here, RUN_POLLING)
         cs, f = ProcessClass.CS, ProcessClass.F
-        standings = self._standings
+        owners = {processor: owner(slot, processor) for processor in self._here.values()}
+        about = [
+            (process, processor, standing.process_class, process[0] == owners[processor])
+            for (process, processor), standing in zip(
+                self._here.items(), self._standings.values(), strict=True
+            )
+        ]
         # Processors whose slot is taken by a CS process; with several processes of a job there, by any of them.
-        exclusive = {
-            processor
-            for process, processor in self._here.items()
-            if standings[process].process_class is cs and process.job == owner(slot, processor)
-        }
+        exclusive = {processor for _, processor, kind, owns in about if owns and kind is cs}
         orders: dict[Process, Order] = {}
-        for process, processor in self._here.items():
-            kind = standings[process].process_class
-            owns = process.job == owner(slot, processor)
+        for process, processor, kind, owns in about:
             if processor in exclusive:
                 orders[process] = RUN_POLLING if owns else STOPPED
             elif kind is cs:

@@ -98,9 +98,9 @@ class NodePolicy:
     def _change(self, wanted: Mapping[Process, Order]) -> list[Instruction]:
         now = self._wanted
         changes = [
-            Instruction(process, order, now.get(process))
+            Instruction(process, order, before)
             for process, order in wanted.items()
-            if now.get(process) is not order and now.get(process) != order
+            if (before := now.get(process)) is not order and before != order
         ]
         for process, order, _ in changes:
             now[process] = order

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -59,11 +59,21 @@ class Flexible:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """A NAS benchmark: by class, 10^9 operations and exchanges of a run; with whom its ranks exchange."""
+    """A NAS benchmark.
+
+    operations : by class, 10^9 operations of a run
+    exchanges : by class, exchanges of a run; with whom is `pattern`
+    side_exchanges : as many times more with every row that the square of processors has beyond the first
+    points : by class, points along a side of the grid
+    point_bytes : the longest message's bytes for each point of a processor's part of a plane; 0 for short messages
+    """
 
     operations: Mapping[str, Positive]
     exchanges: Mapping[str, Whole]
     pattern: str
+    side_exchanges: int = 0
+    points: Mapping[str, Whole] = field(default_factory=dict)
+    point_bytes: NotNegative = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +106,18 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDrivenRuns:
-    """Experiments C2 to C6. operations_per_s : of one processor.  variation : of one rank's computations"""
+    """Experiments C2 to C6.
+
+    variation : of one rank's computations.  operations_per_s : of one processor
+    piece_bytes : what of a message goes at a time, while its receiver runs
+    """
 
     machine: ClusterConstants
     seeds: Seeds
     latency_s: Positive
     variation: Share
     operations_per_s: Positive
+    piece_bytes: Whole
     benchmarks: Mapping[str, Benchmark]
     workloads: Mapping[str, tuple[str, ...]]
     degrees: Mapping[int, tuple[str, ...]]

@@ -89,16 +89,19 @@ def queue_wait(progress: Progress) -> Result:
     settings = load_settings().message_driven
     own = settings.queue
     jobs = {seed: queue(settings, seed) for seed in settings.seeds}
-    setups = {(0.0, 1): UNCOORDINATED} | {(s, d): DRIVEN for s in own.slices_s for d in own.degrees}
+    batch_of: tuple[float, int] = (0.0, 1)
+    setups = {batch_of: UNCOORDINATED} | {(s, d): DRIVEN for s in own.slices_s for d in own.degrees}
     cases = [
         _case(settings, (f"slice {s:g} s", f"degree {d}"), jobs[seed], policy, seed)(
-            slice_s=s or settings.slice_s, gmet_s=own.gmet_s, at_once=d
+            slice_s=s or settings.slice_s,
+            gmet_s=own.gmet_s,
+            **({"at_once": 1} if (s, d) == batch_of else {"degree": d}),
         )
         for (s, d), policy in setups.items()
         for seed in settings.seeds
     ]
     waits = _grouped(run_cases(cases, progress), list(setups), len(settings.seeds), lambda o: o.mean_wait_s)
-    batch = waits.pop((0.0, 1))
+    batch = waits.pop(batch_of)
     change = {
         setup: median(100 * (w / b - 1) for w, b in zip(found, batch, strict=True))
         for setup, found in waits.items()
@@ -201,7 +204,7 @@ def _case(
 ) -> Callable[..., Case]:
     """A case whose constants are still to be given."""
 
-    def make(*, slice_s: float, gmet_s: float, at_once: int | None = None) -> Case:
+    def make(*, slice_s: float, gmet_s: float, at_once: int | None = None, degree: int | None = None) -> Case:
         constants = MessageDrivenConstants(slice_s=slice_s, gmet_s=gmet_s)
         return Case(
             label=(*label, policy, f"seed {seed}"),
@@ -211,6 +214,7 @@ def _case(
             seed=seed,
             constants=CoschedulingConstants(message_driven=constants),
             at_once=at_once,
+            degree=degree,
         )
 
     return make

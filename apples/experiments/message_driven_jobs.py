@@ -1,19 +1,20 @@
 """The NAS benchmarks of Yoo and Jette's Tables 2 and 3 as simulated jobs: bulk-synchronous, of stated size and traffic.
 
-``sp.A.9`` is benchmark SP, class A, on nine processors: its operations shared evenly, its exchanges evenly spread
-over the run. Ranks fill the processors of a node before the next node's, and a job begins on the node after the
-one where the job before has ended: a class that has a processor to itself would leave the other one idle.
+``sp.A.9`` is benchmark SP, class A, on nine processors: its operations shared evenly among them and between its
+exchanges. A message that is longer than a piece takes as many exchanges in a row as it has pieces. Ranks fill the
+processors of a node before the next node's, and a job goes to the nodes with the fewest jobs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from apples.errors import ConfigError
 from apples.experiments.coscheduled_settings import MessageDrivenRuns
-from apples.simulation.cluster.workload import BspJob
+from apples.simulation.cluster.workload import BspJob, moved
 
 
 def workload(settings: MessageDrivenRuns, names: Sequence[str]) -> tuple[BspJob, ...]:
@@ -21,13 +22,15 @@ def workload(settings: MessageDrivenRuns, names: Sequence[str]) -> tuple[BspJob,
     problems = [problem for name in dict.fromkeys(names) if (problem := _problem(settings, name))]
     if problems:
         raise ConfigError(problems)
-    jobs, node = [], 0
+    jobs = []
+    loads = [0] * settings.machine.nodes
     for i, name in enumerate(names):
         ranks = int(name.split(".")[2])
-        per_node = settings.machine.processors
-        nodes = tuple((node + rank // per_node) % settings.machine.nodes for rank in range(ranks))
-        node = (nodes[-1] + 1) % settings.machine.nodes
-        jobs.append(_job(settings, f"{i + 1}:{name}", nodes))
+        nodes = tuple(rank // settings.machine.processors for rank in range(ranks))
+        job = moved(_job(settings, f"{i + 1}:{name}", nodes), loads)
+        for node in set(job.nodes):
+            loads[node] += 1
+        jobs.append(job)
     return tuple(jobs)
 
 
@@ -43,14 +46,17 @@ def queue(settings: MessageDrivenRuns, seed: int) -> tuple[BspJob, ...]:
 
 def _job(settings: MessageDrivenRuns, name: str, nodes: tuple[int, ...]) -> BspJob:
     kind, size, ranks = name.partition(":")[2].split(".")
-    benchmark = settings.benchmarks[kind]
-    seconds = benchmark.operations[size] * 1e9 / settings.operations_per_s / int(ranks)
-    exchanges = benchmark.exchanges[size]
+    benchmark, count = settings.benchmarks[kind], int(ranks)
+    seconds = benchmark.operations[size] * 1e9 / settings.operations_per_s / count
+    exchanges = benchmark.exchanges[size] * (1 + benchmark.side_exchanges * (math.isqrt(count) - 1))
+    message_bytes = benchmark.point_bytes * benchmark.points.get(size, 0) ** 2 / count
+    pieces = max(1, math.ceil(message_bytes / settings.piece_bytes))
     return BspJob(
         name=name,
         nodes=nodes,
-        compute_s=(seconds / exchanges,) * len(nodes),
-        iterations=exchanges,
+        compute_s=(seconds / exchanges,) * count,
+        iterations=exchanges * pieces,
+        pieces=pieces,
         pattern=benchmark.pattern,
         latency_s=settings.latency_s,
         variation=settings.variation,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apples.simulation.cluster.classscheduler import new_budgets, next_interval, set_next, settle
-from apples.simulation.cluster.jit import compiled, part
+from apples.simulation.cluster.jit import compiled, part, words
 from apples.simulation.cluster.layout import (
     ACTS_FROM,
     ASLEEP,
@@ -289,8 +289,9 @@ def node_until(m: Memory, n: int, end: int) -> None:
 
 
 @compiled
-def run(m: Memory, until: int) -> int:
+def run(memory: Memory, until: int) -> int:
     """Advance to `until`, or to the end of the window in which a rank ended or reported; returns how far."""
+    m = words(memory)
     nodes, stride = m[K_NODES], N_DUE + 2 * m[K_WIDTH]
     while True:
         t = m[NEXT]
@@ -309,8 +310,9 @@ def run(m: Memory, until: int) -> int:
 
 
 @compiled
-def wake_managers(m: Memory, at: NDArray[np.int64], work: int) -> None:
+def wake_managers(memory: Memory, at: NDArray[np.int64], work: int) -> None:
     """Each node's manager gets its heartbeat at its own time and carries out the orders when its work is done."""
+    m = words(memory)
     stride = N_DUE + 2 * m[K_WIDTH]
     for i in range(m[K_NODES]):
         n, p = m[K_NODE] + i * stride, m[K_PROCESS] + 2 * i * PROCESS_FIELDS
@@ -322,38 +324,43 @@ def wake_managers(m: Memory, at: NDArray[np.int64], work: int) -> None:
 
 
 @compiled
-def obey(m: Memory, n: int, t: int) -> None:
+def obey(memory: Memory, n: int, t: int) -> None:
     """The node carries out at once what is wanted of its ranks; for where no node manager has to run first."""
+    m = words(memory)
     carry_out(m, n, t)
 
 
 @compiled
-def share_out(m: Memory, n: int, t: int) -> None:
+def share_out(memory: Memory, n: int, t: int) -> None:
     """Shares of the node's jobs have changed: what is left of the interval goes by the new ones."""
+    m = words(memory)
     new_budgets(m, n, t)
     set_barred(m, n, t)
     set_next(m, n)
 
 
 @compiled
-def thaw(m: Memory, n: int, t: int) -> None:
+def thaw(memory: Memory, n: int, t: int) -> None:
     """The policy has answered: the node goes on."""
+    m = words(memory)
     m[n + N_FROZEN] = 0
     m[K_REPORTS] -= 1
     m[NEXT + m[n + N_INDEX]] = min(m[NEXT + m[n + N_INDEX]], t)
 
 
 @compiled
-def prepare(m: Memory, job: int) -> None:
+def prepare(memory: Memory, job: int) -> None:
     """The first computations of a job that is about to start."""
+    m = words(memory)
     first = m[K_MEMBERS] + m[job + J_FIRST]
     for i in range(first, first + m[job + J_RANKS]):
         m[m[i] + REMAINING] = length(m, m[i])
 
 
 @compiled
-def read(m: Memory, now: int, into: NDArray[np.int64]) -> None:
+def read(memory: Memory, now: int, into: NDArray[np.int64]) -> None:
     """The monitors' pages as they stand at `now`. into : int64[processes, 3], t_cpu, t_comm, c_comm."""
+    m = words(memory)
     p = m[K_PROCESS]
     for i in range(len(into)):
         t_cpu, t_comm, c_comm = m[p + T_CPU], m[p + T_COMM], m[p + C_COMM]

@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import types
+from numba.extending import intrinsic
+
+from apples.simulation.cluster.layout import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,3 +38,16 @@ def compiled(function: F) -> F:
 def part(function: F) -> F:
     """Decorator: a part of the loop, compiled into whatever calls it."""
     return cast(F, numba.njit(error_model="numpy")(function))
+
+
+def _words(typing_context: Any, array: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    pointer: Any = types.CPointer
+    return pointer(array.dtype)(array), generate
+
+
+#: The memory by its address alone: no counting of references, no index that counts from the end. For compiled code,
+#: which must have the array itself as long as it uses the address.
+words = cast(Callable[[Memory], Memory], intrinsic(_words))

@@ -83,7 +83,8 @@ def length(m: Memory, p: int) -> int:
     """Computation of the iteration that the rank is in, nanoseconds; 0 when all are done."""
     if m[p + ITERATION] >= m[p + ITERATIONS]:
         return 0
-    if m[p + ITERATION] % m[m[p + JOB] + J_PIECES] != 0:
+    pieces = m[m[p + JOB] + J_PIECES]
+    if pieces > 1 and m[p + ITERATION] % pieces != 0:
         return 1
     if m[p + VARIATION] == 0:
         return int(m[p + COMPUTE])

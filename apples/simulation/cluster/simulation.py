@@ -107,6 +107,7 @@ class Simulation:
         self._manager = Machine(names, mpl=1 if kind.exclusive else None) if kind.coordinated else None
         self._at_once = at_once if at_once is not None else len(jobs)
         self._degree = degree
+        self._gmet_of_cpu = constants.message_driven.gmet_of == "cpu"
         self._arrivals = sorted(jobs, key=lambda job: job.arrival_s)
         self._waiting: list[BspJob] = []
         self._running: dict[str, int] = {}
@@ -329,7 +330,7 @@ class Simulation:
             when = int(views.nodes[node, at.N_REQUEST_AT])
             process = self._process[views.process_at(views.nodes[node, at.N_REQUEST])]
             assert process is not None
-            used = self._used(node, when)
+            used = self._used(node, when) if self._gmet_of_cpu else {}
             event = MessageArrived(process=process, sender_scheduled=True, now=when / 1e9, cpu_s=used)
             self._tell(node, event, when)
             engine.thaw(views.memory, views.node_address(node), when)

@@ -192,6 +192,24 @@ class TestMessageDriven:
         self.message(policy, "three", 9.9)
         assert policy.scheduled == "two"
 
+    def test_the_minimum_may_be_counted_in_cpu_time_of_each_process(self):
+        """Two processes of the job: 5 s are 10 CPU seconds; what came before it was scheduled does not count."""
+        policy = MessageDriven(MessageDrivenConstants(gmet_s=5.0, gmet_of="cpu"))
+        for job in ("one", "two"):
+            here = {Process(job, rank): rank for rank in (0, 1)}
+            policy.on(JobArrived(job=job, processors=here, now=0.0))
+        for two_s, scheduled in ((0.5, "two"), (10.4, "two"), (10.5, "one")):
+            job = "two" if policy.scheduled == "one" else "one"
+            policy.on(
+                MessageArrived(
+                    process=Process(job, 0),
+                    sender_scheduled=True,
+                    now=1e6,
+                    cpu_s={"one": 20.0, "two": two_s},
+                )
+            )
+            assert policy.scheduled == scheduled
+
     def test_a_sender_that_only_runs_in_its_hundredth_asks_for_nothing(self, policy):
         assert self.message(policy, "two", 60.0, scheduled=False) == []
 
@@ -219,8 +237,9 @@ class TestMessageDriven:
 
     def test_constants_out_of_range_are_all_named(self):
         with pytest.raises(ConfigError) as error:
-            MessageDrivenConstants(slice_s=0, gmet_s=-1, share=0.7)
-        assert len(error.value.problems) == 3
+            MessageDrivenConstants(slice_s=0, gmet_s=-1, gmet_of="luck", share=0.7)
+        assert len(error.value.problems) == 4
+        assert "gmet_of is 'luck', legal are 'wall', 'cpu'" in error.value.problems
 
 
 @pytest.mark.parametrize("name", POLICIES)

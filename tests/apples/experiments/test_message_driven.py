@@ -55,11 +55,28 @@ def test_every_experiment_gives_its_rows_and_a_figure(small, progress, experimen
     assert result.as_json()["constants"]["machine"]["nodes"] == 8
 
 
-def test_work_is_shared_and_ranks_fill_nodes(small):
+def test_work_is_shared_and_ranks_fill_nodes():
     first, second = workload(load_settings().message_driven, ["bt.A.4", "sp.A.9"])
     assert first.nodes == (0, 0, 1, 1)
     assert second.nodes == (2, 2, 3, 3, 4, 4, 5, 5, 6)
-    assert first.compute_s[0] * first.iterations == pytest.approx(181.3e9 / 4 / 100e6)
+    steps = first.iterations // first.pieces
+    assert first.compute_s[0] * steps == pytest.approx(181.3e9 / 4 / 100e6)
+
+
+def test_exchanges_grow_with_the_square_of_processors_and_pieces_with_the_message():
+    """SP on 4 and 16 processors: 400 iterations of 1 + 6 and 1 + 18 exchanges; a quarter of the message each."""
+    small, large, short = workload(load_settings().message_driven, ["sp.A.4", "sp.A.16", "lu.A.8"])
+    assert (small.iterations // small.pieces, large.iterations // large.pieces) == (400 * 7, 400 * 19)
+    assert (small.pieces, large.pieces, short.pieces) == (11, 3, 1)
+
+
+def test_groups_of_table_3_give_their_degree_on_the_fullest_node():
+    settings = load_settings().message_driven
+    fullest = {}
+    for degree, names in settings.degrees.items():
+        jobs = workload(settings, names)
+        fullest[degree] = max(sum(node in job.nodes for job in jobs) for node in range(8))
+    assert fullest == {2: 2, 3: 3, 4: 4, 5: 5}
 
 
 def test_a_queue_has_its_short_and_long_jobs_in_an_order_of_chance():

@@ -9,6 +9,7 @@ from apples.coscheduling.policies import CoschedulingConstants, policy_kind
 from apples.errors import ConfigError
 from apples.simulation.cluster import layout as at
 from apples.simulation.cluster.simulation import Simulation, simulate
+from apples.simulation.cluster.workload import least_loaded, moved
 
 QUICK = CoschedulingConstants(
     fcs=FcsConstants(slice_s=0.02, cslots_min=3),
@@ -155,6 +156,53 @@ def test_jobs_arrive_when_they_do_and_wait_their_turn(machine, ring):
     assert outcome.jobs["late"].response_s == pytest.approx(1.1, abs=0.01)
 
 
+def test_no_node_has_more_jobs_than_the_degree_and_the_next_goes_where_the_fewest_are(machine, ring):
+    """Two jobs of one node each run side by side; the wide one waits for both, the last one for a place beside it."""
+    jobs = [ring("a", (0, 0)), ring("b", (0, 0)), ring("wide", (0, 1)), ring("last", (0, 0))]
+    outcome = simulate(machine(processors=2), jobs, "uncoordinated", seed=1, degree=1)
+    assert outcome.jobs["b"].wait_s == 0
+    assert outcome.jobs["wide"].wait_s == pytest.approx(1.1, abs=0.01)
+    assert outcome.jobs["last"].wait_s == pytest.approx(2.2, abs=0.02)
+    together = simulate(machine(processors=2), jobs, "uncoordinated", seed=1, degree=2)
+    assert {name: job.wait_s > 0 for name, job in together.jobs.items()} == {
+        "a": False,
+        "b": False,
+        "wide": False,
+        "last": True,
+    }
+
+
+def test_nodes_with_the_fewest_jobs_come_first(ring):
+    assert least_loaded([2, 0, 1, 0], 3) == (1, 3, 2)
+    assert moved(ring(nodes=(0, 0, 1)), [5, 1, 0]).nodes == (2, 2, 1)
+
+
+def test_pieces_of_a_message_have_no_computation_between_them(machine, ring):
+    outcome = simulate(machine(), [ring(iterations=4000, pieces=4)], "batch", seed=1)
+    assert outcome.turnaround_s == pytest.approx(1000 * (1e-3 + 4e-4), rel=1e-3)
+    assert outcome.readings[Process("ring", 0)].t_cpu_s == pytest.approx(1.0, rel=1e-4)
+
+
+def test_a_minimum_in_cpu_time_is_told_to_the_policy(machine, ring):
+    nodes = tuple(range(4))
+    jobs = [ring(name, nodes, iterations=500) for name in "ab"]
+    small = machine(nodes=4, share_interval_s=0.1, timer_spread_s=0.1)
+    turnarounds = [
+        simulate(
+            small,
+            jobs,
+            "message-driven",
+            seed=1,
+            constants=CoschedulingConstants(
+                message_driven=MessageDrivenConstants(slice_s=1.0, gmet_s=gmet_s, gmet_of=gmet_of)
+            ),
+        ).turnaround_s
+        for gmet_s, gmet_of in ((0.1, "cpu"), (50.0, "cpu"), (50.0, "wall"))
+    ]
+    # a minimum that nobody ever has leaves the timers alone, whatever it is counted in
+    assert turnarounds[1] == turnarounds[2] != turnarounds[0]
+
+
 def test_message_driven_gives_unscheduled_jobs_their_hundredth_only(machine, ring):
     """Two silent jobs: what the scheduled one leaves, the other does not get."""
     jobs = [ring(name, nodes=(0,), compute_s=0.1, iterations=10, pattern="none") for name in "ab"]
@@ -183,14 +231,20 @@ def test_what_is_wrong_is_said_all_at_once(machine, ring):
         simulate(machine(), [], "gang", seed=1)
     with pytest.raises(ConfigError, match="at_once is 0, legal is a whole number from 1"):
         simulate(machine(), [ring()], "gang", seed=1, at_once=0)
+    with pytest.raises(
+        ConfigError, match=r"(?s)degree is 0, legal.*under gang the machine manager places jobs"
+    ):
+        simulate(machine(), [ring()], "gang", seed=1, degree=0)
     with pytest.raises(ConfigError, match="no policy is called 'fair'; legal are: batch"):
         simulate(machine(), [ring()], "fair", seed=1)
     with pytest.raises(
         ConfigError, match=r"(?s)pattern is 'star', legal are 'none', 'ring'.*variation is 1, legal is from 0"
     ):
         ring(pattern="star", variation=1)
-    with pytest.raises(ConfigError, match=r"(?s)0 iterations.*latency_s is 0.0, legal is at least 1 ns"):
-        ring(iterations=0, latency_s=0.0)
+    with pytest.raises(
+        ConfigError, match=r"(?s)0 iterations.*0 pieces.*latency_s is 0.0, legal is at least 1 ns"
+    ):
+        ring(iterations=0, pieces=0, latency_s=0.0)
     with pytest.raises(ConfigError, match=r"2 nodes and 1 computations"):
         ring(compute_s=(1e-3,))
     with pytest.raises(
