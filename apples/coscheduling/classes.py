@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from apples.errors import ConfigError
 
@@ -70,8 +71,7 @@ class FcsConstants:
         return self.f_thresh_share * self.cs_thresh_s
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """What the monitor has counted of one process, from its start or since a mark (paper, Table 1).
 
     t_cpu_s : CPU time outside communication, seconds

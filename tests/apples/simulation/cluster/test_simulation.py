@@ -185,8 +185,8 @@ def test_pieces_of_a_message_have_no_computation_between_them(machine, ring):
 
 def test_a_minimum_in_cpu_time_is_told_to_the_policy(machine, ring):
     nodes = tuple(range(4))
-    jobs = [ring(name, nodes, iterations=500) for name in "ab"]
-    small = machine(nodes=4, share_interval_s=0.1, timer_spread_s=0.1)
+    jobs = [ring(name, nodes, iterations=3000) for name in "ab"]
+    small = machine(nodes=4, share_interval_s=0.1, timer_spread_s=0.9)
     turnarounds = [
         simulate(
             small,
