@@ -21,7 +21,7 @@ __all__ = ["PIECEWISE_CONSTANT", "PIECEWISE_LINEAR", "half_step"]
 
 @kernel(
     "int64(float64[:,:,:,::1], float64[:,:,:,::1], float64[:,:,:,::1], float64[:,:,::1], float64[:,::1],"
-    " UniTuple(int64, 3), UniTuple(float64, 5), UniTuple(float64, 3))"
+    " UniTuple(int64, 4), UniTuple(float64, 5), UniTuple(float64, 3))"
 )
 def half_step(
     src: Array,
@@ -29,18 +29,19 @@ def half_step(
     dst: Array,
     planes: Array,
     lanes: Array,
-    span: tuple[int, int, int],
+    span: tuple[int, int, int, int],
     steps: tuple[float, float, float, float, float],
     gas: tuple[float, float, float],
 ) -> int:
     """dst = base - step · divergence of the fluxes of src, in planes span[0]..span[1]-1; returns cells floored.
 
     src, base, dst : float64[planes, 8, lines, entries] (`stencil_app.mhd.mesh`); dst may be src
-    span : first plane, plane after the last, order (PIECEWISE_CONSTANT or PIECEWISE_LINEAR)
+    span : first plane, plane after the last, order (PIECEWISE_CONSTANT or PIECEWISE_LINEAR), and 1 to go on where the
+        last call ended: with its plane after the last as the first one, constant states, and `planes` as it left them
     steps : the step to take, Δt of the whole cycle, 1 / widths along i, j, k (0 for an axis of one cell)
     gas : adiabatic index, least density, least pressure
     """
-    first_plane, end_plane, order = span
+    first_plane, end_plane, order, goes_on = span
     step, dt, per_width = steps[0], steps[1], (steps[2], steps[3], steps[4])
     along_2 = per_width[1] > 0.0
     along_3 = per_width[2] > 0.0
@@ -53,10 +54,11 @@ def half_step(
     floored = 0
     begin = first_plane - 1 if along_3 else first_plane
     stop = end_plane + 1 if along_3 else end_plane
-    for k in range(begin - ahead if along_3 else begin, begin + ahead if along_3 else begin):
+    start = begin + 2 if goes_on == 1 else begin
+    for k in range(start - ahead if along_3 else begin, start + ahead if along_3 else begin):
         for j in range(src.shape[2] - 1):
             primitive_line(src, (k, j), planes, k % 3, gas)
-    for k in range(begin, stop):
+    for k in range(start, stop):
         new = k + ahead if along_3 else k
         for j in range(src.shape[2] - 1):
             count = primitive_line(src, (new, j), planes, new % 3, gas)

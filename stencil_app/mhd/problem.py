@@ -29,7 +29,7 @@ from stencil_app.options import Value
 #: Least density and pressure. Problems have values of order 1; what gets here is an error of the scheme.
 FLOOR = 1e-10
 
-# Planes that the predictor must have to itself to begin before the exchange ends; it does two planes twice for that.
+# Planes that the predictor must have to itself to begin before the exchange ends; it does the lower end twice for that.
 _AHEAD = 4
 
 _VARIABLES = (
@@ -121,14 +121,14 @@ class MhdProblem:
         self._ahead = (0, 0)
         if self.layout.slabbed and end - first >= _AHEAD:
             self._ahead = (first, end)
-            self._predict(field, out, first, end)
+            self._predict(field, out, (first, end))
 
-    def _predict(self, field: Array, out: Array, first: int, end: int) -> None:
-        span = (first, end, PIECEWISE_CONSTANT)
+    def _predict(self, field: Array, out: Array, planes: tuple[int, int], *, goes_on: bool = False) -> None:
+        span = (*planes, PIECEWISE_CONSTANT, int(goes_on))
         self._half_step(field, (field, out), span, 0.5 * self.step)
 
     def _half_step(
-        self, src: Array, between: tuple[Array, Array], span: tuple[int, int, int], step: float
+        self, src: Array, between: tuple[Array, Array], span: tuple[int, int, int, int], step: float
     ) -> int:
         base, dst = between
         steps = (step, self.step, *self._per_width)
@@ -142,12 +142,12 @@ class MhdProblem:
         low, high = self._reach(first_row, end - first)
         done, undone = self._ahead
         if undone > done:
-            self._predict(field, out, first - low, done)
-            self._predict(field, out, undone, end + high)
+            self._predict(field, out, (undone, end + high), goes_on=True)
+            self._predict(field, out, (first - low, done))
         else:
-            self._predict(field, out, first - low, end + high)
+            self._predict(field, out, (first - low, end + high))
         self._fill(out, first_row, first - low, end + high + 1)
-        span = (first, end, PIECEWISE_LINEAR)
+        span = (first, end, PIECEWISE_LINEAR, 0)
         self.floored += self._half_step(out, (field, out), span, self.step)
         self._fill(out, first_row, first, end + 1)
 
