@@ -124,7 +124,7 @@ def _program(name: str) -> str:
 _JACOBI = ("jacobi2d", "--size", "512", "--nx", "8192", "--iterations", "2000")
 #: The MPI runs: one that the agent plans, and one with equal slabs on two ranks.
 _RUNS = (
-    [_program("apples-run"), "--quiet", "-s", "iterations=3000", "64"],
+    [_program("apples-run"), "--quiet", "--app", "heat", "-s", "iterations=3000", "64"],
     [_program("mpiexec"), "-n", "2", _program("stencil-app"), *_JACOBI],
 )
 

@@ -76,6 +76,11 @@ def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -
     comm = world()
     try:
         settings = check(problem, texts, ranks=comm.size, strays=_stray_problems(problem, words))
+        if comm.rank == 0 and sys.stderr.isatty():
+            # somebody is waiting; others find out from `stencil-app warm --say`
+            from stencil_app.jit import when_compiling
+
+            when_compiling(lambda: click.echo("compiling mhd for this machine (once, then kept)", err=True))
         from stencil_app.mhd.session import run
 
         return run(comm, settings, started)
