@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from apples.errors import SharingError
-from apples.livequeue.client import Gone, QueueClient
+from apples.livequeue.client import Gone, QueueClient, survey
 
 _APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 
@@ -94,12 +94,9 @@ def wait_until_over(jobs: int, limit_s: float) -> dict[str, Any]:
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         try:
-            with QueueClient() as client:
-                found: dict[str, Any] = client.ask("queue", False)
-                if not found["jobs"]:
-                    found = client.ask("queue", True)
-                    if len(found["jobs"]) == jobs:
-                        return found
+            found = {} if survey()["jobs"] else survey(everything=True)
+            if len(found.get("jobs", ())) == jobs:
+                return found
         except SharingError:
             pass
         time.sleep(0.5)

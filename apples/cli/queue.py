@@ -36,13 +36,13 @@ def queue(
 ) -> int:
     """Show the queue: order, what was asked for and is expected, and when each job should start."""
     from apples.errors import ConfigError
-    from apples.livequeue.client import ask
+    from apples.livequeue import client
 
     if as_json and watch:
         raise ConfigError("--json and --watch exclude each other; give one of them")
 
     def survey() -> dict[str, Any]:
-        found: dict[str, Any] = ask("queue", everything or log is not None, socket)
+        found = client.survey(socket, everything=everything or log is not None)
         found["jobs"] = [job for job in found["jobs"] if user in (None, job["user"])]
         return found
 

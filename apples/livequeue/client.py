@@ -86,6 +86,17 @@ def ask(what: str, argument: object = None, given: Path | None = None, *, again:
             time.sleep(_EVERY_S)
 
 
+def survey(given: Path | None = None, *, everything: bool = False) -> Json:
+    """The whole queue, page by page. everything : also jobs that are over. Raises `SharingError`."""
+    with QueueClient(given) as client:
+        found: Json = client.ask("queue", {"all": everything})
+        while (after := found.pop("more")) is not None:
+            page = client.ask("queue", {"all": everything, "after": after})
+            found["jobs"] += page["jobs"]
+            found["more"] = page["more"]
+    return found
+
+
 def _connected(paths: Sequence[Path]) -> tuple[socket.socket, Path]:
     reasons = []
     for path in paths:

@@ -67,6 +67,7 @@ class LiveQueue:
         self.clock = Clock(numbers["origin"], numbers["last"], steady)
         self.policy_changed = numbers.get("policy") != self._policy()
         self._foreseen: dict[int, Foreseen] | None = None
+        self._positions: dict[int, int] | None = None
         self._build()
 
     # one instant
@@ -94,7 +95,7 @@ class LiveQueue:
         self, ended: Sequence[int], cancelled: Sequence[int], submitted: Sequence[Submission]
     ) -> Instant:
         now = self.clock.instant()
-        self._foreseen = None
+        self._foreseen = self._positions = None
         left = [self._end(job_id, now) for job_id in ended]
         for job_id in cancelled:
             how = Ending(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
@@ -166,6 +167,15 @@ class LiveQueue:
             self._foreseen = foresee(self.queue, self.clock.now(), started, estimates)
         return self._foreseen
 
+    def positions(self) -> dict[int, int]:
+        """Places of waiting jobs in the order in which they should start, from 1."""
+        if self._positions is None:
+            seen = self.foreseen()
+            order = sorted(seen, key=lambda i: (math.isnan(seen[i].early_s), seen[i].early_s, i))
+            order += sorted(self.too_wide)
+            self._positions = {job_id: place for place, job_id in enumerate(order, 1)}
+        return self._positions
+
     def set_processors(self, processors: int) -> None:
         """The machine has grown or shrunk; the next instant knows. Jobs wider than it wait until it grows."""
         if processors != self.processors:
@@ -186,7 +196,7 @@ class LiveQueue:
         self.too_wide: set[int] = set()
         self._known_ends: dict[int, float] = {}
         self._known_plans: dict[int, float] = {}
-        self._foreseen = None
+        self._foreseen = self._positions = None
         window_s = self.chosen.estimates.scheme.window_s
         for record in self.store.past(self.clock.last_s - window_s):
             if record.held_s is not None and record.freed_s is not None and record.outcome != LOST:

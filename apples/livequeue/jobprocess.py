@@ -32,7 +32,10 @@ def start_process(job_id: int, what: Submission) -> int:
     libc = ctypes.CDLL(None)
     supervisor = os.getpid()
     read, write = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        raise NotStarted(NOT_POSSIBLE, f"no process can be started ({error.strerror})") from None
     if pid == 0:
         try:
             os.setpgid(0, 0)

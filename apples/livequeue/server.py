@@ -215,7 +215,7 @@ class QueueServer:
     def _answer(self, visitor: Visitor, what: str, argument: Any) -> None:
         try:
             if what == "queue":
-                visitor.answer({"queue": views.document(self.live, visitor.uid, everything=bool(argument))})
+                visitor.answer({"queue": self._page(visitor, argument)})
             elif what == "why":
                 visitor.answer({"why": self._why(argument)})
             elif what == "cancel":
@@ -228,6 +228,14 @@ class QueueServer:
                 )
         except ApplesError as error:
             visitor.answer({"refused": str(error)})
+
+    def _page(self, visitor: Visitor, argument: Any) -> Json:
+        """argument : {"all": …, "after": id}"""
+        given = argument if isinstance(argument, dict) else {}
+        after = given.get("after", 0)
+        if not isinstance(after, int):
+            raise SharingError(f"queue after {after!r}: the number of a job is legal")
+        return views.document(self.live, visitor.uid, everything=bool(given.get("all")), after=after)
 
     def _record(self, job_id: object) -> JobRecord:
         record = self._store.job(job_id) if isinstance(job_id, int) else None

@@ -117,17 +117,17 @@ class Store:
         """The job of a submission that may have come before."""
         return next(iter(self._jobs("token = ?", (token,))), None)
 
-    def present(self) -> list[JobRecord]:
-        """All jobs whose processors are not given back yet, or that wait, by id."""
-        return self._jobs("freed_s IS NULL ORDER BY id", ())
+    def present(self, after: int = 0, most: int = -1) -> list[JobRecord]:
+        """All jobs whose processors are not given back yet, or that wait, by id. after, most : one page of them"""
+        return self._jobs("freed_s IS NULL AND id > ? ORDER BY id LIMIT ?", (after, most))
 
     def past(self, since_s: float = float("-inf")) -> list[JobRecord]:
         """Jobs that left the queue at or after an instant, in that order."""
         return self._jobs("freed_s >= ? ORDER BY freed_s, id", (since_s,))
 
-    def everybody(self) -> list[JobRecord]:
-        """All jobs there ever were, by id."""
-        return self._jobs("1 ORDER BY id", ())
+    def everybody(self, after: int = 0, most: int = -1) -> list[JobRecord]:
+        """All jobs there ever were, by id. after, most : one page of them"""
+        return self._jobs("id > ? ORDER BY id LIMIT ?", (after, most))
 
     def launch(self, job_id: int) -> tuple[JobRecord, Submission]:
         """A job with all that its process needs. Raises `HistoryError` when it is over."""

@@ -14,19 +14,23 @@ Json = dict[str, Any]
 
 VERSION = 1
 
+PAGE = 2000
+"""Jobs in one answer: a queue of years does not fit into one line."""
+
 
 def now() -> float:
     """Seconds since the epoch."""
     return time.time()
 
 
-def document(live: LiveQueue, uid: int, *, everything: bool) -> Json:
-    """uid : who asks; commands of others are not shown.  everything : also jobs that are over"""
-    records = live.store.everybody() if everything else live.store.present()
+def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> Json:
+    """uid : who asks; commands of others are not shown.  everything : also jobs that are over.  after : only later ids
+
+    At most `PAGE` jobs; `more` is then the last one's id, to be asked after, else null.
+    """
+    find = live.store.everybody if everything else live.store.present
+    records = find(after, PAGE)
     rows = [row(live, record, uid) for record in records]
-    foreseen = sorted((r for r in rows if r["state"] == "waiting"), key=_by_start)
-    for place, entry in enumerate(foreseen, 1):
-        entry["position"] = place
     head = live.queue.reservation(live.clock.now())
     found: Json = strict(
         {
@@ -38,6 +42,7 @@ def document(live: LiveQueue, uid: int, *, everything: bool) -> Json:
             "estimates": live.chosen.estimates.source,
             "first": None if head is None else {"job": head.job.id, "at": live.clock.time_of_day(head.at_s)},
             "origin": live.clock.origin,
+            "more": records[-1].id if len(records) == PAGE else None,
             "jobs": rows,
         }
     )
@@ -60,7 +65,7 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> Json:
         "request_s": record.request_s,
         "estimate_s": record.estimate_s,
         "state": record.state,
-        "position": None,
+        "position": live.positions().get(record.id) if record.start_s is None else None,
         "submitted": live.clock.time_of_day(record.submitted_s),
         "waited_s": max(waited, 0.0),
         "start": None if record.start_s is None else live.clock.time_of_day(record.start_s),
@@ -84,8 +89,3 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> Json:
             found["start_early"] = live.clock.time_of_day(max(seen.early_s, instant))
             found["start_late"] = live.clock.time_of_day(late)
     return found
-
-
-def _by_start(entry: Json) -> tuple[float, int]:
-    start = entry["start_early"]
-    return (float("inf") if start is None or start != start else start, entry["id"])

@@ -57,12 +57,12 @@ def _starts(
         ends.append((next((end for end in likely if end > now_s), overdue), job.id))
     heapq.heapify(ends)
     found: dict[int, float] = {}
-    now = now_s
+    now, waiting = now_s, len(queue.waiting)
     while True:
         for job in ahead.start(now):
             found[job.id] = now
             heapq.heappush(ends, (now + spans_s[0].get(job.id, job.request_s), job.id))
-        if not ends or len(found) == len(queue.waiting):
+        if not ends or len(found) == waiting:
             return found
         now = ends[0][0]
         while ends and ends[0][0] == now:

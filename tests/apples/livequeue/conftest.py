@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from apples.errors import SharingError
-from apples.livequeue.client import QueueClient
+from apples.livequeue.client import QueueClient, survey
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.records import ENDED, FINISHED, STARTING, Ending, Submission
 from apples.livequeue.store import Store
@@ -177,8 +177,7 @@ def call(command, *words, code=0, program=APPLES, **more):
 
 def queue(everything=False):
     """The whole queue, as the manager says it."""
-    with QueueClient() as client:
-        return client.ask("queue", everything)
+    return survey(everything=everything)
 
 
 def eventually(condition, limit_s=60.0):

@@ -189,3 +189,15 @@ def test_supervisors_load_little():
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
     heavy = {"numpy", "numba", "pydantic", "yaml", "click", "rich", "subprocess", "typing_extensions"}
     assert not heavy & set(done.stdout.split())
+
+
+def test_a_long_queue_is_told_page_by_page(bench, asked, monkeypatch):
+    monkeypatch.setattr(views, "PAGE", 2)
+    one = bench(processors=1)
+    one.at(0, *(asked(procs=1) for _ in range(5)))
+    pages, after = [], 0
+    while after is not None:
+        page = views.document(one.live, 0, everything=False, after=after)
+        pages.append([(job["id"], job["position"]) for job in page["jobs"]])
+        after = page["more"]
+    assert pages == [[(1, None), (2, 1)], [(3, 2), (4, 3)], [(5, 4)]]

@@ -144,7 +144,7 @@ def test_a_queue_for_everybody_runs_jobs_as_their_users(manager, cli, monkeypatc
             client.ask("submit", _document(["true"], work))
         (refused,) = _as(nobody, place, [{"cancel": [3]}])
         assert "job 3 belongs to root; only its owner may cancel it" in refused["cancel"][0]["refused"]
-        (seen,) = _as(nobody, place, [{"queue": False}])
+        (seen,) = _as(nobody, place, [{"queue": {}}])
         assert ["command" in job for job in seen["queue"]["jobs"]] == [True, True, False]
         (done,) = _as(nobody, place, [{"cancel": [1]}])
         assert done["cancel"] == [{"job": 1, "is": "ending"}]
