@@ -357,13 +357,13 @@ class Simulation:
         engine.share_out(self._views.memory, self._views.node_address(node), when)
 
     def _want(self, changes: Sequence[Instruction]) -> None:
-        processes, number = self._views.processes, self._number
-        favoured = self._constants.favoured_nice
+        memory, number = self._views.memory, self._number
+        first, favoured = int(memory[at.K_PROCESS]), self._constants.favoured_nice
         for process, order, _ in changes:
-            me = processes[number[process]]
-            me[at.WANTS_RUN] = int(order.run)
-            me[at.WANTS_POLLS] = int(order.wait is Wait.POLL)
-            me[at.WANTS_NICE] = favoured if order.favoured else 0
+            me = first + number[process] * at.PROCESS_FIELDS
+            memory[me + at.WANTS_RUN] = order.run
+            memory[me + at.WANTS_POLLS] = order.wait is Wait.POLL
+            memory[me + at.WANTS_NICE] = favoured if order.favoured else 0
 
     # -- results -------------------------------------------------------------------------------------------------
 
