@@ -97,7 +97,10 @@ def test_problems_of_different_kinds_are_told_at_once(problems, tmp_path):
         (["--load", "unloaded"], "--load unloaded is of the mock grid; add --mock"),
         (["--seed", "0"], "--seed 0 is of the mock grid; add --mock"),
         (["--scenario", "nope"], "nope.yaml: no such file, .* shipped are mock/centurion"),
-        (["--mock", "--app", "weather"], "unknown application 'weather'; legal are mhd3d, heat, jacobi2d, pmhd3d$"),
+        (
+            ["--mock", "--app", "weather"],
+            "unknown application 'weather'; legal are mhd3d, heat, jacobi2d, pmhd3d$",
+        ),
         (["--mock", "--load", "heavy"], "has no load 'heavy'; legal are loaded, unloaded"),
         (["--json", "--json-lines"], "--json and --json-lines exclude each other"),
         (["-n", "5", "--max-ranks", "3"], "ranks 5 is more than max_ranks 3"),
