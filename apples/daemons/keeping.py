@@ -55,7 +55,7 @@ class Keeping:
             if registration.process in self._node.members:
                 raise Refused(f"process {registration.pid} is registered already")
             page = self._page(registration)
-        except Refused:
+        except BaseException:
             os.close(pidfd)
             raise
         member = self._take(registration, pidfd, page)

@@ -28,6 +28,7 @@ from apples.daemons.wire import (
     Freshness,
     Json,
     Seal,
+    checked_word,
     derive,
     plain,
     random_word,
@@ -143,17 +144,20 @@ class Link:
             raise Forged(
                 f"its protocol is {document.get('apples')!r}, ours {VERSION}; install the same version"
             )
-        theirs, session, ours = str(document["challenge"]), str(document["session"]), random_word()
-        hello = self._hooks.hello() | {"nonce": ours, "word": self.word}
-        assert self._stream is not None
-        self._stream.send(Seal(derive(self._key, "hello", theirs), ours="node", theirs="manager").line(hello))
+        # Nothing is proved yet: whoever has taken the manager's port may say anything.
+        theirs, session = (checked_word(document.get(name), what=name) for name in ("challenge", "session"))
+        ours, stream = random_word(), self._stream
+        assert stream is not None
         self._seal = Seal(derive(self._key, "stream", theirs, ours), ours="node", theirs="manager")
         self._beats = BeatSeal(self._key, session)
-        self._stream.trust(LONGEST_LINE)
-        self._stream.heard = self._line
+        stream.trust(LONGEST_LINE)
+        stream.heard = self._line
+        hello = self._hooks.hello() | {"nonce": ours, "word": self.word}
+        stream.send(Seal(derive(self._key, "hello", theirs), ours="node", theirs="manager").line(hello))
 
     def _line(self, line: bytes) -> None:
         assert self._seal is not None
+        assert self._stream is not None
         if line.startswith(b"{"):
             # Refusals come in the open: who refuses us may not share our key. They are for people only.
             raise Forged(str(plain(line).get("refused", "a line that is not sealed")))
@@ -163,7 +167,11 @@ class Link:
             self.welcomed = True
             self._said = ""
             self._fresh = Freshness()
-            self._open_datagrams(document.get("multicast"))
+            try:
+                self._open_datagrams(document.get("multicast"))
+            except OSError as error:
+                self._stream.close(f"no socket for its beats: {error.strerror}")
+                return
             self._hooks.welcome(document)
             self._show(now())
         else:

@@ -338,8 +338,10 @@ class Node:
             member.stopped_s += held_s
             member.stopped_at = None
             # Before it runs, so that no communication of its own counts the time.
-            self._tell_page(member, lambda page: page.add_stopped(held_s))
-            member.grip.resume()
+            try:
+                self._tell_page(member, lambda page: page.add_stopped(held_s))
+            finally:
+                member.grip.resume()
             member.looked_at = now
         elif now - member.looked_at >= LOOK_AGAIN_S:
             # Not simply said again: a program may do something of its own when it is continued.

@@ -25,8 +25,8 @@ _GENERATIONS = 16
 #: A line of 52 numbers, bytes.
 _LONGEST_STAT = 2048
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-#: Ranks of one job; more is a mistake in the line.
-_MOST_RANKS = 1 << 22
+#: Ranks of one job; more is a mistake in the line. No pid of Linux is larger either.
+_MOST_RANKS = _LARGEST_PID = 1 << 22
 
 
 class Refused(SharingError):
@@ -180,12 +180,12 @@ def _parse(request: Any, peer_pid: int) -> tuple[Process, int, int, str | None]:
     except ConfigError as error:
         raise Refused(str(error)) from None
     rank, ranks, pid = (_number(request.get(name, otherwise)) for name, otherwise in _numbers(peer_pid))
-    if not (1 <= ranks <= _MOST_RANKS and 0 <= rank < ranks and pid > 0):
+    if not (1 <= ranks <= _MOST_RANKS and 0 <= rank < ranks and 0 < pid <= _LARGEST_PID):
         raise Refused(
             f"rank {request.get('rank')!r} of {request.get('ranks')!r}, process {request.get('pid')!r}: expected a "
             "rank from 0 below ranks, and a pid"
         )
-    if page is not None and not isinstance(page, str):
+    if page is not None and not _is_path(page):
         raise Refused(f"page {page!r}: expected a path, or null")
     return Process(job, rank), ranks, pid, page
 
@@ -197,6 +197,14 @@ def _numbers(peer_pid: int) -> tuple[tuple[str, int], ...]:
 def _number(value: object) -> int:
     """The value, or -1 for what is no number; true and false are none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _is_path(value: object) -> bool:
+    """Whether a file could have that name at all: JSON has texts that no system call takes."""
+    try:
+        return isinstance(value, str) and 0 not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
 
 
 def _descends(pid: int, ancestor: int) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import secrets
 import struct
 from collections.abc import Iterator
@@ -43,6 +44,13 @@ class Forged(SharingError):
 def random_word() -> str:
     """16 bytes nobody can guess, as 32 hexadecimal digits."""
     return secrets.token_hex(16)
+
+
+def checked_word(value: object, *, what: str) -> str:
+    """A random word as the other side names it; raises `Forged` for anything that is none."""
+    if not isinstance(value, str) or re.fullmatch("[0-9a-f]{32}", value) is None:
+        raise Forged(f"a line whose {what} is no random word")
+    return value
 
 
 def derive(key: bytes, *parts: str) -> bytes:

@@ -1,0 +1,133 @@
+"""What anybody on the host may send, and whoever has taken the manager's port: answered or shown out, never fatal."""
+
+import json
+import os
+import socket
+import struct
+import threading
+from contextlib import suppress
+
+import pytest
+
+from apples.daemons.link import Hooks, Link
+from apples.daemons.loop import Loop
+from apples.monitoring.page import MAGIC, MANAGED, PAGE_BYTES, VERSION
+
+LONE = "\ud800"
+
+#: Lines as JSON; what the answer has to say.
+HOSTILE = [
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "pid": 99999999999}}, "and a pid"),
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "pid": 1 << 4000}}, "and a pid"),
+    ({"register": {"job": "j", "rank": 10**30, "ranks": 10**31}}, "rank from 0 below ranks"),
+    ({"register": {"job": LONE, "rank": 0, "ranks": 1}}, "1 to 64 letters"),
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "a\0b"}}, "expected a path"),
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": LONE}}, "expected a path"),
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "/" + "x" * 3000}}, "name too long"),
+    ({"register": {"job": "j", "rank": 0, "ranks": 1, "page": "/dev/null"}}, "not a page"),
+    ({"register": [LONE]}, 'expected {"register"'),
+    ({LONE: LONE}, "is no request"),
+    ({}, "is no request"),
+]
+
+
+def said(path, *lines):
+    """Answers of a node manager to lines over one connection."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(str(path))
+        answers = client.makefile("rb")
+        found = []
+        for line in lines:
+            client.sendall(json.dumps(line).encode() + b"\n")
+            found.append(json.loads(answers.readline()))
+        return found
+
+
+def test_no_line_of_anybody_ends_a_node_manager(lab):
+    site = lab(policy="uncoordinated")
+    site.start_node("a", managed=False)
+    for line, why in HOSTILE:
+        (answer,) = said(site.socket("a"), line)
+        assert why.lower() in answer["refused"].lower()
+    (odd,) = said(site.socket("a"), {"job": LONE})
+    assert odd == {"job": []}
+    assert site.ask("a", "status")["processes"] == []
+    assert site.nodes["a"].poll() is None
+
+
+def page(state=1, stopped_ns=0, magic=MAGIC):
+    """A monitor's page of this process, as its owner could write it."""
+    about = struct.pack("=QIIIIIII", magic, VERSION, 0, state, os.getpid(), os.getpid(), 0, 1)
+    managed = struct.pack("=IIQQ", 0, 0, 0, stopped_ns)
+    return (about.ljust(MANAGED, b"\0") + managed).ljust(PAGE_BYTES, b"\0")
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [page(state=7), page(stopped_ns=2**64 - 1), page(magic=1), b"", b"\xff" * PAGE_BYTES],
+    ids=["state", "stopped", "magic", "short", "ones"],
+)
+def test_no_page_of_anybody_ends_a_node_manager(lab, tmp_path, spoilt):
+    site = lab(policy="message-driven")
+    site.start_node("a", managed=False)
+    path = tmp_path / "j.0"
+    path.write_bytes(page())
+    affinity = os.sched_getaffinity(0)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(str(site.socket("a")))
+        about = {"job": "j", "rank": 0, "ranks": 1, "pid": os.getpid(), "page": str(path)}
+        try:
+            client.sendall(json.dumps({"register": about}).encode() + b"\n")
+            assert "registered" in json.loads(client.makefile("rb").readline())
+            with path.open("r+b") as file:
+                file.truncate(len(spoilt))
+                file.write(spoilt)
+            assert len(site.ask("a", "status")["processes"]) == 1
+        finally:
+            client.close()
+            os.sched_setaffinity(0, affinity)
+    site.wait(lambda: site.ask("a", "status")["processes"] == [])
+    assert site.nodes["a"].poll() is None
+
+
+@pytest.mark.parametrize(
+    ("greeting", "why"),
+    [
+        ({"apples": 1}, "challenge is no random word"),
+        ({"apples": 1, "challenge": "0" * 32, "session": "zz"}, "session is no random word"),
+        ({"apples": 1, "challenge": "0" * 32, "session": "00"}, "session is no random word"),
+        ({"apples": 1, "challenge": LONE * 32, "session": "0" * 32}, "challenge is no random word"),
+        ({"apples": 1, "challenge": 7, "session": None}, "challenge is no random word"),
+        ({"apples": {}}, "its protocol is {}, ours 1"),
+        ({"refused": LONE}, LONE),
+        ([], "no JSON object"),
+    ],
+)
+def test_who_has_taken_the_managers_port_cannot_end_a_node(greeting, why):
+    reasons, loop = [], Loop()
+
+    def lost(reason):
+        reasons.append(reason)
+        loop.stop()
+
+    def greet(listener):
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(json.dumps(greeting).encode() + b"\n")
+                connection.recv(4096)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=greet, args=(listener,))
+        thread.start()
+        nothing = lambda *what: None  # noqa: E731
+        hooks = Hooks(hello=dict, welcome=nothing, line=nothing, beat=nothing, lost=lost)
+        link = Link(loop, listener.getsockname(), b"k" * 32, hooks)
+        link.start()
+        loop.run()
+        link.close()
+        loop.close()
+        thread.join()
+    assert why in reasons[0]
