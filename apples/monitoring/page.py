@@ -61,7 +61,7 @@ PROCESS_FIELDS = (
 MANAGER_FIELDS = (("wait", "I"), ("scheduled", "I"), ("spin_ns", "Q"), ("stopped_ns", "Q"))
 
 _PROCESS = struct.Struct("=" + "".join(code for _, code in PROCESS_FIELDS))
-_MANAGER = struct.Struct("=" + "".join(code for _, code in MANAGER_FIELDS))
+_MANAGER_CODES = dict(MANAGER_FIELDS)
 _NAMES = tuple(name for name, _ in PROCESS_FIELDS)
 
 #: Times a page is read again because its process was just writing; one that was stopped while it wrote stays odd.
@@ -90,6 +90,9 @@ class State(IntEnum):
     STARTING = 0
     RUNNING = 1
     FINALIZED = 2
+
+
+_STATES = frozenset(State)
 
 
 class Phase(IntEnum):
@@ -163,16 +166,14 @@ class MonitorPage:
         """
         path = Path(path)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise MonitorError(f"{path}: the monitor's page cannot be opened: {error.strerror}") from error
+            fd = _open(path, owner)
+        except (OSError, ValueError) as error:
+            # Names with a null byte or half a character are a ValueError of Python's.
+            why = error.strerror if isinstance(error, OSError) else error
+            raise MonitorError(
+                f"{str(path)!r}: the monitor's page cannot be opened: {why}; name the file that the process made"
+            ) from error
         try:
-            about = os.fstat(fd)
-            if not stat.S_ISREG(about.st_mode) or (owner is not None and about.st_uid != owner):
-                whose = f" of user {owner}" if owner is not None else ""
-                raise MonitorError(
-                    f"{path}: not a page of the monitor: expected a regular file{whose}; name the file the process made"
-                )
             return MonitorPage(path, fd)
         except BaseException:
             os.close(fd)
@@ -246,19 +247,19 @@ class MonitorPage:
 
         spin_s : seconds it spins before it blocks, where it spin-blocks
         """
-        self._put("spin_ns", struct.pack("=Q", round(spin_s * 1e9)))
-        self._put("wait", struct.pack("=I", _WAITS[wait]))
+        self._put("spin_ns", spin_s * 1e9)
+        self._put("wait", _WAITS[wait])
 
     def add_stopped(self, seconds: float) -> None:
         """The process was held stopped for so long; to be called before it is continued.
 
         Time that it was stopped in the middle of a communication is then no waiting of its own.
         """
-        self._put("stopped_ns", struct.pack("=Q", self._stopped_ns() + max(round(seconds * 1e9), 0)))
+        self._put("stopped_ns", self._stopped_ns() + max(seconds * 1e9, 0.0))
 
     def set_scheduled(self, scheduled: bool) -> None:
         """Whether the process's job is the scheduled one here; the status travels with its messages."""
-        self._put("scheduled", struct.pack("=I", int(scheduled)))
+        self._put("scheduled", int(scheduled))
 
     def _stopped_ns(self) -> int:
         return int(struct.unpack("=Q", self._get(8, _AT["stopped_ns"]))[0])
@@ -280,6 +281,11 @@ class MonitorPage:
                 f"{self.path}: not a page of the monitor (magic {fields['magic']:#x}, version {fields['version']}); "
                 f"legal is version {VERSION}: run the program with the monitor of this installation"
             )
+        if fields["state"] not in _STATES:
+            raise MonitorError(
+                f"{self.path}: not a page of the monitor (state {fields['state']}); legal are {min(_STATES)} to "
+                f"{max(_STATES)}: only the monitor may write into it"
+            )
         return fields
 
     def _get(self, count: int, at: int) -> bytes:
@@ -293,13 +299,35 @@ class MonitorPage:
             )
         return raw
 
-    def _put(self, name: str, value: bytes) -> None:
+    def _put(self, name: str, number: float) -> None:
         try:
-            os.pwrite(self._fd, value, _AT[name])
+            os.pwrite(self._fd, struct.pack("=" + _MANAGER_CODES[name], round(number)), _AT[name])
+        except (struct.error, ValueError, OverflowError):
+            # A sum with what stands there, which the page's owner may have written.
+            raise MonitorError(
+                f"{self.path}: {name} of the monitor's page would be {number}, more than fits; "
+                "only the node manager may write there"
+            ) from None
         except OSError as error:
             raise MonitorError(
                 f"{self.path}: the monitor's page cannot be written: {error.strerror}"
             ) from error
+
+
+def _open(path: Path, owner: int | None) -> int:
+    """Open what is a regular file of its owner and nothing else: merely to open a device may do something."""
+    seen = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        about = os.fstat(seen)
+        if not stat.S_ISREG(about.st_mode) or (owner is not None and about.st_uid != owner):
+            whose = f" of user {owner}" if owner is not None else ""
+            raise MonitorError(
+                f"{path}: not a page of the monitor: expected a regular file{whose}; name the file the process made"
+            )
+        # The very file that was looked at, whatever has the name by now.
+        return os.open(f"/proc/self/fd/{seen}", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+    finally:
+        os.close(seen)
 
 
 def thread_cpu_ns(pid: int, tid: int) -> int | None:
@@ -310,7 +338,7 @@ def thread_cpu_ns(pid: int, tid: int) -> int | None:
         with open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
             # The name stands in brackets and may hold anything, also brackets.
             state = file.read().rpartition(b")")[2].split()[0]
-    except (OSError, IndexError):
+    except (OSError, IndexError, ValueError):
         return None
     return None if state in (b"Z", b"X") else used
 

@@ -5,6 +5,7 @@ import re
 import struct
 import subprocess
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -172,12 +173,13 @@ def test_a_page_cut_short_under_its_reader_is_an_error_and_no_crash(written):
     ("make", "message"),
     [
         (lambda path: None, "cannot be opened: No such file"),
-        (lambda path: path.mkdir(), "cannot be opened: Is a directory"),
-        (lambda path: path.symlink_to("/etc/passwd"), "cannot be opened: Too many levels of symbolic links"),
+        (lambda path: path.mkdir(), "expected a regular file"),
+        (lambda path: path.symlink_to("/etc/passwd"), "expected a regular file"),
         (lambda path: os.mkfifo(path), "expected a regular file"),
         (lambda path: path.write_bytes(b"short"), "expected 4096 bytes"),
         (lambda path: path.write_bytes(b"x" * 4096), "legal is version 1"),
         (lambda path: path.write_bytes(raw_page(version=9)), "version 9"),
+        (lambda path: path.write_bytes(raw_page(state=7)), r"state 7\); legal are 0 to 2"),
     ],
 )
 def test_what_is_no_page_is_named(tmp_path, make, message):
@@ -195,3 +197,80 @@ def test_a_page_of_somebody_else_is_refused(tmp_path):
     with pytest.raises(MonitorError, match=f"expected a regular file of user {os.getuid() + 1}"):
         MonitorPage.attach(path, owner=os.getuid() + 1)
     MonitorPage.attach(path, owner=os.getuid()).close()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300, "", "job.0/more"])
+def test_a_name_that_no_file_can_have_is_named(tmp_path, name):
+    with pytest.raises(MonitorError, match=r"cannot be opened: .*; name the file|expected a regular file"):
+        MonitorPage.attach(f"{tmp_path}/{name}")
+
+
+def test_devices_are_not_even_opened(monkeypatch):
+    """Opening a terminal, a tape or a watchdog does something, and who registers only says a name."""
+    for_use, really = [], os.open
+    monkeypatch.setattr(os, "open", lambda *a: (a[1] & os.O_PATH or for_use.append(a[0])) and really(*a))
+    with pytest.raises(MonitorError, match="/dev/null: not a page of the monitor: expected a regular file"):
+        MonitorPage.attach("/dev/null")
+    assert for_use == []
+
+
+def test_the_file_that_was_looked_at_is_the_one_that_is_opened(tmp_path, monkeypatch):
+    """Somebody puts another file under the name at just that moment."""
+    path, other = tmp_path / "job.0", tmp_path / "other"
+    path.write_bytes(raw_page(rank=1))
+    other.write_bytes(raw_page(rank=2))
+    looks = os.fstat
+
+    def look_and_change(fd):
+        about = looks(fd)
+        if other.exists():
+            other.replace(path)
+        return about
+
+    monkeypatch.setattr(os, "fstat", look_and_change)
+    with MonitorPage.attach(path) as one:
+        assert one.rank == 1
+    assert not other.exists()
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 1.0, 1e30, float("inf"), float("nan")])
+def test_time_that_does_not_fit_into_a_spoilt_page_is_an_error(written, seconds):
+    one = written(state=State.RUNNING)
+    with one.path.open("r+b") as file:
+        file.seek(page.MANAGED + 16)
+        file.write(b"\xff" * 8)
+    with pytest.raises(MonitorError, match=r"stopped_ns of the monitor's page would be \S+, more than fits"):
+        one.add_stopped(seconds)
+
+
+SPOILT = {
+    "a state that there is not": {"state": 7},
+    "the largest state": {"state": 2**32 - 1},
+    "a phase that there is not": {"state": 1, "phase": 9},
+    "every number as large as it can be": {
+        name: 2 ** (8 * struct.calcsize("=" + code)) - 1
+        for name, code in page.PROCESS_FIELDS
+        if code in "IQ" and name not in ("magic", "version", "state")
+    },
+    "text that is none": {"mpi": b"\xff" * 64, "host": b"\xc3" * 64},
+}
+
+
+@pytest.mark.parametrize("fields", SPOILT.values(), ids=SPOILT)
+def test_whatever_a_process_writes_its_reader_lives(written, fields):
+    """Written after the page was opened, by a process that means ill or has lost its way."""
+    one = written(state=State.RUNNING)
+    one.path.write_bytes(raw_page(**fields)[: page.MANAGED] + b"\xff" * page.MANAGED)
+    for use in (
+        one.reading,
+        one.requests,
+        one.figures,
+        lambda: one.state,
+        lambda: one.add_stopped(1.0),
+        lambda: one.set_wait(Wait.POLL),
+        lambda: one.set_scheduled(False),
+        one.close,
+        one.reading,
+    ):
+        with suppress(MonitorError):
+            use()
