@@ -264,6 +264,9 @@ class ManagerDaemon:
             "multicast": self._multicast,
         }
         peer.stream.send(peer.seal.line(welcome))
+        if self._nodes.get(name) is not peer:
+            # It has gone again, and been counted out.
+            return
         placed = {job: job_of_json(entry) for job, entry in hello["placed"].items()}
         for job, why in self.roster.joined(name, hello["processors"], hello["processes"], placed, now()):
             peer.stream.send(peer.seal.line({"refuse": job, "why": why}))
@@ -294,7 +297,10 @@ class ManagerDaemon:
         if self._told == self.roster.version:
             return
         self._told = self.roster.version
-        for name, peer in self._nodes.items():
+        # One that cannot be told any more leaves meanwhile, which is told to those that are left.
+        for name, peer in list(self._nodes.items()):
+            if self._nodes.get(name) is not peer:
+                continue
             assert peer.seal is not None
             peer.stream.send(peer.seal.line({"matrix": self.roster.view(name).as_json()}))
 
