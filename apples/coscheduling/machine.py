@@ -1,7 +1,8 @@
 """The machine manager's decisions: which jobs are in, where, and whose slot is next (FCS paper, section 2.2).
 
-Jobs that do not fit wait in the order of arrival; none overtakes (the queue with its backfilling is another
-room's business). Every beat is the next row of the matrix. What the nodes make of a beat is theirs to decide.
+Jobs that do not fit, or whose nodes are away, wait in the order of arrival; none overtakes (the queue with its
+backfilling is another room's business). Every beat is the next row of the matrix. What the nodes make of a beat is
+theirs to decide.
 """
 
 from __future__ import annotations
@@ -104,6 +105,9 @@ class Machine:
         admitted = []
         while self._waiting:
             job, nodes = self._waiting[0]
+            if not self._matrix.processors.keys() >= set(nodes):
+                # A node of it has gone meanwhile; it waits for that one, or until it leaves.
+                break
             allotment = self._matrix.add(job, nodes, slot=slots.get(job))
             if allotment is None:
                 break

@@ -68,6 +68,27 @@ def test_a_node_that_goes_names_its_jobs_and_one_that_comes_brings_room():
     assert [a.job for a in machine.set_node("a", 2)] == ["both"]
 
 
+def test_a_job_that_waits_for_a_node_that_has_gone_waits_for_its_return():
+    machine = Machine({"a": 1, "b": 1}, mpl=1)
+    machine.arrive("one", ("a",))
+    machine.arrive("both", ("a", "b"))
+    machine.arrive("small", ("a",))
+    assert machine.remove_node("b") == ()
+    assert machine.leave("one") == ()
+    assert machine.set_node("a", 2) == ()
+    assert machine.waiting == ("both", "small")
+    assert [a.job for a in machine.set_node("b", 1)] == ["both", "small"]
+
+
+def test_a_job_whose_node_has_gone_lets_the_others_in_when_it_leaves():
+    machine = Machine({"a": 1, "b": 1}, mpl=1)
+    for job, nodes in (("one", ("a",)), ("both", ("a", "b")), ("small", ("a",))):
+        machine.arrive(job, nodes)
+    machine.remove_node("b")
+    machine.leave("one")
+    assert [a.job for a in machine.leave("both")] == ["small"]
+
+
 def test_after_a_restart_jobs_are_in_their_slots_again_in_any_order():
     machine = Machine({"a": 1})
     machine.arrive("third", ("a",), slot=2)

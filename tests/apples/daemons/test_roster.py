@@ -129,6 +129,24 @@ def test_a_node_that_comes_back_late_brings_its_jobs_with_it(site):
     assert site.slots() == {"x": 0, "y": 1}
 
 
+@pytest.mark.parametrize("leaves_first", ["running job", "node"])
+def test_a_job_that_waits_while_a_node_of_it_goes_does_not_keep_the_others_out(leaves_first):
+    site = Site(mpl=1)
+    site.arrive("x")
+    site.arrive("y")
+    site.roster.registered("a", entry("solo", 0, ranks=1), 10.0)
+    site.roster.lost("b", 11.0)
+    if leaves_first == "running job":
+        site.roster.ended("a", "x", 0, 11.1)
+    site.roster.tick(11.0 + FORGET_S)
+    assert site.states()["y"] == "gathers"
+    assert site.states()["solo"] == "in"
+    site.roster.joined("b", 1, [entry("y", 1)], {}, 20.0)
+    assert site.states()["y"] == "waits"
+    site.roster.ended("a", "solo", 0, 21.0)
+    assert site.states()["y"] == "in"
+
+
 class TestRestart:
     """A manager that was killed knows nothing; the nodes know all of it."""
 
