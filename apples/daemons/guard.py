@@ -10,13 +10,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from apples.daemons.loop import Loop
-from apples.daemons.watchdog import DROP, HOLD, LOOK, READY, STAMP
+from apples.daemons.watchdog import DROP, HOLD, LOOK, PAGE_BYTES, READY
 
 _SCRIPT = Path(__file__).with_name("watchdog.py")
 #: Seconds before the next attempt where one that was started died at once.
@@ -32,21 +31,21 @@ class Guard:
         self,
         loop: Loop,
         *,
-        patience_s: float,
         realtime: bool,
         say: Callable[[str], None],
         changed: Callable[[], None],
     ) -> None:
         self._loop, self._say, self._changed = loop, say, changed
-        self._arguments = (str(round(patience_s * 1000)), str(int(realtime)))
+        self._realtime = str(int(realtime))
         self._held: dict[str, tuple[int, bytes]] = {}
-        self._anything_stopped = False
         self._page_fd = os.memfd_create("watchdog", os.MFD_CLOEXEC)
-        os.ftruncate(self._page_fd, STAMP.size)
-        self._page = mmap.mmap(self._page_fd, STAMP.size)
+        os.ftruncate(self._page_fd, PAGE_BYTES)
+        # Written at one stroke, so that the watchdog never reads half of it.
+        self._deadline = memoryview(mmap.mmap(self._page_fd, PAGE_BYTES)).cast("Q")
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self.ready = False
+        self._closed = False
 
     @property
     def pid(self) -> int | None:
@@ -58,7 +57,7 @@ class Guard:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             fds = (theirs.fileno(), self._page_fd)
-            command = [sys.executable, "-I", "-S", str(_SCRIPT), *map(str, fds), *self._arguments]
+            command = [sys.executable, "-I", "-S", str(_SCRIPT), *map(str, fds), self._realtime]
             self._process = subprocess.Popen(
                 command,
                 pass_fds=fds,
@@ -82,18 +81,23 @@ class Guard:
         if self._held.pop(key, None) is not None:
             self._send(DROP + key.encode())
 
-    def tick(self, anything_stopped: bool) -> None:
-        """A sign of life."""
-        STAMP.pack_into(self._page, 0, time.monotonic_ns() if anything_stopped else 0)
-        if anything_stopped and not self._anything_stopped:
+    def stopping(self, deadline: float) -> None:
+        """Somebody is about to be stopped, or stays so; this or `running` comes again before `deadline`, monotonic."""
+        looks = self._deadline[0] != 0
+        self._deadline[0] = int(deadline * 1e9)
+        if not looks:
             self._send(LOOK)
-        self._anything_stopped = anything_stopped
+
+    def running(self) -> None:
+        """Nobody is stopped."""
+        self._deadline[0] = 0
 
     def close(self) -> None:
         """Let the watchdog do its work a last time, and end; for good."""
         self._end()
-        if not self._page.closed:
-            self._page.close()
+        if not self._closed:
+            self._closed = True
+            self._deadline.release()
             os.close(self._page_fd)
 
     def _end(self) -> None:
@@ -146,8 +150,6 @@ class Guard:
     def _died(self) -> None:
         stood = self.ready
         self._end()
-        # The next one has to be told anew that it is to look.
-        self._anything_stopped = False
         self._changed()
         if stood:
             self._say("the watchdog has died; nothing is stopped until another stands")

@@ -229,20 +229,27 @@ class Node:
                 used = self._used_cpu_s()
                 self.policy.on(MessageArrived(process=process, sender_scheduled=True, now=now, cpu_s=used))
 
-    def enforce(self, now: float, *, may_stop: bool) -> bool:
-        """Make everybody do what is wanted; whether anything is held stopped now. Stops before it resumes."""
+    def enforce(self, now: float, *, may_stop: bool, stopping: Callable[[], None] = lambda: None) -> bool:
+        """Make everybody do what is wanted; whether anything is held stopped now. Stops before it resumes.
+
+        stopping : called once before the first is stopped
+        """
         wanted = self.policy.wanted
         runs: list[Member] = []
+        nobody_yet = True
         for process, member in self.members.items():
             order = wanted.get(process, _FREE)
             self._tell(process, member, order)
             if may_stop and not self._may_run(member, order):
+                if nobody_yet:
+                    nobody_yet = False
+                    stopping()
                 self._stop(member, now)
             else:
                 runs.append(member)
         for member in runs:
             self._resume(member, now)
-        return len(runs) < len(self.members)
+        return not nobody_yet
 
     def release(self, now: float) -> None:
         """Everything runs, now."""

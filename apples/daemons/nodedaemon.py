@@ -35,8 +35,8 @@ from apples.errors import SharingError
 
 #: Slices without a beat before everything runs.
 SILENT_SLICES = 1.5
-#: Slices without a sign of life before the watchdog resumes everything.
-_HUNG_SLICES = 2.0
+#: Slices, and seconds more, without a sign of life before the watchdog resumes everything.
+_HUNG_SLICES, _LATE_S = 2.0, 0.05
 #: How often pages are asked for messages; and the period of pulses, seconds.
 LOOK_S = 0.1
 #: Priority among those that run in real time: below the watchdog.
@@ -97,7 +97,6 @@ class NodeDaemon:
         self._slice_s = settings.sharing.slice_s
         self._guard = Guard(
             self._loop,
-            patience_s=_HUNG_SLICES * (LOOK_S if kind.own_timer else self._slice_s) + 0.05,
             realtime=self._realtime,
             say=say,
             changed=self._enforce,
@@ -310,7 +309,13 @@ class NodeDaemon:
         self._loop.after(PULSE_S, self._second)
 
     def _enforce(self) -> None:
-        self._guard.tick(self.node.enforce(now(), may_stop=self._guard.ready))
+        if not self.node.enforce(now(), may_stop=self._guard.ready, stopping=self._stopping):
+            self._guard.running()
+
+    def _stopping(self) -> None:
+        """Before anybody is stopped, at every turn: by when the next one comes, or everything is resumed."""
+        turn_s = LOOK_S if self.node.kind.own_timer else self._slice_s
+        self._guard.stopping(now() + _HUNG_SLICES * turn_s + _LATE_S)
 
     def _tell_arrival(self, member: Member) -> None:
         if self._link is not None:

@@ -1,10 +1,10 @@
 """Resumes every process that a node manager holds when the node manager is gone or hangs. Nothing else.
 
-Run as a bare script, `python -I -S watchdog.py SOCKET STAMP PATIENCE_MS REALTIME`. Over the socket come a descriptor
-for each process (or for the file that thaws it) and what to do with it, so no pid is ever looked up again. In the
-shared page STAMP stands when the node manager was last alive while anything was stopped; to write it costs the node
-manager nothing, and no message wakes us at every tick. When the stamp is older than `PATIENCE_MS`, or the socket
-ends, everything is resumed. It stands in a session of its own: what kills the node manager's does not reach it.
+Run as a bare script, `python -I -S watchdog.py SOCKET DEADLINE REALTIME`. Over the socket come a descriptor for each
+process (or for the file that thaws it) and what to do with it, so no pid is ever looked up again. In the shared page
+DEADLINE stands, while anything is stopped, by when the node manager will write a later one; to write it costs the node
+manager nothing, and no message wakes us at every turn. Once it has passed, or the socket ends, everything is resumed.
+It stands in a session of its own: what kills the node manager's does not reach it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import mmap
 import os
 import select
 import signal
-import struct
 import sys
 import time
 
@@ -23,12 +22,13 @@ if __name__ == "__main__":
 
 from apples.daemons.signalling import send
 
-#: First byte of a message: hold a descriptor, let go of it, look at the stamp from now on.
+#: First byte of a message: hold a descriptor, let go of it, look at the deadline from now on.
 HOLD, DROP, LOOK = b"+", b"-", b"."
 READY = b"r"
-#: The stamp: nanoseconds of the monotonic clock, written at one stroke; 0 while nothing is stopped.
-STAMP = struct.Struct("@Q")
-
+#: The page holds one word: nanoseconds of the monotonic clock, 0 while nothing is stopped.
+PAGE_BYTES = 8
+#: While the node manager hangs everything is resumed again so often: it may wake up in the middle of stopping.
+_AGAIN_MS = 250.0
 #: Above everything that shares the processors for a living.
 PRIORITY = 20
 
@@ -36,29 +36,30 @@ PRIORITY = 20
 class Watchdog:
     """What is held, by key: a descriptor, and what to do with it."""
 
-    def __init__(self, connection: int, stamp: int, patience_ms: float) -> None:
+    def __init__(self, connection: int, page: int) -> None:
         import socket
 
         self._socket = socket.socket(fileno=connection)
-        self._page = mmap.mmap(stamp, STAMP.size, prot=mmap.PROT_READ)
-        self._patience_ms = patience_ms
+        self._deadline = memoryview(mmap.mmap(page, PAGE_BYTES, prot=mmap.PROT_READ)).cast("Q")
         self._held: dict[bytes, tuple[int, bytes]] = {}
-        #: The stamp at which everything was resumed: once is enough.
-        self._resumed_at = 0
 
     def run(self) -> None:
         """Until the node manager is gone."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         self._socket.send(READY)
+        wait_ms = self._left_ms()
         while True:
-            if poll.poll(self._wait_ms()):
+            if poll.poll(wait_ms):
                 if not self._take():
                     self.resume()
                     return
-            elif self._wait_ms() == 0:
-                self._resumed_at = self._stamp()
-                self.resume()
+                wait_ms = self._left_ms()
+            else:
+                wait_ms = self._left_ms()
+                if wait_ms == 0:
+                    self.resume()
+                    wait_ms = _AGAIN_MS
 
     def resume(self) -> None:
         """Everything runs; what has ended meanwhile does not matter."""
@@ -72,18 +73,12 @@ class Watchdog:
                 # Somebody else's by now, or its control group is gone: the next ones count.
                 continue
 
-    def _stamp(self) -> int:
-        stamp: int = STAMP.unpack_from(self._page)[0]
-        return stamp
-
-    def _wait_ms(self) -> float | None:
-        """How long the node manager may stay silent from now; None: nothing is stopped."""
-        stamp = self._stamp()
-        if stamp == 0:
+    def _left_ms(self) -> float | None:
+        """How long until the deadline; None: nothing is stopped."""
+        deadline = self._deadline[0]
+        if deadline == 0:
             return None
-        if stamp == self._resumed_at:
-            return self._patience_ms
-        return max(self._patience_ms - (time.monotonic_ns() - stamp) / 1e6, 0.0)
+        return max((deadline - time.monotonic_ns()) / 1e6, 0.0)
 
     def _take(self) -> bool:
         """One message; False at the end."""
@@ -113,10 +108,19 @@ def main(arguments: list[str]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         # Ends with the node manager and not before it.
         signal.signal(number, signal.SIG_IGN)
-    if int(arguments[3]):
-        # Only asked for where the node manager itself was allowed to.
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
-    Watchdog(int(arguments[0]), int(arguments[1]), float(arguments[2])).run()
+    if int(arguments[2]):
+        _become_realtime()
+    Watchdog(int(arguments[0]), int(arguments[1])).run()
+
+
+def _become_realtime() -> None:
+    """As far up as is allowed; asked for only where the node manager itself was allowed to."""
+    for priority in range(PRIORITY, 0, -1):
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+        except PermissionError:
+            continue
+        return
 
 
 if __name__ == "__main__":

@@ -122,6 +122,19 @@ def test_a_watchdog_that_is_killed_is_replaced_and_the_turns_go_on(lab):
     site.wait(lambda: not stopped([x, y]))
 
 
+def test_slices_are_as_long_as_the_manager_says(lab):
+    site = lab(slice_s=0.5)
+    site.start()
+    (x,), (y,) = two_jobs(site).values()
+    site.wait(lambda: not stopped([x]))
+    site.wait(lambda: stopped([x]))
+    # longer than the watchdog would wait with the slices that a node has without a manager
+    until = time.monotonic() + 0.4
+    while time.monotonic() < until:
+        assert stopped([x])
+        assert not stopped([y])
+
+
 def test_term_resumes_everything_and_leaves_nothing_behind(lab):
     site = lab()
     site.start()
@@ -332,6 +345,8 @@ def test_apples_jobs_shows_who_shares_the_machine(lab):
     assert "no jobs share these hosts now" in nobody
     assert "T_cpu" not in nobody
     two_jobs(site)
+    # nodes say once a second who is there
+    site.wait(lambda: all(len(node["processes"]) == 2 for node in site.view()["nodes"].values()))
     document = json.loads(apples("jobs", "--json", **environment).stdout)
     assert {name: (job["state"], job["ranks"]) for name, job in document["jobs"].items()} == {
         "x": ("in", 2),

@@ -16,11 +16,9 @@ class Post:
     """A guard in a loop of its own, holding one process."""
 
     def __init__(self, patience_s):
-        self.said = []
+        self.said, self.patience_s = [], patience_s
         self.loop = Loop()
-        self.guard = Guard(
-            self.loop, patience_s=patience_s, realtime=False, say=self.said.append, changed=self.loop.stop
-        )
+        self.guard = Guard(self.loop, realtime=False, say=self.said.append, changed=self.loop.stop)
         self.process = subprocess.Popen(["sleep", "600"], start_new_session=True)
         self.pidfd = os.pidfd_open(self.process.pid)
         self.guard.start()
@@ -35,7 +33,7 @@ class Post:
     def stop(self):
         self.process.send_signal(signal.SIGSTOP)
         assert self.becomes("T")
-        self.guard.tick(True)
+        self.guard.stopping(time.monotonic() + self.patience_s)
 
     def becomes(self, state, within_s=10.0):
         deadline = time.monotonic() + within_s
@@ -81,10 +79,41 @@ def test_a_node_manager_that_hangs_is_not_waited_for(post):
     assert one.guard.ready
 
 
+def test_a_hang_after_another_watchdog_has_taken_over(post):
+    one = post(patience_s=0.2)
+    one.stop()
+    os.kill(one.guard.pid, signal.SIGKILL)
+    one.turn()
+    one.turn()
+    assert one.guard.ready
+    assert one.becomes("S")
+    one.stop()
+    assert one.becomes("S")
+
+
+def test_one_who_hangs_in_the_middle_of_stopping_is_not_waited_for_either(post):
+    one = post(patience_s=0.1)
+    one.stop()
+    assert one.becomes("S")
+    # stopped after its deadline, and nothing said since
+    one.process.send_signal(signal.SIGSTOP)
+    assert one.becomes("T")
+    assert one.becomes("S")
+
+
+def test_a_later_deadline_is_waited_for(post):
+    one = post(patience_s=0.1)
+    one.process.send_signal(signal.SIGSTOP)
+    assert one.becomes("T")
+    one.guard.stopping(time.monotonic() + 60.0)
+    time.sleep(0.3)
+    assert facts(one.process.pid).state == "T"
+
+
 def test_while_nothing_is_stopped_no_signs_of_life_are_needed(post):
     one = post(patience_s=0.05)
     one.stop()
-    one.guard.tick(False)
+    one.guard.running()
     one.process.send_signal(signal.SIGSTOP)
     assert one.becomes("T")
     time.sleep(0.2)
