@@ -9,6 +9,7 @@ can be written every rank compiles for itself. Code on disk is named by a digest
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import os
@@ -25,6 +26,9 @@ from numba.core import event
 from numba.core.compiler import Compiler
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# numba's objects stay: to look through them again and again would be a tenth of the time that a rank takes to start.
+gc.freeze()
 
 _ROOT = Path(__file__).parent
 _IMPORT = re.compile(r"^\s*from stencil_app(?:\.([\w.]+))? import (\([^)]*\)|.*)", re.MULTILINE)
