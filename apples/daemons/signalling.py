@@ -9,6 +9,7 @@ import errno
 import os
 import select
 import signal
+from contextlib import suppress
 
 #: Flag of pidfd_send_signal since Linux 6.9; Python has no name for it.
 _PROCESS_GROUP = 4
@@ -35,9 +36,43 @@ def _send_to_group(pidfd: int, number: int, group: int) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     if poll.poll(0):
+        # The rest of a group that was stopped would stay so for ever.
+        if number == signal.SIGCONT:
+            _continue_rest(pidfd, group)
         return False
     try:
         os.killpg(group, number)
     except ProcessLookupError:
         return False
     return True
+
+
+def _continue_rest(pidfd: int, group: int) -> None:
+    """Resume those that a dead leader has left in its group: while there are any, the number is nobody else's."""
+    if not _waited_for(pidfd) or not os.path.exists(f"/proc/{group}"):
+        for name in os.listdir("/proc"):
+            if name.isdecimal() and int(name) != group:
+                with suppress(OSError):
+                    _continue_member(int(name), group)
+
+
+def _waited_for(pidfd: int) -> bool:
+    try:
+        signal.pidfd_send_signal(pidfd, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _continue_member(pid: int, group: int) -> None:
+    if os.getpgid(pid) != group:
+        return
+    pidfd = os.pidfd_open(pid)
+    try:
+        # Looked at again while the descriptor holds it.
+        if os.getpgid(pid) == group:
+            signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+    finally:
+        os.close(pidfd)

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from apples.coscheduling.events import Process
-from apples.daemons import cgroups
+from apples.daemons import cgroups, signalling
 from apples.daemons.grips import Powers, find_powers
 from apples.daemons.processes import Registration, facts
 from apples.errors import SharingError
@@ -61,6 +61,14 @@ class Family:
         before = [facts(pid).cpu_s for pid in (self.process.pid, self.child)]
         time.sleep(0.05)
         return before == [facts(pid).cpu_s for pid in (self.process.pid, self.child)]
+
+
+def within_a_while(what):
+    """Whether it becomes true."""
+    deadline = time.monotonic() + 10.0
+    while not what() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return what()
 
 
 def grip(means, pid):
@@ -120,6 +128,36 @@ def test_one_that_has_ended_is_no_error(family, kind):
     one.process.wait()
     assert one.grip.cpu_s() is None
     one.grip.close()
+
+
+@pytest.mark.parametrize("waited_for", [False, True])
+def test_what_a_dead_leader_leaves_stopped_is_resumed_on_kernels_that_know_no_signals_to_groups(
+    family, waited_for
+):
+    one = family(Powers())
+    pidfd, group = os.pidfd_open(one.process.pid), one.process.pid
+    os.killpg(group, signal.SIGSTOP)
+    os.kill(group, signal.SIGKILL)
+    os.waitid(os.P_PID, group, os.WEXITED | (0 if waited_for else os.WNOWAIT))
+    assert within_a_while(lambda: facts(one.child).state == "T")
+    assert not signalling._send_to_group(pidfd, signal.SIGSTOP, group)
+    assert not signalling._send_to_group(pidfd, signal.SIGCONT, group)
+    assert within_a_while(lambda: facts(one.child).state != "T")
+    os.close(pidfd)
+    one.grip.close()
+    os.kill(one.child, signal.SIGKILL)
+
+
+def test_a_number_that_is_somebody_elses_by_now_is_left_alone(family):
+    gone = subprocess.Popen(["true"])
+    pidfd = os.pidfd_open(gone.pid)
+    gone.wait()
+    other = family(Powers())
+    os.killpg(other.process.pid, signal.SIGSTOP)
+    assert within_a_while(lambda: facts(other.child).state == "T")
+    assert not signalling._send_to_group(pidfd, signal.SIGCONT, other.process.pid)
+    assert facts(other.child).state == "T"
+    os.close(pidfd)
 
 
 def test_one_that_does_not_lead_its_group_is_stopped_alone():
