@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from apples.daemons.places import known_sockets
+from apples.daemons.processes import peer
 from apples.errors import SharingError
 
 #: Seconds a node manager may take to answer; it asks the manager itself for some questions.
@@ -22,7 +24,10 @@ Json = dict[str, Any]
 
 
 class NodeClient:
-    """One connection to a node manager; a context manager. Raises `SharingError` where none answers."""
+    """One connection to a node manager; a context manager.
+
+    Raises `SharingError` where none answers, or one of another user, who could say anything of anybody.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,6 +41,13 @@ class NodeClient:
                 f"{path}: no node manager answers ({error.strerror or error}); start one with `apples node`, or name "
                 "the right socket with APPLES_NODE_SOCKET"
             ) from error
+        _, uid = peer(self._socket)
+        if uid not in (os.geteuid(), 0):
+            self._socket.close()
+            raise SharingError(
+                f"{path}: user {uid} listens there; expected a node manager of user {os.geteuid()} or of root. Start "
+                "one with `apples node`, or name the right socket with APPLES_NODE_SOCKET"
+            )
         self._lines = self._socket.makefile("rb")
 
     def ask(self, what: str, argument: object = None) -> Any:

@@ -6,14 +6,16 @@ are gone, their pids and start times tell them. The file is written beside the o
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from apples.coscheduling.events import Process
 from apples.daemons.processes import Registration
@@ -30,7 +32,7 @@ class Journal:
         self._path = socket_path.with_suffix(".json")
         lock = socket_path.with_suffix(".lock")
         try:
-            self._lock: IO[str] = lock.open("a+")
+            self._lock: IO[str] = _own(lock, "a+")
         except OSError as error:
             raise SharingError(f"{lock}: cannot be made: {error.strerror}") from error
         try:
@@ -50,7 +52,8 @@ class Journal:
     def read(self) -> list[Registration]:
         """What an earlier node manager had; nothing where there is nothing that can be read."""
         try:
-            entries = json.loads(self._path.read_text(encoding="utf-8"))
+            with _own(self._path, "r") as file:
+                entries = json.load(file)
             return [Registration(**entry | {"process": Process(*entry["process"])}) for entry in entries]
         except (OSError, ValueError, TypeError, KeyError):
             return []
@@ -68,3 +71,20 @@ class Journal:
         with suppress(FileNotFoundError):
             self._path.unlink()
         self._lock.close()
+
+
+def _own(path: Path, mode: Literal["r", "a+"]) -> IO[str]:
+    """Open a regular file of this user's, through no link; raises `OSError`.
+
+    Who is named in a journal is held and stopped, so nobody else may have written it.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        fd = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+            os.close(fd)
+            raise PermissionError(errno.EPERM, f"it is no regular file of user {os.geteuid()}; remove it")
+        return fd
+
+    return open(path, mode, encoding="utf-8", opener=opener)

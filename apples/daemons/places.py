@@ -81,10 +81,11 @@ def private_directory(path: Path) -> Path:
         raise SharingError(
             f"{path}: cannot be made: {error.strerror}; name another place with --socket or {SOCKET_VARIABLE}"
         ) from error
-    loose = about.st_mode & 0o022 and not about.st_mode & stat.S_ISVTX
+    # Also where others may add files only (mode 1777): lock and journal stand beside the socket.
+    loose = about.st_mode & 0o022
     if not stat.S_ISDIR(about.st_mode) or about.st_uid not in (os.getuid(), 0) or loose:
         raise SharingError(
-            f"{path}: others could put a socket of theirs there (owner {about.st_uid}, mode "
+            f"{path}: others could put files of theirs there (owner {about.st_uid}, mode "
             f"{stat.S_IMODE(about.st_mode):04o}); expected a directory of yours that only you may write to. Remove it, "
             f"or name another place with --socket or {SOCKET_VARIABLE}"
         )

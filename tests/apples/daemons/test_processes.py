@@ -1,5 +1,6 @@
 """Who may be touched: real sockets, real processes, and everything that somebody might claim."""
 
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,7 @@ import pytest
 
 from apples.coscheduling.events import Process
 from apples.daemons import processes
+from apples.daemons.client import NodeClient
 from apples.daemons.journal import Journal
 from apples.daemons.processes import Refused, Registration, adopt, alive, check, facts
 from apples.errors import SharingError
@@ -152,6 +154,55 @@ def test_one_node_manager_has_a_place_and_leaves_its_journal_to_the_next(tmp_pat
     third = Journal(path)
     assert third.read() == []
     third.close()
+
+
+def test_what_somebody_else_has_put_in_the_place_of_lock_and_journal_is_not_touched(tmp_path):
+    path, precious = tmp_path / "node-a.sock", tmp_path / "precious"
+    precious.write_text("precious")
+    path.with_suffix(".lock").symlink_to(precious)
+    with pytest.raises(SharingError, match=r"node-a.lock: cannot be made: .*symbolic links"):
+        Journal(path)
+    path.with_suffix(".lock").unlink()
+    os.mkfifo(path.with_suffix(".lock"))
+    with pytest.raises(SharingError, match=f"it is no regular file of user {os.geteuid()}; remove it"):
+        Journal(path)
+    path.with_suffix(".lock").unlink()
+    one = Registration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9)
+    journal = Journal(path)
+    journal.write([one])
+    path.with_suffix(".json").rename(precious)
+    path.with_suffix(".json").symlink_to(precious)
+    assert journal.read() == []
+    assert json.loads(precious.read_text())[0]["pid"] == 5
+    journal.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_a_journal_of_another_user_is_not_believed(tmp_path):
+    path = tmp_path / "node-a.sock"
+    journal = Journal(path)
+    journal.write([Registration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9)])
+    os.chown(path.with_suffix(".json"), 65534, -1)
+    assert journal.read() == []
+    journal.close()
+    os.chown(path.with_suffix(".lock"), 65534, -1)
+    with pytest.raises(SharingError, match="it is no regular file of user 0"):
+        Journal(path)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can listen as another user")
+def test_nobody_else_can_play_node_manager(tmp_path):
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        # who listens last is who the kernel names
+        os.seteuid(65534)
+        try:
+            listener.listen()
+        finally:
+            os.seteuid(0)
+        with pytest.raises(SharingError, match=f"{path}: user 65534 listens there; expected a node manager"):
+            NodeClient(path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '[{"process": ["j", 0]}]'])

@@ -131,9 +131,10 @@ def test_sockets_stand_where_only_their_user_can_put_any(tmp_path, monkeypatch):
     path = serving_socket("alpha")
     assert path == tmp_path / f"apples-{os.getuid()}" / "node-alpha.sock"
     assert private_directory(path.parent).stat().st_mode & 0o777 == 0o700
-    path.parent.chmod(0o777)
-    with pytest.raises(SharingError, match="others could put a socket of theirs there"):
-        private_directory(path.parent)
+    for mode in (0o777, 0o1777, 0o720):
+        path.parent.chmod(mode)
+        with pytest.raises(SharingError, match=f"others could put files of theirs there .* mode {mode:04o}"):
+            private_directory(path.parent)
 
 
 def test_the_environment_names_the_socket(tmp_path, monkeypatch):
