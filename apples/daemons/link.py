@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from apples.daemons.loop import Alarm, Loop
 from apples.daemons.streams import Stream, keep_honest
-from apples.daemons.timer import now
+from apples.daemons.timer import now, raw
 from apples.daemons.wire import (
     LONGEST_LINE,
     VERSION,
@@ -220,7 +220,7 @@ class Link:
             return
         if multicast:
             self.multicast_heard = True
-        if self._fresh.admits(beat, instant, late_s=_LATE_SLICES * beat.slice_s):
+        if self._fresh.admits(beat, raw(), late_s=_LATE_SLICES * beat.slice_s):
             self._last_beat = instant
             self._hooks.beat(beat, instant)
 

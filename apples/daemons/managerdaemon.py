@@ -21,7 +21,7 @@ from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.roster import Roster
 from apples.daemons.settings import SharingSettings
 from apples.daemons.streams import Stream, keep_honest
-from apples.daemons.timer import now
+from apples.daemons.timer import now, raw
 from apples.daemons.wire import (
     LONGEST_LINE,
     VERSION,
@@ -155,7 +155,7 @@ class ManagerDaemon:
                 number=self._number,
                 version=self.roster.version,
                 slot=-1 if beat.slot is None else beat.slot,
-                sent_s=now(),
+                sent_s=raw(),
                 slice_s=slice_s,
             )
             self._send(self._seal.beat(message))

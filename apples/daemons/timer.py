@@ -48,6 +48,11 @@ class Timer:
         os.close(self._fd)
 
 
+def raw() -> float:
+    """The clock as the hardware runs, which nothing sets or slews, seconds."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+
+
 def now() -> float:
     """The clock that timers and monitor pages go by, seconds."""
     return time.monotonic()

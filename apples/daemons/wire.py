@@ -34,6 +34,10 @@ _HERE = struct.Struct("!4s16s16sQ")
 _BEAT_MAGIC, _HERE_MAGIC = b"APb1", b"APh1"
 BEAT_BYTES = _BEAT.size + _MAC
 
+#: What two clocks that nobody corrects may drift apart, as a share; and when late beats are taken for a changed clock.
+_DRIFT = 1e-3
+ANEW_S = 3.0
+
 Json = dict[str, Any]
 
 
@@ -118,7 +122,7 @@ class BeatMessage(NamedTuple):
     """One slot begins.
 
     number : counts the beats of a session.  version : of the matrix whose row `slot` is; -1 for an empty one
-    sent_s : on the manager's monotonic clock.  slice_s : until the next
+    sent_s : on the manager's clock that nothing slews.  slice_s : until the next
     """
 
     number: int
@@ -184,21 +188,35 @@ class Freshness:
     """Lets each beat through once, in order, and none that lies `late_s` behind the quickest one so far.
 
     Sender and receiver need not agree on the time: what counts is the difference of their clocks, at its smallest.
+    Where all beats have been late for `ANEW_S` it is the clocks that have changed, and the smallest is looked for anew.
     """
 
     def __init__(self) -> None:
         self.number = 0
         self._ahead_s: float | None = None
+        self._late_number = 0
+        self._late_since: float | None = None
 
     def admits(self, beat: BeatMessage, now: float, *, late_s: float) -> bool:
-        """Whether to act on a beat that came at `now`."""
+        """Whether to act on a beat that came at `now`, on a clock that nothing slews."""
         if beat.number <= self.number:
             return False
         ahead = now - beat.sent_s
-        # A grain of drift: 0.1 ms a second would otherwise make every beat late after hours.
-        best = ahead if self._ahead_s is None else min(ahead, self._ahead_s + 1e-4 * beat.slice_s)
+        best = ahead if self._ahead_s is None else min(ahead, self._ahead_s + _DRIFT * beat.slice_s)
         self._ahead_s = best
-        if ahead - best > late_s:
+        if ahead - best > late_s and not self._only_late(beat.number, now):
             return False
+        if ahead - best > late_s:
+            self._ahead_s = ahead
+        self._late_since = None
         self.number = beat.number
         return True
+
+    def _only_late(self, number: int, now: float) -> bool:
+        """Whether beats have been late, and new ones, for so long that it is not they that are held up."""
+        if number <= self._late_number:
+            return False
+        self._late_number = number
+        if self._late_since is None:
+            self._late_since = now
+        return now - self._late_since >= ANEW_S

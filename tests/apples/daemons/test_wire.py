@@ -1,9 +1,13 @@
 """What does not come from a holder of the key, in its place and in time, is refused."""
 
+import time
+
 import pytest
 
 from apples.daemons.keyfile import new_key, read_key
+from apples.daemons.timer import raw
 from apples.daemons.wire import (
+    ANEW_S,
     BEAT_BYTES,
     STRANGERS_LINE,
     BeatMessage,
@@ -139,6 +143,29 @@ class TestFreshness:
         fresh = Freshness()
         for n in range(1, 100_000):
             assert fresh.admits(beat(n, 0.1 * n), 0.1 * n * (1 + 5e-5), late_s=0.2)
+
+    def test_a_clock_that_is_put_back_is_followed_after_three_seconds(self):
+        fresh, changed_s = Freshness(), 0.5
+        assert all(fresh.admits(beat(n, n / 10), n / 10, late_s=0.2) for n in range(1, 100))
+        admitted = [fresh.admits(beat(n, n / 10), n / 10 + changed_s, late_s=0.2) for n in range(100, 140)]
+        assert admitted == [False] * round(ANEW_S / 0.1) + [True] * 10
+
+    def test_one_beat_that_is_repeated_for_long_is_no_changed_clock(self):
+        fresh = Freshness()
+        assert fresh.admits(beat(1, 0.1), 0.1, late_s=0.2)
+        assert not any(fresh.admits(beat(2, 0.2), 1.0 + n / 10, late_s=0.2) for n in range(100))
+        assert fresh.admits(beat(3, 11.0), 11.0, late_s=0.2)
+
+    def test_beats_that_are_held_up_now_and_then_stay_refused(self):
+        fresh = Freshness()
+        admitted = [
+            fresh.admits(beat(n, n / 10), n / 10 + 0.3 * (n % 20 != 0), late_s=0.2) for n in range(20, 400)
+        ]
+        assert admitted == [n % 20 == 0 for n in range(20, 400)]
+
+    def test_beats_are_stamped_by_a_clock_that_nothing_slews(self):
+        before = time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+        assert before <= raw() <= time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
 def test_a_key_is_made_once_and_only_its_owner_may_read_it(tmp_path):
