@@ -1,14 +1,16 @@
 """How fast the step loop of magnetohydrodynamics is: zone-cycles a second beside the memory bandwidth of the machine.
 
-    python benchmarks/mhd_speed.py [--cells 64,128] [--zones 4e6] [--rounds 5] [--json]
+    python benchmarks/mhd_speed.py [--cells 64,128] [--zones 4e6] [--rounds 5] [--turns 5] [--json]
 
 The MHD blast of 64³ and 128³ on 1 and on 2 ranks, in turns with a triad a = b + s·c (32 bytes an element,
 write-allocate counted) in the same processes; the slowest rank of a round counts. Then, on one rank, slabs of 16 rows
-of the largest mesh: how much more a zone costs than in the cube. Zone-cycles a second are given by the clock and by
-the CPU time of a rank's loop: on a machine with other work (the load average is printed) only the second says
-something of the code. Aims are 2.4e6 on one rank where the triad is 40 GB/s, in proportion elsewhere; 1.9 times that
-on two; 1.4 times the cost in thin slabs. Last, what starting costs: a compile into an empty cache, and a start from
-the cache. Prints medians and the 10th and 90th percentile over rounds; of the triad the best round.
+of the largest mesh: how much more a zone costs than in the cube. What two ranks gain is measured in turns, run by run:
+one rank, two ranks, and two runs that know nothing of each other, each with half of the mesh: what they reach together
+is what the machine gives to two. Zone-cycles a second are given by the clock and by the CPU time of a rank's loop: on
+a machine with other work (the load average is printed) only the second says something of the code. Aims are 2.4e6 on
+one rank where the triad is 40 GB/s, in proportion elsewhere; 1.9 times that on two; 1.4 times the cost in thin slabs.
+Last, what starting costs: a compile into an empty cache, and a start from the cache. Prints medians and the 10th and
+90th percentile over rounds; of the triad the best round.
 """
 
 from __future__ import annotations
@@ -74,14 +76,27 @@ def worker(cells: int, rows: int, cycles: int, rounds: int) -> None:
         print(json.dumps(table))
 
 
+def launch(ranks: int, cells: int, rows: int, how: tuple[int, int]) -> subprocess.Popen[str]:
+    """Start a worker of so many ranks; how : cycles in a round, rounds."""
+    cycles, rounds = how
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    own = [sys.executable, __file__, "--worker", "--cells", str(cells), "--rows", str(rows)]
+    own += ["--cycles", str(cycles), "--rounds", str(rounds)]
+    return subprocess.Popen([str(mpiexec), "-n", str(ranks), *own], stdout=subprocess.PIPE, text=True)
+
+
+def rounds_of(started: subprocess.Popen[str]) -> np.ndarray[Any, Any]:
+    """float64[rounds, 3]: seconds by the clock, CPU seconds, seconds of the triad."""
+    said, _ = started.communicate()
+    if started.returncode:
+        sys.exit(f"a worker ended with {started.returncode}")
+    return np.array(json.loads(said))
+
+
 def run(ranks: int, cells: int, rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """One row of the report."""
     cycles = max(2, round(arguments.zones / (cells * cells * rows)))
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    own = [sys.executable, __file__, "--worker", "--cells", str(cells), "--rows", str(rows)]
-    own += ["--cycles", str(cycles), "--rounds", str(arguments.rounds)]
-    done = subprocess.run([str(mpiexec), "-n", str(ranks), *own], check=True, capture_output=True, text=True)
-    table = np.array(json.loads(done.stdout))
+    table = rounds_of(launch(ranks, cells, rows, (cycles, arguments.rounds)))
     zones = cells * cells * rows * cycles
     wall, cpu = zones / table[:, 0], zones / table[:, 1]
     return {
@@ -94,20 +109,37 @@ def run(ranks: int, cells: int, rows: int, arguments: argparse.Namespace) -> dic
     }
 
 
-def starts() -> dict[str, float]:
-    """Seconds of a compile into an empty cache and of a start from the cache, elapsed and CPU."""
+def scaling(cells: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Zone-cycles a second over those of one rank, of two ranks and of two halves apart: median, 10 % and 90 %."""
+    cycles = max(2, round(arguments.zones / cells**3))
+    gains: dict[str, list[float]] = {"two_ranks_over_one": [], "two_halves_apart_over_one": []}
+    for _ in range(arguments.turns):
+        one = rounds_of(launch(1, cells, cells, (cycles, 2)))[:, 0]
+        two = rounds_of(launch(2, cells, cells, (cycles, 2)))[:, 0]
+        halves = [launch(1, cells, cells // 2, (cycles, 3)) for _ in range(2)]
+        apart = [rounds_of(half)[:2, 0] for half in halves]
+        gains["two_ranks_over_one"].append(float(one.min() / two.min()))
+        gains["two_halves_apart_over_one"].append(float(sum(one.min() / 2 / half.min() for half in apart)))
+    return {
+        name: [round(float(np.percentile(values, p)), 3) for p in (50, 10, 90)]
+        for name, values in gains.items()
+    }
+
+
+def starts(times: int) -> dict[str, float]:
+    """Seconds of a compile into an empty cache and of a start from the cache, by the clock and of CPU; medians."""
     code = "import stencil_app.mhd.problem"
-    found = {}
+    found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as cache:
-        for name in ("cold", "cached"):
+        for name in ("cold", *("cached",) * times):
             before, start = os.times(), perf_counter()
             environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
             subprocess.run([sys.executable, "-c", code], check=True, env=environment)
-            after = os.times()
-            found[f"{name}_start_s"] = round(perf_counter() - start, 2)
+            elapsed, after = perf_counter() - start, os.times()
             cpu = after.children_user - before.children_user + after.children_system - before.children_system
-            found[f"{name}_start_cpu_s"] = round(cpu, 2)
-    return found
+            found.setdefault(f"{name}_start_s", []).append(elapsed)
+            found.setdefault(f"{name}_start_cpu_s", []).append(cpu)
+    return {name: round(float(np.median(values)), 2) for name, values in found.items()}
 
 
 def main() -> None:
@@ -117,6 +149,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--cycles", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each run")
+    parser.add_argument("--turns", type=int, default=5, help="turns of one rank, two ranks and two halves")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -133,15 +166,15 @@ def main() -> None:
     def ratio(upper: dict[str, Any], lower: dict[str, Any], key: str) -> float:
         return round(upper[key] / lower[key], 3)
 
-    by_clock, by_cpu = "zone_cycles_per_s", "zone_cycles_per_cpu_s_of_a_rank"
+    by_cpu = "zone_cycles_per_cpu_s_of_a_rank"
     report = {
         "runs": [*rows, thin],
         "load_average": [round(load_before, 2), round(os.getloadavg()[0], 2)],
         "aim_on_one_rank": round(AIM_PER_GBPS * triad),
-        "two_ranks_over_one": ratio(two, one, by_clock),
+        **scaling(meshes[-1], arguments),
         "two_ranks_over_one_by_cpu_time": round(2 * ratio(two, one, by_cpu), 3),
         "slab_of_16_rows_costs": ratio(one, thin, by_cpu),
-        **starts(),
+        **starts(arguments.turns),
     }
     if arguments.json:
         print(json.dumps(report, indent=1))
