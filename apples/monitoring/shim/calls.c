@@ -8,7 +8,7 @@
 /* Error class that every MPI gives the same number. */
 #define ERR_COUNT 2
 
-#define DECLARE(n, Name, lower) static void *r_##Name;
+#define DECLARE(n, Name, lower, ...) static void *r_##Name;
 #define DECLARE_COLLECTIVE(n, Name, lower) static void *r_##Name, *ri_##Name;
 #define DECLARE_C(n, Name, lower) static void *rc_##Name;
 #define DECLARE_COLLECTIVE_C(n, Name, lower) static void *rc_##Name, *rci_##Name;
@@ -29,7 +29,7 @@ PASSING_ACCESS(DECLARE)
 PASSING_ACCESS(DECLARE_C)
 static void *r_Comm_rank, *r_Comm_size, *r_Comm_test_inter, *r_Comm_remote_size;
 
-#define NAME(n, Name, lower) {"PMPI_" #Name, &r_##Name},
+#define NAME(n, Name, lower, ...) {"PMPI_" #Name, &r_##Name},
 #define NAME_COLLECTIVE(n, Name, lower) {"PMPI_" #Name, &r_##Name}, {"PMPI_I" #lower, &ri_##Name},
 #define NAME_C(n, Name, lower) {"PMPI_" #Name "_c", &rc_##Name},
 #define NAME_COLLECTIVE_C(n, Name, lower) {"PMPI_" #Name "_c", &rc_##Name}, {"PMPI_I" #lower "_c", &rci_##Name},
@@ -98,7 +98,17 @@ static int too_large(const slot *all, unsigned scalars) {
 #define RECEIVES_ON_C(n, Name, lower) PASS_C(n, Name, RECEIVES, AT(1))
 #define STARTS(n, Name, lower) PASS(n, Name, COLLECTIVE)
 #define LIGHTLY(n, Name, lower) PASS(n, Name, LIGHT)
-#define TESTS(n, Name, lower) PASS(n, Name, COMPLETES)
+#define TESTS(n, Name, lower, over)                                                                                   \
+    EXPORT int MPI_##Name(P##n) {                                                                                     \
+        int rc;                                                                                                       \
+        REQUIRE(r_##Name, "PMPI_" #Name)                                                                              \
+        if (!OURS)                                                                                                    \
+            return CALL(r_##Name, n);                                                                                 \
+        monitor_enter(COMPLETES);                                                                                     \
+        rc = CALL(r_##Name, n);                                                                                       \
+        monitor_leave(rc == 0 && (over) ? COMPLETES | OVER : COMPLETES);                                              \
+        return rc;                                                                                                    \
+    }
 
 WAITING(WAITS)
 PASSING_SENDS(SENDS_ON)

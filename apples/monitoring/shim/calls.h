@@ -64,7 +64,7 @@
     X(1, Win_flush_all, win_flush_all)                                                                                \
     X(1, File_close, file_close)
 
-/* Calls that do not wait: (kind, arity, names). */
+/* Calls that do not wait. Those of PASSING also say whether something is over after it. */
 #define PASSING_SENDS(X)                                                                                              \
     X(7, Isend, isend)                                                                                                \
     X(7, Issend, issend)                                                                                              \
@@ -102,16 +102,18 @@
     X(7, Iexscan, iexscan)                                                                                            \
     X(8, Ineighbor_allgather, ineighbor_allgather)                                                                    \
     X(8, Ineighbor_alltoall, ineighbor_alltoall)
+/* What an MPI function has answered at this address, in Fortran as in C. */
+#define SAID(at) *(const int *)(at)
 #define PASSING(X)                                                                                                    \
-    X(3, Test, test)                                                                                                  \
-    X(4, Testall, testall)                                                                                            \
-    X(5, Testany, testany)                                                                                            \
-    X(5, Testsome, testsome)                                                                                          \
-    X(5, Iprobe, iprobe)                                                                                              \
-    X(6, Improbe, improbe)                                                                                            \
-    X(3, Request_get_status, request_get_status)                                                                      \
-    X(1, Cancel, cancel)                                                                                              \
-    X(1, Request_free, request_free)
+    X(3, Test, test, SAID(a2) != 0)                                                                                   \
+    X(4, Testall, testall, SAID(a3) != 0)                                                                             \
+    X(5, Testany, testany, SAID(a4) != 0)                                                                             \
+    X(5, Testsome, testsome, SAID(a3) > 0)                                                                            \
+    X(5, Iprobe, iprobe, 0)                                                                                           \
+    X(6, Improbe, improbe, 0)                                                                                         \
+    X(3, Request_get_status, request_get_status, 0)                                                                   \
+    X(1, Cancel, cancel, 0)                                                                                           \
+    X(1, Request_free, request_free, 0)
 #define PASSING_ACCESS(X)                                                                                             \
     X(8, Put, put)                                                                                                    \
     X(8, Get, get)                                                                                                    \

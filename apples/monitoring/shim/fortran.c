@@ -11,7 +11,7 @@
     X(ssend, issend)                                                                                                  \
     X(rsend, irsend)
 
-#define D(n, Name, lower) static void *f_##lower[2];
+#define D(n, Name, lower, ...) static void *f_##lower[2];
 #define DI(n, Name, lower) static void *f_##lower[2], *fi_##lower[2];
 #define DP(Name, form) static void *f_##Name[2], *fn_##Name[2];
 #define ALL_PASSING(X)                                                                                                \
@@ -41,7 +41,7 @@ ALL_PASSING(D)
 PAIRED(DP)
 static void *f_init[2], *f_init_thread[2], *f_finalize[2];
 
-#define N(n, Name, lower) {"mpi_" #lower "_", &f_##lower[0]}, {"mpi_" #lower "_f08_", &f_##lower[1]},
+#define N(n, Name, lower, ...) {"mpi_" #lower "_", &f_##lower[0]}, {"mpi_" #lower "_f08_", &f_##lower[1]},
 #define NI(n, Name, lower) N(n, Name, lower) {"mpi_i" #lower "_", &fi_##lower[0]}, {"mpi_i" #lower "_f08_", &fi_##lower[1]},
 #define NP(name, form)                                                                                                \
     {"mpi_" #name "_", &f_##name[0]}, {"mpi_" #name "_f08_", &f_##name[1]}, {"mpi_" #form "_", &fn_##name[0]},        \
@@ -116,7 +116,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
 
 /* --- measured and passed on ----------------------------------------------------------------------- */
 
-#define PASS_ONE(i, suffix, m, name, kind)                                                                            \
+#define PASS_ONE(i, suffix, m, name, kind, after)                                                                     \
     EXPORT void mpi_##name##_##suffix(CAT(P, m)) {                                                                    \
         NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
         if (!THEIRS(i)) {                                                                                             \
@@ -125,15 +125,15 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
         }                                                                                                             \
         monitor_enter(kind);                                                                                          \
         PASS_ON(f_##name[i], m);                                                                                      \
-        monitor_leave(kind);                                                                                          \
+        monitor_leave((kind) | (after));                                                                              \
     }
 #define PASS_ON(f, m) ((void (*)(CAT(T, m)))(f))(CAT(A, m))
-#define WAITS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, BLOCKING)
-#define SENDS_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, SENDS)
-#define RECEIVES_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, RECEIVES)
-#define STARTS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, COLLECTIVE)
-#define TESTS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, COMPLETES)
-#define LIGHTLY(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, LIGHT)
+#define WAITS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, BLOCKING, 0)
+#define SENDS_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, SENDS, 0)
+#define RECEIVES_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, RECEIVES, 0)
+#define STARTS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, COLLECTIVE, 0)
+#define TESTS(n, Name, lower, over) BOTH(PASS_ONE, CAT(MORE, n), lower, COMPLETES, (over) ? OVER : 0)
+#define LIGHTLY(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, LIGHT, 0)
 
 WAITING(WAITS)
 PASSING_SENDS(SENDS_ON)

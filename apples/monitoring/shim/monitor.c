@@ -64,9 +64,26 @@ static void know_thread(struct thread *t) {
     end_write(p);
 }
 
+static inline void begin_waiting(struct thread *t, uint64_t wall) {
+    struct process_half *p = &monitor_page->process;
+    t->entered_wall = wall;
+    t->entered_stopped = stopped_ns();
+    begin_write(p);
+    p->t_cpu_ns += t->gap;
+    if (t->since_event >= coalesce_ns || !t->communicated) {
+        p->c_comm++;
+        t->communicated = 1;
+        t->since_event = 0;
+    }
+    p->updated_ns = wall;
+    p->phase = p->threads == 1 ? PHASE_WAITING : PHASE_UNKNOWN;
+    p->phase_wall_ns = wall;
+    p->phase_stopped_ns = t->entered_stopped;
+    end_write(p);
+}
+
 void monitor_enter(int kind) {
     struct thread *t = &monitor_thread;
-    struct process_half *p = &monitor_page->process;
     struct instant now;
     t->depth = 1;
     if (UNLIKELY(!t->known))
@@ -78,24 +95,19 @@ void monitor_enter(int kind) {
     t->overdrawn = computed > 0 ? 0 : -computed;
     t->since_event += gap;
     t->gap = gap;
-    if (!(kind & BLOCKING))
-        return;
-    t->entered_wall = now.wall_before;
-    t->entered_stopped = stopped_ns();
-    begin_write(p);
-    p->t_cpu_ns += gap;
-    if (t->since_event >= coalesce_ns || !t->communicated) {
-        p->c_comm++;
-        t->communicated = 1;
-        t->since_event = 0;
-    }
-    p->updated_ns = now.wall_before;
-    p->phase = p->threads == 1 ? PHASE_WAITING : PHASE_UNKNOWN;
-    p->phase_wall_ns = now.wall_before;
-    p->phase_stopped_ns = t->entered_stopped;
-    end_write(p);
-    if (UNLIKELY(monitor_page->manager.scheduled != 1 || monitor_travelling) && kind & (SENDS | COLLECTIVE))
+    if (kind & BLOCKING)
+        begin_waiting(t, now.wall_before);
+    if (kind & (SENDS | COLLECTIVE) && UNLIKELY(monitor_page->manager.scheduled != 1 || monitor_travelling))
         monitor_travel_before();
+}
+
+/* This process is not scheduled: was there a message, or is there news? Where something was only begun, its completion
+   is looked at. */
+static __attribute__((noinline)) void look_after(int kind) {
+    if (kind & OVER || (kind & BLOCKING && kind & (RECEIVES | COLLECTIVE | COMPLETES)))
+        monitor_travel_after();
+    else if (kind & COMPLETES)
+        monitor_travel_look();
 }
 
 void monitor_leave(int kind) {
@@ -103,9 +115,8 @@ void monitor_leave(int kind) {
     struct process_half *p = &monitor_page->process;
     struct instant now;
     if (kind) {
-        if (UNLIKELY(monitor_page->manager.scheduled != 1) && kind & BLOCKING &&
-            kind & (RECEIVES | COLLECTIVE | COMPLETES))
-            monitor_travel_after();
+        if (UNLIKELY(monitor_page->manager.scheduled != 1))
+            look_after(kind);
         monitor_ring();
     }
     read_clocks(t, &now, kind & BLOCKING ? t->entered_wall - t->anchor_wall + FOLLOW_WAIT_NS : FOLLOW_NS + FOLLOW_WAIT_NS);

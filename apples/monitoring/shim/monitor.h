@@ -16,8 +16,8 @@ typedef uintptr_t slot;
 
 /* What a call is, for the figures. LIGHT calls do not wait: their time counts neither as computation nor as
    communication. SENDS and RECEIVES: it begins so; COLLECTIVE: it may do both;
-   COMPLETES: what was begun may be over after it. */
-enum { LIGHT = 0, BLOCKING = 1, SENDS = 2, RECEIVES = 4, COLLECTIVE = 8, COMPLETES = 16 };
+   COMPLETES: what was begun may be over after it; OVER: and it is, though the call does not wait. */
+enum { LIGHT = 0, BLOCKING = 1, SENDS = 2, RECEIVES = 4, COLLECTIVE = 8, COMPLETES = 16, OVER = 32 };
 
 /* One thread that calls MPI. `depth` is not 0 inside an MPI call: what MPI calls of itself is no call of the program.
    anchor_*: the CPU clock of the thread at an instant on the wall, valid while the thread is not switched. left_cpu: that clock when

@@ -105,30 +105,66 @@ def test_a_node_manager_that_is_not_there_is_said_once(mpi, compiled, start, pat
     assert errors.count(told) == 1
 
 
-PING_PONG = """
+TALK = """
 import sys
+from pathlib import Path
 from mpi4py import MPI
-comm = MPI.COMM_WORLD
-more = True
-while more:
-    if comm.rank == 0:
-        comm.send(0, 1)
-        more = comm.recv(source=1)
-    else:
-        comm.recv(source=0)
-        more = not sys.stdin.closed and not STOP.exists()
-        comm.send(more, 0)
+
+def plainly(other, said):
+    if MPI.COMM_WORLD.rank == 0:
+        MPI.COMM_WORLD.Send(said, other)
+    MPI.COMM_WORLD.Recv(heard := bytearray(1), other)
+    if MPI.COMM_WORLD.rank == 1:
+        MPI.COMM_WORLD.Send(said, other)
+    return heard
+
+def begun(other, said):
+    heard = bytearray(1)
+    return heard, [MPI.COMM_WORLD.Irecv(heard, other), MPI.COMM_WORLD.Isend(said, other)]
+
+def waited_for(other, said):
+    heard, requests = begun(other, said)
+    MPI.Request.Waitall(requests)
+    return heard
+
+def asked_for(other, said):
+    heard, requests = begun(other, said)
+    for request in requests:
+        while not request.Test():
+            pass
+    return heard
+
+def persistent(other, said):
+    heard = bytearray(1)
+    requests = [MPI.COMM_WORLD.Recv_init(heard, other), MPI.COMM_WORLD.Send_init(said, other)]
+    MPI.Prequest.Startall(requests)
+    MPI.Request.Waitall(requests)
+    for request in requests:
+        request.Free()
+    return heard
+
+def together(other, said):
+    both = bytearray(2)
+    MPI.COMM_WORLD.Iallgather(said, both).Wait()
+    return both[other:other + 1]
+
+talk, other, said, heard = globals()[sys.argv[2]], 1 - MPI.COMM_WORLD.rank, b"", b""
+# Both know what both have said, so that both end in the same turn.
+while b"n" not in (said, heard):
+    said = b"n" if Path(sys.argv[1]).exists() else b"y"
+    heard = talk(other, said)
 """
 
 
 @pytest.fixture
-def talking(mpi, start, manager, tmp_path, pages_directory):
+def talking(request, mpi, start, manager, tmp_path, pages_directory):
     """Two ranks that exchange messages until told to stop, and their pages."""
+    way = getattr(request, "param", "plainly")
     _, path = manager()
     stop = tmp_path / "stop"
     script = tmp_path / "talk.py"
-    script.write_text(f"from pathlib import Path\nSTOP = Path({str(stop)!r})\n{PING_PONG}")
-    started = start(mpi, 2, [sys.executable, script], APPLES_NODE_SOCKET=path)
+    script.write_text(TALK)
+    started = start(mpi, 2, [sys.executable, script, stop, way], APPLES_NODE_SOCKET=path)
     started.page_figures(2, lambda figures: all(f.calls > 10 for f in figures))
     pages = [MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2)]
     yield started, pages
@@ -138,6 +174,17 @@ def talking(mpi, start, manager, tmp_path, pages_directory):
         page.close()
 
 
+#: Exchanges in which no call of the program both sends or receives and waits.
+BEGUN_FIRST = ["waited_for", "asked_for", "persistent", "together"]
+ways = pytest.mark.parametrize("talking", ["plainly", *BEGUN_FIRST], indirect=True)
+
+
+def progress(figures):
+    """How far rank 1 has come: messages where they are counted, for it may ask for one of them very often."""
+    return figures[1].received or figures[1].calls
+
+
+@ways
 def test_messages_of_a_scheduled_sender_are_requests(talking):
     """Rank 0 is scheduled where it runs, rank 1 is not: what it receives asks for its turn."""
     started, (first, second) = talking
@@ -149,15 +196,26 @@ def test_messages_of_a_scheduled_sender_are_requests(talking):
     second.set_scheduled(True)
 
 
+@ways
 def test_messages_of_a_sender_that_is_not_scheduled_are_none(talking):
     started, (first, second) = talking
     first.set_scheduled(False)
     second.set_scheduled(False)
-    calls = started.job.figures()[1].calls
-    started.page_figures(2, lambda figures: figures[1].calls > calls + 200)
+    done = progress(started.job.figures())
+    started.page_figures(2, lambda figures: progress(figures) > done + 100)
     before = started.job.figures()
-    started.page_figures(2, lambda figures: figures[1].calls > before[1].calls + 200)
+    started.page_figures(2, lambda figures: progress(figures) > progress(before) + 100)
     assert [f.requests for f in started.job.figures()] == [f.requests for f in before]
     # The news that rank 0 has its turn now is a message as well.
     first.set_scheduled(True)
     started.page_figures(2, lambda figures: figures[1].requests > before[1].requests)
+
+
+@pytest.mark.parametrize("talking", ["asked_for"], indirect=True)
+def test_asking_in_vain_is_no_request(talking):
+    """A loop of MPI_Test counts what it has completed, however often it asks."""
+    started, (_, second) = talking
+    second.set_scheduled(False)
+    figures = started.page_figures(2, lambda figures: figures[1].requests > 100)
+    assert figures[1].requests <= figures[1].sent + figures[1].received
+    second.set_scheduled(True)
