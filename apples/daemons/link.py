@@ -40,6 +40,8 @@ PULSE_S, SILENCE_S, AGAIN_S = 1.0, 3.0, 0.4
 _CONNECT_S = 1.0
 #: Datagrams that show the manager where we listen: while beats stay away, and after that, seconds.
 _SHOW_S, _SHOWN_S = 0.5, 5.0
+#: Without a beat by multicast for so long, and so many slices, it is not heard any more.
+_GROUP_S, _GROUP_SLICES = 1.0, 3.0
 #: Slices that a beat may be behind the quickest and still count.
 _LATE_SLICES = 2.0
 
@@ -62,7 +64,6 @@ class Link:
         self._loop, self._manager, self._key, self._hooks = loop, manager, key, hooks
         self.word = random_word()
         self.welcomed = False
-        self.multicast_heard = False
         self._stream: Stream | None = None
         self._seal: Seal | None = None
         self._beats: BeatSeal | None = None
@@ -71,6 +72,8 @@ class Link:
         self._shown = 0
         self._shown_at = 0.0
         self._last_beat = 0.0
+        self._group_beat: BeatMessage | None = None
+        self._group_heard = 0.0
         self._direct: socket.socket | None = None
         self._group: socket.socket | None = None
         self._attempt: Alarm | None = None
@@ -81,6 +84,12 @@ class Link:
     def place(self) -> str:
         """The manager, for messages."""
         return "{}:{}".format(*self._manager)
+
+    @property
+    def multicast_heard(self) -> bool:
+        """Whether beats come by multicast now; that they once did says nothing of a network that has changed."""
+        beat = self._group_beat
+        return beat is not None and raw() - self._group_heard < max(_GROUP_S, _GROUP_SLICES * beat.slice_s)
 
     def start(self) -> None:
         """Begin to connect."""
@@ -179,7 +188,8 @@ class Link:
 
     def _gone(self, reason: str) -> None:
         was = self.welcomed
-        self.welcomed = self.multicast_heard = False
+        self.welcomed = False
+        self._group_beat = None
         self._stream = self._seal = self._beats = None
         self._close_datagrams()
         if was or reason != self._said:
@@ -213,16 +223,16 @@ class Link:
             return
         try:
             datagram = source.recv(2048)
-            instant = now()
+            heard = raw()
             beat = self._beats.open_beat(datagram)
         except (OSError, Forged):
             # Anybody can send datagrams; those that are not the manager's count for nothing.
             return
         if multicast:
-            self.multicast_heard = True
-        if self._fresh.admits(beat, raw(), late_s=_LATE_SLICES * beat.slice_s):
-            self._last_beat = instant
-            self._hooks.beat(beat, instant)
+            self._group_beat, self._group_heard = beat, heard
+        if self._fresh.admits(beat, heard, late_s=_LATE_SLICES * beat.slice_s):
+            self._last_beat = now()
+            self._hooks.beat(beat, heard)
 
     def _show(self, instant: float) -> None:
         if self._direct is not None and self._beats is not None and self._address is not None:

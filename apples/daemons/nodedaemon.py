@@ -29,7 +29,7 @@ from apples.daemons.processes import Registration
 from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.reception import Answer, Reception
 from apples.daemons.settings import SharingSettings
-from apples.daemons.timer import now
+from apples.daemons.timer import now, raw
 from apples.daemons.wire import BeatMessage, Json
 from apples.errors import SharingError
 
@@ -41,7 +41,7 @@ _HUNG_SLICES, _LATE_S = 2.0, 0.05
 LOOK_S = 0.1
 #: Priority among those that run in real time: below the watchdog.
 _PRIORITY = 10
-#: Beats that are remembered: number, when sent (manager's clock), when heard, when everybody did as it says.
+#: Beats that are remembered: number, when sent, when heard, when everybody did as it says; by raw clocks.
 _BEATS = 600
 #: A node manager that runs while it is needed waits so long for the first who needs it, and for the next, seconds.
 _FIRST_S, _NEXT_S = 10.0, 1.0
@@ -231,7 +231,7 @@ class NodeDaemon:
             if answer is not None:
                 answer({"view": document["view"]})
 
-    def _beat(self, beat: BeatMessage, instant: float) -> None:
+    def _beat(self, beat: BeatMessage, heard: float) -> None:
         self._slice_s = beat.slice_s
         if beat.version > self.node.view.version:
             # What it means is on its way over the stream.
@@ -239,7 +239,7 @@ class NodeDaemon:
         elif beat.version == self.node.view.version:
             self._pending = None
             self._act(beat)
-        self._beats.append((beat.number, beat.sent_s, instant, now()))
+        self._beats.append((beat.number, beat.sent_s, heard, raw()))
 
     def _act(self, beat: BeatMessage) -> None:
         self._acted_at = now()
