@@ -25,12 +25,12 @@ from apples.daemons.wire import Json
 from apples.errors import MonitorError
 from apples.monitoring.page import MonitorPage
 
-#: Jobs that have ended and can still be asked for.
-_ENDED_JOBS = 64
+#: Jobs that have ended and can still be asked for, and ranks of each.
+_ENDED_JOBS, _ENDED_RANKS = 64, 4096
 
 
 class Keeping:
-    """ended : by job, the last figures of its processes that have.  removed : called for each"""
+    """ended : by job and rank, the last figures of its processes that have.  removed : called for each"""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Keeping:
         self._node, self._loop, self._guard = node, loop, guard
         self._powers, self._journal, self._removed = powers, journal, removed
         self._pidfds: dict[Process, int] = {}
-        self.ended: dict[str, list[Json]] = {}
+        self.ended: dict[str, dict[int, Json]] = {}
 
     def register(self, request: object, connection: socket.socket) -> Member:
         """Take in the process that registers over a connection; raises `Refused`."""
@@ -98,6 +98,7 @@ class Keeping:
         if all(other.job != process.job for other in self._node.members):
             # A new job of a name that was there before.
             self.ended.pop(process.job, None)
+        self.ended.get(process.job, {}).pop(process.rank, None)
         member = self._node.add(registration, self._powers.grip(registration, pidfd), page, now())
         self._pidfds[process] = pidfd
         self._loop.watch(pidfd, lambda: self.remove(process, "ended"))
@@ -107,7 +108,10 @@ class Keeping:
     def _remember(self, process: Process, why: str) -> None:
         self._node.read_all()
         (final,) = (e for e in self._node.describe(now()) if (e["job"], e["rank"]) == process)
-        self.ended.setdefault(process.job, []).append(final | {"state": why})
+        ranks = self.ended.setdefault(process.job, {})
+        ranks[process.rank] = final | {"state": why}
+        while len(ranks) > _ENDED_RANKS:
+            del ranks[next(iter(ranks))]
         while len(self.ended) > _ENDED_JOBS:
             del self.ended[next(iter(self.ended))]
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from apples.daemons.door import Door, raise_descriptors
 from apples.daemons.link import PULSE_S, SILENCE_S
 from apples.daemons.loop import EndSignals, Loop
 from apples.daemons.matrixview import job_of_json
@@ -85,6 +86,7 @@ class ManagerDaemon:
         self._sharing, self._key, self._say, self._counted = sharing, key, say, counted
         self._while_needed = while_needed
         self._needed_at = now() + _FIRST_S
+        raise_descriptors()
         self._loop = Loop()
         self._listener, self._datagrams = _bound(sharing.listen)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
@@ -99,7 +101,7 @@ class ManagerDaemon:
         self._left_out = 0
         self._multicast = sharing.multicast if self._may_multicast() else None
         self._realtime = sharing.realtime and become_realtime(_PRIORITY)
-        self._loop.watch(self._listener.fileno(), self._accept)
+        self._door = Door(self._loop, self._listener, self._came)
         self._loop.watch(self._datagrams.fileno(), self._here)
 
     def run(self) -> int | None:
@@ -132,9 +134,9 @@ class ManagerDaemon:
         """Hang up; the nodes let everything run when the beats stay away."""
         for peer in list(self._peers):
             peer.stream.close()
-        for one in (self._listener, self._datagrams):
-            self._loop.forget(one.fileno())
-            one.close()
+        self._door.close()
+        self._loop.forget(self._datagrams.fileno())
+        self._datagrams.close()
         self._loop.close()
 
     @property
@@ -192,11 +194,7 @@ class ManagerDaemon:
 
     # nodes
 
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            return
+    def _came(self, connection: socket.socket) -> None:
         keep_honest(connection, SILENCE_S)
         stream = Stream(
             self._loop,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apples.coscheduling.events import Process
+from apples.daemons.door import raise_descriptors
 from apples.daemons.grips import Powers, find_powers
 from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
@@ -45,6 +46,8 @@ _PRIORITY = 10
 _BEATS = 600
 #: A node manager that runs while it is needed waits so long for the first who needs it, and for the next, seconds.
 _FIRST_S, _NEXT_S = 10.0, 1.0
+#: Of the descriptors one user has a sixteenth at most, for connections.
+_DESCRIPTORS_EACH = 16
 #: How long an answer of the manager to people is waited for, seconds.
 _ANSWER_S = 1.5
 
@@ -84,6 +87,7 @@ class NodeDaemon:
         self._powers: Powers = find_powers(
             settings.sharing.freezer, limits=kind.own_timer, cpus=settings.cpus
         )
+        descriptors = raise_descriptors()
         private_directory(settings.socket.parent)
         self._journal = Journal(settings.socket)
         self._loop = Loop(precise=kind.own_timer)
@@ -114,7 +118,9 @@ class NodeDaemon:
                 hello=self._hello, welcome=self._welcome, line=self._line, beat=self._beat, lost=self._lost
             )
             self._link = Link(self._loop, settings.sharing.manager, settings.key, hooks)
-        self._reception = Reception(self._loop, settings.socket, self)
+        self._reception = Reception(
+            self._loop, settings.socket, self, most_of_user=descriptors // _DESCRIPTORS_EACH
+        )
         self._keeping = Keeping(
             self.node, self._loop, self._guard, self._powers, self._journal, removed=self._removed
         )
@@ -180,7 +186,7 @@ class NodeDaemon:
         elif what == "job":
             self.node.read_all()
             live = [entry for entry in self.node.describe(instant) if entry["job"] == argument]
-            answer({"job": [*self._keeping.ended.get(str(argument), []), *live]})
+            answer({"job": [*self._keeping.ended.get(str(argument), {}).values(), *live]})
         elif what == "beats":
             answer({"beats": list(self._beats)})
         elif what == "view":

@@ -10,19 +10,23 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 from apples.coscheduling.events import Process
+from apples.daemons.door import Door
 from apples.daemons.loop import Loop
 from apples.daemons.places import EVERYBODYS
-from apples.daemons.processes import Refused
+from apples.daemons.processes import Refused, peer
 from apples.daemons.streams import Stream
 from apples.daemons.wire import Forged, Json, plain
 
 _BACKLOG = 1024
+#: While so much waits for somebody who does not read, no more is said to him, bytes.
+_MOST_WAITING = 1 << 20
 Answer = Callable[[Json], None]
 
 
@@ -40,10 +44,16 @@ class Desk(Protocol):
 
 
 class Reception:
-    """Listens at `path`. holding : connections that need the node manager to stay"""
+    """Listens at `path`.
 
-    def __init__(self, loop: Loop, path: Path, desk: Desk) -> None:
+    most_of_user : connections of one other user, so that he leaves some to the rest
+    holding : connections that need the node manager to stay
+    """
+
+    def __init__(self, loop: Loop, path: Path, desk: Desk, *, most_of_user: int) -> None:
         self._loop, self._path, self._desk = loop, path, desk
+        self._most_of_user = most_of_user
+        self._of_user: Counter[int] = Counter()
         self.holding: set[Stream] = set()
         self._streams: dict[Stream, Process | None] = {}
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -53,7 +63,7 @@ class Reception:
         self._listener.bind(str(path))
         path.chmod(0o666 if path.parent == EVERYBODYS else 0o600)
         self._listener.listen(_BACKLOG)
-        loop.watch(self._listener.fileno(), self._accept)
+        self._door = Door(loop, self._listener, self._came)
 
     def end(self, process: Process) -> None:
         """The process has ended: its connection, if it has one, stands for nothing any more."""
@@ -63,27 +73,29 @@ class Reception:
 
     def close(self) -> None:
         """Nobody is let in any more."""
-        self._loop.forget(self._listener.fileno())
-        self._listener.close()
+        self._door.close()
         with suppress(FileNotFoundError):
             os.unlink(self._path)
         for stream in list(self._streams):
             self._streams[stream] = None
             stream.close()
 
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            # It has gone again, or there is no descriptor left for it: the next one may be luckier.
+    def _came(self, connection: socket.socket) -> None:
+        _, uid = peer(connection)
+        if uid != os.geteuid() and self._of_user[uid] >= self._most_of_user:
+            why = f"user {uid} has {self._most_of_user} connections here already; end some of them"
+            with connection, suppress(OSError):
+                connection.send(json.dumps({"refused": why}).encode() + b"\n", socket.MSG_DONTWAIT)
             return
         stream = Stream(
             self._loop,
             connection,
             heard=lambda line: self._heard(stream, line),
-            ended=lambda reason: self._ended(stream),
+            ended=lambda reason: self._ended(stream, uid),
+            most_waiting=_MOST_WAITING,
         )
         self._streams[stream] = None
+        self._of_user[uid] += 1
 
     def _heard(self, stream: Stream, line: bytes) -> None:
         def answer(document: Json) -> None:
@@ -114,7 +126,10 @@ class Reception:
         self._streams[stream] = process
         answer({"registered": {"job": process.job, "rank": process.rank}})
 
-    def _ended(self, stream: Stream) -> None:
+    def _ended(self, stream: Stream, uid: int) -> None:
+        self._of_user[uid] -= 1
+        if not self._of_user[uid]:
+            del self._of_user[uid]
         self.holding.discard(stream)
         process = self._streams.pop(stream, None)
         if process is not None:

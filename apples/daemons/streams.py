@@ -27,11 +27,14 @@ class Stream:
         *,
         heard: Callable[[bytes], None],
         ended: Callable[[str], None],
+        most_waiting: int = _MOST_WAITING,
     ) -> None:
+        """most_waiting : bytes that may wait when there is more to send; one line may be of any length"""
         self._loop, self.socket = loop, connection
         self.heard, self._ended = heard, ended
         self._lines = Lines()
         self._waiting = bytearray()
+        self._most_waiting = most_waiting
         self._open = True
         connection.setblocking(False)
         loop.watch(connection.fileno(), self._ready)
@@ -42,6 +45,8 @@ class Stream:
 
     def send(self, line: bytes) -> None:
         """Send a line, later if it cannot be now; one to a stream that has ended is lost, as on the wire."""
+        if self._open and len(self._waiting) > self._most_waiting:
+            self.close("it does not read what it is sent")
         if self._open:
             self._waiting += line
             self._flush()
@@ -64,9 +69,7 @@ class Stream:
                 sent = self.socket.send(self._waiting)
                 del self._waiting[:sent]
         except BlockingIOError:
-            if len(self._waiting) > _MOST_WAITING:
-                self.close("it does not read what it is sent")
-                return
+            pass
         except OSError as error:
             self.close(_reason(error))
             return
