@@ -2,6 +2,7 @@
    waits itself a blocking call is begun in its non-blocking form and asked for until it is over; then the library's own MPI_Wait
    completes it. */
 #include <limits.h>
+#include <pthread.h>
 
 #include "calls.h"
 #include "monitor.h"
@@ -111,24 +112,53 @@ static void await(slot request) {
 }
 
 /* MPICH reports the errors of requests to the error handler of MPI_COMM_WORLD and nowhere else, which would abort
-   programs that handle the errors of their own communicators. While we wait for a request of ours that handler returns;
-   then the error goes where it would have gone from the blocking call. */
-int monitor_complete(slot *request, slot status, slot comm) {
-    slot before = 0;
-    int rc, mpich = monitor_library.flavour == MPICH;
-    if (mpich) {
-        ((int (*)(T2))r_Comm_get_errhandler)(monitor_library.world, (slot)&before);
-        ((int (*)(T2))r_Comm_set_errhandler)(monitor_library.world, monitor_library.errors_return);
+   programs that handle the errors of their own communicators. While anybody waits for a request of ours that handler returns;
+   then the error goes where it would have gone from the blocking call. Of several threads that wait, the first
+   keeps the program's handler and the last puts it back. */
+static pthread_mutex_t handler_lock = PTHREAD_MUTEX_INITIALIZER;
+static int handler_users;
+static slot handler_before;
+
+static void set_world_handler(slot handler) {
+    ((int (*)(T2))r_Comm_set_errhandler)(monitor_library.world, handler);
+}
+
+static void let_errors_return(void) {
+    pthread_mutex_lock(&handler_lock);
+    if (handler_users++ == 0) {
+        ((int (*)(T2))r_Comm_get_errhandler)(monitor_library.world, (slot)&handler_before);
+        set_world_handler(monitor_library.errors_return);
     }
+    pthread_mutex_unlock(&handler_lock);
+}
+
+/* The error may be one of MPI_COMM_WORLD: its handler is there while the error is told. */
+static void tell_errors(int rc, slot comm) {
+    pthread_mutex_lock(&handler_lock);
+    int last = --handler_users == 0;
+    if (last || rc != 0)
+        set_world_handler(handler_before);
+    if (last)
+        ((int (*)(T1))r_Errhandler_free)((slot)&handler_before);
+    pthread_mutex_unlock(&handler_lock);
+    if (rc == 0)
+        return;
+    ((int (*)(T2))r_Comm_call_errhandler)(comm, (slot)(unsigned)rc);
+    pthread_mutex_lock(&handler_lock);
+    if (handler_users > 0)
+        set_world_handler(monitor_library.errors_return);
+    pthread_mutex_unlock(&handler_lock);
+}
+
+int monitor_complete(slot *request, slot status, slot comm) {
+    int rc, mpich = monitor_library.flavour == MPICH;
+    if (mpich)
+        let_errors_return();
     if (monitor_mode() != WAIT_AS_MPI)
         await(*request);
     rc = ((int (*)(T2))r_Wait)((slot)request, status);
-    if (mpich) {
-        ((int (*)(T2))r_Comm_set_errhandler)(monitor_library.world, before);
-        ((int (*)(T1))r_Errhandler_free)((slot)&before);
-        if (rc != 0)
-            ((int (*)(T2))r_Comm_call_errhandler)(comm, (slot)(unsigned)rc);
-    }
+    if (mpich)
+        tell_errors(rc, comm);
     return rc;
 }
 

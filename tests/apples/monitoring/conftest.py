@@ -107,7 +107,7 @@ def compiled(tmp_path_factory):
             pytest.skip(f"no compiler for {source} with {mpi.name} on this machine")
         program = directory / f"{mpi.name}-{source}"
         if not program.exists():
-            command = [compiler, "-O1", "-w", "-o", str(program), str(PROGRAMS / source)]
+            command = [compiler, "-O1", "-w", "-pthread", "-o", str(program), str(PROGRAMS / source)]
             done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
             assert done.returncode == 0, done.stderr
         return [str(program)]

@@ -64,6 +64,14 @@ def test_statuses_errors_and_requests_are_as_mpi_has_them(mpi, compiled, start, 
     assert said.count("ok") == 3
 
 
+def test_several_threads_that_wait_leave_the_error_handler_alone(mpi, compiled, start):
+    """While one of them waits for a request of ours, errors return; in the end they go where the program said."""
+    said, _ = start(mpi, 1, compiled(mpi, "threads.c"), Wait.POLL).end()
+    if said == "alone\n":
+        pytest.skip(f"{mpi.name} on this machine allows one thread to call MPI")
+    assert said == "ok\n"
+
+
 def test_who_blocks_sleeps_and_who_polls_does_not(mpi, compiled, start):
     command = [*compiled(mpi, "known.c"), "ring", ITERATIONS, 1000]
     asleep = {}
