@@ -45,8 +45,8 @@ _FREE = Order()
 class Page(Protocol):
     """What of `apples.monitoring.page.MonitorPage` is used; every method may raise `ApplesError`."""
 
-    def reading(self) -> Reading:
-        """What it has counted."""
+    def reading(self, held_since_s: float | None = None) -> Reading:
+        """What it has counted. held_since_s : since when it is held stopped, None while it runs"""
 
     def set_wait(self, wait: Wait | None, spin_s: float = ...) -> None:
         """How the process waits."""
@@ -360,7 +360,7 @@ class Node:
         if member.page is None:
             return False
         try:
-            member.reading = member.page.reading()
+            member.reading = member.page.reading(member.stopped_at)
         except ApplesError:
             self._drop_page(member)
             return False

@@ -198,17 +198,22 @@ class MonitorPage:
         """How far the process has come."""
         return State(self._fields()["state"])
 
-    def reading(self) -> Reading:
-        """T_cpu, T_comm and C_comm since the start, up to now."""
-        return self.figures().reading
+    def reading(self, held_since_s: float | None = None) -> Reading:
+        """T_cpu, T_comm and C_comm since the start, up to now; `held_since_s` as for `figures`."""
+        return self.figures(held_since_s).reading
 
     def requests(self) -> int:
         """Messages received from scheduled senders while this process was not scheduled."""
         return int(self._fields()["requests"])
 
-    def figures(self) -> Figures:
-        """Everything, up to now: what a running process has computed or waited since its last MPI call is added."""
+    def figures(self, held_since_s: float | None = None) -> Figures:
+        """Everything, up to now: what a running process has computed or waited since its last MPI call is added.
+
+        held_since_s : since when it is held stopped, on CLOCK_MONOTONIC, where `add_stopped` does not know of it
+            yet; None while it runs.  A wait lasts until then
+        """
         now_ns = time.monotonic_ns()
+        waited_until_ns = now_ns if held_since_s is None else min(now_ns, round(held_since_s * 1e9))
         fields = self._fields()
         cpu_ns, comm_ns, updated_ns = fields["t_cpu_ns"], fields["t_comm_ns"], fields["updated_ns"]
         if fields["state"] == State.RUNNING and not fields["sequence"] & 1:
@@ -219,7 +224,7 @@ class MonitorPage:
                     cpu_ns += max(used_ns - fields["phase_cpu_ns"], 0)
                 elif fields["phase"] == Phase.WAITING:
                     held_ns = self._stopped_ns() - fields["phase_stopped_ns"]
-                    comm_ns += max(now_ns - fields["phase_wall_ns"] - held_ns, 0)
+                    comm_ns += max(waited_until_ns - fields["phase_wall_ns"] - held_ns, 0)
         return Figures(
             pid=fields["pid"],
             rank=fields["rank"],

@@ -64,8 +64,9 @@ class FakePage:
         if self.spoilt:
             raise MonitorError("no page any more")
 
-    def reading(self):
+    def reading(self, held_since_s=None):
         self._check()
+        self.held_since_s = held_since_s
         return self.counted
 
     def set_wait(self, wait, spin_s=0.0):

@@ -58,6 +58,15 @@ def test_time_held_stopped_is_in_the_page_before_the_process_runs(gang):
     assert gang.node.members[Process("x", 0)].held_s(0.25) == pytest.approx(0.15)
 
 
+def test_who_is_read_while_it_is_held_stopped_waits_no_longer(gang):
+    gang.beat(1, 0.1)
+    gang.node.read_all()
+    assert (gang.pages["x.0"].held_since_s, gang.pages["y.0"].held_since_s) == (0.1, None)
+    gang.beat(0, 0.25)
+    gang.node.read_all()
+    assert (gang.pages["x.0"].held_since_s, gang.pages["y.0"].held_since_s) == (None, 0.25)
+
+
 def test_nothing_is_stopped_without_a_watchdog(gang):
     assert not gang.beat(1, 0.1, may_stop=False)
     assert gang.done() == ["stopped y.0 0.1", "resume y.0"]

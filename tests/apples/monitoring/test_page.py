@@ -134,6 +134,19 @@ def test_what_a_running_process_waits_is_added_without_time_held_stopped(written
     assert one.reading().t_comm_s == 1.0
 
 
+def test_a_process_waits_until_it_is_held_and_no_longer(written):
+    """Not only once it is resumed: who looks meanwhile sees no waiting that vanishes again."""
+    me = {"pid": os.getpid(), "tid": os.getpid(), "state": State.RUNNING, "phase": Phase.WAITING}
+    now_s = time.monotonic()
+    one = written(**me, phase_wall_ns=round((now_s - 10) * 1e9), phase_stopped_ns=0, t_comm_ns=10**9)
+    assert one.reading(held_since_s=now_s - 7).t_comm_s == pytest.approx(4.0, abs=1e-6)
+    one.add_stopped(2.0)
+    assert one.reading(held_since_s=now_s - 7).t_comm_s == pytest.approx(2.0, abs=1e-6)
+    # The hold is older than the wait: it was stopped on its way into it.
+    assert one.reading(held_since_s=now_s - 11).t_comm_s == 1.0
+    assert one.reading(held_since_s=now_s + 1000).t_comm_s < 1000.0
+
+
 def test_nothing_is_added_for_a_process_that_is_gone(written):
     one = written(pid=GONE, tid=GONE, state=State.RUNNING, phase=Phase.WAITING, t_comm_ns=10**9)
     assert one.reading() == Reading(0.0, 1.0, 0)
