@@ -7,13 +7,16 @@
 
    Bytes are sent synchronously: at most one to a rank is under way, and at MPI_Finalize a rank knows when all of its
    own have been received, so that none is left behind. */
+#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "monitor.h"
 
 #define TAG 0
 #define AGAIN_NS 1000000u
+#define NAP_NS 1000000
 
 static slot communicator;
 static int ranks, mine;
@@ -142,24 +145,33 @@ void monitor_travel_after(void) {
         monitor_request((uint64_t)(news > 0 ? news : 1));
 }
 
+/* One step towards the end; true when nothing is under way between any two ranks. */
+static int settled(slot *barrier, int *entered) {
+    int status[32], over = 0, under_way = 0;
+    listen();
+    if (*entered) {
+        do_test((slot)barrier, (slot)&over, (slot)status);
+        return over;
+    }
+    for (int rank = 0; rank < ranks; rank++)
+        under_way += still_busy(rank);
+    if (under_way == 0)
+        *entered = do_ibarrier(communicator, (slot)barrier) == 0;
+    return 0;
+}
+
 /* Before MPI_Finalize, on all ranks: when all that a rank has sent is received it enters a barrier, and when
-   everybody has, nothing is under way any more (Hoefler, Siebert and Lumsdaine 2010). */
+   everybody has, nothing is under way any more (Hoefler, Siebert and Lumsdaine 2010). The last rank may compute for long
+   yet, so after T_spin there are pauses, however the process waits otherwise. */
 void monitor_travel_end(void) {
-    int status[32], over = 0, entered = 0;
+    static const struct timespec nap = {0, NAP_NS};
+    uint64_t nap_from = monitor_wall() + __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
     slot barrier = 0;
+    int entered = 0;
     if (ranks == 0)
         return;
-    while (!over) {
-        int under_way = 0;
-        listen();
-        if (entered) {
-            do_test((slot)&barrier, (slot)&over, (slot)status);
-            continue;
-        }
-        for (int rank = 0; rank < ranks; rank++)
-            under_way += still_busy(rank);
-        if (under_way == 0)
-            entered = do_ibarrier(communicator, (slot)&barrier) == 0;
-    }
+    while (!settled(&barrier, &entered))
+        if (monitor_wall() >= nap_from)
+            nanosleep(&nap, NULL);
     ranks = 0;
 }

@@ -174,6 +174,31 @@ def talking(request, mpi, start, manager, tmp_path, pages_directory):
         page.close()
 
 
+FINISHES_EARLY = """
+import sys, time
+from mpi4py import MPI
+rank = MPI.COMM_WORLD.rank
+MPI.COMM_WORLD.Barrier()
+if rank == 0:
+    time.sleep(1.0)
+began, used = time.monotonic(), time.process_time()
+MPI.Finalize()
+if rank == 1:
+    print(time.monotonic() - began, time.process_time() - used)
+"""
+
+
+def test_a_rank_that_is_done_early_leaves_its_core_to_others(mpi, start, manager, tmp_path):
+    """Its status may not be left behind, so in MPI_Finalize it waits for the others; but it does not poll."""
+    _, path = manager()
+    script = tmp_path / "early.py"
+    script.write_text(FINISHES_EARLY)
+    said, _ = start(mpi, 2, [sys.executable, script], APPLES_NODE_SOCKET=path).end()
+    waited_s, used_s = map(float, said.split())
+    assert waited_s > 0.5
+    assert used_s < waited_s / 4
+
+
 #: Exchanges in which no call of the program both sends or receives and waits.
 BEGUN_FIRST = ["waited_for", "asked_for", "persistent", "together"]
 ways = pytest.mark.parametrize("talking", ["plainly", *BEGUN_FIRST], indirect=True)
