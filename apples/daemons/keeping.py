@@ -101,9 +101,14 @@ class Keeping:
         self.ended.get(process.job, {}).pop(process.rank, None)
         member = self._node.add(registration, self._powers.grip(registration, pidfd), page, now())
         self._pidfds[process] = pidfd
-        self._loop.watch(pidfd, lambda: self.remove(process, "ended"))
+        self._loop.watch(pidfd, lambda: self._seen(process, pidfd))
         self.hold(member)
         return member
+
+    def _seen(self, process: Process, pidfd: int) -> None:
+        """The kernel says that it has ended, or said so of another process whose descriptor had this number."""
+        if not processes.alive(pidfd):
+            self.remove(process, "ended")
 
     def _remember(self, process: Process, why: str) -> None:
         self._node.read_all()

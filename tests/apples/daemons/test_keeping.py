@@ -1,0 +1,54 @@
+"""Registered processes are kept until they have really ended."""
+
+import os
+import socket
+import subprocess
+
+import pytest
+
+from apples.coscheduling.events import Process
+from apples.daemons.grips import Powers
+from apples.daemons.journal import Journal
+from apples.daemons.keeping import Keeping
+from apples.daemons.loop import Loop
+
+
+class NoGuard:
+    """A watchdog that nobody needs."""
+
+    def hold(self, key, fd, action):
+        pass
+
+    def drop(self, key):
+        pass
+
+
+@pytest.fixture
+def keeping(bench, tmp_path):
+    loop, journal = Loop(), Journal(tmp_path / "n.sock")
+    made = Keeping(
+        bench("uncoordinated").node, loop, NoGuard(), Powers(), journal, removed=lambda process: None
+    )
+    yield made
+    for process in list(made._node.members):
+        made.remove(process, "left")
+    journal.close()
+    loop.close()
+
+
+def test_news_of_another_process_with_the_same_descriptor_ends_nobody(keeping):
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    near, far = socket.socketpair()
+    with near, far:
+        keeping.register({"job": "j", "rank": 0, "ranks": 1, "pid": child.pid}, near)
+        process = Process("j", 0)
+        seen = keeping._loop._ready[keeping._pidfds[process]]
+        # an event of the batch that was fetched before the descriptor was opened anew
+        seen()
+        assert process in keeping._node.members
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        seen()
+        assert process not in keeping._node.members
+        assert [one["state"] for one in keeping.ended["j"].values()] == ["ended"]
+    child.wait()
