@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
 from apples.daemons.client import NodeClient, efficiencies, find_node
@@ -25,12 +25,14 @@ from apples.daemons.places import JOB_VARIABLE, SOCKET_VARIABLE, serving_socket
 from apples.errors import SharingError
 from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
 from apples.snapshots import Turns
-from nws.paths import local_host
+from nws.paths import local_host, state_dir
 
 Notify = Callable[[str], None]
 
 #: Seconds that daemons may take to start.
 _START_S = 10.0
+#: Bytes after which another log is begun.
+_LONG_LOG = 1 << 20
 _COMMAND = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 
 
@@ -120,7 +122,13 @@ class Session:
         socket = serving_socket(name)
         with ExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apples-daemons-")))
-            said = stack.enter_context((directory / "said").open("w+b"))
+            log = stack.enter_context(_opened_log())
+            # What earlier ones said helps nobody.
+            since = log.tell()
+
+            def said() -> str:
+                return os.pread(log.fileno(), _LONG_LOG, since).decode("utf-8", "replace").strip()
+
             options = ["--policy", self.kind.name, "--while-needed"]
             deadline = time.monotonic() + _START_S
             if self.kind.coordinated:
@@ -128,29 +136,48 @@ class Session:
                 new_key(key)
                 options += ["--key", str(key)]
                 manager = ["manager", "--listen", "127.0.0.1:0", "--place-file", str(place), *options]
-                process = _daemon(manager, said.fileno())
+                process = _daemon(manager, log.fileno())
                 while not place.exists():
-                    self._wait(process, deadline, directory)
+                    self._wait(process, deadline, said)
                 options += ["--manager", place.read_text(encoding="utf-8").strip()]
-            self._notify(f"starting a node manager for {name}, policy {self.kind.name}, while it is needed")
-            process = _daemon(["node", "--name", name, "--socket", str(socket), *options], said.fileno())
+            self._notify(
+                f"starting a node manager for {name}, policy {self.kind.name}, while it is needed; what it says is in "
+                f"{log.name}"
+            )
+            process = _daemon(["node", "--name", name, "--socket", str(socket), *options], log.fileno())
             while True:
                 found = find_node(socket)
                 if found is not None and not str(found[1]["manager"]).endswith("(not connected)"):
                     return found
                 # Another run may have been quicker: its node manager serves as well.
                 if found is None or process.poll() is None:
-                    self._wait(process, deadline, directory)
+                    self._wait(process, deadline, said)
                 else:
                     return found
 
-    def _wait(self, process: subprocess.Popen[bytes], deadline: float, directory: Path) -> None:
+    def _wait(self, process: subprocess.Popen[bytes], deadline: float, said: Callable[[], str]) -> None:
         if time.monotonic() > deadline or process.poll() is not None:
-            said = (directory / "said").read_text(encoding="utf-8", errors="replace").strip()
             raise SharingError(
-                f"the daemons for policy {self.kind.name} do not start: {said or 'no answer in time'}"
+                f"the daemons for policy {self.kind.name} do not start: {said() or 'no answer in time'}"
             )
         time.sleep(0.02)
+
+
+def _opened_log() -> IO[bytes]:
+    """Where daemons that are started for a run say what they have to, at its end; raises `SharingError`."""
+    path = state_dir() / "daemons.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > _LONG_LOG:
+            path.replace(path.with_name("daemons.log.1"))
+        log = path.open("a+b")
+    except OSError as error:
+        raise SharingError(
+            f"{path}: the daemons' log cannot be written: {error.strerror}; give the right to write there, or set "
+            "APPLES_STATE to another directory"
+        ) from error
+    log.seek(0, os.SEEK_END)
+    return log
 
 
 def _daemon(arguments: list[str], said: int) -> subprocess.Popen[bytes]:

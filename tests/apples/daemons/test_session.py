@@ -1,0 +1,52 @@
+"""Daemons that are started for a run: found again by the next, and what they say is kept."""
+
+import pytest
+
+from apples.coscheduling.policies import policy_kind
+from apples.daemons import session
+from apples.daemons.session import Session
+from apples.errors import SharingError
+
+
+@pytest.fixture
+def place(lab, monkeypatch):
+    """A directory with room for a socket, where the daemons of this test meet."""
+    directory = lab(policy="uncoordinated").directory
+    monkeypatch.setenv("APPLES_NODE_SOCKET", str(directory / "n.sock"))
+    monkeypatch.setenv("APPLES_STATE", str(directory / "state"))
+    started, start = [], session._daemon
+    monkeypatch.setattr(session, "_daemon", lambda *how: started.append(start(*how)) or started[-1])
+    yield directory
+    # they outlive the session, not this test
+    for process in started:
+        process.wait(30)
+
+
+def test_what_daemons_say_that_were_started_for_a_run_is_kept(place):
+    log, notes = place / "state" / "daemons.log", []
+    with Session(policy_kind("uncoordinated"), notes.append):
+        assert f"what it says is in {log}" in notes[0]
+        assert "policy uncoordinated" in log.read_text()
+        with Session(policy_kind("uncoordinated"), notes.append):
+            assert sum("starting a node manager" in note for note in notes) == 1
+    assert log.is_file()
+
+
+def test_why_daemons_do_not_start_is_told_without_what_earlier_ones_said(place):
+    log = place / "state" / "daemons.log"
+    log.parent.mkdir()
+    log.write_text("an old story\n" * 100_000)
+    place.chmod(0o777)
+    with pytest.raises(SharingError) as told, Session(policy_kind("uncoordinated"), print):
+        pass
+    assert str(told.value).startswith("the daemons for policy uncoordinated do not start: ")
+    assert "others could put files of theirs there" in str(told.value)
+    assert "old story" not in str(told.value)
+    assert "old story" in (place / "state" / "daemons.log.1").read_text()
+    assert "old story" not in log.read_text()
+
+
+def test_a_log_that_cannot_be_written_is_told(place):
+    (place / "state").write_text("no directory")
+    with pytest.raises(SharingError, match=r"daemons.log: the daemons' log cannot be written: File exists"):
+        Session(policy_kind("uncoordinated"), print).__enter__()
