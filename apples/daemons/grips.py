@@ -89,8 +89,6 @@ class Powers:
 
     def grip(self, registration: Registration, pidfd: int) -> Grip:
         """Take a process in hand, pinned."""
-        if self.cpus is not None:
-            pin(registration.pid, self.cpus)
         return ProcessGrip(registration, pidfd, self)
 
 
@@ -113,14 +111,29 @@ def find_powers(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | None) -
     return Powers(freezer=frozen, quota=quota, nice=nice, cpus=None if cpus is None else tuple(cpus))
 
 
-def pin(pid: int, cpus: Sequence[int]) -> None:
-    """Keep all threads of a process on these CPUs; a thread that is started meanwhile inherits it."""
+def pin(pid: int, cpus: Sequence[int]) -> dict[int, set[int]]:
+    """Keep all threads of a process on these CPUs; returns where each was before.
+
+    A thread that is started meanwhile inherits it.
+    """
+    before: dict[int, set[int]] = {}
     seen: set[int] = set()
     while new := set(threads(pid)) - seen:
         for thread in new:
             with suppress(ProcessLookupError, PermissionError):
+                before[thread] = os.sched_getaffinity(thread)
                 os.sched_setaffinity(thread, cpus)
         seen |= new
+    return before
+
+
+def unpin(pid: int, cpus: Sequence[int], before: dict[int, set[int]]) -> None:
+    """Undo `pin`, for threads that are still where it has put them; new ones get what the first had."""
+    for thread in threads(pid):
+        with suppress(ProcessLookupError, PermissionError):
+            were = before.get(thread) or before.get(pid)
+            if were is not None and os.sched_getaffinity(thread) == set(cpus):
+                os.sched_setaffinity(thread, were)
 
 
 class ProcessGrip:
@@ -133,7 +146,10 @@ class ProcessGrip:
         self._group = self._pid if about is not None and about.group == self._pid else 0
         self._frozen = self._group_of(powers.freezer)
         self._limited: Group | None = None
-        self._favoured = False
+        # Unknown: one that is taken over may have been favoured by a node manager that was killed.
+        self._favoured: bool | None = None
+        self._nice = 0
+        self._were = {} if powers.cpus is None or not alive(pidfd) else pin(self._pid, powers.cpus)
 
     def stop(self) -> None:
         """Stop it and its group."""
@@ -160,13 +176,18 @@ class ProcessGrip:
 
     def favour(self, on: bool) -> None:
         """By niceness of all its threads."""
-        if on == self._favoured or not self._powers.nice:
+        if on == self._favoured or not self._powers.nice or not alive(self._pidfd):
             return
+        if on:
+            with suppress(ProcessLookupError):
+                self._nice = os.getpriority(os.PRIO_PROCESS, self._pid)
         self._favoured = on
-        value = _FAVOURED_NICE if on else 0
+        value = _FAVOURED_NICE if on else self._nice
         for thread in threads(self._pid):
             with suppress(ProcessLookupError, PermissionError):
-                os.setpriority(os.PRIO_PROCESS, thread, value)
+                # What has another niceness has not got it from us.
+                if on or os.getpriority(os.PRIO_PROCESS, thread) == _FAVOURED_NICE:
+                    os.setpriority(os.PRIO_PROCESS, thread, value)
         # Where sessions are scheduled as groups, niceness within a group of one says nothing.
         with suppress(OSError), open(f"/proc/{self._pid}/autogroup", "wb", buffering=0) as file:
             file.write(str(value).encode())
@@ -200,7 +221,10 @@ class ProcessGrip:
         """It runs like any other again."""
         if alive(self._pidfd):
             self.resume()
-            self.favour(False)
+            if self._favoured:
+                self.favour(False)
+            if self._powers.cpus is not None:
+                unpin(self._pid, self._powers.cpus, self._were)
         for group in (self._frozen, self._limited):
             if group is not None:
                 group.close()

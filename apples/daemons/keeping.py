@@ -71,7 +71,9 @@ class Keeping:
                     page = self._page(registration)
                 except Refused:
                     page = None
-                self._take(registration, pidfd, page).grip.resume()
+                grip = self._take(registration, pidfd, page).grip
+                grip.favour(False)
+                grip.resume()
         self._powers.sweep()
         return len(self._node.members)
 

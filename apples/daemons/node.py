@@ -38,6 +38,8 @@ _UNLIMITED_SHARE = 0.5
 
 #: How long one that runs may be held by somebody else's signal before that is noticed, seconds.
 LOOK_AGAIN_S = 0.2
+#: How long one whose quota somebody else has lifted may go without, seconds.
+LIMIT_AGAIN_S = 1.0
 
 _FREE = Order()
 
@@ -70,7 +72,8 @@ class Member:
 
     stopped_at : since when it is held stopped, None while it runs.  stopped_s : how long it was in all, before that
     looked_at : when it was last seen whether somebody else has stopped it
-    wait, favoured, processors, scheduled : what it was last told.  refused : why the manager does not take its job
+    wait, favoured, processors, scheduled : what it was last told.  limited_at : when its quota was last written
+    refused : why the manager does not take its job
     """
 
     registration: Registration
@@ -83,6 +86,7 @@ class Member:
     favoured: bool = False
     processors: float | None = None
     limited: bool = False
+    limited_at: float = 0.0
     scheduled: bool | None = None
     requests: int = 0
     looked_at: float = 0.0
@@ -239,7 +243,7 @@ class Node:
         nobody_yet = True
         for process, member in self.members.items():
             order = wanted.get(process, _FREE)
-            self._tell(process, member, order)
+            self._tell(process, member, order, now)
             if may_stop and not self._may_run(member, order):
                 if nobody_yet:
                     nobody_yet = False
@@ -302,8 +306,8 @@ class Node:
     def _may_run(self, member: Member, order: Order) -> bool:
         return order.run and (self.pulse or not member.limited)
 
-    def _tell(self, process: Process, member: Member, order: Order) -> None:
-        """Everything but stopping and resuming; only what has changed."""
+    def _tell(self, process: Process, member: Member, order: Order, now: float) -> None:
+        """Everything but stopping and resuming; only what has changed, limits also now and then."""
         # Where the policy does not care, processes wait as their MPI does.
         blocks = order.wait is Wait.SPIN_BLOCK
         wait = order.wait if blocks or (self.policy.needs_monitor and process.job in self._placed) else None
@@ -314,24 +318,28 @@ class Node:
         if order.favoured != member.favoured:
             member.favoured = order.favoured
             member.grip.favour(order.favoured)
-        self._limit(member, order)
+        self._limit(member, order, now)
         if isinstance(self.policy, MessageDriven):
             scheduled = process.job == self.policy.scheduled
             if scheduled != member.scheduled:
                 member.scheduled = scheduled
                 self._tell_page(member, lambda page: page.set_scheduled(scheduled))
 
-    def _limit(self, member: Member, order: Order) -> None:
+    def _limit(self, member: Member, order: Order, now: float) -> None:
         processors = None
         if order.share is not None and order.share < _UNLIMITED_SHARE:
             job = member.registration.process.job
             ranks = sum(process.job == job for process in self.members)
             processors = order.share * self._processors / ranks
         if processors != member.processors:
-            member.processors = processors
+            member.processors, member.limited_at = processors, now
             done = member.grip.limit(processors)
             member.limited = processors is not None and not done
             self._changed_guards(member)
+        elif processors is not None and not member.limited and now - member.limited_at >= LIMIT_AGAIN_S:
+            # The watchdog may have freed it, because we hung.
+            member.limited_at = now
+            member.grip.limit(processors)
 
     def _stop(self, member: Member, now: float) -> None:
         if member.stopped_at is None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from apples.coscheduling.events import Process
-from apples.daemons import cgroups, signalling
+from apples.daemons import cgroups, grips, signalling
 from apples.daemons.grips import Powers, find_powers
 from apples.daemons.processes import Registration, facts
 from apples.errors import SharingError
@@ -189,6 +189,57 @@ def test_all_threads_are_pinned():
         child.kill()
         child.wait()
         child.stdout.close()
+
+
+def test_pinning_is_undone_where_the_process_has_not_chosen_for_itself():
+    before = os.sched_getaffinity(0)
+    cpu = max(before)
+    child = subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE)
+    try:
+        child.stdout.readline()
+        means = find_powers("signals", limits=False, cpus=(cpu,))
+        grip(means, child.pid).close()
+        assert all(os.sched_getaffinity(int(one)) == before for one in os.listdir(f"/proc/{child.pid}/task"))
+        held = grip(means, child.pid)
+        os.sched_setaffinity(child.pid, {min(before)})
+        held.close()
+        assert os.sched_getaffinity(child.pid) == ({min(before)} if len(before) > 1 else before)
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+def test_one_that_was_favoured_by_a_node_manager_that_was_killed_is_so_no_longer(family):
+    means = find_powers("signals", limits=False, cpus=None)
+    if not means.nice:
+        pytest.skip("needs CAP_SYS_NICE")
+    one = family(means)
+    one.grip.favour(True)
+    # the next one knows nothing of it
+    later = grip(means, one.process.pid)
+    later.favour(False)
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 0
+    os.setpriority(os.PRIO_PROCESS, one.process.pid, 5)
+    later.close()
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 5
+    again = grip(means, one.process.pid)
+    again.favour(True)
+    again.favour(False)
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 5
+    again.close()
+
+
+def test_a_number_whose_process_has_ended_is_neither_favoured_nor_pinned(monkeypatch, family):
+    before = os.sched_getaffinity(0)
+    one = family(Powers())
+    # as it is when another process has the number by now
+    monkeypatch.setattr(grips, "alive", lambda pidfd: False)
+    held = grip(Powers(nice=True, cpus=(max(before),)), one.process.pid)
+    held.favour(True)
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 0
+    assert os.sched_getaffinity(one.process.pid) == before
+    held.close()
 
 
 def test_favouring_is_undone_or_not_done(family):

@@ -5,7 +5,7 @@ import pytest
 from apples.coscheduling.classes import FcsConstants, Reading
 from apples.coscheduling.events import Process
 from apples.coscheduling.messagedriven import MessageDrivenConstants
-from apples.daemons.node import LOOK_AGAIN_S
+from apples.daemons.node import LIMIT_AGAIN_S, LOOK_AGAIN_S
 from apples.daemons.processes import Refused, Registration
 
 
@@ -185,6 +185,15 @@ def test_with_a_quota_nobody_is_stopped(bench):
     assert not made.node.enforce(0.0, may_stop=True)
     assert "limit y.0 0.01" in made.done()
     assert made.node.pulsing == 0
+
+
+def test_a_quota_that_the_watchdog_has_lifted_is_written_again(bench):
+    made = bench("message-driven")
+    made.add("x", quota=True)
+    made.add("y", quota=True)
+    for instant in (0.0, 0.5, LIMIT_AGAIN_S, LIMIT_AGAIN_S + 0.5):
+        made.node.enforce(instant, may_stop=True)
+    assert [line for line in made.done() if line.startswith("limit")] == ["limit y.0 0.01"] * 2
 
 
 def test_a_message_brings_its_job_after_the_guaranteed_time(driven):
