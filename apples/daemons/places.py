@@ -7,12 +7,12 @@ nobody else may enter; one that root runs for everybody in ``/run/apples``.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from apples.errors import ConfigError, SharingError
+from apples.monitoring.names import check_job
 from nws.paths import local_host
 
 SOCKET_VARIABLE, JOB_VARIABLE = "APPLES_NODE_SOCKET", "APPLES_JOB"
@@ -20,15 +20,11 @@ EVERYBODYS = Path("/run/apples")
 
 #: What the kernel takes as the path of a socket, less the byte that ends it.
 _LONGEST = 107
-_JOB = re.compile(r"[A-Za-z0-9._-]{1,64}")
-NAME_LEGAL = "1 to 64 letters, digits, dots, underscores and dashes"
 
 
 def checked_name(name: str, *, what: str) -> str:
-    """A name of a job or node; raises `ConfigError`."""
-    if _JOB.fullmatch(name) is None:
-        raise ConfigError(f"{what} {name!r}: expected {NAME_LEGAL}")
-    return name
+    """A name of a job or node, one rule for both; raises `ConfigError`."""
+    return check_job(name, what=what)
 
 
 def own_directory(environ: Mapping[str, str] | None = None) -> Path:

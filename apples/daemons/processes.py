@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from apples.coscheduling.events import Process
-from apples.daemons.places import NAME_LEGAL, checked_name
+from apples.daemons.places import checked_name
 from apples.errors import ConfigError, SharingError
+from apples.monitoring.names import LEGAL
 
 _CREDENTIALS = struct.Struct("3i")
 #: Generations between the one who registers and the process: a shell or two at most.
@@ -174,7 +175,7 @@ def _parse(request: Any, peer_pid: int) -> tuple[Process, int, int, str | None]:
         raise Refused('expected {"register": {"job": …, "rank": …, "ranks": …, "pid": …, "page": …}}')
     job, page = request.get("job"), request.get("page")
     if not isinstance(job, str):
-        raise Refused(f"job {job!r}: expected {NAME_LEGAL}")
+        raise Refused(f"job {job!r}: expected {LEGAL}")
     try:
         checked_name(job, what="job")
     except ConfigError as error:

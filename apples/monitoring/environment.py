@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from apples.coscheduling.events import Wait
-from apples.errors import ConfigError, MonitorError
+from apples.errors import MonitorError
 from apples.monitoring.build import monitor_library
+from apples.monitoring.names import check_job
 from apples.monitoring.page import MonitorPage
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -23,17 +23,8 @@ SHARED_MEMORY = Path("/dev/shm")
 #: Spin time of FCS (paper, Table 2).
 SPIN_S = 120e-6
 
-_JOB = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
-
 #: `APPLES_WAIT` for each wait.
 _WORDS = {Wait.POLL: "poll", Wait.SPIN_BLOCK: "block"}
-
-
-def check_job(job: str) -> str:
-    """The name, where it is a legal one of a job; raises `ConfigError`."""
-    if not _JOB.fullmatch(job) or job in (".", ".."):
-        raise ConfigError(f"job {job!r}: legal are 1 to 64 letters, digits, '.', '_' and '-'")
-    return job
 
 
 def default_directory() -> Path:

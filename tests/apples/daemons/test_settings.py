@@ -119,7 +119,7 @@ def test_a_node_under_a_coordinated_policy_needs_its_manager_and_a_manager_such_
         settings_of(None).needed_key()
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "ü", "x" * 65])
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ü", "x" * 65])
 def test_names_are_letters_digits_and_a_little_more(name):
     with pytest.raises(ConfigError, match="expected 1 to 64 letters"):
         checked_name(name, what="job")

@@ -8,7 +8,6 @@ from apples.coscheduling.events import Wait
 from apples.errors import ConfigError, MonitorError
 from apples.monitoring import environment
 from apples.monitoring.environment import (
-    check_job,
     default_directory,
     make_directory,
     monitor_environment,
@@ -16,6 +15,7 @@ from apples.monitoring.environment import (
     remove_pages,
 )
 from apples.monitoring.job import MonitoredJob
+from apples.monitoring.names import check_job
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def test_legal_names_of_jobs(name):
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "ä", "x" * 65, "a\n"])
 def test_other_names_are_refused(name):
-    with pytest.raises(ConfigError, match="legal are 1 to 64 letters, digits"):
+    with pytest.raises(ConfigError, match="expected 1 to 64 letters, digits"):
         check_job(name)
 
 
