@@ -14,6 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from apples.daemons.client import NodeClient
+    from apples.monitoring.job import MonitoredJob
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -27,9 +28,8 @@ def share(job: str | None, node_socket: Path | None, monitor: bool, command: tup
     The program is not changed: the monitor is loaded before it (LD_PRELOAD), and each rank registers in MPI_Init.
     """
     from apples.daemons.client import NodeClient, find_node
-    from apples.daemons.places import JOB_VARIABLE, SOCKET_VARIABLE, checked_name
+    from apples.daemons.places import SOCKET_VARIABLE, checked_name
     from apples.errors import NotExecutable, ProgramNotFound, SharingError
-    from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
 
     program = shutil.which(command[0])
     if program is None:
@@ -42,19 +42,38 @@ def share(job: str | None, node_socket: Path | None, monitor: bool, command: tup
             "no node manager answers on this host; start one with `apples node`, or name its socket with --node-socket"
         )
     socket, status = found
-    base = f"{Path(command[0]).name}-{os.getpid()}-{time.time_ns() // 1_000_000 % 1_000_000}"
-    name = checked_name(job or "".join(c if c.isalnum() or c in "._-" else "-" for c in base), what="--job")
-    directory = make_directory()
-    variables = {**monitor_environment(directory, name), SOCKET_VARIABLE: str(socket), JOB_VARIABLE: name}
-    click.echo(f"· job {name}, node {status['node']}, policy {status['policy']}", err=True)
-    sys.stdout.flush()
-    with NodeClient(socket) as client:
+    name = _name(command[0]) if job is None else checked_name(job, what="--job")
+    with _monitored(name) as monitored, NodeClient(socket) as client:
+        click.echo(f"· job {name}, node {status['node']}, policy {status['policy']}", err=True)
+        sys.stdout.flush()
         client.ask("hold")
-        code = _run([program, *command[1:]], variables)
+        code = _run([program, *command[1:]], {**monitored.environment, SOCKET_VARIABLE: str(socket)})
         if monitor:
             click.echo("\n".join(_seen(client, name)), err=True)
-    remove_pages(directory, name)
     return code
+
+
+def _name(program: str) -> str:
+    """A legal name for a job of the program, whatever it is called; another for every start."""
+    from apples.monitoring.names import LONGEST
+
+    start = f"-{os.getpid()}-{time.time_ns() // 1_000_000 % 1_000_000}"
+    called = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in Path(program).name)
+    return called[: LONGEST - len(start)] + start
+
+
+def _monitored(name: str) -> MonitoredJob:
+    """The job under the monitor, by which its ranks register, also where the policy measures nothing."""
+    from apples.errors import MonitorError
+    from apples.monitoring.job import MonitoredJob
+
+    try:
+        return MonitoredJob(name)
+    except MonitorError as error:
+        raise MonitorError(
+            f"programs under `apples share` register by the monitor, whatever the policy: {error}; "
+            "under gang and batch `apples-run` does without it"
+        ) from error
 
 
 def _seen(client: NodeClient, job: str) -> list[str]:
@@ -69,7 +88,10 @@ def _seen(client: NodeClient, job: str) -> list[str]:
 
 
 def _run(command: list[str], variables: dict[str, str]) -> int:
-    """The program's exit code, 128 + signal where one ended it; interrupts reach it by the terminal, once."""
+    """The program's exit code, 128 + signal where one ended it; interrupts reach it by the terminal, once.
+
+    A TERM or HUP of ours is passed on as TERM, and the program's end waited for.
+    """
     with subprocess.Popen(command, env={**os.environ, **variables}) as process:
         while True:
             try:

@@ -1,0 +1,79 @@
+"""`apples share`: any program takes part, and leaves nothing behind however it ends."""
+
+import os
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from apples.daemons.lab import Lab
+from apples.monitoring import build
+from apples.monitoring.environment import default_directory
+
+#: Leaves a page as a rank would, says so, and stays.
+LEAVES_A_PAGE = 'touch "$APPLES_MONITOR/$APPLES_JOB.0" "$APPLES_MONITOR/$APPLES_JOB.bell"; echo there >&2'
+
+
+@pytest.fixture
+def node():
+    """A node manager, and the options that name it. Its directory has a path short enough for a socket."""
+    if not any(shutil.which(name) for name in build.COMPILERS):
+        pytest.skip("no C compiler on this machine; the monitor is compiled where it is used")
+    place = Path(tempfile.mkdtemp(prefix="share-"))
+    with Lab(place, {"a": "0"}, policy="uncoordinated") as lab:
+        lab.start_node("a", managed=False)
+        yield "--node-socket", lab.socket("a")
+    shutil.rmtree(place)
+
+
+def left_of(job):
+    return [path.name for path in default_directory().glob(f"*{job}*")]
+
+
+@pytest.mark.parametrize(("ends", "code"), [("exit 3", 3), ("kill -9 $$", 137), ("true", 0)])
+def test_however_the_program_ends_its_pages_go(run, node, ends, code):
+    job = f"ends-{os.getpid()}"
+    done = run("apples", "share", *node, "--job", job, "--", "sh", "-c", f"{LEAVES_A_PAGE}; {ends}")
+    assert (done.code, left_of(job)) == (code, []), done.err
+    assert "there" in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_one_that_is_ended_ends_its_program_and_removes_its_pages(start, node, number):
+    job = f"ended-{os.getpid()}"
+    command = start(
+        "apples", "share", *node, "--job", job, "--", "sh", "-c", f"{LEAVES_A_PAGE}; exec sleep 600"
+    )
+    command.wait_for("there")
+    assert left_of(job) != []
+    command.process.send_signal(number)
+    assert command.end() == 128 + number
+    assert command.survivors() == []
+    assert left_of(job) == []
+
+
+@pytest.mark.parametrize("called", ["löser", "a program", "x" * 200, "-", "."])
+def test_a_program_may_be_called_anything(run, node, tmp_path, called):
+    program = tmp_path / called / "run" if called == "." else tmp_path / called
+    program.parent.mkdir(exist_ok=True)
+    program.write_text('#!/bin/sh\necho "$APPLES_JOB"\n')
+    program.chmod(0o755)
+    done = run("apples", "share", *node, "--", program)
+    assert done.code == 0, done.err
+    assert len(done.out.strip()) <= 64
+
+
+@pytest.mark.parametrize("job", ["löser", "x" * 65, "a b", ".", "..", ""])
+def test_a_name_that_was_given_is_checked(run, node, job):
+    done = run("apples", "share", *node, "--job", job, "--", "true")
+    assert done.code == 2
+    assert f"--job {job!r}: expected 1 to 64 letters" in done.err
+
+
+def test_without_a_compiler_it_is_said_what_does_without(run, node):
+    done = run("apples", "share", *node, "--", "true", CC="/nowhere/cc")
+    assert done.code == 5
+    assert "register by the monitor, whatever the policy: CC is '/nowhere/cc'" in done.err
+    assert "under gang and batch `apples-run` does without it" in done.err
