@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from apples.daemons.lookup import Address, Lookup
 from apples.daemons.loop import Alarm, Loop
 from apples.daemons.streams import Stream, keep_honest
 from apples.daemons.timer import now, raw
@@ -36,6 +37,8 @@ from apples.daemons.wire import (
 
 #: Seconds between two lines each way; without any for so long the connection is given up; and before the next attempt.
 PULSE_S, SILENCE_S, AGAIN_S = 1.0, 3.0, 0.4
+#: An address that was looked up so long ago is looked up again where it does not answer, seconds.
+_LOOK_UP_S = 5.0
 #: Of an attempt.
 _CONNECT_S = 1.0
 #: Datagrams that show the manager where we listen: while beats stay away, and after that, seconds.
@@ -77,6 +80,9 @@ class Link:
         self._direct: socket.socket | None = None
         self._group: socket.socket | None = None
         self._attempt: Alarm | None = None
+        self._lookup = Lookup(loop, manager, self._looked_up)
+        self._found: Address | None = None
+        self._looked_at = 0.0
         self._address: tuple[str, int] | None = None
         self._said = ""
 
@@ -92,14 +98,33 @@ class Link:
         return beat is not None and raw() - self._group_heard < max(_GROUP_S, _GROUP_SLICES * beat.slice_s)
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Begin to connect: to the last address known, which is looked up again beside it."""
         self._attempt = None
         try:
-            found = socket.getaddrinfo(*self._manager, type=socket.SOCK_STREAM)
+            if self._found is None or now() - self._looked_at > _LOOK_UP_S:
+                self._looked_at = now()
+                self._lookup.start()
+            if self._found is not None:
+                self._connect(self._found)
         except OSError as error:
-            self._gone(f"{self.place} cannot be looked up: {error.strerror or error}")
+            self._gone(f"no connection can be tried: {error.strerror or error}")
+
+    def _looked_up(self, found: Address | OSError) -> None:
+        knew = self._found is not None
+        if not isinstance(found, OSError):
+            self._found = found
+        if knew:
             return
-        family, kind, protocol, _, address = found[0]
+        try:
+            if self._found is None:
+                self._gone(f"{self.place} cannot be looked up: {getattr(found, 'strerror', None) or found}")
+            else:
+                self._connect(self._found)
+        except OSError as error:
+            self._gone(f"no connection can be tried: {error.strerror or error}")
+
+    def _connect(self, found: Address) -> None:
+        family, kind, protocol, _, address = found
         connection = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
         keep_honest(connection, SILENCE_S)
         self._address = (str(address[0]), int(address[1]))
@@ -138,6 +163,7 @@ class Link:
             self._stream.close()
         if self._attempt is not None:
             self._attempt.cancel()
+        self._lookup.close()
         self._close_datagrams()
 
     def _check_attempt(self, stream: Stream) -> None:

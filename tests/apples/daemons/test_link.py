@@ -1,6 +1,7 @@
 """A node's connection to the manager: what it hears, and what it makes of a network that changes under it."""
 
 import socket
+import threading
 
 import pytest
 
@@ -69,3 +70,98 @@ def test_long_slices_leave_multicast_the_time_of_three(air):
     assert air.link.multicast_heard
     air.now += 0.2
     assert not air.link.multicast_heard
+
+
+class Names:
+    """A name server that answers when it is let. asked : how often"""
+
+    def __init__(self, monkeypatch):
+        self.asked, self.may_answer, self.answer = 0, threading.Event(), None
+        monkeypatch.setattr(socket, "getaddrinfo", self.look_up)
+
+    def look_up(self, host, port, **options):
+        self.asked += 1
+        self.may_answer.wait(20)
+        if self.answer is None:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", self.answer)]
+
+
+class Caller:
+    """A link to a manager of a name, in a loop that runs until it is lost. goes_on : not even then"""
+
+    def __init__(self):
+        self.goes_on = False
+        self.loop, self.reasons, self.turns = Loop(), [], 0
+        nothing = lambda *what: None  # noqa: E731
+        hooks = Hooks(hello=dict, welcome=nothing, line=nothing, beat=nothing, lost=self.lost)
+        self.link = Link(self.loop, ("head", 7171), KEY, hooks)
+
+    def lost(self, reason):
+        self.reasons.append(reason)
+        if not self.goes_on:
+            self.loop.stop()
+
+    def run(self):
+        self.loop._stopped = False
+        self.loop.run()
+
+
+@pytest.fixture
+def caller():
+    made = Caller()
+    yield made
+    made.link.close()
+    made.loop.close()
+
+
+def test_a_name_server_that_does_not_answer_holds_nothing_up(caller, monkeypatch):
+    names = Names(monkeypatch)
+    caller.link.start()
+    # the loop goes on; only that lets the name server answer
+    caller.loop.after(0.01, names.may_answer.set)
+    caller.run()
+    assert caller.reasons == ["head:7171 cannot be looked up: Temporary failure in name resolution"]
+
+
+def test_the_last_address_serves_while_the_name_cannot_be_looked_up(caller, monkeypatch):
+    monkeypatch.setattr(links, "AGAIN_S", 0.001)
+    monkeypatch.setattr(links, "_LOOK_UP_S", 0.0)
+    names = Names(monkeypatch)
+    names.may_answer.set()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        names.answer = listener.getsockname()
+        listener.settimeout(20)
+        caller.goes_on = True
+        caller.link.start()
+        caller.loop.watch(listener.fileno(), caller.loop.stop)
+        caller.run()
+        listener.accept()[0].close()
+        # the network is cut, and the name server beyond it
+        names.may_answer.clear()
+        for _ in range(3):
+            caller.run()
+            listener.accept()[0].close()
+        caller.loop.forget(listener.fileno())
+        assert names.asked == 2
+        names.answer = None
+        names.may_answer.set()
+
+
+def test_what_can_be_no_name_is_said_to_be_none(caller):
+    caller.link._lookup._place = ("x" * 70 + ".example", 1)
+    caller.link.start()
+    caller.run()
+    assert "head:7171 cannot be looked up: " in caller.reasons[0]
+
+
+def test_a_lookup_that_ends_after_its_link_does_no_harm(monkeypatch):
+    names, made = Names(monkeypatch), Caller()
+    made.link.start()
+    made.link.close()
+    made.loop.close()
+    names.may_answer.set()
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and "_look" in thread.name:
+            thread.join(20)
+    assert made.reasons == []

@@ -1,0 +1,62 @@
+"""Looks the address of a host up beside the loop: a name server that does not answer can take half a minute.
+
+One lookup at a time; its outcome is taken up in the loop. Knows nothing of when an address is out of date.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from apples.daemons.loop import Loop
+
+#: (family, kind, protocol, canonical name, address), as the system has it.
+Address = tuple[Any, ...]
+
+
+class Lookup:
+    """Looks `place` (host, port) up. found : gets an address, or the error that came instead"""
+
+    def __init__(
+        self, loop: Loop, place: tuple[str, int], found: Callable[[Address | OSError], None]
+    ) -> None:
+        self._loop, self._place, self._found = loop, place, found
+        self._outcome: Address | OSError | None = None
+        self._read: int | None = None
+
+    def start(self) -> None:
+        """Begin, unless one is under way. Raises `OSError` where there is no descriptor left."""
+        if self._read is None:
+            self._read, ended = os.pipe2(os.O_CLOEXEC)
+            self._loop.watch(self._read, self._take)
+            threading.Thread(target=self._look, args=(ended,), daemon=True).start()
+
+    def close(self) -> None:
+        """Whatever it finds, it is not heard of any more."""
+        if self._read is not None:
+            self._loop.forget(self._read)
+            os.close(self._read)
+            self._read = None
+
+    def _look(self, ended: int) -> None:
+        try:
+            self._outcome = socket.getaddrinfo(*self._place, type=socket.SOCK_STREAM)[0]
+        except OSError as error:
+            self._outcome = error
+        except UnicodeError as error:
+            # Of what can be no name at all.
+            self._outcome = OSError(str(error))
+        # The thread's own end, whatever has become of the other.
+        with suppress(OSError):
+            os.write(ended, b"x")
+        os.close(ended)
+
+    def _take(self) -> None:
+        outcome = self._outcome
+        self.close()
+        assert outcome is not None
+        self._found(outcome)
