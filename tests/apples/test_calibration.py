@@ -158,7 +158,7 @@ def test_a_run_faster_than_predicted_never_makes_a_prediction_negative():
     assert fitted.seconds(100_000, 1) >= 0.0
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     constant=st.floats(5, 50),
     per_row=st.floats(-5e-4, 5e-3),
@@ -173,7 +173,7 @@ def test_known_coefficients_are_recovered_under_noise(constant, per_row, per_ran
             assert fitted.seconds(size, ranks) == pytest.approx(truth.seconds(size, ranks), rel=0.06)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.tuples(st.integers(1, 6), st.integers(1, 13), st.floats(0.01, 500)), min_size=1, max_size=25),
     st.floats(0, 50),

@@ -123,7 +123,7 @@ def test_variants_meet_the_same_instant_so_that_equal_plans_take_equal_times(set
     assert all(u.same_plan and u.seconds == u.full_s and u.ratio == 1.0 for u in found)
 
 
-def test_b1_counts_what_it_lists(result, settings):
+def test_b1_counts_what_it_lists_and_says_what_went_in(result):
     rows = by_name(result)
     runs = result.further["runs"]
     assert len(runs) == 4
@@ -133,9 +133,7 @@ def test_b1_counts_what_it_lists(result, settings):
     at_64 = [r["seconds"]["paper"] for r in runs if r["size"] == 64]
     assert rows["paper at size 64, mean"] == pytest.approx(sum(at_64) / 2)
     assert rows["default: runs that cross the slow link"] == 100
-
-
-def test_b1_has_no_figures_of_the_paper_and_says_what_went_in(result):
+    # the paper has none
     assert {row.paper for row in result.rows} == {None}
     assert set(result.constants["overhead"]) == {"exchange", "paper"}
     assert set(result.further["ablation"]) == set(VARIANTS)
