@@ -8,6 +8,7 @@ incomplete. Decides nothing.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,6 +22,11 @@ Kind = Literal["freezer", "cpu"]
 
 #: Period of limits, microseconds, and the least quota the kernel takes.
 _PERIOD_US, _LEAST_US, _LONGEST_US = 100_000, 1_000, 1_000_000
+
+#: Groups of node managers: their pid, then that of the process.
+_OURS = re.compile(r"apples-[0-9]+-[0-9]+")
+#: Times a group is emptied again because its processes have started others meanwhile.
+_EMPTYINGS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +70,10 @@ class Group:
         try:
             for pid in pids:
                 with suppress(*([ProcessLookupError] if pid != pids[0] else [])):
-                    self._put(self._path / "cgroup.procs", str(pid).encode())
+                    _put(self._path / "cgroup.procs", str(pid).encode())
             self.fd = os.open(self._path / hierarchy.control, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            self._remove()
+            _remove(self._path)
             raise
 
     def write(self, text: bytes) -> None:
@@ -84,7 +90,7 @@ class Group:
         period = min(max(_PERIOD_US, round(_LEAST_US / processors)), _LONGEST_US)
         quota = max(round(period * processors), _LEAST_US)
         if self.hierarchy.version == 1:
-            self._put(self._path / "cpu.cfs_period_us", str(period).encode())
+            _put(self._path / "cpu.cfs_period_us", str(period).encode())
             self.write(str(quota).encode())
         else:
             self.write(f"{quota} {period}".encode())
@@ -93,31 +99,62 @@ class Group:
         """Free the processes, give them back to the group they were taken from, and be gone."""
         self.write(self.hierarchy.free)
         os.close(self.fd)
-        self._remove()
+        _remove(self._path)
 
-    def _remove(self) -> None:
+
+def _put(path: Path, text: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text)
+    finally:
+        os.close(fd)
+
+
+def _remove(group: Path) -> None:
+    """Give the processes of a group to the one above, and remove it."""
+    for _ in range(_EMPTYINGS):
+        pids: list[str] = []
         with suppress(OSError):
-            for pid in (self._path / "cgroup.procs").read_text(encoding="ascii").split():
-                self._put(self.hierarchy.root / "cgroup.procs", pid.encode())
-        # A group of processes that are just ending stays until the kernel is done with them.
-        with suppress(OSError):
-            self._path.rmdir()
-
-    def _put(self, path: Path, text: bytes) -> None:
-        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(fd, text)
-        finally:
-            os.close(fd)
-
-
-def sweep(hierarchy: Hierarchy) -> None:
-    """Remove groups that daemons which were killed have left; those with processes in them stay."""
-    for path in hierarchy.root.glob("apples-*-*"):
-        daemon = path.name.split("-")[1]
-        if not os.path.exists(f"/proc/{daemon}"):
+            pids = (group / "cgroup.procs").read_text(encoding="ascii").split()
+        for pid in pids:
             with suppress(OSError):
-                path.rmdir()
+                _put(group.parent / "cgroup.procs", pid.encode())
+        if not pids:
+            break
+    # A group of processes that are just ending stays until the kernel is done with them.
+    with suppress(OSError):
+        group.rmdir()
+
+
+def sweep(*, proc: Path = Path("/proc/self")) -> None:
+    """Free what daemons that were killed have left in groups beside ours, and remove these."""
+    for hierarchy in _all_candidates(proc):
+        for path in hierarchy.root.glob("apples-*-*"):
+            if _OURS.fullmatch(path.name) and not os.path.exists(f"/proc/{path.name.split('-')[1]}"):
+                _free(hierarchy, path)
+
+
+def release(pid: int) -> None:
+    """Free a process from the groups of a node manager that is no more, wherever they are, with all who are in them."""
+    for hierarchy in _all_candidates(Path(f"/proc/{pid}")):
+        group = hierarchy.root
+        if _OURS.fullmatch(group.name) and not group.name.startswith(f"apples-{os.getpid()}-"):
+            _free(hierarchy, group)
+
+
+def _free(hierarchy: Hierarchy, group: Path) -> None:
+    with suppress(OSError):
+        _put(group / hierarchy.control, hierarchy.free)
+    _remove(group)
+
+
+def _all_candidates(proc: Path) -> list[Hierarchy]:
+    """For both purposes, whether they could be used or not."""
+    kinds: tuple[Kind, ...] = ("freezer", "cpu")
+    try:
+        return [hierarchy for kind in kinds for hierarchy in _candidates(kind, proc)]
+    except OSError:
+        return []
 
 
 def find(kind: Kind, *, proc: Path = Path("/proc/self")) -> Hierarchy:

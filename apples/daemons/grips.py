@@ -81,12 +81,6 @@ class Powers:
             "pinning": "not done" if self.cpus is None else f"to CPU {','.join(map(str, self.cpus))}",
         }
 
-    def sweep(self) -> None:
-        """Remove what daemons that were killed have left of their means."""
-        for hierarchy in (self.freezer, self.quota):
-            if hierarchy is not None:
-                cgroups.sweep(hierarchy)
-
     def grip(self, registration: Registration, pidfd: int) -> Grip:
         """Take a process in hand, pinned."""
         return ProcessGrip(registration, pidfd, self)

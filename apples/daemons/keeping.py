@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from apples.coscheduling.events import Process
-from apples.daemons import processes
+from apples.daemons import cgroups, processes
 from apples.daemons.grips import Powers
 from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
@@ -71,10 +71,12 @@ class Keeping:
                     page = self._page(registration)
                 except Refused:
                     page = None
+                # What froze it cannot be undone by a signal, and this node manager may use signals.
+                cgroups.release(registration.pid)
                 grip = self._take(registration, pidfd, page).grip
                 grip.favour(False)
                 grip.resume()
-        self._powers.sweep()
+        cgroups.sweep()
         return len(self._node.members)
 
     def hold(self, member: Member) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -290,12 +291,65 @@ def test_control_groups_that_are_not_there_are_told(tmp_path):
         cgroups.find("cpu", proc=tmp_path)
 
 
-def test_groups_of_a_daemon_that_was_killed_are_swept_away_and_others_stay(tmp_path):
-    place = cgroups.Hierarchy(kind="freezer", root=tmp_path, version=2)
+#: A daemon that freezes a process of a session of its own, says so, and waits to be killed.
+FREEZES = """
+import subprocess, sys, time
+from apples.daemons import cgroups
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+group = cgroups.Group(cgroups.find("freezer"), [child.pid])
+group.write(group.hierarchy.frozen)
+print(child.pid, group._path, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def frozen():
+    """A process that a daemon has frozen which was killed then, and its group."""
+    try:
+        cgroups.find("freezer")
+    except SharingError as error:
+        pytest.skip(str(error))
+    daemon = subprocess.Popen([sys.executable, "-c", FREEZES], stdout=subprocess.PIPE)
+    pid, path = daemon.stdout.readline().split()
+    daemon.kill()
+    daemon.wait()
+    daemon.stdout.close()
+    yield int(pid), Path(os.fsdecode(path))
+    with suppress(ProcessLookupError):
+        os.kill(int(pid), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("how", ["sweep", "release"])
+def test_what_a_daemon_that_was_killed_has_frozen_runs_again(frozen, how):
+    pid, group = frozen
+    assert group.is_dir()
+    if how == "sweep":
+        cgroups.sweep()
+    else:
+        cgroups.release(pid)
+    # one that is frozen cannot end
+    os.kill(pid, signal.SIGKILL)
+    assert within_a_while(lambda: (about := facts(pid)) is None or about.state == "Z")
+    assert within_a_while(lambda: not group.exists())
+
+
+def test_groups_of_daemons_that_live_are_left_alone(tmp_path):
+    (tmp_path / "cgroup").write_text("0::/\n")
+    (tmp_path / "mounts").write_text(f"none {tmp_path}/cg cgroup2 rw 0 0\n")
     gone = subprocess.Popen(["true"])
     gone.wait()
-    old, ours = tmp_path / f"apples-{gone.pid}-5", tmp_path / f"apples-{os.getpid()}-5"
-    old.mkdir()
-    ours.mkdir()
-    Powers(freezer=place).sweep()
-    assert [path.name for path in tmp_path.iterdir()] == [ours.name]
+    names = [f"apples-{gone.pid}-5", f"apples-{os.getpid()}-5", "apples-of-mine-1"]
+    for name in names:
+        (tmp_path / "cg" / name).mkdir(parents=True)
+        (tmp_path / "cg" / name / "cgroup.freeze").write_text("1")
+        (tmp_path / "cg" / name / "cpu.max").write_text("500 100000")
+    cgroups.sweep(proc=tmp_path)
+    written = {name: (tmp_path / "cg" / name / "cgroup.freeze").read_text() for name in names}
+    assert written == dict(zip(names, "011", strict=True))
+    assert (tmp_path / "cg" / names[0] / "cpu.max").read_text() == "max 100000"
+
+
+def test_where_there_are_no_control_groups_nothing_is_swept(tmp_path):
+    cgroups.sweep(proc=tmp_path / "none")
+    cgroups.release(2**22 - 1)
