@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stencil_app.bsp.settings import BspSettings
 from stencil_app.bsp.work import Arithmetic, Spin, Work
@@ -26,7 +26,8 @@ class RankReport:
     """What one rank did, seconds.
 
     asked_s : CPU time it was asked to compute.  compute_s, communicate_s : on the wall
-    communications : iterations with communication.  received : sum of the bytes it was sent, modulo 2**32
+    communications : iterations with communication.  received : messages that were what their sender had sent
+        in that very iteration
     """
 
     rank: int
@@ -52,7 +53,8 @@ def run(comm: Intracomm, settings: BspSettings) -> dict[str, Any]:
     """Run to the end; the document of the whole run, the same on every rank."""
     work = make_work(comm, settings)
     work.prepare(settings.compute_s(comm.rank))
-    communicate, received = _communication(comm, settings)
+    ring = Ring(comm, settings.message_bytes) if settings.pattern == "ring" else None
+    communicate = _communication(comm, settings, ring)
     clock = time.perf_counter
     compute_s = communicate_s = 0.0
     comm.Barrier()
@@ -73,34 +75,74 @@ def run(comm: Intracomm, settings: BspSettings) -> dict[str, Any]:
         compute_s=compute_s,
         communicate_s=communicate_s,
         communications=0 if settings.pattern == "none" else settings.iterations,
-        received=received(),
+        received=0 if ring is None else ring.received(),
     )
     everyone = comm.allgather((elapsed_s, report))
     return _document(settings, work, everyone)
 
 
-def _communication(comm: Intracomm, settings: BspSettings) -> tuple[Callable[[], None], Callable[[], int]]:
-    """What ends an iteration, and the sum of what has been received in the end."""
-    if settings.pattern == "none":
-        return (lambda: None), (lambda: 0)
-    if settings.pattern == "barrier":
-        return comm.Barrier, (lambda: 0)
-    import numpy as np
+class Ring:
+    """Messages to and from both neighbours, each looked at when it has come.
 
-    left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
-    mine = np.full(settings.message_bytes, (comm.rank + 1) % 256, dtype=np.uint8)
-    from_left, from_right = np.zeros_like(mine), np.zeros_like(mine)
-    exchange = comm.Sendrecv
+    A message ends with a stamp of rank and iteration; what stands before that is the same each time, and looked at
+    in the last ones only.
+    """
 
-    def ring() -> None:
-        exchange(mine, right, 1, from_left, left, 1)
-        exchange(mine, left, 2, from_right, right, 2)
+    def __init__(self, comm: Intracomm, message_bytes: int) -> None:
+        """message_bytes : length of a message; shorter than 8, its last byte is the stamp"""
+        self._size, self._exchange = comm.size, comm.Sendrecv
+        self._rank, self._left, self._right = (
+            comm.rank,
+            (comm.rank - 1) % comm.size,
+            (comm.rank + 1) % comm.size,
+        )
+        self._mine = bytearray([_filling(comm.rank)]) * message_bytes
+        self._from_left, self._from_right = bytearray(message_bytes), bytearray(message_bytes)
+        code: Literal["Q", "B"] = "Q" if message_bytes >= 8 else "B"
+        stamp_bytes = 8 if message_bytes >= 8 else min(message_bytes, 1)
+        self._stamp_at = message_bytes - stamp_bytes
+        self._modulus = 256**stamp_bytes
+        # Without a byte there is nothing to look at: one place that everybody finds as it should be.
+        one = bytearray(1)
+        self._stamps = [
+            memoryview(message)[self._stamp_at :].cast(code) if stamp_bytes else memoryview(one)
+            for message in (self._mine, self._from_left, self._from_right)
+        ]
+        # From 1: the stamp of an empty buffer is no message.
+        self._iteration = 1
+        self._right_ones: int = 0
 
-    def received() -> int:
-        both = int(from_left.sum(dtype=np.uint64)) + int(from_right.sum(dtype=np.uint64))
-        return both * settings.iterations % 2**32
+    def __call__(self) -> None:
+        """One exchange."""
+        mine, of_left, of_right = self._stamps
+        modulus, base = self._modulus, self._iteration * self._size
+        mine[0] = (base + self._rank) % modulus
+        self._exchange(self._mine, self._right, 1, self._from_left, self._left, 1)
+        self._exchange(self._mine, self._left, 2, self._from_right, self._right, 2)
+        self._right_ones += of_left[0] == (base + self._left) % modulus
+        self._right_ones += of_right[0] == (base + self._right) % modulus
+        self._iteration += 1
 
-    return ring, received
+    def received(self) -> int:
+        """Messages that were the right ones; to be asked in the end."""
+        at, last = self._stamp_at, (self._iteration - 1) * self._size
+        neighbours = ((self._from_left, self._left), (self._from_right, self._right))
+        spoilt: int = sum(
+            stamp[0] == (last + rank) % self._modulus and message.count(_filling(rank), 0, at) != at
+            for stamp, (message, rank) in zip(self._stamps[1:], neighbours, strict=True)
+        )
+        return self._right_ones - spoilt
+
+
+def _filling(rank: int) -> int:
+    return (rank + 1) % 256
+
+
+def _communication(comm: Intracomm, settings: BspSettings, ring: Ring | None) -> Callable[[], None]:
+    """What ends an iteration."""
+    if ring is not None:
+        return ring
+    return comm.Barrier if settings.pattern == "barrier" else lambda: None
 
 
 def _document(settings: BspSettings, work: Work, everyone: list[tuple[float, RankReport]]) -> dict[str, Any]:
@@ -129,7 +171,7 @@ def text_lines(document: dict[str, Any]) -> list[str]:
         *(
             f"rank {entry['rank']}: computed {entry['compute_s']:.6f} s of {entry['asked_s']:.6f} s, "
             f"communicated {entry['communicate_s']:.6f} s in {entry['communications']}, "
-            f"received {entry['received']}"
+            f"received {entry['received']} messages"
             for entry in document["per_rank"]
         ),
     ]

@@ -1,9 +1,11 @@
 """The synthetic job: what is asked of it is checked as a whole, and it does just that."""
 
 import json
+import sys
 
 import pytest
 
+from stencil_app.bsp.job import Ring
 from stencil_app.bsp.settings import BspSettings, check, parse_imbalance, parse_span
 from stencil_app.bsp.work import Arithmetic, Spin
 from stencil_app.errors import UsageError
@@ -118,13 +120,62 @@ def test_a_ring_of_three(stencil_app):
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["ranks"], document["iterations"], document["pattern"]) == (3, 20, "ring")
-    # of each neighbour 4 bytes that hold its rank + 1, in 20 iterations
-    assert [entry["received"] for entry in document["per_rank"]] == [
-        20 * 4 * s for s in (2 + 3, 1 + 3, 1 + 2)
-    ]
+    # one of each neighbour in each of 20 iterations
+    assert [entry["received"] for entry in document["per_rank"]] == [2 * 20] * 3
     assert [entry["asked_s"] for entry in document["per_rank"]] == pytest.approx([2e-3, 4e-3, 2e-3])
     assert all(entry["compute_s"] >= entry["asked_s"] for entry in document["per_rank"])
     assert document["elapsed_s"] >= max(entry["compute_s"] for entry in document["per_rank"])
+
+
+class FakeRing:
+    """Rank 1 of 3; its neighbours' messages are made of its own. lost : iterations in which nothing comes"""
+
+    rank, size = 1, 3
+
+    def __init__(self, lost=(), spoilt=()):
+        self.lost, self.spoilt, self.calls = lost, spoilt, 0
+
+    def Sendrecv(self, mine, to, _tag, heard, source, _same_tag):
+        iteration, self.calls = self.calls // 2, self.calls + 1
+        assert {to, source} == {0, 2}
+        if iteration in self.lost:
+            return
+        length = 8 if len(mine) >= 8 else min(len(mine), 1)
+        stamp = (((iteration + 1) * 3 + source) % 256**length).to_bytes(length, sys.byteorder)
+        heard[:] = bytes([source + 1]) * (len(mine) - len(stamp)) + stamp
+        if iteration in self.spoilt and len(mine) > 8:
+            heard[0] ^= 1
+
+
+@pytest.mark.parametrize("message_bytes", [0, 1, 7, 8, 9, 1000])
+def test_every_message_is_looked_at(message_bytes):
+    ring = Ring(FakeRing(), message_bytes)
+    for _ in range(300):
+        ring()
+    assert ring.received() == 600
+
+
+@pytest.mark.parametrize("lost", [0, 3, 9])
+def test_an_iteration_whose_messages_do_not_come_shows(lost):
+    """Whichever it is: what stands in the buffers is then the message before."""
+    ring = Ring(FakeRing(lost=[lost]), 8)
+    for _ in range(10):
+        ring()
+    assert ring.received() == 18
+
+
+def test_where_nothing_ever_comes_nothing_was_received():
+    ring = Ring(FakeRing(lost=range(10)), 100)
+    for _ in range(10):
+        ring()
+    assert ring.received() == 0
+
+
+def test_last_messages_that_are_spoilt_before_their_stamp_show():
+    ring = Ring(FakeRing(spoilt=[9]), 100)
+    for _ in range(10):
+        ring()
+    assert ring.received() == 18
 
 
 def test_the_report_for_people(stencil_app):
