@@ -337,7 +337,6 @@ class NodeDaemon:
 
     def _status(self, instant: float, *, cpu: bool = True) -> Json:
         node, link = self.node, self._link
-        manager = None if link is None else link.place if link.welcomed else f"{link.place} (not connected)"
         return {
             "node": self._settings.name,
             "pid": os.getpid(),
@@ -345,7 +344,8 @@ class NodeDaemon:
             "processors": self._settings.processors,
             "policy": node.kind.name,
             "slice_s": self._own_slice_s if node.kind.own_timer else self._slice_s,
-            "manager": manager,
+            "manager": None if link is None else link.place,
+            "connected": link is not None and link.welcomed,
             "silent": node.silent,
             "multicast": link is not None and link.multicast_heard,
             "slot": None if node.slot is None else node.slot.slot,

@@ -75,8 +75,10 @@ class Session:
                 f"the node manager of this host ({path}) runs policy {status['policy']}, not {self.kind.name}; ask for "
                 f"--policy {status['policy']}, or end it (process {status['pid']}) to have another started"
             )
-        if status["manager"] is not None and status["manager"].endswith("(not connected)"):
-            self._notify(f"the manager at {status['manager']}: everything runs until it is back")
+        if _cut_off(status):
+            self._notify(
+                f"the manager at {status['manager']} is not connected: everything runs until it is back"
+            )
         self._client = NodeClient(path)
         self._client.ask("hold")
         self.slots, self.node = int(status["slots"]), str(status["node"])
@@ -147,7 +149,7 @@ class Session:
             process = _daemon(["node", "--name", name, "--socket", str(socket), *options], log.fileno())
             while True:
                 found = find_node(socket)
-                if found is not None and not str(found[1]["manager"]).endswith("(not connected)"):
+                if found is not None and not _cut_off(found[1]):
                     return found
                 # Another run may have been quicker: its node manager serves as well.
                 if found is None or process.poll() is None:
@@ -161,6 +163,11 @@ class Session:
                 f"the daemons for policy {self.kind.name} do not start: {said() or 'no answer in time'}"
             )
         time.sleep(0.02)
+
+
+def _cut_off(status: Mapping[str, Any]) -> bool:
+    """Whether a node manager has a manager and does not reach it."""
+    return status["manager"] is not None and not status["connected"]
 
 
 def _opened_log() -> IO[bytes]:

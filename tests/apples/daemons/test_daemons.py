@@ -170,7 +170,8 @@ def test_a_cut_between_manager_and_node_leaves_nobody_stopped_and_mends(lab):
     site.wait(lambda: site.ask("a", "status")["silent"])
     site.wait(lambda: not stopped([x, y]))
     # long enough that both sides have given the connection up, and the manager the jobs
-    site.wait(lambda: "(not connected)" in site.ask("a", "status")["manager"])
+    site.wait(lambda: not site.ask("a", "status")["connected"])
+    assert site.ask("a", "status")["manager"] == f"127.0.0.1:{site.relay.port}"
     site.relay.mend()
     site.wait(lambda: slots(site) == before, within_s=5.0)
     site.wait(lambda: stopped([x, y]))

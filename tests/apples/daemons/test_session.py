@@ -4,6 +4,7 @@ import pytest
 
 from apples.coscheduling.policies import policy_kind
 from apples.daemons import session
+from apples.daemons.lab import kill
 from apples.daemons.session import Session
 from apples.errors import SharingError
 
@@ -50,3 +51,13 @@ def test_a_log_that_cannot_be_written_is_told(place):
     (place / "state").write_text("no directory")
     with pytest.raises(SharingError, match=r"daemons.log: the daemons' log cannot be written: File exists"):
         Session(policy_kind("uncoordinated"), print).__enter__()
+
+
+def test_a_manager_that_is_away_is_told(lab, monkeypatch):
+    site, notes = lab(), []
+    site.start()
+    kill(site.manager)
+    site.wait(lambda: not site.ask("a", "status")["connected"])
+    monkeypatch.setenv("APPLES_NODE_SOCKET", str(site.socket("a")))
+    with Session(policy_kind("gang"), notes.append):
+        assert notes[0] == f"the manager at {site.place} is not connected: everything runs until it is back"
