@@ -31,6 +31,8 @@ DEFAULT_PORT = 7171
 DEFAULT_LISTEN = f"127.0.0.1:{DEFAULT_PORT}"
 #: Of the organisation-local scope, which routers do not pass on.
 DEFAULT_GROUP = "239.192.71.71"
+#: 224.0.0.1, for one, is all hosts of the network.
+_PROTOCOLS = ipaddress.IPv4Network("224.0.0.0/24")
 
 _FCS, _DRIVEN = FcsConstants(), MessageDrivenConstants()
 
@@ -286,11 +288,12 @@ def _problems(document: Document) -> Iterator[Problem]:
 
 
 def is_group(text: str) -> bool:
-    """Whether a text is an IPv4 multicast address."""
+    """Whether a text is an IPv4 multicast address of those that are not for the network's own protocols."""
     try:
-        return ipaddress.IPv4Address(text).is_multicast
+        address = ipaddress.IPv4Address(text)
     except ValueError:
         return False
+    return address.is_multicast and address not in _PROTOCOLS
 
 
 def _constants(document: Document, file: SharingFile) -> CoschedulingConstants:

@@ -1,6 +1,8 @@
 """One file for both daemons: every mistake at once, with its line; options count more than the file."""
 
+import dataclasses
 import os
+import re
 
 import pytest
 
@@ -8,7 +10,16 @@ from apples.config import find_config
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.daemons.places import checked_name, known_sockets, private_directory, serving_socket
-from apples.daemons.settings import load_settings, parse_address, parse_cpus, settings_of
+from apples.daemons.settings import (
+    FcsEntry,
+    MessageDrivenEntry,
+    SharingFile,
+    is_group,
+    load_settings,
+    parse_address,
+    parse_cpus,
+    settings_of,
+)
 from apples.errors import ConfigError, SharingError
 
 
@@ -33,6 +44,28 @@ def test_the_shipped_file_says_the_defaults():
     assert shipped == built_in
     assert built_in.constants.fcs == FcsConstants()
     assert built_in.constants.message_driven == MessageDrivenConstants()
+
+
+def test_the_shipped_file_shows_every_key():
+    text = find_config("sharing").read_text()
+    for entry, indent in ((SharingFile, "(# )?"), (FcsEntry, "  "), (MessageDrivenEntry, "  ")):
+        for key in dataclasses.fields(entry):
+            assert re.search(rf"^{indent}{key.name}:", text, re.MULTILINE), key.name
+
+
+@pytest.mark.parametrize(
+    ("text", "legal"),
+    [
+        ("224.0.0.1", False),
+        ("224.0.0.255", False),
+        ("224.0.1.0", True),
+        ("239.255.255.255", True),
+        ("240.0.0.0", False),
+        ("::1", False),
+    ],
+)
+def test_groups_of_the_networks_own_protocols_are_none_of_ours(text, legal):
+    assert is_group(text) == legal
 
 
 def test_everything_that_is_wrong_is_told_at_once_with_its_line(write):
