@@ -5,6 +5,7 @@ One lookup at a time; its outcome is taken up in the loop. Knows nothing of when
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -29,11 +30,16 @@ class Lookup:
         self._read: int | None = None
 
     def start(self) -> None:
-        """Begin, unless one is under way. Raises `OSError` where there is no descriptor left."""
+        """Begin, unless one is under way. Raises `OSError` where there is no descriptor or thread left."""
         if self._read is None:
             self._read, ended = os.pipe2(os.O_CLOEXEC)
             self._loop.watch(self._read, self._take)
-            threading.Thread(target=self._look, args=(ended,), daemon=True).start()
+            try:
+                threading.Thread(target=self._look, args=(ended,), daemon=True).start()
+            except RuntimeError as error:
+                self.close()
+                os.close(ended)
+                raise OSError(errno.EAGAIN, str(error)) from error
 
     def close(self) -> None:
         """Whatever it finds, it is not heard of any more."""

@@ -165,3 +165,13 @@ def test_a_lookup_that_ends_after_its_link_does_no_harm(monkeypatch):
         if thread is not threading.current_thread() and "_look" in thread.name:
             thread.join(20)
     assert made.reasons == []
+
+
+def test_without_threads_it_is_tried_again_later(caller, monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    caller.link.start()
+    assert caller.reasons == ["no connection can be tried: can't start new thread"]
+    assert caller.link._attempt is not None
