@@ -16,6 +16,7 @@ from typing import Any
 from apples.daemons.places import known_sockets
 from apples.daemons.processes import peer
 from apples.errors import SharingError
+from apples.monitoring.efficiencies import efficiencies as monitored_efficiencies
 
 #: Seconds a node manager may take to answer; it asks the manager itself for some questions.
 _ANSWER_S = 3.0
@@ -141,18 +142,24 @@ def jobs_of(nodes: Iterable[Mapping[str, Any]], known: Mapping[str, Json]) -> di
 
 
 def efficiencies(processes: Iterable[Mapping[str, Any]]) -> Json | None:
-    """TALP's metrics of monitored processes over the time they could run; None where nobody measures.
+    """TALP's metrics of the processes that are monitored; None where nobody measures.
 
     parallel : mean useful time / elapsed = load_balance (mean / largest useful) × communication (largest / elapsed)
     """
-    seen = [p for p in processes if p["t_cpu_s"] is not None]
-    useful = [p["t_cpu_s"] for p in seen]
-    elapsed = max((p["t_cpu_s"] + p["t_comm_s"] for p in seen), default=0.0)
-    if not useful or not elapsed > 0 or not max(useful) > 0:
+    found = monitored_efficiencies([_Times(p) for p in processes if p["t_cpu_s"] is not None])
+    if found is None:
         return None
-    mean = sum(useful) / len(useful)
     return {
-        "parallel": mean / elapsed,
-        "load_balance": mean / max(useful),
-        "communication": max(useful) / elapsed,
+        "parallel": found.parallel,
+        "load_balance": found.load_balance,
+        "communication": found.communication,
     }
+
+
+class _Times:
+    """A process as its node manager describes it."""
+
+    def __init__(self, process: Mapping[str, Any]) -> None:
+        self.t_cpu_s = float(process["t_cpu_s"])
+        self.threads = int(process["threads"])
+        self.ran_s = float(process["ran_s"])

@@ -32,6 +32,8 @@ from apples.daemons.grips import Grip
 from apples.daemons.matrixview import MatrixView
 from apples.daemons.processes import Refused, Registration
 from apples.errors import ApplesError
+from apples.monitoring.efficiencies import reading_document
+from apples.monitoring.page import Figures
 
 #: A job with at least this share of the node is not limited: the limits of the others leave it that.
 _UNLIMITED_SHARE = 0.5
@@ -47,7 +49,7 @@ _FREE = Order()
 class Page(Protocol):
     """What of `apples.monitoring.page.MonitorPage` is used; every method may raise `ApplesError`."""
 
-    def reading(self, held_since_s: float | None = None) -> Reading:
+    def figures(self, held_since_s: float | None = None) -> Figures:
         """What it has counted. held_since_s : since when it is held stopped, None while it runs"""
 
     def set_wait(self, wait: Wait | None, spin_s: float = ...) -> None:
@@ -71,6 +73,7 @@ class Member:
     """One registered process.
 
     stopped_at : since when it is held stopped, None while it runs.  stopped_s : how long it was in all, before that
+    reading, ran_s, threads : as of the last look into its page; `ran_s` is how long it could run
     looked_at : when it was last seen whether somebody else has stopped it
     wait, favoured, processors, scheduled : what it was last told.  limited_at : when its quota was last written
     refused : why the manager does not take its job
@@ -92,6 +95,8 @@ class Member:
     looked_at: float = 0.0
     refused: str | None = None
     reading: Reading = field(default_factory=Reading)
+    ran_s: float = 0.0
+    threads: int = 1
 
     def held_s(self, now: float) -> float:
         """Seconds held stopped so far."""
@@ -289,6 +294,8 @@ class Node:
                 "monitored": member.page is not None,
                 "stopped_s": member.held_s(now),
                 "here_s": now - member.arrived_at,
+                "ran_s": member.ran_s,
+                "threads": member.threads,
                 **({"cpu_s": member.grip.cpu_s()} if cpu else {}),
                 "refused": member.refused,
                 **reading_document(member.reading if member.page is not None else None),
@@ -368,10 +375,11 @@ class Node:
         if member.page is None:
             return False
         try:
-            member.reading = member.page.reading(member.stopped_at)
+            seen = member.page.figures(member.stopped_at)
         except ApplesError:
             self._drop_page(member)
             return False
+        member.reading, member.ran_s, member.threads = seen.reading, seen.ran_s, seen.threads
         return True
 
     def _tell_page(self, member: Member, tell: Callable[[Page], None]) -> None:
@@ -386,15 +394,3 @@ class Node:
         assert member.page is not None
         member.page.close()
         member.page = None
-
-
-def reading_document(reading: Reading | None) -> dict[str, Any]:
-    """Measurements of a process; None for what nobody measures."""
-    if reading is None:
-        return {"t_cpu_s": None, "t_comm_s": None, "c_comm": None, "granularity_s": None}
-    return {
-        "t_cpu_s": reading.t_cpu_s,
-        "t_comm_s": reading.t_comm_s,
-        "c_comm": reading.c_comm,
-        "granularity_s": reading.granularity_s if reading.c_comm else None,
-    }

@@ -1,7 +1,8 @@
 """What the figures of a job's ranks mean: how much of the time its processors were useful, and where the rest went.
 
 The metrics are those of TALP (Lopez et al. 2021): parallel efficiency = load balance × communication efficiency, with
-the useful time of a rank (its CPU time outside MPI) over the elapsed time of the job:
+the useful time of a rank (its CPU time outside MPI) over the elapsed time of the job. Time that a rank is held stopped,
+because others have their turn, is no time of the job:
 
     load balance = mean useful / largest useful        how evenly the work is spread
     communication efficiency = largest useful / elapsed     what the rank with most work lost to waiting
@@ -12,14 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from apples.coscheduling.classes import Reading
 from apples.monitoring.page import Figures, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiencies:
-    """Of one job, each in 0..1. elapsed_s: of the rank that took longest, from MPI_Init to MPI_Finalize."""
+    """Of one job, each in 0..1.
+
+    elapsed_s : of the rank that took longest, from MPI_Init to MPI_Finalize, without time held stopped
+    """
 
     elapsed_s: float
     parallel: float
@@ -27,10 +32,26 @@ class Efficiencies:
     communication: float
 
 
-def efficiencies(ranks: Sequence[Figures]) -> Efficiencies | None:
+class Times(Protocol):
+    """What of a rank's figures is needed: CPU time outside MPI of all its threads, and how long it could run."""
+
+    @property
+    def t_cpu_s(self) -> float:
+        """Seconds."""
+
+    @property
+    def threads(self) -> int:
+        """That call MPI."""
+
+    @property
+    def ran_s(self) -> float:
+        """Seconds."""
+
+
+def efficiencies(ranks: Sequence[Times]) -> Efficiencies | None:
     """TALP's metrics; None where nothing has been computed yet. Threads that call MPI count like ranks."""
     useful = [rank.t_cpu_s / max(rank.threads, 1) for rank in ranks]
-    elapsed_s = max((rank.elapsed_s for rank in ranks), default=0.0)
+    elapsed_s = max((rank.ran_s for rank in ranks), default=0.0)
     if not useful or max(useful) <= 0 or elapsed_s <= 0:
         return None
     mean, largest = math.fsum(useful) / len(useful), max(useful)
@@ -40,6 +61,18 @@ def efficiencies(ranks: Sequence[Figures]) -> Efficiencies | None:
         load_balance=mean / largest,
         communication=largest / elapsed_s,
     )
+
+
+def reading_document(reading: Reading | None) -> dict[str, Any]:
+    """Measurements of a process; None for what nobody measures."""
+    if reading is None:
+        return {"t_cpu_s": None, "t_comm_s": None, "c_comm": None, "granularity_s": None}
+    return {
+        "t_cpu_s": reading.t_cpu_s,
+        "t_comm_s": reading.t_comm_s,
+        "c_comm": reading.c_comm,
+        "granularity_s": reading.granularity_s if reading.c_comm else None,
+    }
 
 
 def monitor_document(ranks: Sequence[Figures]) -> dict[str, Any]:

@@ -113,6 +113,7 @@ class Figures:
     sent, received : point-to-point messages.  requests : messages from scheduled senders while not scheduled
     last_request_s : when the last of these came, None for never.  sleeps : times it slept while it waited
     threads : threads that called MPI; their times are summed.  mpi : the MPI library
+    stopped_s : how long it was held stopped, until MPI_Finalize
     """
 
     pid: int
@@ -134,11 +135,21 @@ class Figures:
     sleeps: int
     mpi: str
     host: str
+    stopped_s: float = 0.0
 
     @property
     def elapsed_s(self) -> float:
         """From MPI_Init to MPI_Finalize, or as far as the page goes."""
         return (self.updated_s if self.ended_s is None else self.ended_s) - self.started_s
+
+    @property
+    def ran_s(self) -> float:
+        """The same without the time that it was held stopped: how long it could run.
+
+        Not less than it has computed: of one that was killed while it was held, the hold is known to its end.
+        """
+        computed_s = min(self.t_cpu_s / max(self.threads, 1), self.elapsed_s)
+        return max(self.elapsed_s - self.stopped_s, computed_s)
 
     @property
     def reading(self) -> Reading:
@@ -214,7 +225,7 @@ class MonitorPage:
         """
         now_ns = time.monotonic_ns()
         waited_until_ns = now_ns if held_since_s is None else min(now_ns, round(held_since_s * 1e9))
-        fields = self._fields()
+        fields, stopped_ns = self._fields(), self._stopped_ns()
         cpu_ns, comm_ns, updated_ns = fields["t_cpu_ns"], fields["t_comm_ns"], fields["updated_ns"]
         if fields["state"] == State.RUNNING and not fields["sequence"] & 1:
             used_ns = thread_cpu_ns(fields["pid"], fields["tid"])
@@ -223,8 +234,12 @@ class MonitorPage:
                 if fields["phase"] == Phase.COMPUTING:
                     cpu_ns += max(used_ns - fields["phase_cpu_ns"], 0)
                 elif fields["phase"] == Phase.WAITING:
-                    held_ns = self._stopped_ns() - fields["phase_stopped_ns"]
+                    held_ns = stopped_ns - fields["phase_stopped_ns"]
                     comm_ns += max(waited_until_ns - fields["phase_wall_ns"] - held_ns, 0)
+        if fields["state"] == State.FINALIZED:
+            stopped_ns = fields["phase_stopped_ns"]
+        else:
+            stopped_ns += now_ns - waited_until_ns
         return Figures(
             pid=fields["pid"],
             rank=fields["rank"],
@@ -245,6 +260,7 @@ class MonitorPage:
             sleeps=fields["sleeps"],
             mpi=_text(fields["mpi"]),
             host=_text(fields["host"]),
+            stopped_s=stopped_ns * 1e-9,
         )
 
     def set_wait(self, wait: Wait | None, spin_s: float = 120e-6) -> None:

@@ -338,6 +338,7 @@ void monitor_end(void) {
     p->state = STATE_FINALIZED;
     p->ended_ns = p->updated_ns = now.wall_before;
     p->phase = PHASE_UNKNOWN;
+    p->phase_stopped_ns = stopped_ns();
     end_write(p);
     monitor_on = 0;
     monitor_ring();

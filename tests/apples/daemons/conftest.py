@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,15 +60,16 @@ class FakePage:
     def __init__(self, name, log):
         self.name, self.log = name, log
         self.counted, self.wanted, self.stopped_s, self.spoilt = Reading(), 0, 0.0, False
+        self.ran_s, self.threads = 0.0, 1
 
     def _check(self):
         if self.spoilt:
             raise MonitorError("no page any more")
 
-    def reading(self, held_since_s=None):
+    def figures(self, held_since_s=None):
         self._check()
         self.held_since_s = held_since_s
-        return self.counted
+        return SimpleNamespace(reading=self.counted, ran_s=self.ran_s, threads=self.threads)
 
     def set_wait(self, wait, spin_s=0.0):
         self._check()

@@ -67,6 +67,14 @@ def test_who_is_read_while_it_is_held_stopped_waits_no_longer(gang):
     assert (gang.pages["x.0"].held_since_s, gang.pages["y.0"].held_since_s) == (None, 0.25)
 
 
+def test_what_is_told_of_a_process_has_what_efficiencies_need(gang):
+    page = gang.pages["x.0"]
+    page.counted, page.ran_s, page.threads = Reading(2.0, 1.0, 5), 4.0, 2
+    gang.node.read_all()
+    told = next(p for p in gang.node.describe(1.0) if p["job"] == "x")
+    assert (told["t_cpu_s"], told["ran_s"], told["threads"]) == (2.0, 4.0, 2)
+
+
 def test_nothing_is_stopped_without_a_watchdog(gang):
     assert not gang.beat(1, 0.1, may_stop=False)
     assert gang.done() == ["stopped y.0 0.1", "resume y.0"]

@@ -3,6 +3,7 @@
 import pytest
 
 from apples.cli.report import monitor_lines
+from apples.daemons import client
 from apples.monitoring.efficiencies import efficiencies, monitor_document
 from apples.monitoring.page import Figures, State
 
@@ -47,6 +48,25 @@ def test_the_rank_that_took_longest_is_the_elapsed_time():
 
 def test_threads_that_call_mpi_count_like_ranks():
     assert efficiencies([figures(0, 8.0, threads=2)]).parallel == pytest.approx(0.4)
+
+
+def test_time_held_stopped_is_no_time_of_the_job():
+    held = [figures(rank, 4.0, stopped_s=5.0) for rank in range(2)]
+    assert efficiencies(held).elapsed_s == 5.0
+    assert efficiencies(held).parallel == pytest.approx(0.8)
+    assert figures(0, 4.0, stopped_s=9.0).ran_s == 4.0
+
+
+def test_what_a_node_manager_says_of_ranks_gives_the_same_metrics():
+    ranks = [figures(0, 8.0, stopped_s=1.0, threads=2), figures(1, 3.0)]
+    said = [{"t_cpu_s": r.t_cpu_s, "threads": r.threads, "ran_s": r.ran_s} for r in ranks]
+    ours = efficiencies(ranks)
+    assert client.efficiencies([*said, {"t_cpu_s": None}]) == {
+        "parallel": ours.parallel,
+        "load_balance": ours.load_balance,
+        "communication": ours.communication,
+    }
+    assert client.efficiencies([{"t_cpu_s": None}]) is None
 
 
 @pytest.mark.parametrize("ranks", [[], [figures(0, 0.0)], [figures(0, 1.0, ended_s=10.0)]])

@@ -147,6 +147,19 @@ def test_a_process_waits_until_it_is_held_and_no_longer(written):
     assert one.reading(held_since_s=now_s + 1000).t_comm_s < 1000.0
 
 
+def test_how_long_a_process_could_run(written):
+    now_s = time.monotonic()
+    started = {"started_ns": round((now_s - 20) * 1e9), "threads": 1}
+    one = written(pid=os.getpid(), tid=os.getpid(), state=State.RUNNING, **started)
+    one.add_stopped(3.0)
+    assert one.figures(held_since_s=now_s - 7).ran_s == pytest.approx(10.0, abs=1e-6)
+    # After MPI_Finalize the page says itself how long it was held until then.
+    ended = {"ended_ns": round((now_s - 10) * 1e9), "phase_stopped_ns": 4 * 10**9}
+    two = written(pid=GONE, tid=GONE, state=State.FINALIZED, **started, **ended)
+    two.add_stopped(9.0)
+    assert two.figures(held_since_s=now_s - 1).ran_s == pytest.approx(6.0, abs=1e-6)
+
+
 def test_nothing_is_added_for_a_process_that_is_gone(written):
     one = written(pid=GONE, tid=GONE, state=State.RUNNING, phase=Phase.WAITING, t_comm_ns=10**9)
     assert one.reading() == Reading(0.0, 1.0, 0)
