@@ -79,8 +79,15 @@ def run_queued(context: click.Context, size: int, options: dict[str, Any], conso
         return 0
     with tempfile.TemporaryDirectory(prefix="apples-queued-") as directory:
         output, error = Path(directory) / "output", Path(directory) / "error"
-        number = ask("submit", document | {"output": str(output), "error": str(error)}, again=True)
-        console.note(ask("why", number))
+        document |= {"output": str(output), "error": str(error)}
+        try:
+            number = ask("submit", document, again=True)
+            console.note(ask("why", number))
+        except BaseException as problem:
+            if not isinstance(problem, Exception):
+                # Interrupted, perhaps before the number was heard: sent again, a submission says the number it has.
+                ask("cancel", [ask("submit", document, again=True)], again=True)
+            raise
         return _follow(number, output, error)
 
 
@@ -134,16 +141,17 @@ def _follow(number: int, output: Path, error: Path) -> int:
             found["lost"] = str(problem)
 
     waiter = threading.Thread(target=wait, daemon=True)
-    waiter.start()
     places = {output: 0, error: 0}
     targets: dict[Path, BinaryIO] = {output: sys.stdout.buffer, error: sys.stderr.buffer}
     try:
+        waiter.start()
         while waiter.is_alive():
             waiter.join(_EVERY_S)
             _pass_on(places, targets)
     except BaseException:
         ask("cancel", [number], again=True)
-        waiter.join()
+        if waiter.ident is not None:
+            waiter.join()
         _pass_on(places, targets)
         raise
     _pass_on(places, targets)
