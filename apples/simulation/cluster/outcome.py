@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from apples.coscheduling.classes import ProcessClass, Reading
 from apples.coscheduling.events import Process
+from apples.simulation.cluster.workload import BspJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +58,33 @@ class Outcome:
     def mean_wait_s(self) -> float:
         """Mean over jobs."""
         return sum(job.wait_s for job in self.jobs.values()) / len(self.jobs)
+
+
+def outcome_of(
+    jobs: Mapping[str, BspJob],
+    times: Mapping[str, tuple[int, int]],
+    pages: Mapping[Process | None, Sequence[int]],
+    seen: Mapping[Process, Counter[ProcessClass]],
+) -> Outcome:
+    """From what a simulation has counted, in nanoseconds.
+
+    times : start and end by job.  pages : t_cpu, t_comm and c_comm by process; None stands for the system's
+    seen : how often a process was seen in each class
+    """
+    return Outcome(
+        jobs={
+            name: JobOutcome(
+                name=name,
+                arrived_s=jobs[name].arrival_s,
+                started_s=started / 1e9,
+                finished_s=finished / 1e9,
+            )
+            for name, (started, finished) in times.items()
+        },
+        readings={
+            process: Reading(t_cpu / 1e9, t_comm / 1e9, c_comm)
+            for process, (t_cpu, t_comm, c_comm) in pages.items()
+            if process is not None
+        },
+        classes={process: kinds.most_common(1)[0][0] for process, kinds in seen.items()},
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -33,12 +34,12 @@ from apples.coscheduling.matrix import Allotment
 from apples.coscheduling.messagedriven import MessageDriven
 from apples.coscheduling.node import NodePolicy
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
-from apples.errors import ConfigError
 from apples.simulation.cluster import engine
 from apples.simulation.cluster import layout as at
 from apples.simulation.cluster.building import build, move, ns, place
 from apples.simulation.cluster.constants import ClusterConstants
-from apples.simulation.cluster.outcome import JobOutcome, Outcome
+from apples.simulation.cluster.entrance import Entrance, check_limits
+from apples.simulation.cluster.outcome import Outcome, outcome_of
 from apples.simulation.cluster.workload import BspJob, moved
 
 _CLASSES_SAMPLED_EVERY = 10
@@ -53,30 +54,23 @@ def simulate(
     constants: CoschedulingConstants | None = None,
     at_once: int | None = None,
     degree: int | None = None,
+    entrance: Entrance | None = None,
 ) -> Outcome:
     """Run the jobs to their ends.
 
     at_once : the most jobs that run at a time, first come first served; None for no limit but the policy's own
     degree : the most jobs on a node: the next job in order starts as soon as there are enough nodes for it with
         fewer, on those with the fewest; None where jobs stay on their own nodes
+    entrance : a queue that decides who starts when and where, in place of the two limits
 
     Raises `apples.errors.ConfigError` for an unknown policy, jobs that do not fit the machine, a limit below 1, or
     a degree where a machine manager places the jobs.
     """
     kind = policy_kind(policy)
-    problems = [
-        f"{name} is {limit}, legal is a whole number from 1, or None for no limit"
-        for name, limit in (("at_once", at_once), ("degree", degree))
-        if limit is not None and limit < 1
-    ]
-    if degree is not None and kind.coordinated:
-        problems.append(
-            f"degree is {degree}, but under {policy} the machine manager places jobs; legal is None"
-        )
-    if problems:
-        raise ConfigError(problems)
+    check_limits(kind, at_once=at_once, degree=degree, entrance=entrance)
+    limits = {"at_once": at_once, "degree": degree if entrance is None else entrance.mpl}
     constants = constants or CoschedulingConstants()
-    return Simulation(machine, jobs, kind, constants, seed=seed, at_once=at_once, degree=degree).run()
+    return Simulation(machine, jobs, kind, constants, seed=seed, entrance=entrance, **limits).run()
 
 
 class Simulation:
@@ -92,6 +86,7 @@ class Simulation:
         seed: int,
         at_once: int | None = None,
         degree: int | None = None,
+        entrance: Entrance | None = None,
     ) -> None:
         self._random = np.random.default_rng(seed)
         self._constants, self._kind = machine, kind
@@ -107,6 +102,7 @@ class Simulation:
         self._manager = Machine(names, mpl=1 if kind.exclusive else None) if kind.coordinated else None
         self._at_once = at_once if at_once is not None else len(jobs)
         self._degree = degree
+        self._entrance, self._changed = entrance, False
         self._gmet_of_cpu = constants.message_driven.gmet_of == "cpu"
         self._arrivals = sorted(jobs, key=lambda job: job.arrival_s)
         self._waiting: list[BspJob] = []
@@ -165,10 +161,25 @@ class Simulation:
     def _arrive(self) -> None:
         while self._arrivals and ns(self._arrivals[0].arrival_s) <= self._now:
             self._waiting.append(self._arrivals.pop(0))
+        if self._entrance is not None:
+            self._enter(self._entrance)
         while self._waiting and self._busy() < self._at_once:
             if self._degree is not None and not self._find_nodes(self._waiting[0], self._degree):
                 return
             self._admit(self._jobs[self._waiting.pop(0).name])
+
+    def _enter(self, entrance: Entrance) -> None:
+        """The queue hears of submissions; after these, or ends, it says who starts where."""
+        if not (self._waiting or self._changed):
+            return
+        for job in self._waiting:
+            entrance.submitted(job, self._now / 1e9)
+        self._waiting.clear()
+        self._changed = False
+        for name, nodes, slot in entrance.admit(self._now / 1e9):
+            self._jobs[name] = replace(self._jobs[name], nodes=nodes)
+            move(self._views, self._index[name], self._number[Process(name, 0)], nodes)
+            self._admit(self._jobs[name], slot)
 
     def _find_nodes(self, job: BspJob, degree: int) -> bool:
         """Move the job to where the fewest are; False when it has to wait."""
@@ -184,7 +195,7 @@ class Simulation:
         queued = len(self._manager.waiting) if self._manager is not None else 0
         return len(self._running) - len(self._finished) + queued
 
-    def _admit(self, job: BspJob) -> None:
+    def _admit(self, job: BspJob, slot: int | None = None) -> None:
         if self._manager is None:
             taken: Counter[int] = Counter()
             processors = []
@@ -193,7 +204,7 @@ class Simulation:
                 taken[node] += 1
             self._start(job, tuple(processors))
         else:
-            self._let_in(self._manager.arrive(job.name, tuple(map(str, job.nodes))))
+            self._let_in(self._manager.arrive(job.name, tuple(map(str, job.nodes)), slot=slot))
 
     def _loads(self, node: int) -> int:
         """Ranks on the node."""
@@ -243,6 +254,9 @@ class Simulation:
                 self._finished[process.job] = int(ranks[:, at.FINISHED].max())
                 if self._manager is not None:
                     self._let_in(self._manager.leave(process.job))
+                if self._entrance is not None:
+                    self._entrance.ended(process.job, self._now / 1e9)
+                    self._changed = True
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
@@ -376,21 +390,7 @@ class Simulation:
 
     def _outcome(self) -> Outcome:
         engine.read(self._views.memory, self._now, self._pages)
-        return Outcome(
-            jobs={
-                name: JobOutcome(
-                    name=name,
-                    arrived_s=self._jobs[name].arrival_s,
-                    started_s=self._running[name] / 1e9,
-                    finished_s=when / 1e9,
-                )
-                for name, when in self._finished.items()
-            },
-            readings={
-                process: Reading(
-                    int(self._pages[p, 0]) / 1e9, int(self._pages[p, 1]) / 1e9, int(self._pages[p, 2])
-                )
-                for process, p in self._number.items()
-            },
-            classes={process: seen.most_common(1)[0][0] for process, seen in self._seen.items()},
+        times = {name: (self._running[name], when) for name, when in self._finished.items()}
+        return outcome_of(
+            self._jobs, times, dict(zip(self._process, self._pages.tolist(), strict=True)), self._seen
         )
