@@ -1,0 +1,67 @@
+"""The queue in front of the simulated machine: `Rows` decides who starts in which row, and the first free processors of the
+row are theirs. It keeps a matrix of its own, which goes the same way as the machine manager's; under spin-block,
+where nobody beats time, that matrix only limits who is in, and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+from apples.coscheduling.matrix import Column, OusterhoutMatrix
+from apples.queueing.jobs import Job
+from apples.simulation.cluster.constants import ClusterConstants
+from apples.simulation.cluster.entrance import Placement
+from apples.simulation.cluster.workload import BspJob
+from apples.simulation.dynamic.rows import Rows
+
+
+class FrontDoor:
+    """An `apples.simulation.cluster.entrance.Entrance` for a matrix of `mpl` rows.
+
+    requests : by job, the run time asked for, s.  increment_s : see `Rows`
+    """
+
+    def __init__(
+        self, machine: ClusterConstants, requests: Mapping[str, float], *, mpl: int, increment_s: float
+    ) -> None:
+        names = {str(node): machine.processors for node in range(machine.nodes)}
+        self._columns = [Column(node, processor) for node, count in names.items() for processor in range(count)]
+        self._matrix = OusterhoutMatrix(names, mpl=mpl)
+        self._rows = Rows(mpl=mpl, processors=len(self._columns), increment_s=increment_s)
+        self._requests, self._mpl = requests, mpl
+        self._names: list[str] = []
+        self._ids: dict[str, int] = {}
+
+    @property
+    def mpl(self) -> int:
+        """Rows of the matrix."""
+        return self._mpl
+
+    def submitted(self, job: BspJob, now_s: float) -> None:
+        """A job has come."""
+        number = len(self._names)
+        self._names.append(job.name)
+        self._ids[job.name] = number
+        request_s = self._requests[job.name]
+        self._rows.submit(Job(id=number, procs=len(job.nodes), request_s=request_s, submit_s=now_s))
+
+    def ended(self, job: str, now_s: float) -> None:
+        """The last rank of a job has ended."""
+        moved = self._matrix.remove(job)
+        self._rows.end(self._ids[job], {self._ids[other.job]: other.slot for other in moved})
+
+    def admit(self, now_s: float) -> Sequence[Placement]:
+        """Who starts now."""
+        found = []
+        procs = {job.id: job.procs for job in self._rows.waiting}
+        for number, row in self._rows.start(now_s):
+            name = self._names[number]
+            taken = self._matrix.row(row) if row < self._matrix.slots else {}
+            free = islice((column for column in self._columns if column not in taken), procs[number])
+            nodes = tuple(column.node for column in free)
+            allotment = self._matrix.add(name, nodes, slot=row)
+            assert allotment is not None
+            assert allotment.slot == row
+            found.append(Placement(name, tuple(map(int, nodes)), row))
+        return found

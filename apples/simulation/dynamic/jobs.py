@@ -1,0 +1,100 @@
+"""From a generated workload to jobs of the simulated machine.
+
+Sizes, run times and arrivals are the workload's; what a job does in an iteration is its kind's. A job's run time in
+isolation is exact: its iterations are as many as fit, and a little longer or shorter than the kind says. Ranks stand
+on no particular nodes until the queue places them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from apples.errors import ConfigError
+from apples.simulation.batch.lublin import with_load
+from apples.simulation.batch.trace import Trace
+from apples.simulation.cluster.constants import ClusterConstants
+from apples.simulation.cluster.workload import BspJob
+
+#: How the offered load is set: by stretching the time between arrivals, or by lengthening all run times.
+VARIED = ("arrivals", "runtimes")
+
+_LEAST_COMPUTATION_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What a job does in every iteration.
+
+    step_s : computation and exchange of the slowest ranks
+    shares : of each rank in turn, over and over, its part of `step_s`; the exchange takes everybody the same time
+    pattern : with whom messages are exchanged, see `apples.simulation.cluster.workload.PATTERNS`
+    latency_s : of an exchange.  refill_s : to fill the caches after another rank had the processor
+    """
+
+    name: str
+    step_s: float
+    shares: tuple[float, ...] = (1.0,)
+    pattern: str = "ring"
+    latency_s: float
+    refill_s: float = 0.0
+
+
+def loaded(trace: Trace, load: float, *, vary: str) -> Trace:
+    """The workload at exactly this offered load: processor seconds in isolation over processors × last arrival.
+
+    Raises `apples.errors.ConfigError` for a load that is not above 0, or an unknown way.
+    """
+    if vary not in VARIED:
+        raise ConfigError(f"load is varied by {vary!r}; legal are {', '.join(VARIED)}")
+    if vary == "arrivals":
+        return with_load(trace, load)
+    factor = load / trace.offered_load(trace.processors)
+    if not 0.0 < load < float("inf"):
+        raise ConfigError(f"an offered load of {load!r}; a number above 0 is legal")
+    return replace(trace, run=trace.run * factor, request=trace.request * factor)
+
+
+def shortened(trace: Trace, factor: float) -> Trace:
+    """Run times, requests and arrivals times a factor: the same load in less time."""
+    return replace(
+        trace, run=trace.run * factor, request=trace.request * factor, submit=trace.submit * factor
+    )
+
+
+def bsp_jobs(machine: ClusterConstants, trace: Trace, kinds: Sequence[Kind]) -> tuple[BspJob, ...]:
+    """One job for each of the trace, named by its number. kinds : of each job"""
+    columns = (trace.id.tolist(), trace.procs.tolist(), trace.run.tolist(), trace.submit.tolist())
+    origin = float(trace.submit[0])
+    return tuple(
+        _job(machine, str(name), (procs, run_s, submit_s - origin), kind)
+        for name, procs, run_s, submit_s, kind in zip(*columns, kinds, strict=True)
+    )
+
+
+def drawn(options: Sequence[Kind], count: int, seed: int) -> tuple[Kind, ...]:
+    """One of the kinds for each job, all as likely; the same seed gives the same ones."""
+    chance = np.random.default_rng((seed, len(options)))
+    return tuple(options[i] for i in chance.integers(0, len(options), count))
+
+
+def _job(machine: ClusterConstants, name: str, what: tuple[int, float, float], kind: Kind) -> BspJob:
+    procs, run_s, arrival_s = what
+    # A serial job has nobody to exchange messages with.
+    pattern = kind.pattern if procs > 1 else "none"
+    latency_s = 0.0 if pattern == "none" else kind.latency_s
+    iterations = max(1, round(run_s / kind.step_s))
+    shares = [kind.shares[rank % len(kind.shares)] for rank in range(procs)]
+    step_s = run_s / iterations / max(shares)
+    return BspJob(
+        name=name,
+        nodes=tuple(rank // machine.processors for rank in range(procs)),
+        compute_s=tuple(max(share * step_s - latency_s, _LEAST_COMPUTATION_S) for share in shares),
+        iterations=iterations,
+        pattern=pattern,
+        latency_s=kind.latency_s,
+        refill_s=kind.refill_s,
+        arrival_s=arrival_s,
+    )

@@ -1,0 +1,163 @@
+"""What a dynamic workload tells: response, slowdown, what the machine accepted of its offered load, and where it saturates.
+
+All functions are pure. *Accepted load* is the work done by the time of the last arrival over what the processors could have done
+until then; work is counted in processor seconds of isolated runs, and a running job's progress is taken to be even
+between its start and its end. A machine that keeps up accepts what is offered, less what is under way at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from apples.errors import ConfigError
+from apples.queueing.metrics import Spread
+from apples.queueing.state import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What became of the jobs, as columns in order of submission; times in s.
+
+    run : in isolation.  procs : processors of the job.  processors : of the machine
+    """
+
+    submit: Floats
+    start: Floats
+    finish: Floats
+    run: Floats
+    procs: Ints
+    processors: int
+
+    @property
+    def response(self) -> Floats:
+        """From submission to the end of the last rank."""
+        found: Floats = self.finish - self.submit
+        return found
+
+    def slowdown(self, tau_s: float) -> Floats:
+        """Bounded slowdown: response over the run time in isolation, or over τ where that is longer; at least 1."""
+        found: Floats = np.maximum(1.0, self.response / np.maximum(self.run, tau_s))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Of one run. Times in s; loads and utilisation are shares of the machine.
+
+    offered, accepted : see `offered_load`, `accepted_load`
+    utilisation : processor seconds in isolation over those from the first arrival to the last end
+    short, long : response of the half of jobs that is short, and of the other
+    growth : see `backlog_growth`
+    """
+
+    offered: float
+    accepted: float
+    growth: float
+    utilisation: float
+    response: Spread
+    slowdown: Spread
+    wait: Spread
+    short: Spread
+    long: Spread
+
+
+def measure(course: Course, tau_s: float) -> Figures:
+    """All figures of a run of at least two jobs."""
+    order = by_length(course)
+    half = len(order) // 2
+    span = float(course.finish.max() - course.submit[0])
+    response = course.response
+    return Figures(
+        offered=offered_load(course),
+        accepted=accepted_load(course),
+        growth=backlog_growth(course),
+        utilisation=_work(course) / (course.processors * span),
+        response=Spread.of(response),
+        slowdown=Spread.of(course.slowdown(tau_s)),
+        wait=Spread.of(course.start - course.submit),
+        short=Spread.of(response[order[:half]]),
+        long=Spread.of(response[order[half:]]),
+    )
+
+
+def by_length(course: Course) -> Ints:
+    """Numbers of the jobs, the shortest in isolation first."""
+    return np.argsort(course.run, kind="stable")
+
+
+def offered_load(course: Course) -> float:
+    """Processor seconds of all jobs in isolation over processors × last arrival (section 5.1)."""
+    return _work(course) / (course.processors * _span(course))
+
+
+def accepted_load(course: Course) -> float:
+    """Work done by the last arrival over processors × last arrival; counted as `offered_load` is."""
+    last = float(course.submit[-1])
+    return (_work(course) - backlog(course, last)) / (course.processors * _span(course))
+
+
+def backlog(course: Course, when: float) -> float:
+    """Processor seconds in isolation that were submitted by `when` and are not done then."""
+    return float(np.dot(_left(course, when), course.run * course.procs))
+
+
+def backlog_growth(course: Course, points: int = 100) -> float:
+    """Slope of the backlog between first and last arrival, by least squares, in processors' worth of the machine.
+
+    0 for a machine that keeps up; offered less accepted load for one that does not.
+    """
+    times = np.linspace(float(course.submit[0]), float(course.submit[-1]), points)
+    levels = np.array([backlog(course, when) for when in times.tolist()])
+    slope = float(np.polyfit(times, levels, 1)[0])
+    return slope / course.processors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saturation:
+    """load : where a machine saturates.  bound : "at" it, or "above" when it kept up with the whole sweep, or
+    "below" when with none of it; then `load` is the sweep's end
+    """
+
+    load: float
+    bound: str = "at"
+
+
+def saturation(offered: Sequence[float], accepted: Sequence[float], keeps_up: float) -> Saturation:
+    """The highest offered load of which at least the share `keeps_up` is accepted.
+
+    offered : loads of a sweep, ascending.  accepted : at each.  Between two loads the share is taken to fall evenly; a
+    load at which the machine keeps up again after it did not counts for nothing. Raises `ConfigError`.
+    """
+    if len(offered) != len(accepted) or not offered or list(offered) != sorted(set(offered)):
+        raise ConfigError(
+            f"{len(offered)} offered and {len(accepted)} accepted loads; legal is one of each or more, ascending"
+        )
+    if not 0.0 < keeps_up < 1.0 or not all(math.isfinite(load) and load > 0 for load in offered):
+        raise ConfigError(f"keeps_up {keeps_up!r}, loads {list(offered)}; legal are 0 to 1, and loads above 0")
+    shares = [took / came for took, came in zip(accepted, offered, strict=True)]
+    if shares[0] < keeps_up:
+        return Saturation(load=offered[0], bound="below")
+    for i in range(1, len(shares)):
+        if shares[i] < keeps_up:
+            part = (shares[i - 1] - keeps_up) / (shares[i - 1] - shares[i])
+            return Saturation(load=offered[i - 1] + part * (offered[i] - offered[i - 1]))
+    return Saturation(load=offered[-1], bound="above")
+
+
+def _left(course: Course, when: float) -> Floats:
+    """Share of each job that is not done at `when`; 0 for those not submitted yet."""
+    done = np.clip((when - course.start) / np.maximum(course.finish - course.start, 1e-9), 0.0, 1.0)
+    found: Floats = np.where(course.submit <= when, 1.0 - done, 0.0)
+    return found
+
+
+def _work(course: Course) -> float:
+    return float(np.dot(course.run, course.procs))
+
+
+def _span(course: Course) -> float:
+    return float(course.submit[-1] - course.submit[0])
