@@ -8,6 +8,7 @@ and are freed with the `Halo`; it knows nothing of what is exchanged.
 
 from __future__ import annotations
 
+from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,16 @@ class Halo:
             copy[...] = piece
         self._prequest.Startall(self._requests[id(field)])
 
+    def arrives(self, field: Array, patience_s: float) -> bool:
+        """Whether what `start` began ends within so many seconds; `finish` is due in any case."""
+        requests, until = self._requests[id(field)], perf_counter() + patience_s
+        while not self._prequest.Testall(requests):
+            if perf_counter() >= until:
+                return False
+        return True
+
     def finish(self, field: Array) -> None:
-        """Wait for what `start` began."""
+        """Wait for what `start` began; nothing if that has been waited for."""
         self._prequest.Waitall(self._requests[id(field)])
 
     def free(self) -> None:

@@ -10,12 +10,16 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
+from time import sleep
 from typing import TYPE_CHECKING
 
 from stencil_app.errors import StencilError, UsageError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
+
+#: What launchers forward of the last words of a rank, they forward within this time; what is later, an abort loses.
+_FORWARDED_S = 0.25
 
 
 def world() -> Intracomm:
@@ -47,4 +51,5 @@ def abort(comm: Intracomm, error: BaseException) -> None:
     sys.stderr.flush()
     if comm.size == 1:
         os._exit(1)
+    sleep(_FORWARDED_S)
     comm.Abort(1)

@@ -42,8 +42,12 @@ class Problem(Protocol):
     def dress(self, field: Array, first_row: int) -> None:
         """Set every ghost cell that no exchange delivers, from the boundary or the slab's own cells."""
 
-    def rate_bits(self, field: Array, first_row: int) -> int:
-        """Bit pattern of a number >= 0 whose maximum over all slabs bounds the next step; 0 where nothing does."""
+    def rate_bits(self, field: Array, first_row: int, *, ends: bool) -> int:
+        """Bit pattern of a number >= 0 whose maximum over all slabs bounds the next step; 0 where nothing does.
+
+        ends : of the rows that neighbours are sent, or of all others. May change own values of these rows, for the
+        last time in an iteration
+        """
 
     def choose_step(self, rate: float, longest: float) -> float:
         """Length of the next iteration in the problem's own time, at most `longest`, kept for the sweep."""
@@ -52,7 +56,7 @@ class Problem(Protocol):
         """Where and how this slab's values are not finite, or None; asked when the rate is not."""
 
     def sweep_ahead(self, field: Array, out: Array, first_row: int) -> None:
-        """The part of `sweep` that needs no ghost rows, done while they are on their way; may be nothing."""
+        """The part of `sweep` that needs no ghost rows, done while they are late; may be nothing."""
 
     def sweep(self, field: Array, out: Array, first_row: int) -> None:
         """One iteration of all own cells of `field` into `out`, which is left dressed; `field` stays."""
@@ -67,7 +71,7 @@ class FixedStep:
     step = 1.0
     floored = 0
 
-    def rate_bits(self, field: Array, first_row: int) -> int:
+    def rate_bits(self, field: Array, first_row: int, *, ends: bool) -> int:
         """See `Problem`."""
         return 0
 

@@ -1,8 +1,10 @@
-"""The slab runtime: one loop for every physics - exchange, sweep, reduce, again.
+"""The slab runtime: one loop for every physics - sweep, exchange, reduce, again.
 
-Each iteration ends with one reduction over all ranks. It carries the residual where one was taken, what bounds the
-next step, and always the wish of any rank to stop, so that all ranks leave the loop at the same iteration. What an
-iteration computes is the problem's (`stencil_app.physics.Problem`); where the time went is kept by
+The exchange begins as soon as a sweep has ended and goes on under what follows: the rate, the residual and one
+reduction over all ranks. That carries the residual where one was taken, what bounds the next step, and always the
+wish of any rank to stop, so that all ranks leave the loop at the same iteration. Ghost rows that are late even then
+are not waited for: what needs none of them is swept ahead, if the problem can, at the price of some rows done twice.
+What an iteration computes is the problem's (`stencil_app.physics.Problem`); where the time went is kept by
 `stencil_app.timing`. Nothing here parses options or prints.
 """
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 NO_RESIDUAL = -1
+#: How long late ghost rows are waited for before sweeping ahead, for each second that the last iteration computed:
+#: about what sweeping ahead costs, so that neither choice is ever twice as dear as the other.
+PATIENCE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +177,11 @@ class Slab:
 class Observer(Protocol):
     """Somebody who looks at a run between iterations, on all ranks alike."""
 
+    def looks(self, iteration: int) -> bool:
+        """Whether it wants to see the slab after this iteration; the same answer on all ranks."""
+
     def look(self, slab: Slab, state: State) -> None:
-        """After every iteration; may be collective."""
+        """After an iteration, its ghost rows filled; may be collective."""
 
     def next_layout(self, iteration: int) -> Decomposition | None:
         """New slabs to go on with, or None; the same answer on all ranks."""
@@ -186,7 +194,8 @@ def begin(slab: Slab, restart: Path | None) -> State:
     if restart is None:
         problem.initialise(slab.interior, slab.first_row)
         slab.dress()
-        state.rate_bits = max(slab.comm.allgather(problem.rate_bits(slab.field, slab.first_row)))
+        parts = (problem.rate_bits(slab.field, slab.first_row, ends=ends) for ends in (True, False))
+        state.rate_bits = max(slab.comm.allgather(max(parts)))
         return state
     problems: tuple[str, ...] = ()
     try:
@@ -233,6 +242,7 @@ class _Loop:
     def __init__(self, slab: Slab, controls: Controls, watch: Stopwatch, stop: StopRequest) -> None:
         self.slab, self.controls, self.watch, self.stop = slab, controls, watch, stop
         self._mine, self._everyone = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
+        self._patience_s = 0.0
 
     def is_over(self, state: State) -> bool:
         """Whether the run has come to its end."""
@@ -244,21 +254,26 @@ class _Loop:
         )
 
     def once(self, state: State, halo: Halo) -> bool:
-        """One iteration; whether it took a residual. Raises `DivergedError` on all ranks."""
-        from mpi4py import MPI
+        """One iteration, from an exchange under way to the next one; whether it took a residual.
 
+        Raises `DivergedError` on all ranks.
+        """
         slab, problem, clock = self.slab, self.slab.problem, self.watch.clock
         until = self.controls.until
         longest = inf if until is None else until - state.time
         step = problem.choose_step(change_of_bits(state.rate_bits), longest)
         begin_s = clock()
-        halo.start(slab.field)
-        started_s = clock()
-        problem.sweep_ahead(slab.field, slab.other, slab.first_row)
+        arrived, tried_s = halo.arrives(slab.field, self._patience_s), clock()
+        if not arrived:
+            problem.sweep_ahead(slab.field, slab.other, slab.first_row)
         ahead_s = clock()
         halo.finish(slab.field)
         finished_s = clock()
         problem.sweep(slab.field, slab.other, slab.first_row)
+        rate_bits = problem.rate_bits(slab.other, slab.first_row, ends=True)
+        swept_s = clock()
+        halo.start(slab.other)
+        started_s = clock()
         state.iteration += 1
         # not time + step: what is left of the last step must not become an iteration of its own
         state.time = until if until is not None and step >= longest else state.time + step
@@ -266,18 +281,26 @@ class _Loop:
         due = every > 0 and (state.iteration % every == 0 or self.is_over(state))
         self._mine[0] = slab.change_bits() if due else NO_RESIDUAL
         self._mine[1] = self.stop.code
-        self._mine[2] = problem.rate_bits(slab.other, slab.first_row)
+        self._mine[2] = max(rate_bits, problem.rate_bits(slab.other, slab.first_row, ends=False))
         computed_s = clock()
-        slab.comm.Allreduce(self._mine, self._everyone, MPI.MAX)
-        exchange_s = started_s - begin_s + finished_s - ahead_s
-        self.watch.iteration(exchange_s, computed_s - begin_s - exchange_s, clock() - computed_s)
+        self._reduce()
+        exchange_s = tried_s - begin_s + finished_s - ahead_s + started_s - swept_s
+        compute_s = computed_s - begin_s - exchange_s
+        self.watch.iteration(exchange_s, compute_s, clock() - computed_s)
+        self._patience_s = PATIENCE * compute_s
         if not isfinite(change_of_bits(int(self._everyone[2]))):
+            halo.finish(slab.other)
             self._diverged(state)
         slab.swap()
         state.signal, state.rate_bits = int(self._everyone[1]), int(self._everyone[2])
         if due:
             state.residual_bits = int(self._everyone[0])
         return due
+
+    def _reduce(self) -> None:
+        from mpi4py import MPI
+
+        self.slab.comm.Allreduce(self._mine, self._everyone, MPI.MAX)
 
     def _diverged(self, state: State) -> None:
         where = self.slab.problem.failure(self.slab.other, self.slab.first_row)
@@ -304,16 +327,20 @@ def iterate(
         if layout is not None and layout != slab.decomposition:
             slab.rearrange(layout)
         with slab.halo() as halo:
+            halo.start(slab.field)
             while not (loop.is_over(state) or converged):
                 due = loop.once(state, halo)
                 converged = due and controls.tolerance is not None and state.residual <= controls.tolerance
-                if observer is not None:
+                if observer is not None and observer.looks(state.iteration):
+                    halo.finish(slab.field)
                     observer.look(slab, state)
                 if controls.checkpoint_every and state.iteration % controls.checkpoint_every == 0:
                     saved = state.iteration
+                    halo.finish(slab.field)
                     _timed_save(slab, state, controls, watch)
                 if observer is not None and observer.next_layout(state.iteration) is not None:
                     break
+            halo.finish(slab.field)
     if controls.checkpoint is not None and saved != state.iteration:
         _timed_save(slab, state, controls, watch)
 

@@ -97,10 +97,13 @@ class History:
         self._write(slab, ",".join(COLUMNS) + "\n", "w")
         self._line(slab, state)
 
+    def looks(self, iteration: int) -> bool:
+        """Whether it is time for a line."""
+        return iteration % self._every == 0
+
     def look(self, slab: Slab, state: State) -> None:
-        """A line, if it is time for one; collective."""
-        if state.iteration % self._every == 0:
-            self._line(slab, state)
+        """A line; collective."""
+        self._line(slab, state)
 
     def _line(self, slab: Slab, state: State) -> None:
         problem = mhd_problem(slab)

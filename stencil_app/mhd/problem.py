@@ -6,7 +6,8 @@
     ∂B/∂t = ∇ × (v × B),   ∇·B = 0
 
 The predictor of a slab needs one plane more on either side than it advances, and it advances two beyond the slab for
-the corrector: with three ghost planes one exchange is enough, and the planes within are done while it is under way.
+the corrector: with three ghost planes one exchange is enough. It is under way while the rate of the planes within is
+taken; if it is late after that, they are advanced first.
 """
 
 from __future__ import annotations
@@ -98,15 +99,22 @@ class MhdProblem:
         if first_row + rows == self.size:
             fill_beyond(field, self._kinds[2], ghosts + rows, True)
 
-    def rate_bits(self, field: Array, first_row: int) -> int:
+    def rate_bits(self, field: Array, first_row: int, *, ends: bool) -> int:
         """See `stencil_app.physics.Problem`: of the fastest signal, in cells per time; raises cells to the floors."""
         ghosts = self.layout.ghost_rows
-        own = (ghosts, field.shape[0] - ghosts - 1)
-        bits, low = largest_rate(field, *own, self._gas, self._per_width, self._rates)
+        first, end = ghosts, field.shape[0] - ghosts - 1
+        # a slab of less than two messages is all ends
+        low_end = min(first + ghosts, end)
+        high_end = max(end - ghosts, low_end)
+        parts = ((first, low_end), (high_end, end)) if ends else ((low_end, high_end),)
+        return max(self._rate_of(field, part) for part in parts)
+
+    def _rate_of(self, field: Array, planes: tuple[int, int]) -> int:
+        bits, low = largest_rate(field, *planes, self._gas, self._per_width, self._rates)
         if low:
             self.floored += low
-            raise_to_floors(field, *own, self._gas)
-            bits, _ = largest_rate(field, *own, self._gas, self._per_width, self._rates)
+            raise_to_floors(field, *planes, self._gas)
+            bits, _ = largest_rate(field, *planes, self._gas, self._per_width, self._rates)
         return int(bits)
 
     def choose_step(self, rate: float, longest: float) -> float:
@@ -118,7 +126,6 @@ class MhdProblem:
         """See `stencil_app.physics.Problem`: the predictor of all planes but the outermost, if there are enough."""
         ghosts = self.layout.ghost_rows
         first, end = ghosts + 1, field.shape[0] - ghosts - 2
-        self._ahead = (0, 0)
         if self.layout.slabbed and end - first >= _AHEAD:
             self._ahead = (first, end)
             self._predict(field, out, (first, end))
@@ -141,6 +148,7 @@ class MhdProblem:
         # what the corrector needs beyond the slab, unless a wall gives it
         low, high = self._reach(first_row, end - first)
         done, undone = self._ahead
+        self._ahead = (0, 0)
         if undone > done:
             self._predict(field, out, (undone, end + high), goes_on=True)
             self._predict(field, out, (first - low, done))

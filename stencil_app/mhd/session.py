@@ -49,6 +49,10 @@ class _Observer:
         if self._history is not None:
             self._history.begin(slab, state, append=restarted)
 
+    def looks(self, iteration: int) -> bool:
+        """See `stencil_app.runtime.Observer`."""
+        return self._history is not None and self._history.looks(iteration)
+
     def look(self, slab: Slab, state: State) -> None:
         """See `stencil_app.runtime.Observer`."""
         if self._history is not None:

@@ -46,7 +46,11 @@ class Ranks:
         firsts = [self.slabs.first_row(rank) for rank in range(self.slabs.ranks)]
         for _ in range(count):
             together = list(zip(self.problems, self.fields, firsts, strict=True))
-            bits = max(problem.rate_bits(pair[0], first) for problem, pair, first in together)
+            bits = max(
+                problem.rate_bits(pair[0], first, ends=ends)
+                for problem, pair, first in together
+                for ends in (True, False)
+            )
             rate = float(np.int64(bits).view(np.float64))
             for problem, pair, first in together:
                 problem.choose_step(rate, np.inf)
