@@ -1,6 +1,7 @@
-"""The queue in front of the simulated machine: `Rows` decides who starts in which row, and the first free processors of the
-row are theirs. It keeps a matrix of its own, which goes the same way as the machine manager's; under spin-block,
-where nobody beats time, that matrix only limits who is in, and where.
+"""The queue in front of the simulated machine.
+
+`Rows` decides who starts in which row; the job gets the first free processors of the row. The matrix kept here goes the
+same way as the machine manager's; under spin-block, where nobody beats time, it only limits who is in, and where.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class FrontDoor:
         self, machine: ClusterConstants, requests: Mapping[str, float], *, mpl: int, increment_s: float
     ) -> None:
         names = {str(node): machine.processors for node in range(machine.nodes)}
-        self._columns = [Column(node, processor) for node, count in names.items() for processor in range(count)]
+        self._columns = [
+            Column(node, processor) for node, count in names.items() for processor in range(count)
+        ]
         self._matrix = OusterhoutMatrix(names, mpl=mpl)
         self._rows = Rows(mpl=mpl, processors=len(self._columns), increment_s=increment_s)
         self._requests, self._mpl = requests, mpl

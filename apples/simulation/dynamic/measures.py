@@ -1,8 +1,8 @@
-"""What a dynamic workload tells: response, slowdown, what the machine accepted of its offered load, and where it saturates.
+"""What a dynamic workload tells: response, slowdown, how much of the offered load was accepted, where that ends.
 
-All functions are pure. *Accepted load* is the work done by the time of the last arrival over what the processors could have done
-until then; work is counted in processor seconds of isolated runs, and a running job's progress is taken to be even
-between its start and its end. A machine that keeps up accepts what is offered, less what is under way at the end.
+All functions are pure. Work is counted in processor seconds of isolated runs, and a running job's progress is taken to
+be even between its start and its end. *Accepted load* is the offered one less the growth of the backlog: the work that
+has arrived and is not done, which accumulates where a machine does not keep up (section 5.1 infers it from the queue).
 """
 
 from __future__ import annotations
@@ -48,15 +48,14 @@ class Course:
 class Figures:
     """Of one run. Times in s; loads and utilisation are shares of the machine.
 
-    offered, accepted : see `offered_load`, `accepted_load`
+    offered, accepted : see `offered_load`, `accepted_load`.  left : share of the work not done at the last arrival
     utilisation : processor seconds in isolation over those from the first arrival to the last end
     short, long : response of the half of jobs that is short, and of the other
-    growth : see `backlog_growth`
     """
 
     offered: float
     accepted: float
-    growth: float
+    left: float
     utilisation: float
     response: Spread
     slowdown: Spread
@@ -74,7 +73,7 @@ def measure(course: Course, tau_s: float) -> Figures:
     return Figures(
         offered=offered_load(course),
         accepted=accepted_load(course),
-        growth=backlog_growth(course),
+        left=backlog(course, float(course.submit[-1])) / _work(course),
         utilisation=_work(course) / (course.processors * span),
         response=Spread.of(response),
         slowdown=Spread.of(course.slowdown(tau_s)),
@@ -95,9 +94,8 @@ def offered_load(course: Course) -> float:
 
 
 def accepted_load(course: Course) -> float:
-    """Work done by the last arrival over processors × last arrival; counted as `offered_load` is."""
-    last = float(course.submit[-1])
-    return (_work(course) - backlog(course, last)) / (course.processors * _span(course))
+    """Offered load less the growth of the backlog; what the machine gets done while jobs arrive."""
+    return offered_load(course) - backlog_growth(course)
 
 
 def backlog(course: Course, when: float) -> float:
@@ -106,9 +104,9 @@ def backlog(course: Course, when: float) -> float:
 
 
 def backlog_growth(course: Course, points: int = 100) -> float:
-    """Slope of the backlog between first and last arrival, by least squares, in processors' worth of the machine.
+    """Slope of the backlog between first and last arrival by least squares, as a share of the machine.
 
-    0 for a machine that keeps up; offered less accepted load for one that does not.
+    About 0 for a machine that keeps up. A burst just before the end counts no more than another one.
     """
     times = np.linspace(float(course.submit[0]), float(course.submit[-1]), points)
     levels = np.array([backlog(course, when) for when in times.tolist()])
@@ -137,7 +135,9 @@ def saturation(offered: Sequence[float], accepted: Sequence[float], keeps_up: fl
             f"{len(offered)} offered and {len(accepted)} accepted loads; legal is one of each or more, ascending"
         )
     if not 0.0 < keeps_up < 1.0 or not all(math.isfinite(load) and load > 0 for load in offered):
-        raise ConfigError(f"keeps_up {keeps_up!r}, loads {list(offered)}; legal are 0 to 1, and loads above 0")
+        raise ConfigError(
+            f"keeps_up {keeps_up!r}, loads {list(offered)}; legal are 0 to 1, and loads above 0"
+        )
     shares = [took / came for took, came in zip(accepted, offered, strict=True)]
     if shares[0] < keeps_up:
         return Saturation(load=offered[0], bound="below")

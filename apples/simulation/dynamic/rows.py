@@ -2,16 +2,16 @@
 
 Every row is a machine of its own with its own `JobQueue`. A job starts in the lowest row with enough free processors,
 first come first served. The first that fits nowhere has one reservation: in the row that is expected to have room
-for it soonest, the lowest of equals. A job behind it may start in any other row at once, and in that row by EASY's rule: if
-it is expected to end in time, or fits beside the reserved job. A job is expected to take its request times the degree of
-multiprogramming ("multiplying the requested runtime by the MPL to estimate run and reservation times"). With one row this is
-EASY as the batch queue has it. When jobs end others may move to lower rows; then reservations are made anew, so a promise
-holds only as long as nobody moves.
+for it soonest, the lowest of equals. A job behind it may start in any other row at once, and in that one by EASY's
+rule: if it is expected to end in time, or fits beside the reserved job. A job is expected to take its request times the
+degree of multiprogramming ("multiplying the requested runtime by the MPL to estimate run and reservation times"). With
+one row this is EASY as the batch queue has it. When a job ends others may move to lower rows; reservations are made
+anew at every pass, so a promise holds only as long as nobody moves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from apples.errors import ConfigError
@@ -30,7 +30,7 @@ class Start(NamedTuple):
 class Rows:
     """Waiting jobs, and who runs in which row.
 
-    mpl : rows.  processors : of the machine, in every row.  increment_s : a job that outlives what it is expected to take is
+    mpl : rows.  processors : of the machine, in every row.  increment_s : a job that takes longer than expected is
     expected to go on for so long
     """
 
@@ -72,7 +72,7 @@ class Rows:
 
     def start(self, now_s: float) -> tuple[Start, ...]:
         """Who starts now, in this order; they count as running from here on."""
-        starts = []
+        starts: list[Start] = []
         for job in tuple(self._waiting.values()):
             row = next(self._fitting(job), None)
             if row is None:
@@ -85,7 +85,9 @@ class Rows:
         head = next(iter(self._waiting.values()), None)
         if head is None or next(self._fitting(head), None) is not None:
             return None
-        return min(((row, self._shadow_s(head, row, now_s)) for row in range(self._mpl)), key=lambda at: at[1])
+        return min(
+            ((row, self._shadow_s(head, row, now_s)) for row in range(self._mpl)), key=lambda at: at[1]
+        )
 
     def _overtake(self, head: Job, now_s: float) -> Iterator[Start]:
         promised = self.promise(now_s)
@@ -105,7 +107,7 @@ class Rows:
                 queue.end(job.id)
         queue.end(head.id)
 
-    def _fitting(self, job: Job) -> Iterable[int]:
+    def _fitting(self, job: Job) -> Iterator[int]:
         """Rows with enough free processors, the lowest first."""
         return (row for row, free in enumerate(self._free) if free >= job.procs)
 

@@ -1,0 +1,146 @@
+"""Settings of the dynamic workloads, from `configs/dynamic.yaml`; see there for sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from apples.config import find_config
+from apples.errors import ConfigError
+from apples.experiments.coscheduled_settings import Positive, Seeds, Share, Whole
+from apples.experiments.coscheduled_tables import ALGORITHMS
+from apples.simulation.dynamic.jobs import VARIED
+from nws.settings.reader import load_yaml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quick:
+    """What `--quick` takes in place of the settings of the same names."""
+
+    jobs: Whole
+    seeds: Seeds
+    loads: tuple[Positive, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synthetic:
+    """F9. shown : the load at which policies are compared.  time_scale : of the model's times
+
+    imbalances : how many times as long slow ranks take.  bound_s : τ of the bounded slowdown
+    increment_s : see `apples.simulation.dynamic.rows.Rows`
+    """
+
+    nodes: Whole
+    processors: Whole
+    mpl: Whole
+    loads: tuple[Positive, ...]
+    shown: Positive
+    time_scale: Positive
+    bound_s: Positive
+    increment_s: Positive
+    granularities_s: tuple[Positive, ...]
+    imbalances: tuple[Positive, ...]
+    patterns: tuple[str, ...]
+    silent_step_s: Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealApplications:
+    """F10. lengths_s : run times alone of the input files; the rest as in `Synthetic`."""
+
+    nodes: Whole
+    processors: Whole
+    mpl: Whole
+    loads: tuple[Positive, ...]
+    shown: Positive
+    lengths_s: tuple[Positive, ...]
+    bound_s: Positive
+    increment_s: Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicSettings:
+    """What the file says."""
+
+    jobs: Whole
+    seeds: Seeds
+    policies: tuple[str, ...]
+    vary: str
+    request_factor: Positive
+    keeps_up: Share
+    quick: Quick
+    synthetic: Synthetic
+    applications: RealApplications
+
+    def __post_init__(self) -> None:
+        """Raises `apples.errors.ConfigError` naming everything that is not legal."""
+        legal = tuple(ALGORITHMS.values())
+        problems = [
+            f"policy {policy!r} is unknown here; legal are {', '.join(legal)}"
+            for policy in self.policies
+            if policy not in legal
+        ]
+        if not self.policies:
+            problems.append(f"no policy to run; legal are one or more of {', '.join(legal)}")
+        if self.jobs < 2:
+            problems.append(f"{self.jobs} jobs; a workload has 2 or more")
+        if self.vary not in VARIED:
+            problems.append(f"load is varied by {self.vary!r}; legal are {', '.join(VARIED)}")
+        problems += [
+            f"loads {list(loads)}; legal are one or more, ascending and above 0"
+            for loads in (self.synthetic.loads, self.applications.loads)
+            if not loads or list(loads) != sorted(set(loads)) or loads[0] <= 0
+        ]
+        if problems:
+            raise ConfigError(problems)
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready constants."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What a user wants otherwise than the settings; None leaves them."""
+
+    quick: bool = False
+    jobs: int | None = None
+    seeds: tuple[int, ...] | None = None
+    loads: tuple[float, ...] | None = None
+    policies: tuple[str, ...] | None = None
+    vary: str | None = None
+
+    def applied(self, settings: DynamicSettings) -> DynamicSettings:
+        """The settings with these in their place; `quick` first. Raises `ConfigError`."""
+        if self.quick:
+            short = settings.quick
+            settings = replace(_with_loads(settings, short.loads), jobs=short.jobs, seeds=short.seeds)
+        if self.loads is not None:
+            settings = _with_loads(settings, tuple(sorted(set(self.loads))))
+        named: Mapping[str, Any] = {
+            "jobs": self.jobs,
+            "seeds": self.seeds,
+            "policies": self.policies,
+            "vary": self.vary,
+        }
+        return replace(settings, **{name: value for name, value in named.items() if value is not None})
+
+
+def _with_loads(settings: DynamicSettings, loads: tuple[float, ...]) -> DynamicSettings:
+    """Both sweeps over these loads; what is shown is the one nearest to what was."""
+
+    def shown(before: float) -> float:
+        return min(loads, key=lambda load: abs(load - before), default=before)
+
+    synthetic, applications = settings.synthetic, settings.applications
+    return replace(
+        settings,
+        synthetic=replace(synthetic, loads=loads, shown=shown(synthetic.shown)),
+        applications=replace(applications, loads=loads, shown=shown(applications.shown)),
+    )
+
+
+def load_settings(name: str = "dynamic") -> DynamicSettings:
+    """The settings file; raises `ConfigError` with every problem."""
+    return load_yaml(find_config(name), DynamicSettings)

@@ -1,0 +1,99 @@
+"""EASY over the rows of a matrix: one row is the batch queue's EASY, more rows start more jobs and promise the soonest."""
+
+import heapq
+
+import numpy as np
+import pytest
+
+from apples.errors import ConfigError
+from apples.queueing.jobs import Job
+from apples.simulation.batch.lublin import generate, with_load
+from apples.simulation.batch.machine import Replay, simulate
+from apples.simulation.dynamic.rows import Rows, Start
+
+
+def rows(mpl, processors=8, increment_s=300.0):
+    return Rows(mpl=mpl, processors=processors, increment_s=increment_s)
+
+
+def job(number, procs, request_s=10.0, submit_s=0.0):
+    return Job(id=number, procs=procs, request_s=request_s, submit_s=submit_s)
+
+
+def replayed(trace, queue):
+    """Start of each job when it runs for as long as the trace says; nobody moves."""
+    starts, ends, at = np.full(len(trace), np.nan), [], 0
+    while at < len(trace) or ends:
+        soonest = ends[0][0] if ends else np.inf
+        now = min(soonest, trace.submit[at] if at < len(trace) else np.inf)
+        while ends and ends[0][0] == now:
+            queue.end(heapq.heappop(ends)[1], {})
+        while at < len(trace) and trace.submit[at] == now:
+            queue.submit(job(at, int(trace.procs[at]), float(trace.request[at]), float(now)))
+            at += 1
+        for number, _ in queue.start(now):
+            starts[number] = now
+            heapq.heappush(ends, (now + trace.run[number], number))
+    return starts
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_with_one_row_it_is_the_easy_of_the_batch_queue(seed):
+    trace = with_load(generate(400, 32, seed, request=1.5), 0.9)
+    assert (replayed(trace, rows(1, processors=32)) == simulate(trace, Replay()).start).all()
+
+
+def test_jobs_take_the_lowest_row_with_room():
+    queue = rows(2)
+    for number, procs in enumerate((6, 6, 2)):
+        queue.submit(job(number, procs))
+    assert queue.start(0.0) == (Start(0, 0), Start(1, 1), Start(2, 0))
+    assert queue.promise(0.0) is None
+
+
+def test_the_promise_is_the_row_that_is_free_soonest_and_runs_are_stretched_by_the_degree():
+    queue = rows(2)
+    queue.submit(job(0, 8, request_s=50.0))
+    queue.submit(job(1, 8, request_s=20.0))
+    queue.submit(job(2, 8))
+    assert [start.job for start in queue.start(0.0)] == [0, 1]
+    assert queue.promise(0.0) == (1, 40.0)
+
+
+def test_a_short_job_overtakes_in_the_promised_row_and_any_job_in_another():
+    queue = rows(2)
+    queue.submit(job(0, 6, request_s=100.0))
+    queue.submit(job(1, 6, request_s=20.0))
+    queue.submit(job(2, 8))
+    queue.start(0.0)
+    assert queue.promise(0.0) == (1, 40.0)
+    queue.submit(job(3, 2, request_s=1000.0))  # long: beside the job of the other row
+    queue.submit(job(4, 2, request_s=21.0))  # 42 s stretched: would delay the promise
+    queue.submit(job(5, 2, request_s=20.0))
+    assert queue.start(0.0) == (Start(3, 0), Start(5, 1))
+    assert [waiting.id for waiting in queue.waiting] == [2, 4]
+    assert queue.promise(0.0) == (1, 40.0)
+
+
+def test_who_moves_to_a_lower_row_leaves_room_in_its_own():
+    queue = rows(2)
+    for number in (0, 1, 2):
+        queue.submit(job(number, 8))
+    assert queue.start(0.0) == (Start(0, 0), Start(1, 1))
+    queue.end(0, {1: 0})
+    assert queue.start(5.0) == (Start(2, 1),)
+
+
+def test_a_job_that_outlives_its_estimate_is_expected_to_go_on():
+    queue = rows(1, increment_s=7.0)
+    queue.submit(job(0, 8, request_s=10.0))
+    queue.submit(job(1, 8))
+    queue.start(0.0)
+    assert queue.promise(12.0) == (0, 19.0)
+
+
+def test_what_is_no_queue():
+    with pytest.raises(ConfigError, match="degree of multiprogramming is 0, legal is a whole number from 1"):
+        rows(0)
+    with pytest.raises(ConfigError, match="job 1 asks for 9 processors; 1 to 8 are legal"):
+        rows(1).submit(job(1, 9))
