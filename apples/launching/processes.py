@@ -14,10 +14,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from apples.errors import LaunchError
 from apples.launching.command import rank_environment, tethered
+from apples.launching.keepers import Keepers
 from apples.launching.kernel import children
 from apples.launching.launcher import LaunchRequest
 from apples.launching.statuses import RankRecord, clear_statuses, read_status
@@ -36,9 +38,7 @@ class Processes:
         """Start the run; raises `LaunchError` when the operating system refuses."""
         self.records: dict[int, RankRecord] = {}
         self._run_dir: Path = request.run_dir
-        self._keepers: dict[int, int] = {}
-        self._delivered: dict[int, int] = {}
-        self._forwarded: list[signal.Signals] = []
+        self._keepers = Keepers()
         self._partial = b""
         self.said_path = request.run_dir / "mpiexec.log"
         clear_statuses(request.run_dir)
@@ -80,11 +80,18 @@ class Processes:
         *ranks, self._partial = (self._partial + data).split(b"\n")
         return [self._update(int(rank)) for rank in dict.fromkeys(ranks)], over
 
+    @property
+    def wake_at(self) -> float | None:
+        """Nothing here needs the clock."""
+        return None
+
+    def troubles(self) -> Mapping[str, str]:
+        """This machine is not lost while we live."""
+        return {}
+
     def forward(self, number: signal.Signals) -> None:
         """Send a signal to every rank that runs, and to each that starts later."""
-        self._forwarded.append(number)
-        for rank in self._keepers:
-            self._deliver(rank)
+        self._keepers.forward(number)
 
     def cut(self) -> None:
         """Let go of the lifeline: every keeper kills its program and ends. Does nothing the second time."""
@@ -99,8 +106,7 @@ class Processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._mpiexec.kill()
-        for pidfd in self._keepers.values():
-            _send(pidfd, signal.SIGKILL)
+        self._keepers.kill()
 
     def close(self) -> int:
         """Make sure that nothing is left, whatever went before; returns the exit code of `mpiexec`."""
@@ -113,9 +119,7 @@ class Processes:
             time.sleep(0.01)
         code = self._mpiexec.wait()
         os.close(self.events)
-        for pidfd in self._keepers.values():
-            os.close(pidfd)
-        self._keepers.clear()
+        self._keepers.close()
         return code
 
     def said(self) -> str:
@@ -133,21 +137,6 @@ class Processes:
                 "use a run directory that nothing else cleans"
             )
         self.records[rank] = record
-        if record.ended is None and rank not in self._keepers:
-            with contextlib.suppress(ProcessLookupError):
-                self._keepers[rank] = os.pidfd_open(record.keeper)
-            self._delivered[rank] = 0
-            self._deliver(rank)
+        if record.ended is None:
+            self._keepers.add(rank, record.keeper)
         return record
-
-    def _deliver(self, rank: int) -> None:
-        if rank not in self._keepers:
-            return
-        for number in self._forwarded[self._delivered[rank] :]:
-            _send(self._keepers[rank], number)
-        self._delivered[rank] = len(self._forwarded)
-
-
-def _send(pidfd: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(pidfd, number)

@@ -77,13 +77,18 @@ def read_status(run_dir: Path, rank: int) -> RankRecord | None:
     """Record of one rank, None when there is none; raises `LaunchError` for a file that is not one."""
     path = status_path(run_dir, rank)
     try:
-        return RankRecord(**json.loads(path.read_text(encoding="utf-8")))
+        return parse_status(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
         raise LaunchError(
             f"{path}: not the status of a rank ({error}); remove it and run again in an empty run directory"
         ) from error
+
+
+def parse_status(text: bytes) -> RankRecord:
+    """Record out of a status file's text; raises `ValueError` or `TypeError` for what is none."""
+    return RankRecord(**json.loads(text))
 
 
 def clear_statuses(run_dir: Path) -> None:

@@ -8,8 +8,8 @@ is named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from apples.launching.ending import Ending
 from apples.launching.statuses import RankRecord, signal_name
@@ -25,6 +25,7 @@ class Launch:
 
     hosts : host of every rank, in rank order.  records : their records, None where there is none
     mpiexec_code : exit code of `mpiexec` as Python gives it, negative for a signal.  mpiexec_said : its output
+    lost : hosts whose loss ended the run, and how each was lost
     """
 
     hosts: Sequence[str]
@@ -33,6 +34,7 @@ class Launch:
     mpiexec_said: str
     observed_s: float
     time_limit_s: float | None = None
+    lost: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge(launch: Launch, ending: Ending) -> Outcome:
@@ -48,11 +50,19 @@ def judge(launch: Launch, ending: Ending) -> Outcome:
     records = [r for r in launch.records if r is not None]
     if len(records) == len(launch.hosts) and all(r.exit_code == 0 for r in records):
         return _outcome(launch, "finished", 0, "")
+    if launch.lost:
+        return _outcome(launch, "failed", LAUNCHER_FAILED, _lost(launch.lost))
     culprits = [r for r in records if r.failed and r.ended_by == "itself"]
     if culprits:
         code = max(r.shell_code for r in culprits)
         return _outcome(launch, "failed", code, _blame(culprits, len(launch.hosts)))
     return _launcher_lost(launch)
+
+
+def _lost(lost: Mapping[str, str]) -> str:
+    """Hosts are named with their reasons, a few of them."""
+    named = "; ".join(f"{host} {why}" for host, why in list(lost.items())[:8])
+    return named + ("; …" if len(lost) > 8 else "")
 
 
 def _blame(culprits: Sequence[RankRecord], ranks: int) -> str:

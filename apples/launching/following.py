@@ -1,0 +1,116 @@
+"""The one loop of a launch: wait for a signal, a rank's record, a host's silence or the clock; ask `ending`; do it.
+
+What the processes are, and where, is behind `Followed`: those of this machine (`apples.launching.processes`) or of
+many hosts (`apples.launching.remoteprocesses`).
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Mapping
+from signal import Signals
+from typing import Protocol
+
+from apples.launching.ending import (
+    CutLifeline,
+    Ending,
+    Forward,
+    Instruction,
+    KillEverything,
+    ShowStates,
+)
+from apples.launching.launcher import Notify
+from apples.launching.signals import Inbox
+from apples.launching.statuses import RankRecord
+
+
+class Followed(Protocol):
+    """The processes of a launch as the loop sees them.
+
+    records : what every rank has recorded so far.  events : descriptor that is readable when there is news
+    """
+
+    records: dict[int, RankRecord]
+    events: int
+
+    @property
+    def wake_at(self) -> float | None:
+        """When to listen again although there is no news (`time.monotonic`), None for never."""
+
+    def listen(self) -> tuple[list[RankRecord], bool]:
+        """Records that are new since the last call, and whether all processes are gone."""
+
+    def troubles(self) -> Mapping[str, str]:
+        """Hosts that were lost so far, and how."""
+
+    def forward(self, number: Signals) -> None:
+        """Send a signal to every rank."""
+
+    def cut(self) -> None:
+        """Let go of the lifeline."""
+
+    def kill(self) -> None:
+        """Kill everything from here."""
+
+
+class Following:
+    """Follows one launch to its end.
+
+    lost : hosts whose loss was what ended the run
+    """
+
+    def __init__(self, processes: Followed, ending: Ending, inbox: Inbox, notify: Notify) -> None:
+        self.lost: dict[str, str] = {}
+        self._processes, self._ending, self._inbox, self._notify = processes, ending, inbox, notify
+
+    def follow(self, hosts: list[str]) -> None:
+        """Until every process is gone, or was killed."""
+        poll = select.poll()
+        poll.register(self._inbox.fileno(), select.POLLIN)
+        poll.register(self._processes.events, select.POLLIN)
+        over = False
+        while not over:
+            moments = (self._ending.wake_at, self._processes.wake_at)
+            wake_at = min((at for at in moments if at is not None), default=None)
+            poll.poll(None if wake_at is None else 1000.0 * max(0.0, wake_at - time.monotonic()))
+            changed, over = self._processes.listen()
+            for record in changed:
+                over = self._act(self._on_record(record), hosts) or over
+            over = self._act(self._on_troubles(), hosts) or over
+            for signal in self._inbox.take():
+                over = self._act(self._ending.signalled(signal, time.monotonic()), hosts) or over
+            over = self._act(self._ending.tick(time.monotonic()), hosts) or over
+        self._ending.over()
+
+    def _on_record(self, record: RankRecord) -> list[Instruction]:
+        return self._ending.rank_failed(time.monotonic()) if record.failed else []
+
+    def _on_troubles(self) -> list[Instruction]:
+        """A host that is lost takes its ranks along: for the others that is a rank that failed."""
+        found = {host: why for host, why in self._processes.troubles().items() if host not in self.lost}
+        if not found or self._ending.cause is not None:
+            return []
+        self.lost |= found
+        return self._ending.rank_failed(time.monotonic())
+
+    def _act(self, instructions: list[Instruction], hosts: list[str]) -> bool:
+        """Do what the ending asks for; True when nothing more is to be waited for."""
+        for instruction in instructions:
+            match instruction:
+                case Forward(signal=signal):
+                    self._processes.forward(signal)
+                case ShowStates():
+                    self._show(hosts)
+                case CutLifeline():
+                    self._processes.cut()
+                case KillEverything():
+                    self._processes.kill()
+                    return True
+        return False
+
+    def _show(self, hosts: list[str]) -> None:
+        self._notify("passing the interrupt on to the ranks; interrupt once more to end them")
+        for rank, host in enumerate(hosts):
+            record = self._processes.records.get(rank)
+            self._notify(f"rank {rank} on {host} has not started" if record is None else record.describe())
