@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any, cast
 
 from apples.errors import ConfigError
 from apples.experiments.result import Result
@@ -15,13 +16,18 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An experiment: what it shows, and the function that runs it, as ``module:function``."""
+    """An experiment: what it shows, and the function that runs it, as ``module:function``.
+
+    choices : the class of what its users may choose, as ``module:class``; its function takes one besides
+    """
 
     title: str
     runs: str
+    choices: str | None = None
 
 
 _HERE = "apples.experiments"
+_DYNAMIC = "dynamic_settings:Choices"
 CATALOGUE: dict[str, Entry] = {
     "A1": Entry("hosts targeted on idle, equal machines, sizes 1000-6000", "host_counts:target_hosts"),
     "A2": Entry("performance model against observed times, idle machines", "model_accuracy:model_accuracy"),
@@ -40,6 +46,16 @@ CATALOGUE: dict[str, Entry] = {
     "F8": Entry(
         "SWEEP3D and SAGE under four schedulers, Tables 7-9", "coscheduled_applications:applications"
     ),
+    "F9": Entry(
+        "1,000 synthetic jobs that arrive over time under four schedulers, Figures 7 and 8",
+        "dynamic:synthetic_jobs",
+        _DYNAMIC,
+    ),
+    "F10": Entry(
+        "SAGE and SWEEP3D that arrive over time under four schedulers, Figure 9",
+        "dynamic:scientific_jobs",
+        _DYNAMIC,
+    ),
     "C2": Entry("message-driven coscheduling by traffic, Figure 2", "message_driven:by_traffic"),
     "C3": Entry("message-driven coscheduling by degree, Figure 3", "message_driven:by_degree"),
     "C4": Entry("message-driven coscheduling against batch, Figure 4", "message_driven:queue_wait"),
@@ -57,11 +73,24 @@ CATALOGUE: dict[str, Entry] = {
 }
 
 
-def run(name: str, progress: Progress) -> Result:
-    """Run one experiment; raises `ConfigError` listing the legal ids."""
+def run(name: str, progress: Progress, chosen: Mapping[str, Any] | None = None) -> Result:
+    """Run one experiment. chosen : what the user wants otherwise than the settings, by name
+
+    Raises `ConfigError` listing the legal ids, or those that leave something to choose.
+    """
     entry = CATALOGUE.get(name.upper())
     if entry is None:
         raise ConfigError(f"unknown experiment {name!r}; legal are {', '.join(CATALOGUE)}")
-    module, _, function = entry.runs.partition(":")
-    experiment: Callable[[Progress], Result] = getattr(import_module(f"{_HERE}.{module}"), function)
-    return experiment(progress)
+    experiment = _load(entry.runs)
+    if not chosen:
+        return cast(Result, experiment(progress))
+    if entry.choices is None:
+        free = ", ".join(other for other, its in CATALOGUE.items() if its.choices is not None)
+        options = ", ".join(f"--{option}" for option in chosen)
+        raise ConfigError(f"{name.upper()} runs as its settings say; {options} is for {free}")
+    return cast(Result, experiment(progress, _load(entry.choices)(**chosen)))
+
+
+def _load(where: str) -> Callable[..., Any]:
+    module, _, name = where.partition(":")
+    return cast(Callable[..., Any], getattr(import_module(f"{_HERE}.{module}"), name))

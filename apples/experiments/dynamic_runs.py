@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 
 from apples.experiments.coscheduled_runs import compile_once
+from apples.experiments.dynamic_settings import DynamicSettings
 from apples.experiments.dynamic_workloads import Set
 from apples.queueing.queue import warm
 from apples.simulation.batch.trace import Trace
@@ -58,22 +59,16 @@ class Sweep:
         return saturation(self.loads, accepted, keeps_up)
 
 
-def sweep(
-    workloads: Set,
-    policies: Sequence[str],
-    seeds: Sequence[int],
-    vary: str,
-    progress: Callable[[str], None],
-) -> Sweep:
-    """Run the set. progress : told of each case that is done"""
+def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], None]) -> Sweep:
+    """Run the set with the settings' policies and seeds. progress : told of each case that is done"""
     cases = [
         Case(policy=policy, load=load, seed=seed)
-        for policy in reversed(policies)
-        for seed in seeds
+        for policy in reversed(settings.policies)
+        for seed in settings.seeds
         for load in workloads.loads
     ]
     courses: dict[Case, Course] = {}
-    for case, course in _run_all(workloads, vary, cases):
+    for case, course in _run_all(workloads, settings.vary, cases):
         courses[case] = course
         response_s = measure(course, workloads.bound_s).response.mean
         progress(
@@ -81,9 +76,9 @@ def sweep(
             f"mean response {response_s:.1f} s"
         )
     return Sweep(
-        policies=tuple(policies),
+        policies=settings.policies,
         loads=workloads.loads,
-        seeds=tuple(seeds),
+        seeds=settings.seeds,
         courses=courses,
         figures={case: measure(course, workloads.bound_s) for case, course in courses.items()},
     )

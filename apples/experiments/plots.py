@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,27 @@ def check(path: Path) -> None:
     _matplotlib()
 
 
-def draw(figure: Figure, path: Path) -> None:
-    """Draw one figure; raises `ConfigError` when the file cannot be written."""
+def draw(figure: Figure, path: Path, panels: Sequence[Figure] = ()) -> None:
+    """Draw one figure, or all its panels, two in a row; raises `ConfigError` when the file cannot be written."""
     canvas_of, figure_of = _matplotlib()
-    page = figure_of(figsize=(7.0, 4.5), layout="constrained")
+    parts = panels or (figure,)
+    columns = min(len(parts), 2)
+    rows = -(-len(parts) // columns)
+    page = figure_of(
+        figsize=(7.0 if columns == 1 else 11.0, 4.5 * rows - 0.6 * (rows - 1)), layout="constrained"
+    )
     canvas_of(page)
-    axes = page.add_subplot()
+    for number, part in enumerate(parts, start=1):
+        _draw_figure(page.add_subplot(rows, columns, number), part)
+    try:
+        page.savefig(path, dpi=150)
+    except OSError as error:
+        raise ConfigError(
+            f"--plot {path}: cannot be written ({error.strerror}); name another file"
+        ) from error
+
+
+def _draw_figure(axes: Any, figure: Figure) -> None:
     colours: dict[str, Any] = {}
     for curve in figure.curves:
         _draw_curve(axes, curve, colours)
@@ -35,15 +51,11 @@ def draw(figure: Figure, path: Path) -> None:
     axes.set_xlabel(figure.x_label)
     axes.set_ylabel(figure.y_label)
     axes.set_ylim(bottom=0)
+    if figure.log_x:
+        axes.set_xscale("log")
     axes.grid(alpha=0.3)
     if any(curve.label for curve in figure.curves):
         axes.legend(fontsize="small")
-    try:
-        page.savefig(path, dpi=150)
-    except OSError as error:
-        raise ConfigError(
-            f"--plot {path}: cannot be written ({error.strerror}); name another file"
-        ) from error
 
 
 def _draw_curve(axes: Any, curve: Curve, colours: dict[str, Any]) -> None:
@@ -53,7 +65,7 @@ def _draw_curve(axes: Any, curve: Curve, colours: dict[str, Any]) -> None:
         width = 0.9 * min((b - a for a, b in zip(curve.x, curve.x[1:], strict=False)), default=1.0)
         axes.bar(curve.x, curve.y, width=width, label=curve.label)
         return
-    style = {"line": "o-", "dashed": "s--", "points": "o"}[curve.style]
+    style = {"line": "o-", "dashed": "s--", "points": "o", "plain": "-"}[curve.style]
     (drawn,) = axes.plot(
         curve.x, curve.y, style, color=colour, label=curve.label or "_nolegend_", markersize=3.5
     )

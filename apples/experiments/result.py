@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Points to draw. style : "line", "dashed", "points" or "bars"."""
+    """Points to draw. style : "line", "dashed", "points", "bars", or "plain" for a line without marks."""
 
     label: str
     x: tuple[float, ...]
@@ -48,12 +48,13 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure of the paper drawn again."""
+    """A figure of the paper drawn again. log_x : the horizontal axis is logarithmic."""
 
     title: str
     x_label: str
     y_label: str
     curves: tuple[Curve, ...]
+    log_x: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ class Result:
     """One experiment done.
 
     constants : what went in, JSON-ready.  further : keys that the document has besides, JSON-ready
+    panels : what to draw in place of `figure` where the paper's has several parts
     notes : for people, one line each
     """
 
@@ -70,6 +72,7 @@ class Result:
     constants: Mapping[str, Any]
     seeds: tuple[int, ...]
     figure: Figure
+    panels: tuple[Figure, ...] = ()
     further: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
