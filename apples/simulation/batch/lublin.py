@@ -1,8 +1,9 @@
-"""The workload model of Lublin and Feitelson (JPDC 63(11), 2003), without job types: sizes, run times, arrivals.
+"""The workload model of Lublin and Feitelson (JPDC 63(11), 2003): sizes, run times, arrivals.
 
 Sizes are serial, powers of two or neither; run times are hyper-gamma in their logarithm, longer for larger jobs;
-arrivals follow a daily cycle of half-hour buckets. Constants are the model's own. It knows no requested times, users or
-projects: a request is the run time times a factor that the caller chooses.
+arrivals follow a daily cycle of half-hour buckets. Constants are the model's own, for all jobs together or for batch or
+interactive ones alone (`MODELS`). It knows no requested times, users or projects: a request is the run time times a
+factor that the caller chooses.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _FIRST, _LAST = 11, 58
 class Workload:
     """The model's parameters, named as in the paper; defaults are those without types.
 
-    u_low, u_prob : of log2 of the size.  u_hi is log2 of the machine and u_med 2.5 less
+    u_low, u_prob : of log2 of the size.  u_hi is log2 of the machine less `u_hi_below`, u_med that less `u_med_below`
     a1, b1, a2, b2 : the two gammas of ln(run time).  pa, pb : share of the first, pa · nodes + pb
     aarr, barr, arar : gap between arrivals.  anum, bnum : daily cycle.  run_limit, gap_limit : largest logarithms
     """
@@ -34,6 +35,7 @@ class Workload:
     power_of_two: float = 0.576
     u_low: float = 0.8
     u_prob: float = 0.86
+    u_hi_below: float = 0.0
     u_med_below: float = 2.5
     a1: float = 4.2
     b1: float = 0.94
@@ -48,6 +50,56 @@ class Workload:
     bnum: float = 3.9631
     run_limit: float = 12.0
     gap_limit: float = 13.0
+
+
+#: The model by the type of its jobs: all together, or one alone.
+MODELS = {
+    "all": Workload(),
+    "batch": Workload(
+        serial=0.2927,
+        power_of_two=0.6686,
+        u_low=1.2,
+        u_prob=0.875,
+        u_med_below=2.0,
+        a1=6.57,
+        b1=0.823,
+        a2=639.1,
+        b2=0.0156,
+        pa=-0.003,
+        pb=0.6986,
+        aarr=6.0415,
+        barr=0.8531,
+        arar=1.0519,
+        anum=6.1271,
+        bnum=5.2740,
+    ),
+    "interactive": Workload(
+        serial=0.1541,
+        power_of_two=0.625,
+        u_low=1.0,
+        u_prob=0.705,
+        u_hi_below=1.5,
+        u_med_below=2.5,
+        a1=3.8351,
+        b1=0.6605,
+        a2=7.073,
+        b2=0.6856,
+        pa=-0.0118,
+        pb=0.9156,
+        aarr=6.5510,
+        barr=0.6621,
+        arar=0.9797,
+        anum=8.9186,
+        bnum=3.6680,
+    ),
+}
+
+
+def model_of(jobs: str) -> Workload:
+    """The model for jobs of that type. Raises `ConfigError` with the legal ones."""
+    if jobs not in MODELS:
+        raise ConfigError(f"jobs of type {jobs!r}; legal are {', '.join(MODELS)}")
+    return MODELS[jobs]
 
 
 def generate(
@@ -89,7 +141,7 @@ def with_load(trace: Trace, load: float) -> Trace:
 
 
 def _sizes(model: Workload, jobs: int, processors: int, chance: np.random.Generator) -> Ints:
-    high = math.log2(processors)
+    high = max(math.log2(processors) - model.u_hi_below, model.u_low)
     middle = max(high - model.u_med_below, model.u_low)
     low_part = chance.random(jobs) <= model.u_prob
     spread = chance.random(jobs)

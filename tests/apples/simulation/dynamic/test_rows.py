@@ -1,4 +1,4 @@
-"""EASY over the rows of a matrix: one row is the batch queue's EASY, more rows start more jobs and promise the soonest."""
+"""EASY over the rows of a matrix: one row is the batch queue's EASY, more rows start more jobs, and sooner."""
 
 import heapq
 
