@@ -85,7 +85,8 @@ class Reading(NamedTuple):
 
     def since(self, mark: Reading) -> Reading:
         """What came after `mark`."""
-        return Reading(self.t_cpu_s - mark.t_cpu_s, self.t_comm_s - mark.t_comm_s, self.c_comm - mark.c_comm)
+        t_cpu_s, t_comm_s, c_comm = mark
+        return Reading(self.t_cpu_s - t_cpu_s, self.t_comm_s - t_comm_s, self.c_comm - c_comm)
 
     @property
     def mean_cpu_s(self) -> float:
@@ -118,26 +119,27 @@ class Standing:
     mark: Reading = field(default_factory=Reading)
 
 
-def reclassify(standing: Standing, reading: Reading, constants: FcsConstants) -> None:
-    """Judge a process at the end of its assigned slot: the slot is counted, and the class may change.
+def reclassify(standing: Standing, reading: Reading, constants: FcsConstants) -> bool:
+    """Judge a process at the end of its assigned slot: the slot is counted, and the class may change; has it.
 
     reading : since the start of the process; a process that ran not at all keeps its class
     """
     standing.cslots += 1
     standing.tslots += 1
     if standing.cslots < constants.cslots_min:
-        return
+        return False
     seen = reading.since(standing.mark)
     expired = standing.tslots % constants.tslots_max == 0
     if seen.is_empty and not expired:
-        return
-    before = standing.process_class
-    if expired or seen.granularity_s < constants.cs_thresh_s:
+        return False
+    before, granularity_s = standing.process_class, seen.granularity_s
+    if expired or granularity_s < constants.cs_thresh_s:
         standing.process_class = ProcessClass.CS
-    elif seen.granularity_s < constants.dc_thresh_s and seen.mean_cpu_s < constants.f_thresh_s:
+    elif granularity_s < constants.dc_thresh_s and seen.mean_cpu_s < constants.f_thresh_s:
         standing.process_class = ProcessClass.F
     else:
         standing.process_class = ProcessClass.DC
     if expired or standing.process_class is not before:
         standing.cslots = 0
         standing.mark = reading
+    return standing.process_class is not before

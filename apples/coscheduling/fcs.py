@@ -17,12 +17,12 @@ from types import MappingProxyType
 
 from apples.coscheduling.classes import FcsConstants, ProcessClass, Standing, reclassify
 from apples.coscheduling.events import Heartbeat, JobArrived, Order, Process, Wait
-from apples.coscheduling.node import RUN_POLLING, RUN_SPINNING, STOPPED, NodePolicy, owner
+from apples.coscheduling.node import RUN_POLLING, RUN_SPINNING, STOPPED, SlottedPolicy, owner
 
 FAVOURED = Order(wait=Wait.SPIN_BLOCK, favoured=True)
 
 
-class Fcs(NodePolicy):
+class Fcs(SlottedPolicy):
     """One node under FCS."""
 
     needs_monitor = True
@@ -32,7 +32,6 @@ class Fcs(NodePolicy):
         self._constants = constants or FcsConstants()
         #: In the order of arrival, like `_here`: both are made and forgotten together.
         self._standings: dict[Process, Standing] = {}
-        self._slot: Heartbeat | None = None
 
     @property
     def standings(self) -> Mapping[Process, Standing]:
@@ -40,6 +39,7 @@ class Fcs(NodePolicy):
         return MappingProxyType(self._standings)
 
     def _arrived(self, event: JobArrived) -> None:
+        super()._arrived(event)
         for process in event.processors:
             self._standings.setdefault(process, Standing())
 
@@ -48,15 +48,17 @@ class Fcs(NodePolicy):
         self._standings.pop(process, None)
 
     def _beat(self, event: Heartbeat) -> None:
-        ended = self._slot
-        self._slot = event
+        ended, answer = self._slot, self._given
+        super()._beat(event)
         if ended is None or ended.slot is None:
             return
-        for (process, processor), standing in zip(self._here.items(), self._standings.values(), strict=True):
-            if ended.jobs.get(processor) == process[0]:
-                reading = event.readings.get(process)
-                if reading is not None:
-                    reclassify(standing, reading, self._constants)
+        readings, constants, changed = event.readings, self._constants, False
+        for process in self._owners(ended) if answer is None else answer.owners:
+            reading = readings.get(process)
+            if reading is not None and reclassify(self._standings[process], reading, constants):
+                changed = True
+        if changed:
+            self._reconsider()
 
     def _decide(self) -> Mapping[Process, Order]:
         slot = self._slot

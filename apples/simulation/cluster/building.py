@@ -45,7 +45,7 @@ class Views:
 
     def node_address(self, node: int) -> int:
         """Address of a node."""
-        return int(self.memory[at.K_NODE]) + node * (at.N_DUE + 2 * int(self.memory[at.K_WIDTH]))
+        return int(self.memory[at.K_NODE]) + node * int(self.memory[at.K_STRIDE])
 
     def job_address(self, job: int) -> int:
         """Address of a job."""
@@ -152,7 +152,7 @@ def _most_ranks(machine: ClusterConstants, jobs: Sequence[BspJob], degree: int |
 def _lay_out(machine: ClusterConstants, jobs: Sequence[BspJob], most: int) -> Views:
     ranks = sum(len(job.nodes) for job in jobs)
     width = _whole_lines(machine.processors + 3 + most)
-    stride = at.N_DUE + 2 * width
+    stride = at.N_DUE + 3 * width
     sizes = {
         at.K_NODE: machine.nodes * stride,
         at.K_PROCESSOR: machine.nodes * machine.processors * at.PROCESSOR_FIELDS,
@@ -174,7 +174,7 @@ def _lay_out(machine: ClusterConstants, jobs: Sequence[BspJob], most: int) -> Vi
     addresses = memory[at.K_PROCESS] + np.arange(len(processes)) * at.PROCESS_FIELDS
     parts[at.K_MEMBERS][:] = addresses[2 * machine.nodes :]
     parts[at.K_QUANTA][:] = [machine.quantum_ticks(nice) for nice in range(-20, 20)]
-    memory[at.K_WIDTH] = width
+    memory[at.K_WIDTH], memory[at.K_STRIDE] = width, stride
     return Views(
         memory=memory,
         nodes=nodes,
@@ -183,7 +183,7 @@ def _lay_out(machine: ClusterConstants, jobs: Sequence[BspJob], most: int) -> Vi
         jobs=parts[at.K_JOB].reshape(-1, at.JOB_FIELDS),
         shares=parts[at.K_SHARE].reshape(machine.nodes, len(jobs), at.SHARE_FIELDS),
         due=nodes[:, at.N_DUE : at.N_DUE + width],
-        occupant=nodes[:, at.N_DUE + width :],
+        occupant=nodes[:, at.N_DUE + width : at.N_DUE + 2 * width],
     )
 
 

@@ -47,6 +47,7 @@ from apples.simulation.cluster.layout import (
     K_PROCESS,
     K_PROCESSORS,
     K_REPORTS,
+    K_STRIDE,
     K_TRY,
     K_WIDTH,
     KIND,
@@ -88,7 +89,15 @@ from apples.simulation.cluster.layout import (
     WANTS_RUN,
     Memory,
 )
-from apples.simulation.cluster.localscheduler import decide, fall_asleep, make_room, take_off, wake
+from apples.simulation.cluster.localscheduler import (
+    add_ready,
+    decide,
+    drop_ready,
+    fall_asleep,
+    make_room,
+    take_off,
+    wake,
+)
 from apples.simulation.cluster.lockstep import leap
 from apples.simulation.cluster.progress import (
     account,
@@ -135,7 +144,7 @@ def rank_event(m: Memory, n: int, p: int, t: int) -> None:
     """A rank's messages have come while it slept, its computation is done, or it has spun long enough."""
     if m[p + STATE] == ASLEEP:
         wake(m, n, p, t)
-    elif m[p + KNOCK] <= t and m[m[p + SHARE] + S_SCHEDULED] == 0:
+    elif m[K_MESSAGES] == 1 and m[p + KNOCK] <= t and m[m[p + SHARE] + S_SCHEDULED] == 0:
         report(m, n, p, t)
     elif m[p + PHASE] == WAITING:
         fall_asleep(m, n, p, t)
@@ -168,12 +177,14 @@ def system_event(m: Memory, n: int, p: int, t: int) -> None:
 
 
 @part
-def hold(m: Memory, p: int, t: int) -> None:
+def hold(m: Memory, n: int, p: int, t: int) -> None:
     """The policy stops a rank."""
     if m[p + STATE] == RUNNING:
         take_off(m, p, t)
     elif m[p + STATE] == ASLEEP:
         m[m[p + DUE]] = NEVER
+    elif m[p + OFF] == 0:
+        drop_ready(m, n, p)
     m[p + OFF] |= HELD
     m[p + HELD_SINCE] = t
 
@@ -207,7 +218,7 @@ def carry_out(m: Memory, n: int, t: int) -> None:
                 m[p + ACTS_FROM] = max(m[p + ACTS_FROM], t)
                 act(m, p)
         if m[p + WANTS_RUN] == 0 and m[p + OFF] & HELD == 0:
-            hold(m, p, t)
+            hold(m, n, p, t)
     for w in range(first, end):
         p = m[w]
         if p < 0 or m[p + KIND] != RANK:
@@ -251,12 +262,26 @@ def set_barred(m: Memory, n: int, t: int) -> None:
         if empty and m[p + OFF] & BARRED == 0:
             if m[p + STATE] == RUNNING:
                 take_off(m, p, t)
+            elif m[p + STATE] == READY and m[p + OFF] == 0:
+                drop_ready(m, n, p)
             m[p + OFF] |= BARRED
         elif not empty and m[p + OFF] & BARRED:
             m[p + OFF] &= ~BARRED
-            if m[p + STATE] == READY:
+            if m[p + STATE] == READY and m[p + OFF] == 0:
+                add_ready(m, n, p)
                 make_room(m, n, p, t)
     fill_idle(m, n, t)
+
+
+@part
+def earliest(m: Memory, first: int, end: int) -> int:
+    """The least of a row of next events; it is looked through in whole lines, what is not in use being NEVER."""
+    t = NEVER
+    for w in range(first, end, 8):
+        a = min(min(m[w], m[w + 1]), min(m[w + 2], m[w + 3]))
+        b = min(min(m[w + 4], m[w + 5]), min(m[w + 6], m[w + 7]))
+        t = min(t, min(a, b))
+    return int(t)
 
 
 @part
@@ -265,34 +290,32 @@ def node_until(m: Memory, n: int, end: int) -> None:
     processors, width, due = m[K_PROCESSORS], m[K_WIDTH], n + N_DUE
     following = NEXT + m[n + N_INDEX]
     while True:
-        t, at = m[due], due
-        for w in range(due + 1, due + m[n + N_SLOTS]):
-            if m[w] < t:
-                t, at = m[w], w
+        t = earliest(m, due, due + m[n + N_SLOTS])
         m[following] = t
         if t > end:
             return
+        at = due
+        while m[at] != t:
+            at += 1
         if at < due + processors:
             c = m[n + N_FIRST] + (at - due) * PROCESSOR_FIELDS
             make_room(m, n, decide(m, n, c, t), t)
         elif at == due + processors:
             class_event(m, n, t)
+        elif at < due + processors + 3:
+            system_event(m, n, m[at + width], t)
         else:
-            p = m[at + width]
-            if m[p + KIND] != RANK:
-                system_event(m, n, p, t)
-            else:
-                rank_event(m, n, p, t)
-                if m[n + N_FROZEN] == 1:
-                    m[following] = NEVER
-                    return
+            rank_event(m, n, m[at + width], t)
+            if m[n + N_FROZEN] == 1:
+                m[following] = NEVER
+                return
 
 
 @compiled
 def run(memory: Memory, until: int) -> int:
     """Advance to `until`, or to the end of the window in which a rank ended or reported; returns how far."""
     m = words(memory)
-    nodes, stride = m[K_NODES], N_DUE + 2 * m[K_WIDTH]
+    nodes, stride = m[K_NODES], m[K_STRIDE]
     while True:
         t = m[NEXT]
         for i in range(NEXT + 1, NEXT + nodes):
@@ -313,7 +336,7 @@ def run(memory: Memory, until: int) -> int:
 def wake_managers(memory: Memory, at: NDArray[np.int64], work: int) -> None:
     """Each node's manager gets its heartbeat at its own time and carries out the orders when its work is done."""
     m = words(memory)
-    stride = N_DUE + 2 * m[K_WIDTH]
+    stride = m[K_STRIDE]
     for i in range(m[K_NODES]):
         n, p = m[K_NODE] + i * stride, m[K_PROCESS] + 2 * i * PROCESS_FIELDS
         m[n + N_ORDERS] = 1

@@ -44,6 +44,7 @@ ALONE, RING, EVERYBODY = range(3)
     K_MESSAGES,  # 1: arrivals of messages are reported to the policy, and jobs have shares
     K_JOBS,
     K_WIDTH,  # entries of a node's row of next events
+    K_STRIDE,  # from one node to the next
     K_REPORTS,  # nodes that wait for an answer of their policy
     K_ENDED,  # ranks that ended since Python last looked
     K_TRY,  # when to look again for a job that nothing interferes with
@@ -54,11 +55,12 @@ ALONE, RING, EVERYBODY = range(3)
     K_SHARE,
     K_MEMBERS,
     K_QUANTA,  # ticks of a quantum at nice -20, then upwards
-) = range(22)
+) = range(23)
 NEXT = 64  # next event of node 0, 1, …
 QUANTA = 40
 
-# A process; what is needed of a neighbour stands in the first eight fields, one line of the cache.
+# A process, eight fields to a line of the cache: what its neighbours look at; what an event changes; what its job and
+# its monitor are about; what the local scheduler weighs; what is rarely needed.
 (
     ITERATION,
     PHASE,
@@ -73,32 +75,32 @@ QUANTA = 40
     WAITING_SINCE,  # start of the wait that is not yet accounted for, else -1
     ACTS_FROM,  # first moment at which it does something since it was put on its processor
     SPIN_UNTIL,
-    POLLS,  # 1: waits by polling; 0: by spinning and blocking
+    HELD_WAITING,  # time held during this wait
     DUE,  # address of its next event in the node's row
-    NODE,  # addresses of its node and job, and of the job's share there
-    JOB,
-    SHARE,
-    KNOCK,  # first message of this wait from a scheduled sender, while it is not reported
+    NODE,  # addresses of its node and, below, of its job and of the job's share there
     T_CPU,
     T_COMM,
     C_COMM,
-    HELD_WAITING,  # time held during this wait
+    POLLS,  # 1: waits by polling; 0: by spinning and blocking
     ITERATIONS,
     COMPUTE,  # length of a computation; of a burst for the system's processes
     VARIATION,
-    KEY,  # of the variation
+    JOB,
     KIND,
     OFF,  # HELD | BARRED
     PROCESSOR,  # where it runs or last ran
     COUNTER,  # ticks left of its quantum
     NICE,
     QUEUED,  # its number in the run queue
-    FLAG_EVEN,  # was its job scheduled on its node when the message left
-    FLAG_ODD,
-    HELD_SINCE,
     ON_SINCE,
     OFF_SINCE,
     CPU,  # processor time used in all
+    SHARE,
+    KNOCK,  # first message of this wait from a scheduled sender, while it is not reported
+    KEY,  # of the variation
+    FLAG_EVEN,  # was its job scheduled on its node when the message left
+    FLAG_ODD,
+    HELD_SINCE,
     FINISHED,
     WANTS_RUN,  # orders, carried out when the node manager has run
     WANTS_POLLS,
@@ -119,7 +121,7 @@ PROCESS_FIELDS = 48
 ) = range(8)
 PROCESSOR_FIELDS = 8
 
-# A node; then its next events, then who has which slot.
+# A node; then its next events, then who has which slot, then who waits for a processor and may run.
 (
     N_INDEX,
     N_FIRST,  # its first processor
@@ -132,7 +134,8 @@ PROCESSOR_FIELDS = 8
     N_INTERVAL_END,  # of the class scheduler
     N_RANDOM,
     N_SHARE,  # share of the first job
-) = range(11)
+    N_READY,  # how many wait for a processor and may run
+) = range(12)
 N_DUE = 16
 
 # A job.

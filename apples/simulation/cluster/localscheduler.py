@@ -38,6 +38,7 @@ from apples.simulation.cluster.layout import (
     N_FIRST,
     N_INDEX,
     N_QUEUE,
+    N_READY,
     N_SLOTS,
     NEVER,
     NEXT,
@@ -119,16 +120,34 @@ def new_epoch(m: Memory, n: int, t: int) -> None:
 
 
 @part
+def add_ready(m: Memory, n: int, p: int) -> None:
+    """A process waits for a processor and may run."""
+    m[n + N_DUE + 2 * m[K_WIDTH] + m[n + N_READY]] = p
+    m[n + N_READY] += 1
+
+
+@part
+def drop_ready(m: Memory, n: int, p: int) -> None:
+    """It no longer waits, or may not run."""
+    w = n + N_DUE + 2 * m[K_WIDTH]
+    m[n + N_READY] -= 1
+    last = w + m[n + N_READY]
+    while m[w] != p:
+        w += 1
+    m[w] = m[last]
+
+
+@part
 def choose(m: Memory, n: int, c: int, t: int) -> int:
     """Who should have processor c; NOBODY when nobody wants it."""
     current = m[c + C_RUNNING]
-    occupant = n + N_DUE + m[K_WIDTH]
+    ready = n + N_DUE + 2 * m[K_WIDTH]
     while True:
         best, chosen, queued = _NEVER_CHOSEN, NOBODY, -1
-        for w in range(occupant + m[K_PROCESSORS] + 1, occupant + m[n + N_SLOTS]):
+        if current >= 0:
+            best, chosen, queued = goodness(m, current, c, current), current, m[current + QUEUED]
+        for w in range(ready, ready + m[n + N_READY]):
             p = m[w]
-            if p < 0 or (p != current and (m[p + STATE] != READY or m[p + OFF] != 0)):
-                continue
             weight = goodness(m, p, c, current)
             # of equals the one that came last: arrivals are put at the head of the queue
             if weight > best or (weight == best and m[p + QUEUED] > queued):
@@ -152,8 +171,9 @@ def refill(m: Memory, c: int, p: int, t: int, before: int) -> int:
 
 
 @part
-def put(m: Memory, c: int, p: int, t: int) -> None:
+def put(m: Memory, n: int, c: int, p: int, t: int) -> None:
     """Process p gets processor c; it acts when the switch is done and its working set is back."""
+    drop_ready(m, n, p)
     before = m[p + PROCESSOR]
     m[p + STATE] = RUNNING
     m[p + PROCESSOR] = c
@@ -193,9 +213,10 @@ def decide(m: Memory, n: int, c: int, t: int) -> int:
     if chosen != before:
         if before >= 0:
             take_off(m, before, t)
+            add_ready(m, n, before)
             displaced = before
         if chosen >= 0:
-            put(m, c, chosen, t)
+            put(m, n, c, chosen, t)
     set_expiry(m, n, c)
     return displaced
 
@@ -240,7 +261,9 @@ def wake(m: Memory, n: int, p: int, t: int) -> None:
     m[n + N_QUEUE] += 1
     m[p + QUEUED] = m[n + N_QUEUE]
     m[m[p + DUE]] = NEVER
-    make_room(m, n, p, t)
+    if m[p + OFF] == 0:
+        add_ready(m, n, p)
+        make_room(m, n, p, t)
 
 
 @part

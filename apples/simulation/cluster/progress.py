@@ -103,7 +103,7 @@ def set_due(m: Memory, p: int, at: int) -> None:
 @part
 def expect(m: Memory, p: int, at: int) -> None:
     """The next event of a running rank, or its report of a message if that is earlier."""
-    if m[p + KNOCK] < NEVER and m[m[p + SHARE] + S_SCHEDULED] == 0:
+    if m[K_MESSAGES] == 1 and m[p + KNOCK] < NEVER and m[m[p + SHARE] + S_SCHEDULED] == 0:
         at = min(at, max(m[p + KNOCK], m[p + ACTS_FROM]))
     set_due(m, p, at)
 
@@ -157,7 +157,8 @@ def account(m: Memory, p: int, t: int) -> None:
         m[p + T_COMM] += m[p + BEGIN] - m[p + WAITING_SINCE] - m[p + HELD_WAITING]
         m[p + C_COMM] += 1
         m[p + WAITING_SINCE] = -1
-        m[p + KNOCK] = NEVER
+        if m[K_MESSAGES] == 1:
+            m[p + KNOCK] = NEVER
     if t > m[p + BEGIN]:
         m[p + T_CPU] += t - m[p + BEGIN]
         m[p + REMAINING] -= t - m[p + BEGIN]
@@ -178,11 +179,12 @@ def enter(m: Memory, p: int, t: int) -> None:
     m[p + WAITING_SINCE] = t
     m[p + HELD_WAITING] = 0
     m[p + READY_AT] = NEVER
-    m[p + KNOCK] = NEVER
     m[p + ACTS_FROM] = t
     m[p + SPIN_UNTIL] = t + m[K_SPIN]
     m[p + SENT_EVEN + parity] = t
-    m[p + FLAG_EVEN + parity] = m[m[p + SHARE] + S_SCHEDULED]
+    if m[K_MESSAGES] == 1:
+        m[p + KNOCK] = NEVER
+        m[p + FLAG_EVEN + parity] = m[m[p + SHARE] + S_SCHEDULED]
     wait_on(m, p)
     if m[job + J_PATTERN] == RING:
         exchange(m, p)

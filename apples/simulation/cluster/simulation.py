@@ -18,7 +18,6 @@ import numpy as np
 from apples.coscheduling.classes import ProcessClass, Reading
 from apples.coscheduling.events import (
     Heartbeat,
-    Instruction,
     JobArrived,
     JobLeft,
     MessageArrived,
@@ -26,7 +25,6 @@ from apples.coscheduling.events import (
     Process,
     ProcessLeft,
     Timer,
-    Wait,
 )
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.machine import Beat, Machine
@@ -39,6 +37,7 @@ from apples.simulation.cluster import layout as at
 from apples.simulation.cluster.building import build, move, ns, place
 from apples.simulation.cluster.constants import ClusterConstants
 from apples.simulation.cluster.entrance import Entrance, check_limits
+from apples.simulation.cluster.nodemanagers import Orders, Pages
 from apples.simulation.cluster.outcome import Outcome, outcome_of
 from apples.simulation.cluster.workload import BspJob, moved
 
@@ -98,8 +97,9 @@ class Simulation:
         )
         self._policies = [kind.node(constants) for _ in range(machine.nodes)]
         self._needs_monitor = self._policies[0].needs_monitor
-        names = {str(n): machine.processors for n in range(machine.nodes)}
-        self._manager = Machine(names, mpl=1 if kind.exclusive else None) if kind.coordinated else None
+        self._names = [str(n) for n in range(machine.nodes)]
+        processors = dict.fromkeys(self._names, machine.processors)
+        self._manager = Machine(processors, mpl=1 if kind.exclusive else None) if kind.coordinated else None
         self._at_once = at_once if at_once is not None else len(jobs)
         self._degree = degree
         self._entrance, self._changed = entrance, False
@@ -116,7 +116,8 @@ class Simulation:
         )
         self._beats, self._next_beat, self._stale = 0, 0, True
         self._last: Beat | None = None
-        self._pages = np.zeros((len(self._views.processes), 3), np.int64)
+        self._pages = Pages(self._views, self._process)
+        self._orders = Orders(self._views, self._number, machine.favoured_nice)
         self._seen: dict[Process, Counter[ProcessClass]] = {}
         self._judged_after = constants.fcs.cslots_min
         self._now = 0
@@ -268,20 +269,21 @@ class Simulation:
         self._stale = False
         self._beats += 1
         beat = manager.beat()
-        readings = self._readings()
-        for node, policy in enumerate(self._policies):
-            name = str(node)
-            self._want(
+        readings, now = self._readings(), self._now / 1e9
+        self._orders.write(
+            [
                 policy.on(
                     Heartbeat(
                         slot=beat.slot,
                         jobs=beat.jobs.get(name, {}),
                         fill=beat.fill.get(name, {}),
-                        readings=readings[node],
-                        now=self._now / 1e9,
+                        readings=seen,
+                        now=now,
                     )
                 )
-            )
+                for name, policy, seen in zip(self._names, self._policies, readings, strict=True)
+            ]
+        )
         self._last = beat
         self._wake_managers()
         if self._beats % _CLASSES_SAMPLED_EVERY == 0:
@@ -289,20 +291,9 @@ class Simulation:
 
     def _readings(self) -> Sequence[Mapping[Process, Reading]]:
         """By node, of the ranks whose slot ends."""
-        found: list[dict[Process, Reading]] = [{} for _ in self._policies]
-        if not self._needs_monitor or self._last is None:
-            return found
-        jobs = {job for row in self._last.jobs.values() for job in row.values()}
-        engine.read(self._views.memory, self._now, self._pages)
-        for job in jobs:
-            first = self._number[Process(job, 0)]
-            nodes = self._jobs[job].nodes
-            pages = self._pages[first : first + len(nodes)].tolist()
-            names = self._process[first : first + len(nodes)]
-            for name, node, (t_cpu, t_comm, c_comm) in zip(names, nodes, pages, strict=True):
-                assert name is not None
-                found[node][name] = Reading(t_cpu / 1e9, t_comm / 1e9, c_comm)
-        return found
+        ended = self._last.jobs.values() if self._needs_monitor and self._last is not None else ()
+        jobs = {job for row in ended for job in row.values()}
+        return self._pages.by_node(self._now, [self._jobs[job] for job in jobs])
 
     def _wake_managers(self) -> None:
         """Every node manager gets its heartbeat, after a delay of its own."""
@@ -354,7 +345,7 @@ class Simulation:
         changes = self._policies[node].on(event)
         if not changes:
             return
-        self._want(changes)
+        self._orders.write([changes])
         if self._kind.own_timer:
             self._share_out(node, self._policies[node], when)
         else:
@@ -370,15 +361,6 @@ class Simulation:
             shares[j, at.S_SCHEDULED] = int(process.job == policy.scheduled)
         engine.share_out(self._views.memory, self._views.node_address(node), when)
 
-    def _want(self, changes: Sequence[Instruction]) -> None:
-        memory, number = self._views.memory, self._number
-        first, favoured = int(memory[at.K_PROCESS]), self._constants.favoured_nice
-        for process, order, _ in changes:
-            me = first + number[process] * at.PROCESS_FIELDS
-            memory[me + at.WANTS_RUN] = order.run
-            memory[me + at.WANTS_POLLS] = order.wait is Wait.POLL
-            memory[me + at.WANTS_NICE] = favoured if order.favoured else 0
-
     # -- results -------------------------------------------------------------------------------------------------
 
     def _sample(self) -> None:
@@ -389,8 +371,6 @@ class Simulation:
                         self._seen.setdefault(process, Counter())[standing.process_class] += 1
 
     def _outcome(self) -> Outcome:
-        engine.read(self._views.memory, self._now, self._pages)
+        pages = self._pages.read(self._now).tolist()
         times = {name: (self._running[name], when) for name, when in self._finished.items()}
-        return outcome_of(
-            self._jobs, times, dict(zip(self._process, self._pages.tolist(), strict=True)), self._seen
-        )
+        return outcome_of(self._jobs, times, dict(zip(self._process, pages, strict=True)), self._seen)
