@@ -54,10 +54,10 @@ def _rows(
 ) -> list[Row]:
     """paper : saturation by algorithm, %, and FCS's over FCFS's."""
     saturated, gain = paper
-    gain_row = results.gain_row(found, settings.keeps_up, gain)
     return [
         *results.saturation_rows(found, settings.keeps_up, saturated),
-        *([gain_row] if gain_row is not None else []),
+        *results.throughput_rows(found),
+        *results.gain_rows(found, settings.keeps_up, gain),
         *results.best_rows(found, workloads.shown),
         *results.shown_rows(found, workloads.shown),
     ]

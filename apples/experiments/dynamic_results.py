@@ -45,12 +45,29 @@ def saturation_rows(sweep: Sweep, keeps_up: float, paper: Mapping[str, float]) -
     ]
 
 
-def gain_row(sweep: Sweep, keeps_up: float, paper: float) -> Row | None:
-    """FCS's saturation over FCFS's; None unless both were run."""
+def throughput_rows(sweep: Sweep) -> list[Row]:
+    """What each policy gets done of jobs in isolation while its queue is full."""
+    return [
+        Row(
+            name=f"{name}, throughput with a full queue",
+            paper=None,
+            ours=100 * sweep.mean(policy, sweep.full, _throughput),
+            unit="% of the machine",
+        )
+        for name, policy in algorithms(sweep).items()
+    ]
+
+
+def gain_rows(sweep: Sweep, keeps_up: float, paper: float) -> list[Row]:
+    """FCS's saturation and throughput over FCFS's; nothing unless both were run. paper : of the saturation"""
     if not {"fcs", "batch"} <= set(sweep.policies):
-        return None
-    ours = sweep.saturation("fcs", keeps_up).load / sweep.saturation("batch", keeps_up).load
-    return Row(name="FCS over FCFS, saturation", paper=paper, ours=ours, unit="")
+        return []
+    saturation = sweep.saturation("fcs", keeps_up).load / sweep.saturation("batch", keeps_up).load
+    full = sweep.mean("fcs", sweep.full, _throughput) / sweep.mean("batch", sweep.full, _throughput)
+    return [
+        Row(name="FCS over FCFS, saturation", paper=paper, ours=saturation, unit=""),
+        Row(name="FCS over FCFS, throughput with a full queue", paper=None, ours=full, unit=""),
+    ]
 
 
 def shown_rows(sweep: Sweep, load: float) -> list[Row]:
@@ -111,13 +128,14 @@ def as_json(sweep: Sweep, keeps_up: float) -> dict[str, Any]:
                 "policy": policy,
                 "load": load,
                 "accepted": sweep.mean(policy, load, lambda figures: figures.accepted),
+                "throughput": sweep.mean(policy, load, _throughput),
                 **{what: sweep.mean(policy, load, figure) for what, (_, figure) in SHOWN.items()},
                 "seeds": [
                     asdict(sweep.figures[Case(policy=policy, load=load, seed=seed)]) for seed in sweep.seeds
                 ],
             }
             for policy in sweep.policies
-            for load in sweep.loads
+            for load in (*sweep.loads, sweep.full)
         ],
     }
 
@@ -177,3 +195,7 @@ def _distribution(sweep: Sweep, name: str, policy: str, what: tuple[float, str])
     levels = np.linspace(0.0, 1.0, _CDF_POINTS)
     values = np.quantile(np.concatenate(responses), levels)
     return Curve(label=name, x=tuple(values.tolist()), y=tuple(levels.tolist()), style="plain")
+
+
+def _throughput(figures: Figures) -> float:
+    return figures.throughput

@@ -32,11 +32,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Everything that was run.  loads, seeds : in ascending order, and as given"""
+    """Everything that was run. loads : in ascending order.  full : the load that keeps the queue full"""
 
     policies: tuple[str, ...]
     loads: tuple[float, ...]
     seeds: tuple[int, ...]
+    full: float
     courses: Mapping[Case, Course]
     figures: Mapping[Case, Figures]
 
@@ -65,7 +66,7 @@ def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], N
         Case(policy=policy, load=load, seed=seed)
         for policy in reversed(settings.policies)
         for seed in settings.seeds
-        for load in workloads.loads
+        for load in (*workloads.loads, workloads.full)
     ]
     courses: dict[Case, Course] = {}
     for case, course in _run_all(workloads, settings.vary, cases):
@@ -79,6 +80,7 @@ def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], N
         policies=settings.policies,
         loads=workloads.loads,
         seeds=settings.seeds,
+        full=workloads.full,
         courses=courses,
         figures={case: measure(course, workloads.bound_s) for case, course in courses.items()},
     )

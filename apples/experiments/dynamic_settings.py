@@ -61,7 +61,11 @@ class RealApplications:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicSettings:
-    """What the file says."""
+    """What the file says.
+
+    keeps_up : share of the offered load that is accepted where a machine is not saturated
+    full_load : an offered load that keeps the queue full
+    """
 
     jobs: Whole
     seeds: Seeds
@@ -69,6 +73,7 @@ class DynamicSettings:
     vary: str
     request_factor: Positive
     keeps_up: Share
+    full_load: Positive
     quick: Quick
     synthetic: Synthetic
     applications: RealApplications

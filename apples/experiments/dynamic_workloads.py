@@ -27,7 +27,7 @@ class Set:
 
     workload : by seed, jobs with their natural arrivals, and what each does
     loads : offered, as shares of the machine.  shown : the one at which policies are compared
-    bound_s : τ of the bounded slowdown
+    bound_s : τ of the bounded slowdown.  full : the load that keeps the queue full
     """
 
     site: Site
@@ -35,6 +35,7 @@ class Set:
     loads: tuple[float, ...]
     shown: float
     bound_s: float
+    full: float
 
 
 def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
@@ -52,6 +53,7 @@ def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
         loads=own.loads,
         shown=own.shown,
         bound_s=own.bound_s,
+        full=settings.full_load,
     )
 
 
@@ -88,6 +90,7 @@ def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
         loads=own.loads,
         shown=own.shown,
         bound_s=own.bound_s,
+        full=settings.full_load,
     )
 
 

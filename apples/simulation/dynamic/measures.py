@@ -49,6 +49,7 @@ class Figures:
     """Of one run. Times in s; loads and utilisation are shares of the machine.
 
     offered, accepted : see `offered_load`, `accepted_load`.  left : share of the work not done at the last arrival
+    throughput : see there
     utilisation : processor seconds in isolation over those from the first arrival to the last end
     short, long : response of the half of jobs that is short, and of the other
     """
@@ -56,6 +57,7 @@ class Figures:
     offered: float
     accepted: float
     left: float
+    throughput: float
     utilisation: float
     response: Spread
     slowdown: Spread
@@ -74,6 +76,7 @@ def measure(course: Course, tau_s: float) -> Figures:
         offered=offered_load(course),
         accepted=accepted_load(course),
         left=backlog(course, float(course.submit[-1])) / _work(course),
+        throughput=throughput(course),
         utilisation=_work(course) / (course.processors * span),
         response=Spread.of(response),
         slowdown=Spread.of(course.slowdown(tau_s)),
@@ -96,6 +99,18 @@ def offered_load(course: Course) -> float:
 def accepted_load(course: Course) -> float:
     """Offered load less the growth of the backlog; what the machine gets done while jobs arrive."""
     return offered_load(course) - backlog_growth(course)
+
+
+def throughput(course: Course) -> float:
+    """Work done until the queue is empty for good, over what the processors could have done until then.
+
+    Where all jobs are there from the beginning it is what the machine gets done with a full queue: no load above it
+    can be accepted for ever (the saturation rule of Baccelli and Foss).
+    """
+    last = float(course.start.max())
+    done = float(np.dot(1.0 - _left(course, last), course.run * course.procs))
+    span = last - float(course.submit[0])
+    return done / (course.processors * span) if span > 0 else 1.0
 
 
 def backlog(course: Course, when: float) -> float:
