@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _EVERY_S = 1.0
 _SOCKET = click.option("--socket", type=click.Path(path_type=Path), help="Socket of the manager to ask.")
-_HEADER = ["", "job", "name", "user", "procs", "asked", "estimate", "state", "waited", "start"]
+_HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "waited", "start")
 
 
 @click.command()
@@ -90,7 +90,7 @@ def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
 
 def lines(found: dict[str, Any]) -> list[str]:
     """For people."""
-    return [_summary(found), *table(_HEADER, _rows(found))]
+    return [_summary(found), *table(_header(found), _rows(found))]
 
 
 def _summary(found: dict[str, Any]) -> str:
@@ -102,13 +102,19 @@ def _summary(found: dict[str, Any]) -> str:
     )
 
 
+def _header(found: dict[str, Any]) -> list[str]:
+    return [*_HEADER, "hosts"] if len(found["hosts"]) > 1 else list(_HEADER)
+
+
 def _rows(found: dict[str, Any]) -> list[list[str]]:
+    from apples.hostlist import fold
     from nws.settings.durations import format_seconds
 
     def key(job: dict[str, Any]) -> tuple[int, int]:
         order = ("ended", "running", "starting", "waiting")
         return order.index(job["state"]), job["position"] or job["id"]
 
+    several = len(found["hosts"]) > 1
     return [
         [
             str(job["position"] or ""),
@@ -121,6 +127,7 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
             _state(job),
             format_seconds(job["waited_s"]),
             _start(job),
+            *([fold(job["hosts"])] if several else []),
         ]
         for job in sorted(found["jobs"], key=key)
     ]
@@ -166,7 +173,7 @@ def _watch(found: dict[str, Any], survey: Any) -> None:
 def _grid(found: dict[str, Any]) -> Table:
     from rich.table import Table
 
-    grid = Table(*_HEADER)
+    grid = Table(*_header(found))
     for row in _rows(found):
         grid.add_row(*row)
     return grid

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from apples.livequeue.hosts import Machine
     from apples.livequeue.server import QueueServer
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +30,17 @@ _OPTIONS = (
     click.option(
         "--procs",
         type=click.IntRange(min=1),
-        help="Processors the queue gives out (default: this machine's).",
+        help="Processors of this machine that the queue gives out (default: all).",
+    ),
+    click.option(
+        "-H",
+        "--host",
+        "hosts",
+        metavar="LIST",
+        help="Hosts it gives out instead, with slots (a:4,node[1-8]:2).",
+    ),
+    click.option(
+        "--hostfile", metavar="FILE", help="The same from a file, one 'host slots=4' or 'host:4' a line."
     ),
     click.option(
         "--queue-config", metavar="FILE", help="Policy and estimates (YAML), as in configs/queue.yaml."
@@ -40,6 +52,9 @@ _OPTIONS = (
     ),
     click.option("--follow", is_flag=True, hidden=True),
 )
+
+#: Options that say what the queue gives out.
+_MACHINE = {"--procs": "procs", "--host": "hosts", "--hostfile": "hostfile"}
 
 
 def queue_options(function: F) -> F:
@@ -56,6 +71,8 @@ def check_queue_options(given: dict[str, Any]) -> None:
     if given["queue"] is None:
         names = {
             "procs": "--procs",
+            "hosts": "--host",
+            "hostfile": "--hostfile",
             "queue_config": "--queue-config",
             "grace": "--grace",
             "socket": "--socket",
@@ -82,30 +99,50 @@ def serve_queue(given: dict[str, Any], of_sharing: Sequence[str], say: Callable[
     grace_s = parse_duration(given["grace"] or "10s", what="--grace")
     if given["everybody"] and os.geteuid() != 0:
         problems.append("--everybody runs jobs as other users, which only root may; leave it out")
+    given_out = [flag for flag, name in _MACHINE.items() if given[name] is not None]
+    if len(given_out) > 1:
+        problems.append(f"{' and '.join(given_out)} say what the queue gives out; keep one")
     if problems:
         raise ConfigError(problems)
+    machine = _machine(given)
     chosen = QueueFile() if given["queue_config"] is None else load_queue_file(given["queue_config"])
     if not jit.is_kept(kernel.resumed):
         say(f"· {jit.NOTE}")
     warm()
-    own = len(os.sched_getaffinity(0))
     server = QueueServer(
         store_path(Path(given["queue"]) if given["queue"] else None),
         chosen,
-        given["procs"] or own,
+        machine,
         say=say,
         grace_s=grace_s,
         everybody=given["everybody"],
         socket=given["socket"],
     )
     if given["follow"]:
-        _follow(server, own)
+        _follow(server, machine)
     return 130 if server.run() == signal.SIGINT else 0
 
 
-def _follow(server: QueueServer, own: int) -> None:
-    """A manager of nodes says on standard input how many processors they have; without it there is no queue."""
+def _machine(given: dict[str, Any]) -> Machine:
+    """What the queue gives out. Raises `ConfigError`."""
     import os
+
+    from apples.hostlist import parse_hosts, read_hostfile
+    from apples.livequeue.hosts import Machine, machine_of
+    from nws.client import local_host
+
+    if given["hosts"] is not None:
+        return machine_of(parse_hosts(given["hosts"]))
+    if given["hostfile"] is not None:
+        return machine_of(read_hostfile(Path(given["hostfile"])))
+    return Machine(slots={local_host(): given["procs"] or len(os.sched_getaffinity(0))})
+
+
+def _follow(server: QueueServer, own: Machine) -> None:
+    """A manager of nodes says on standard input which it has; without it there is no queue."""
+    import os
+
+    from apples.livequeue.hosts import Machine
 
     rest = b""
 
@@ -117,7 +154,8 @@ def _follow(server: QueueServer, own: int) -> None:
             return
         *lines, rest = (rest + data).split(b"\n")
         if lines:
-            server.set_processors(int(lines[-1]) or own)
+            nodes = json.loads(lines[-1])
+            server.set_machine(Machine(slots=nodes) if nodes else own)
 
     server.loop.watch(0, read)
 
@@ -125,26 +163,27 @@ def _follow(server: QueueServer, own: int) -> None:
 class QueueBeside:
     """The queue of a manager of nodes: a process of its own, so that no beat waits for a disk. A context manager.
 
-    It gives out the nodes' processors, or as many as `--procs` says, and ends with the manager.
+    It gives out the nodes' processors, unless told what to give out, and ends with the manager.
     """
 
     def __init__(self, given: dict[str, Any]) -> None:
         command = [sys.executable, "-c", "from apples.cli.toolbox import main; main()", "manager", "--follow"]
         command += [f"--queue={given['queue']}"] if given["queue"] else ["--queue"]
-        for name in ("procs", "queue_config", "grace", "socket"):
+        for name in ("procs", "hosts", "hostfile", "queue_config", "grace", "socket"):
             if given[name] is not None:
-                command.append(f"--{name.replace('_', '-')}={given[name]}")
+                flag = "host" if name == "hosts" else name.replace("_", "-")
+                command.append(f"--{flag}={given[name]}")
         command += ["--everybody"] if given["everybody"] else []
-        self._fixed = given["procs"] is not None
+        self._fixed = any(given[name] is not None for name in _MACHINE.values())
         # A session of its own: what interrupts us ends it by the end of its input, when we have ended.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
-    def counted(self, processors: int) -> None:
-        """The nodes have so many."""
+    def counted(self, nodes: Mapping[str, int]) -> None:
+        """These are connected, with so many processors each."""
         assert self._process.stdin is not None
         if not self._fixed:
             with suppress(BrokenPipeError):
-                self._process.stdin.write(f"{processors}\n".encode())
+                self._process.stdin.write(f"{json.dumps(dict(nodes))}\n".encode())
                 self._process.stdin.flush()
 
     def __enter__(self) -> QueueBeside:

@@ -40,7 +40,8 @@ def submit(command: tuple[str, ...], **options: Any) -> int:
     """Put COMMAND into the queue; its number is printed.
 
     It runs on this host with this environment when the queue says so. Its directory, environment and processors are
-    those of a batch job: APPLES_QUEUE_JOB and APPLES_QUEUE_PROCS say its number and processors.
+    those of a batch job: APPLES_QUEUE_JOB, APPLES_QUEUE_PROCS and APPLES_QUEUE_HOSTS say its number, its processors and
+    where they are.
     """
     import json
 

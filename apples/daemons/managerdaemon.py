@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -80,9 +80,9 @@ class ManagerDaemon:
         *,
         say: Callable[[str], None],
         while_needed: bool = False,
-        counted: Callable[[int], None] = lambda processors: None,
+        counted: Callable[[Mapping[str, int]], None] = lambda nodes: None,
     ) -> None:
-        """counted : hears how many processors all connected nodes have, whenever one comes or goes"""
+        """counted : hears which nodes are connected, with their processors, whenever one comes or goes"""
         self._sharing, self._key, self._say, self._counted = sharing, key, say, counted
         self._while_needed = while_needed
         self._needed_at = now() + _FIRST_S
@@ -288,7 +288,7 @@ class ManagerDaemon:
             self._say(f"a stranger is gone: {reason}")
 
     def _count(self) -> None:
-        self._counted(sum(peer.processors for peer in self._nodes.values()))
+        self._counted({name: peer.processors for name, peer in self._nodes.items()})
 
     def _tell_all(self) -> None:
         """Let every node know what has changed for it."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from apples.errors import ConfigError
 from apples.livequeue.clock import Clock
+from apples.livequeue.hosts import Machine
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
@@ -49,16 +50,16 @@ class LiveQueue:
         self,
         store: Store,
         chosen: QueueFile,
-        processors: int,
+        machine: Machine,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """processors : of the machine.  steady : seconds that never jump"""
+        """steady : seconds that never jump"""
         if chosen.estimates.source == "actual":
             raise ConfigError(
                 "estimates.source: actual is the truth, which only a replay knows; legal for a live queue are "
                 "request, history, recent"
             )
-        self.store, self.chosen, self.processors = store, chosen, processors
+        self.store, self.chosen, self.machine = store, chosen, machine
         numbers = store.numbers()
         if "origin" not in numbers:
             numbers = {"origin": math.floor(time.time()), "last": -1.0}
@@ -134,7 +135,9 @@ class LiveQueue:
         return job_id
 
     def _start(self, job: Job, now: float) -> JobRecord:
-        self.store.start(job.id, now, backfilled=self.queue.overtook(job.id))
+        taken = (record.hosts for record in self.jobs.values() if record.start_s is not None)
+        hosts = self.machine.share(taken, job.procs)
+        self.store.start(job.id, now, hosts, backfilled=self.queue.overtook(job.id))
         record = self.store.job(job.id)
         assert record is not None
         self.jobs[job.id] = record
@@ -176,10 +179,15 @@ class LiveQueue:
             self._positions = {job_id: place for place, job_id in enumerate(order, 1)}
         return self._positions
 
-    def set_processors(self, processors: int) -> None:
-        """The machine has grown or shrunk; the next instant knows. Jobs wider than it wait until it grows."""
-        if processors != self.processors:
-            self.processors = processors
+    @property
+    def processors(self) -> int:
+        """Of the machine."""
+        return self.machine.processors
+
+    def set_machine(self, machine: Machine) -> None:
+        """It has grown or shrunk; the next instant knows. Jobs wider than it wait until it grows."""
+        if machine != self.machine:
+            self.machine = machine
             self._build()
 
     def _policy(self) -> float:

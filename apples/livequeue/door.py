@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from apples.daemons import door
 from apples.daemons.loop import Loop
 from apples.daemons.places import private_directory
 from apples.daemons.processes import peer
@@ -55,41 +56,35 @@ class Door:
         self._everybody, self._asked, self._left = everybody, asked, left
         self._visitors: set[Visitor] = set()
         private_directory(path.parent)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             # The store's lock is ours: a socket that is still there was left by a manager that was killed.
             with suppress(FileNotFoundError):
                 path.unlink()
             before = os.umask(0o177)
             try:
-                self._listener.bind(str(path))
+                listener.bind(str(path))
             finally:
                 os.umask(before)
             if everybody:
                 path.chmod(0o666)
-            self._listener.listen(_BACKLOG)
+            listener.listen(_BACKLOG)
         except OSError as error:
-            self._listener.close()
+            listener.close()
             raise SharingError(
                 f"{path}: the queue cannot listen there ({error.strerror or error}); name another place with --socket"
             ) from error
-        loop.watch(self._listener.fileno(), self._accept)
+        self._door = door.Door(loop, listener, self._came)
 
     def close(self) -> None:
         """Nobody is let in any more."""
-        self._loop.forget(self._listener.fileno())
-        self._listener.close()
+        self._door.close()
         with suppress(FileNotFoundError):
             self.path.unlink()
         for visitor in list(self._visitors):
             visitor.stream.close()
 
-    def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError:
-            # It has gone again, or there is no descriptor left for it: the next one may be luckier.
-            return
+    def _came(self, connection: socket.socket) -> None:
         _, uid = peer(connection)
         stream = Stream(
             self._loop,

@@ -12,7 +12,8 @@ import signal
 from collections.abc import Callable, Mapping
 
 from apples.launching.kernel import PR_SET_PDEATHSIG
-from apples.livequeue.records import Submission
+from apples.livequeue.hosts import HOSTS_VARIABLE, listed
+from apples.livequeue.records import JobRecord, Submission
 
 JOB_VARIABLE, PROCS_VARIABLE, TOKEN_VARIABLE = "APPLES_QUEUE_JOB", "APPLES_QUEUE_PROCS", "APPLES_QUEUE_TOKEN"
 
@@ -27,7 +28,7 @@ class NotStarted(Exception):
         self.exit_code = exit_code
 
 
-def start_process(job_id: int, what: Submission) -> int:
+def start_process(job: JobRecord, what: Submission) -> int:
     """Process id of the job, which leads its group. Raises `NotStarted`."""
     libc = ctypes.CDLL(None)
     supervisor = os.getpid()
@@ -39,7 +40,7 @@ def start_process(job_id: int, what: Submission) -> int:
     if pid == 0:
         try:
             os.setpgid(0, 0)
-            _become(job_id, what, (libc, supervisor))
+            _become(job, what, (libc, supervisor))
         except NotStarted as error:
             os.write(write, f"{error.exit_code} {error}".encode())
         except BaseException as error:
@@ -69,7 +70,7 @@ def filled(path: str, job_id: int, what: Submission) -> str:
     return "".join(parts)
 
 
-def _become(job_id: int, what: Submission, guard: tuple[ctypes.CDLL, int]) -> None:
+def _become(job: JobRecord, what: Submission, guard: tuple[ctypes.CDLL, int]) -> None:
     """Does not return unless by `NotStarted`."""
     os.umask(what.umask)
     if os.geteuid() != what.uid:
@@ -77,11 +78,12 @@ def _become(job_id: int, what: Submission, guard: tuple[ctypes.CDLL, int]) -> No
         os.setgid(what.gid)
         os.setuid(what.uid)
     _step("directory", what.directory, lambda: os.chdir(what.directory))
-    _redirect(job_id, what)
+    _redirect(job.id, what)
     environment = {
         **what.environment,
-        JOB_VARIABLE: str(job_id),
+        JOB_VARIABLE: str(job.id),
         PROCS_VARIABLE: str(what.procs),
+        HOSTS_VARIABLE: listed(job.hosts),
         TOKEN_VARIABLE: what.token,
     }
     program = _program(what.command[0], environment)

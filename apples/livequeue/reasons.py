@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 
 from apples.livequeue.core import LiveQueue
+from apples.livequeue.hosts import listed
 from apples.livequeue.records import CANCELLED, ENDED, STARTING, JobRecord
 from apples.queueing.queue import Reservation
 from nws.settings.durations import format_seconds
@@ -47,7 +48,10 @@ def _runs(live: LiveQueue, record: JobRecord) -> str:
     likely = record.start_s + min(record.estimate_s, record.request_s)
     state = "is being started" if record.state == STARTING else f"runs since {_span(now - record.start_s)}"
     ends = f"expected to end in {_span(likely - now)}, " if now < likely < limit else ""
-    return f"job {record.id} {state} on {_procs(record.procs)}; {ends}it is ended at {_at(live, limit)}"
+    where = f" ({listed(record.hosts)})" if len(live.machine.slots) > 1 and record.hosts else ""
+    return (
+        f"job {record.id} {state} on {_procs(record.procs)}{where}; {ends}it is ended at {_at(live, limit)}"
+    )
 
 
 def _waits(live: LiveQueue, record: JobRecord) -> str:

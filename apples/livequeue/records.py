@@ -55,6 +55,7 @@ class JobRecord:
     of the queue; freed when its end was noted and its processors were given back.  estimate_s : at submission
     said : run time by each source, as asked at submission.  expected_s : end of a running job, as believed
     planned_s : a waiting job's own reservation (conservative backfilling).  cancel : who asked for its end
+    hosts : processors by host, from its start on; empty where the machine had shrunk under the queue
     attempts : supervisors that were started for it; one of them at most ran it
     """
 
@@ -87,6 +88,7 @@ class JobRecord:
     cancel: str | None = None
     supervisor: int | None = None
     attempts: int = 0
+    hosts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def held_s(self) -> float | None:

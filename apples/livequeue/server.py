@@ -17,6 +17,7 @@ from apples.errors import ApplesError, ConfigError, HistoryError, SharingError
 from apples.livequeue import views
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.door import Door, Visitor
+from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.locks import MANAGER, Locks
 from apples.livequeue.places import EVERYBODYS_SOCKET, own_socket
 from apples.livequeue.reasons import why
@@ -42,6 +43,11 @@ _AGAIN_S = 1.0
 Say = Callable[[str], None]
 
 
+def _where(machine: Machine) -> str:
+    """Of which hosts, if there are several."""
+    return f" ({listed(machine.slots)})" if len(machine.slots) > 1 else ""
+
+
 class QueueServer:
     """One queue, served until it is told to end. Raises `HistoryError`, `SharingError`, `ConfigError`."""
 
@@ -49,7 +55,7 @@ class QueueServer:
         self,
         path: Path,
         chosen: QueueFile,
-        processors: int,
+        machine: Machine,
         *,
         say: Say,
         grace_s: float = 10.0,
@@ -64,7 +70,7 @@ class QueueServer:
             raise SharingError(
                 f"{path}: another manager serves this queue already; end it first, or name another file"
             )
-        self.live = LiveQueue(self._store, chosen, processors)
+        self.live = LiveQueue(self._store, chosen, machine)
         self._loop = Loop()
         self._supervisors = Supervisors(
             self._loop, self._store, locks, grace_s=grace_s, over=self._over, say=say
@@ -96,7 +102,8 @@ class QueueServer:
         try:
             chosen = self.live.chosen
             self._say(
-                f"queue at {self._door.path}: {self.live.processors} processors, priority {chosen.queue.priority}, "
+                f"queue at {self._door.path}: {self.live.processors} processors"
+                f"{_where(self.live.machine)}, priority {chosen.queue.priority}, "
                 f"backfill {chosen.queue.backfill}, estimates {chosen.estimates.source}; jobs in {self._store.path}"
             )
             ready()
@@ -118,10 +125,10 @@ class QueueServer:
         """For those who have more to watch."""
         return self._loop
 
-    def set_processors(self, processors: int) -> None:
-        """The machine has grown or shrunk."""
-        self._say(f"the machine has {processors} processors now")
-        self.live.set_processors(processors)
+    def set_machine(self, machine: Machine) -> None:
+        """It has grown or shrunk."""
+        self._say(f"the machine has {machine.processors} processors now: {listed(machine.slots)}")
+        self.live.set_machine(machine)
         self._soon()
 
     # what an earlier manager left

@@ -19,7 +19,7 @@ from typing import Any
 from apples.errors import HistoryError
 from apples.livequeue.records import ENDED, RUNNING, STARTING, WAITING, Ending, JobRecord, Submission
 
-_VERSION = 1
+_VERSION = 2
 _APPLICATION = 0x41705175
 #: Seconds that a writer waits for others.
 _BUSY_S = 60.0
@@ -34,12 +34,14 @@ CREATE TABLE jobs (
     estimate_s REAL NOT NULL, said TEXT NOT NULL, state TEXT NOT NULL, submitted_s REAL NOT NULL,
     start_s REAL, freed_s REAL, expected_s REAL, planned_s REAL, backfilled INTEGER NOT NULL DEFAULT 0,
     ended_at REAL, exit_code INTEGER, outcome TEXT, detail TEXT, cancel TEXT,
-    supervisor INTEGER, attempts INTEGER NOT NULL DEFAULT 0
+    supervisor INTEGER, attempts INTEGER NOT NULL DEFAULT 0, hosts TEXT NOT NULL DEFAULT '{}'
 );
 CREATE INDEX jobs_in_the_system ON jobs (id) WHERE freed_s IS NULL;
 CREATE INDEX jobs_by_end ON jobs (freed_s);
 CREATE TABLE queue (key TEXT PRIMARY KEY, value REAL NOT NULL);
 """
+#: What made each version out of the one before.
+_CHANGES = {2: "ALTER TABLE jobs ADD COLUMN hosts TEXT NOT NULL DEFAULT '{}'"}
 
 _COLUMNS = tuple(field.name for field in fields(JobRecord))
 _GIVEN = tuple(field.name for field in fields(Submission))
@@ -77,11 +79,15 @@ class Store:
                 for statement in _SCHEMA.split(";\n"):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-                self._db.execute(f"PRAGMA user_version = {_VERSION}")
-            elif (application, version) != (_APPLICATION, _VERSION):
+            elif application != _APPLICATION or not 1 <= version <= _VERSION:
                 raise HistoryError(
-                    f"{self.path}: not a queue's store of version {_VERSION}; move it away, or name another file"
+                    f"{self.path}: not a queue's store of version 1 to {_VERSION}; move it away, or name another file"
                 )
+            else:
+                for later in range(version + 1, _VERSION + 1):
+                    self._db.execute(_CHANGES[later])
+            if version != _VERSION:
+                self._db.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
         """Give it back."""
@@ -169,11 +175,12 @@ class Store:
             (estimate_s, json.dumps(dict(said)), job_id),
         )
 
-    def start(self, job_id: int, at_s: float, *, backfilled: bool) -> None:
-        """It is decided that a waiting job starts."""
+    def start(self, job_id: int, at_s: float, hosts: Mapping[str, int], *, backfilled: bool) -> None:
+        """It is decided that a waiting job starts. hosts : processors by host"""
         self._db.execute(
-            "UPDATE jobs SET state = ?, start_s = ?, backfilled = ?, attempts = 1 WHERE id = ? AND state = ?",
-            (STARTING, at_s, backfilled, job_id, WAITING),
+            "UPDATE jobs SET state = ?, start_s = ?, hosts = ?, backfilled = ?, attempts = 1 "
+            "WHERE id = ? AND state = ?",
+            (STARTING, at_s, json.dumps(dict(hosts)), backfilled, job_id, WAITING),
         )
 
     def foresee(self, *, expected: Iterable[tuple[float, int]], planned: Iterable[tuple[float, int]]) -> None:
@@ -215,6 +222,6 @@ class Store:
 def _record(row: tuple[Any, ...]) -> JobRecord:
     values = dict(zip(_COLUMNS, row, strict=True))
     values["command"] = tuple(json.loads(values["command"]))
-    values["said"] = json.loads(values["said"])
+    values["said"], values["hosts"] = json.loads(values["said"]), json.loads(values["hosts"])
     values["backfilled"] = bool(values["backfilled"])
     return JobRecord(**values)

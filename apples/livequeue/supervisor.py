@@ -136,7 +136,7 @@ def supervise(store: Store, job_id: int, grace_s: float) -> Ending | None:
     if job.cancel is not None:
         return Ending(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
     try:
-        pid = start_process(job_id, what)
+        pid = start_process(job, what)
     except NotStarted as error:
         return Ending(outcome=NOT_STARTED, exit_code=error.exit_code, ended_at=time.time(), detail=str(error))
     status, why = Watch(pid, job.request_s, grace_s).wait()

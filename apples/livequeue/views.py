@@ -36,6 +36,7 @@ def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> 
         {
             "version": VERSION,
             "processors": live.processors,
+            "hosts": dict(live.machine.slots),
             "free": max(live.queue.free, 0),
             "priority": live.chosen.queue.priority,
             "backfill": live.chosen.queue.backfill,
@@ -62,6 +63,7 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> Json:
         "user": record.user,
         "project": record.project,
         "procs": record.procs,
+        "hosts": dict(record.hosts),
         "request_s": record.request_s,
         "estimate_s": record.estimate_s,
         "state": record.state,

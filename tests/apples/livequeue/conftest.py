@@ -14,6 +14,7 @@ import pytest
 from apples.errors import SharingError
 from apples.livequeue.client import QueueClient, survey
 from apples.livequeue.core import LiveQueue
+from apples.livequeue.hosts import Machine
 from apples.livequeue.records import ENDED, FINISHED, STARTING, Ending, Submission
 from apples.livequeue.store import Store
 from apples.queueing.configuration import EstimatesSection, QueueFile, QueueSection
@@ -57,8 +58,16 @@ def asked(tmp_path):
     return make
 
 
+def one_host(processors):
+    """A machine of one host."""
+    return Machine(slots={"here": processors})
+
+
 class Bench:
-    """A live queue without a manager: a clock that is turned, jobs that end when they are told to."""
+    """A live queue without a manager: a clock that is turned, jobs that end when they are told to.
+
+    processors : of one host, or a `Machine`
+    """
 
     def __init__(self, directory, processors=8, **chosen):
         self.path, self.processors, self.seconds = directory / "jobs.db", processors, 0.0
@@ -72,7 +81,8 @@ class Bench:
         if self.store is not None:
             self.store.close()
         self.store = Store(self.path, create=True)
-        self.live = LiveQueue(self.store, self.chosen, self.processors, lambda: self.seconds)
+        machine = self.processors if isinstance(self.processors, Machine) else one_host(self.processors)
+        self.live = LiveQueue(self.store, self.chosen, machine, lambda: self.seconds)
         # The time of day has no say in tests.
         self.live.clock._begun, self.live.clock._since = 0.0, 0.0
 
@@ -91,6 +101,12 @@ class Bench:
 
     def states(self):
         return {record.id: record.state for record in self.store.everybody()}
+
+
+@pytest.fixture
+def machine():
+    """Makes a machine of one host with so many processors."""
+    return one_host
 
 
 @pytest.fixture
@@ -204,7 +220,7 @@ def starting(tmp_path, asked):
         store = Store(path, create=True)
         with store.transaction():
             job_id = store.add(asked(*command, **more), 0.0)
-            store.start(job_id, 0.0, backfilled=False)
+            store.start(job_id, 0.0, {"here": 1}, backfilled=False)
         assert store.job(job_id).state == STARTING
         store.close()
         return path, job_id

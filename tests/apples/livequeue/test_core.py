@@ -64,22 +64,22 @@ def test_an_instant_that_cannot_be_written_has_not_happened(bench, asked, monkey
     assert one.at(3, ended=[1]) == [2]
 
 
-def test_a_machine_that_has_shrunk(bench, asked):
+def test_a_machine_that_has_shrunk(bench, asked, machine):
     one = bench(processors=8)
     one.at(0, asked(procs=6), asked(procs=8), asked(procs=2, request_s=90.0))
-    one.live.set_processors(4)
+    one.live.set_machine(machine(4))
     assert one.live.too_wide == {2}
     assert one.at(1) == []
     assert one.at(2, ended=[1]) == [3]
     assert one.at(3, ended=[3]) == []
-    one.live.set_processors(8)
+    one.live.set_machine(machine(8))
     assert one.at(4) == [2]
 
 
-def test_a_wide_job_can_be_cancelled_while_the_machine_is_too_small(bench, asked):
+def test_a_wide_job_can_be_cancelled_while_the_machine_is_too_small(bench, asked, machine):
     one = bench(processors=8)
     one.at(0, asked(procs=8), asked(procs=8))
-    one.live.set_processors(4)
+    one.live.set_machine(machine(4))
     one.at(1, cancelled=[2])
     assert one.store.job(2).outcome == "cancelled"
 

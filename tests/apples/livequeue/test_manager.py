@@ -106,7 +106,7 @@ def test_a_database_of_something_else(cli, tmp_path):
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE fish (name)")
     other.close()
-    assert "not a queue's store of version 1; move it away" in call("manager", "--queue", path, code=4)
+    assert "not a queue's store of version 1 to 2; move it away" in call("manager", "--queue", path, code=4)
 
 
 def test_lines_that_are_no_requests(manager, dumps, state_file):

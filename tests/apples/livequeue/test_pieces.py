@@ -112,7 +112,7 @@ def test_why_one_that_would_fit_waits(bench, asked):
     assert why(one.live, 99) is None
 
 
-def test_why_under_other_policies(bench, asked, tmp_path):
+def test_why_under_other_policies(bench, asked, tmp_path, machine):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     one = bench(tmp_path / "a", processors=4, backfill="none")
@@ -122,7 +122,7 @@ def test_why_under_other_policies(bench, asked, tmp_path):
     other = bench(tmp_path / "b", processors=4, backfill="conservative")
     other.at(0, asked(procs=3), asked(procs=4))
     assert "every job before it keeps its reservation" in why(other.live, 2)
-    other.live.set_processors(2)
+    other.live.set_machine(machine(2))
     assert "job 2 waits for 4 processors, and the machine has 2 now" in why(other.live, 2)
 
 

@@ -48,7 +48,9 @@ def test_how_it_ended(ended, script, outcome, code, detail):
 
 
 def test_what_a_job_finds(ended, tmp_path):
-    script = "pwd; umask; echo $APPLES_QUEUE_JOB $APPLES_QUEUE_PROCS $MINE; cat; echo odd >&2"
+    script = (
+        "pwd; umask; echo $APPLES_QUEUE_JOB $APPLES_QUEUE_PROCS $APPLES_QUEUE_HOSTS $MINE; cat; echo odd >&2"
+    )
     (tmp_path / "there").mkdir()
     record = ended(
         "sh",
@@ -62,7 +64,11 @@ def test_what_a_job_finds(ended, tmp_path):
         output=str(tmp_path / "%x-%j.out"),
         error=str(tmp_path / "%x.err"),
     )
-    assert (tmp_path / "x-1.out").read_text().splitlines() == [str(tmp_path / "there"), "0027", "1 3 my own"]
+    assert (tmp_path / "x-1.out").read_text().splitlines() == [
+        str(tmp_path / "there"),
+        "0027",
+        "1 3 here:1 my own",
+    ]
     assert (tmp_path / "x.err").read_text() == "odd\n"
     assert (tmp_path / "x.err").stat().st_mode & 0o777 == 0o640
     assert record.exit_code == 0

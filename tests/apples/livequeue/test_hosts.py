@@ -1,0 +1,124 @@
+"""Where a job's processors are: as few hosts as will do, never more than a host has, the same after a restart."""
+
+import json
+import os
+import socket
+import sqlite3
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apples.livequeue.hosts import Machine, listed
+from apples.livequeue.reasons import why
+from apples.livequeue.store import Store
+
+POOL = Machine(slots={"alpha": 4, "beta": 2, "gamma": 8})
+
+
+@pytest.mark.parametrize(
+    ("taken", "procs", "given"),
+    [
+        ([], 2, {"beta": 2}),
+        ([], 3, {"alpha": 3}),
+        ([], 5, {"gamma": 5}),
+        ([], 10, {"alpha": 2, "gamma": 8}),
+        ([], 14, {"alpha": 4, "beta": 2, "gamma": 8}),
+        ([{"beta": 1}], 1, {"beta": 1}),
+        ([{"gamma": 6}, {"beta": 2}], 3, {"alpha": 3}),
+        ([{"gamma": 6}, {"alpha": 2}], 4, {"alpha": 2, "beta": 2}),
+        ([{"elsewhere": 9}], 14, {"alpha": 4, "beta": 2, "gamma": 8}),
+        ([{"gamma": 8}], 7, {}),
+    ],
+)
+def test_a_job_gets_as_few_hosts_as_will_do(taken, procs, given):
+    assert POOL.share(taken, procs) == given
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9), min_size=1), st.lists(st.integers(1, 12))
+)
+def test_no_host_gives_more_than_it_has(slots, jobs):
+    machine, taken = Machine(slots=slots), []
+    for procs in jobs:
+        given = machine.share(taken, procs)
+        free = machine.processors - sum(sum(one.values()) for one in taken)
+        assert sum(given.values()) == (procs if procs <= free else 0)
+        taken.append(given)
+    used = sum((Counter(one) for one in taken), Counter())
+    assert all(used[host] <= slots[host] for host in slots)
+
+
+def test_jobs_share_the_hosts_and_keep_theirs_through_a_restart(bench, asked):
+    one = bench(processors=POOL)
+    assert one.at(0, asked(procs=6), asked(procs=5), asked(procs=3), asked(procs=1)) == [1, 2, 3]
+    hosts = {record.id: dict(record.hosts) for record in one.store.present()}
+    assert hosts == {1: {"gamma": 6}, 2: {"alpha": 4, "beta": 1}, 3: {"beta": 1, "gamma": 2}, 4: {}}
+    one.restart()
+    assert one.at(1, ended=[2]) == [4]
+    assert one.store.job(4).hosts == {"beta": 1}
+    assert "job 3 runs since 1 s on 3 processors (beta:1,gamma:2); it is ended at" in why(one.live, 3)
+
+
+def test_a_host_that_has_left_is_given_to_nobody(bench, asked):
+    one = bench(processors=POOL)
+    one.at(0, asked(procs=8), asked(procs=4))
+    one.live.set_machine(Machine(slots={"alpha": 4, "beta": 2}))
+    assert one.at(1, asked(procs=2)) == []
+    assert one.at(2, ended=[1]) == [3]
+    assert one.store.job(3).hosts == {"beta": 2}
+
+
+def test_a_store_of_the_version_before_goes_on(bench, asked, tmp_path):
+    one = bench(processors=2)
+    one.at(0, asked(procs=2))
+    one.store.close()
+    with sqlite3.connect(one.path) as old:
+        old.execute("ALTER TABLE jobs DROP COLUMN hosts")
+        old.execute("PRAGMA user_version = 1")
+    one.restart()
+    assert one.states() == {1: "running"}
+    assert one.store.job(1).hosts == {}
+    Store(one.path).close()
+
+
+def test_a_job_is_told_its_hosts(manager, cli, tmp_path):
+    call, _, eventually = cli
+    manager("-H", "alpha:2,beta[1-2]")
+    for _ in range(2):
+        call("submit", "-n", 2, "--", "sh", "-c", "echo $APPLES_QUEUE_HOSTS; sleep 600", cwd=tmp_path)
+    files = [tmp_path / f"apples-{number}.out" for number in (1, 2)]
+    eventually(lambda: all(file.exists() and file.read_text() for file in files))
+    assert [file.read_text() for file in files] == ["alpha:2\n", "beta1:1,beta2:1\n"]
+    found = json.loads(call("queue", "--json"))
+    assert found["hosts"] == {"alpha": 2, "beta1": 1, "beta2": 1}
+    assert [job["hosts"] for job in found["jobs"]] == [{"alpha": 2}, {"beta1": 1, "beta2": 1}]
+    table = call("queue")
+    assert "beta[1-2]" in table
+    assert "on 2 processors (beta1:1,beta2:1)" in call("why", 2)
+
+
+def test_what_is_given_out_is_said_once(cli, tmp_path):
+    call, _, _ = cli
+    pool = tmp_path / "pool"
+    pool.write_text("alpha slots=0\nbeta\n")
+    said = call("manager", "--queue", "--procs", 2, "-H", "alpha", "--hostfile", pool, code=2)
+    assert "--procs and --host and --hostfile say what the queue gives out; keep one" in said
+    assert f"{pool}:1: " in call("manager", "--queue", "--hostfile", pool, code=2)
+    assert "--host is of a queue; add --queue" in call("manager", "-H", "alpha", code=2)
+
+
+def test_hosts_as_launchers_read_them():
+    assert listed({"alpha": 4, "beta": 2}) == "alpha:4,beta:2"
+
+
+def test_a_run_in_a_job_keeps_to_its_hosts_unless_it_names_others(cli, tmp_path):
+    call, _, _ = cli
+    run, small = call.__globals__["RUN"], ("64", "--app", "heat", "--set", "nx=32", "--dry-run", "--json")
+    here = {**os.environ, "APPLES_QUEUE_HOSTS": f"{socket.gethostname()}:1"}
+    planned = json.loads(call("", *small, program=run, env=here))
+    assert [one["host"] for one in planned["hosts"]] == [socket.gethostname()]
+    away = {**os.environ, "APPLES_QUEUE_HOSTS": "somewhere-else:1"}
+    assert "no host somewhere-else in this machine" in call("", *small, program=run, env=away, code=2)
+    call("", *small, "-H", "localhost:1", program=run, env=away)
