@@ -263,8 +263,8 @@ class Simulation:
 
     def _beat(self, manager: Machine) -> None:
         self._next_beat += self._slice
-        # With one job at a time a beat says something new only when jobs have come or gone.
-        if self._kind.exclusive and not self._stale:
+        # With one job at a time, or none at all, a beat says something new only when jobs have come or gone.
+        if not self._stale and (self._kind.exclusive or not manager.matrix.allotments):
             return
         self._stale = False
         self._beats += 1
