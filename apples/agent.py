@@ -23,7 +23,7 @@ from apples.grid import Snapshot
 from apples.history import History, new_id
 from apples.hostlist import fold
 from apples.launching.launcher import LaunchRequest, Notify
-from apples.plan import Outcome, Plan, Record
+from apples.plan import LeftOut, Outcome, Plan, Record
 from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import check_room, make_plan
@@ -143,6 +143,8 @@ class Agent:
         costs = self._costing.costs(self.world, application, self._notify)
         priced = time.perf_counter()
         plan = SCHEDULERS[request.scheduler](snapshot, workload, costs, options)
+        absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]
+        plan = replace(plan, left_out=(*plan.left_out, *absent))
         planned = time.perf_counter()
         self._tell("plan made", _planned_text(plan))
         return Decision(

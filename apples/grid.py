@@ -173,6 +173,7 @@ class Snapshot:
     composed : bool[H, H], pairs that nobody measures but a path of other pairs stands for.  None: there are none
     through : hosts on the way of composed pairs; of very many, of the first `LISTED_PAIRS`
     stale : series that were too old to be used, by name.  notes : what is not as it should be, a sentence each
+    absent : hosts of the pool that cannot take part, each with its reason
     """
 
     hosts: tuple[Host, ...]
@@ -188,6 +189,7 @@ class Snapshot:
     through: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def nominal(cls, grid: Grid, *, memory_bytes: float = math.inf, taken_at: float = 0.0) -> Snapshot:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -168,56 +168,66 @@ class LocalWorld:
     def benchmark(self, request: BenchmarkRequest) -> Benchmark:
         """Real ranks on this machine for a second or two."""
         self._warm(request.template, request.notify)
-        with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
-            run_dir = Path(directory)
-            output = run_dir / "benchmark.json"
-            template, ranks = request.template, request.ranks
-            outcome = self.launcher.run(
-                LaunchRequest(
-                    plan=_benchmark_plan(request),
-                    workload=Workload(application=template.name, size=ranks),
-                    command=tuple(template.benchmark_command(output, request.options, request.rows)),
-                    run_dir=run_dir,
-                    program_output_to_stderr=True,
-                ),
-                lambda _: None,
-            )
-            if outcome.ended == "interrupted":
-                # The launcher took the signal for the ranks; it was meant for us as well, whatever it means here.
-                signal.raise_signal(outcome.exit_code - 128)
-                raise KeyboardInterrupt
-            if not outcome.finished:
-                raise LaunchError(
-                    f"the benchmark of {template.name} on {request.host.name} failed: {outcome.message}"
-                )
-            return template.read_benchmark(output, outcome.observed_s)
+        return launched_benchmark(self.launcher, request)
 
     def _warm(self, template: Template, notify: Notify) -> None:
         """Compile the kernels once, so that no benchmark counts compiling and ranks do not all do it."""
         command = template.warm_command()
         if not command or template.name in self._warmed:
             return
-        said = []
-        with subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stderr is not None
-            try:
-                for line in process.stderr:
-                    said.append(line)
-                    notify(line.rstrip())
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode != 0:
-            raise LaunchError(
-                f"{' '.join(command)} failed with exit code {process.returncode}: {''.join(said).strip()}"
-            )
+        warmed(command, notify)
         self._warmed.add(template.name)
 
     def now(self) -> float:
         """The clock on the wall."""
         return time.time()
+
+
+def launched_benchmark(launcher: Launcher, request: BenchmarkRequest) -> Benchmark:
+    """Run the application's benchmark with real ranks, a second or two; raises `LaunchError`."""
+    with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
+        run_dir = Path(directory)
+        output = run_dir / "benchmark.json"
+        template, ranks = request.template, request.ranks
+        outcome = launcher.run(
+            LaunchRequest(
+                plan=_benchmark_plan(request),
+                workload=Workload(application=template.name, size=ranks),
+                command=tuple(template.benchmark_command(output, request.options, request.rows)),
+                run_dir=run_dir,
+                program_output_to_stderr=True,
+            ),
+            lambda _: None,
+        )
+        if outcome.ended == "interrupted":
+            # The launcher took the signal for the ranks; it was meant for us as well, whatever it means here.
+            signal.raise_signal(outcome.exit_code - 128)
+            raise KeyboardInterrupt
+        if not outcome.finished:
+            raise LaunchError(
+                f"the benchmark of {template.name} on {request.host.name} failed: {outcome.message}"
+            )
+        return template.read_benchmark(output, outcome.observed_s)
+
+
+def warmed(command: Sequence[str], notify: Notify) -> None:
+    """Run a command that compiles kernels, passing on what it says; raises `LaunchError`."""
+    said = []
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                said.append(line)
+                notify(line.rstrip())
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise LaunchError(
+            f"{' '.join(command)} failed with exit code {process.returncode}: {''.join(said).strip()}"
+        )
 
 
 def this_machine() -> Grid:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from apples.costing import Costing
 from apples.errors import ConfigError
 from apples.grid import Grid, Host
 from apples.launching.preflight import names_of_this_machine
+from apples.livequeue.hosts import HOSTS_VARIABLE
 from apples.template import Costs
 from apples.worlds import LocalWorld, World, is_this_machine, this_machine
 from nws.client import Endpoint
@@ -97,6 +99,8 @@ def assemble(
         collect(lambda: checked.check(settings))
     if problems or world is None or template is None:
         raise ConfigError(problems)
+    if options["launcher"] == "ssh":
+        _need_disk(world, template, size, settings)
     request = RunRequest(
         size=size,
         template=template,
@@ -117,6 +121,15 @@ def assemble(
     costing = Costing(open_benchmarks(), history, {} if file is None else _stated(file))
     tell = None if service is None else service.tell
     return Agent(world, history, costing, console.note, tell=tell), request
+
+
+def _need_disk(world: World, template: Template, size: int, settings: Mapping[str, str]) -> None:
+    """What a run writes and reads again must have room, and be the same file on every host."""
+    from apples.sshworld import SshWorld
+
+    if isinstance(world, SshWorld) and "checkpoint" in settings:
+        workload = template.workload(size, settings)
+        world.need_disk(Path(settings["checkpoint"]), size * workload.bytes_per_row)
 
 
 def _time_limit(text: str | None) -> float | None:
@@ -147,10 +160,30 @@ def _contradictions(options: Mapping[str, Any]) -> list[str]:
         found.append(
             f"--nws-stale-after {options['nws_stale_after']} is for a weather service; add --nws URL"
         )
+    if options["launcher"] == "ssh":
+        found += _not_over_ssh(options)
     for one, other in (("as_json", "json_lines"), ("quiet", "verbose")):
         if options[one] and options[other]:
             names = [name.removeprefix("as_").replace("_", "-") for name in (one, other)]
             found.append(f"--{names[0]} and --{names[1]} exclude each other; give one of them")
+    return found
+
+
+def _not_over_ssh(options: Mapping[str, Any]) -> list[str]:
+    """What --launcher ssh cannot be together with, and what it needs."""
+    found = [
+        f"--launcher ssh and {flag} exclude each other: {why}"
+        for name, flag, why in (
+            ("mock", "--mock", "the mock grid has no real hosts"),
+            ("scenario", "--scenario", "the mock grid has no real hosts"),
+            ("policy", "--policy", "turns are taken on this machine only"),
+            ("monitor", "--monitor", "the monitor's pages are of this machine only"),
+            ("wait", "--wait", "ranks are told how to wait on this machine only"),
+        )
+        if options[name]
+    ]
+    if all(options[name] is None for name in ("grid_file", "hosts", "hostfile")):
+        found.append("--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE")
     return found
 
 
@@ -188,6 +221,9 @@ def open_world(
     """The world the options ask for, and the grid file behind it, if any."""
     if options["mock"] or options["scenario"] is not None:
         return _open_mock(options)
+    options = _given_by_the_queue(options)
+    if options["launcher"] == "ssh":
+        return _open_ssh(options, service, notify)
     if options["grid_file"] == SERVICE_GRID and service is not None:
         grid = service.pool(notify)
         hosts = choose_hosts(grid or this_machine(), options)
@@ -195,6 +231,32 @@ def open_world(
     file = _grid_file(options["grid_file"])
     grid = this_machine() if file is None else file.grid
     return LocalWorld(choose_hosts(grid, options), service=service, turns=turns), file
+
+
+def _given_by_the_queue(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A job of the queue keeps to the hosts it was given, unless it names others."""
+    given = os.environ.get(HOSTS_VARIABLE)
+    if not given or options["hosts"] is not None or options["hostfile"] is not None:
+        return options
+    return {**options, "hosts": given}
+
+
+def _open_ssh(
+    options: Mapping[str, Any], service: ServiceWeather | None, notify: Notify
+) -> tuple[World, GridFile | None]:
+    """The hosts of the grid file or the service, or those that were only named: they say the rest themselves."""
+    from apples.sshworld import SshWorld
+
+    if options["grid_file"] == SERVICE_GRID and service is not None:
+        return SshWorld(choose_hosts(service.pool(notify) or this_machine(), options), service=service), None
+    file = _grid_file(options["grid_file"])
+    if file is not None:
+        return SshWorld(choose_hosts(file.grid, options), service=service), file
+    asked = _asked(options)
+    hosts = tuple(Host(name=name, slots=slots or 1) for name, slots in asked.items())
+    pool = choose_hosts(Grid(name="hosts by name", hosts=hosts, source="the hosts named"), options)
+    told = frozenset(name for name, slots in asked.items() if slots is None)
+    return SshWorld(pool, open_slots=told, service=service), None
 
 
 def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:
@@ -224,13 +286,9 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
     """The pool: the grid's hosts, or those of -H or --hostfile, kept and left out as asked."""
     if all(options[name] is None for name in ("hosts", "hostfile", "include", "exclude")):
         return grid
-    from apples.hostlist import expand, parse_hosts, read_hostfile
+    from apples.hostlist import expand
 
-    asked: dict[str, int | None] = {}
-    if options["hosts"] is not None:
-        asked |= {h.name: h.slots for h in parse_hosts(options["hosts"])}
-    if options["hostfile"] is not None:
-        asked |= {h.name: h.slots for h in read_hostfile(Path(options["hostfile"]))}
+    asked = _asked(options)
     if asked:
         grid = _named_hosts(grid, asked)
     for flag, keep in (("include", True), ("exclude", False)):
@@ -247,6 +305,18 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
     return grid
 
 
+def _asked(options: Mapping[str, Any]) -> dict[str, int | None]:
+    """Hosts of -H and --hostfile with their slots, None where none are said."""
+    from apples.hostlist import parse_hosts, read_hostfile
+
+    asked: dict[str, int | None] = {}
+    if options["hosts"] is not None:
+        asked |= {h.name: h.slots for h in parse_hosts(options["hosts"])}
+    if options["hostfile"] is not None:
+        asked |= {h.name: h.slots for h in read_hostfile(Path(options["hostfile"]))}
+    return asked
+
+
 def _named_hosts(grid: Grid, asked: Mapping[str, int | None]) -> Grid:
     """Hosts by name out of the grid; without a grid file this machine, by any of its names."""
     by_name = {h.name: h for h in grid.hosts}
@@ -259,7 +329,7 @@ def _named_hosts(grid: Grid, asked: Mapping[str, int | None]) -> Grid:
         legal = ", ".join(by_name) if grid.source != BUILT_IN else ", ".join(sorted(names_of_this_machine()))
         raise ConfigError(
             f"no host {', '.join(unknown)} in {grid.source if grid.source != BUILT_IN else 'this machine'}; legal are "
-            f"{legal}. Other hosts are described in a grid file (--grid)"
+            f"{legal}. Other hosts are described in a grid file (--grid), or only named with --launcher ssh"
         )
     return replace(
         grid,

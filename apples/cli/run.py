@@ -57,6 +57,13 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
 @click.option("--scenario", metavar="FILE", help="Truth of the mock grid (YAML); implies --mock.")
 @click.option("--load", help="Load of the mock grid: loaded (default) or unloaded.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the mock grid (default 1).")
+@click.option(
+    "--launcher",
+    type=click.Choice(["mpiexec", "ssh"]),
+    default="mpiexec",
+    show_default=True,
+    help="mpiexec: ranks on this machine; ssh: on all hosts of the pool that pass a check.",
+)
 @click.option("-n", "--ranks", type=click.IntRange(min=1), help="Use exactly so many ranks.")
 @click.option("--max-ranks", type=click.IntRange(min=1), help="Use so many ranks at most.")
 @click.option("-H", "--host", "hosts", metavar="LIST", help="Pool: names, brackets, slots (a:2,node[01-08]).")

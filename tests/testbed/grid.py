@@ -132,7 +132,7 @@ class Testbed:
         self.network.switch(self._end(name), True)
 
     def change(self, name: str, **values: object) -> None:
-        """Change cpu, memory, rate or delay of a host (rate or delay of a site) while it runs; values as in the file."""
+        """Change cpu, memory, rate or delay of a host (the latter two of a site) while it runs, as in the file."""
         legal = ("cpu", "memory", "rate", "delay") if self._is_host(name) else ("rate", "delay")
         wrong = sorted(values.keys() - set(legal))
         if wrong:

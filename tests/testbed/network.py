@@ -1,7 +1,7 @@
 """The network of a testbed: a bridge for each site, one that joins the sites, and links with rate and delay.
 
-All of it lives in the network namespace of a process called the core, and in those of the hosts. A link without delay is
-a veth pair; one with a delay is two TAP interfaces with a relay between them. Rates are token buckets at both ends.
+All of it lives in the network namespace of a process called the core, and in those of the hosts. A link without delay
+is a veth pair; one with a delay is two TAP interfaces with a relay between them. Rates are token buckets at both ends.
 """
 
 from __future__ import annotations

@@ -1,0 +1,126 @@
+"""One conversation with a host: its check is sent there over one ssh connection, and may then be given orders.
+
+Every answer has a time limit, and a host that fails in any way is a `HostTrouble` with a reason for the user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from apples.remote.hostcheck import MARK
+from apples.remote.ssh import find_ssh, meaning, ssh_command
+
+HOSTCHECK = Path(__file__).with_name("hostcheck.py")
+
+#: Reads so many bytes of program as the first line says, and runs it; the rest of the input is the program's.
+BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(compile(i.read(int(i.readline())), 'hostcheck', 'exec'))"
+
+#: Seconds for ssh to say why it ended, once it has.
+_LAST_WORDS_S = 2.0
+
+
+class HostTrouble(Exception):
+    """A host does not answer as it should; the text is a sentence without its subject."""
+
+
+class Conversation:
+    """A host being asked; a context manager that leaves no process behind.
+
+    address : what ssh is told, None for this machine
+    """
+
+    def __init__(self, address: str | None, request: Mapping[str, Any]) -> None:
+        """Start to ask; raises `ProgramNotFound` where there is no ssh, `OSError` where it cannot be started."""
+        self._address = address
+        command = [sys.executable, "-c", BOOTSTRAP]
+        if address is not None:
+            command = ssh_command(find_ssh(), address, command)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the rest
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True
+        )
+        program = HOSTCHECK.read_bytes()
+        self._heard = b""
+        self._write(b"%d\n%b%b\n" % (len(program), program, json.dumps(request).encode()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it, whatever it is doing."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # one that is through leaves by itself, and tells sshd
+            self._process.wait(0.5)
+        self._process.kill()
+        self._process.wait()
+        self._process.stdout.close()
+        self._said.close()
+
+    def ask(self, order: Mapping[str, Any], within_s: float) -> dict[str, Any]:
+        """The answer to one order; raises `HostTrouble`."""
+        self._write(json.dumps(order).encode() + b"\n")
+        return self.hear(within_s)
+
+    def hear(self, within_s: float) -> dict[str, Any]:
+        """The next answer; raises `HostTrouble` when there is none in time."""
+        assert self._process.stdout is not None
+        fd = self._process.stdout.fileno()
+        deadline = time.monotonic() + within_s
+        while True:
+            line, found, rest = self._heard.partition(b"\n")
+            if found:
+                self._heard = rest
+                text = line.decode(errors="replace")
+                if text.startswith(MARK):
+                    return dict(json.loads(text.removeprefix(MARK)))
+                # Whatever a login shell prints is passed over.
+                continue
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
+                raise HostTrouble(
+                    f"did not answer within {within_s:.0f} s; it is off, overloaded, or cut off"
+                )
+            data = os.read(fd, 1 << 16)
+            if not data:
+                raise HostTrouble(self._why_ended())
+            self._heard += data
+
+    def _write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        # A process that has ended says why on its other ends.
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+
+    def _why_ended(self) -> str:
+        try:
+            code = self._process.wait(_LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._said.seek(0)
+        said = self._said.read().decode(errors="replace")
+        if self._address is None:
+            last = (said.strip().splitlines() or [""])[-1]
+            return f"ended its own check with code {code}: {last}"
+        return meaning(self._address, code, said, sys.executable)

@@ -1,0 +1,217 @@
+"""What a host told when it was checked, and whether it can take part in a run. Pure.
+
+A host can take part when everything that a run starts there is there in the same versions, when the others can reach
+it by the address it has, and when its clock, memory and disk will do. All that is wrong is told at once.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+#: A clock that differs by more makes times of different hosts worthless.
+MOST_SKEW_S = 5.0
+
+#: A rank with its libraries takes about this much before it holds a single row.
+LEAST_MEMORY_BYTES = 64e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a run asks of every host.
+
+    versions : distribution → version, as here.  files : must be there
+    disk_bytes : path to be written → bytes it will take.  tokens : path → name of a file beside it that only hosts
+        which share that directory see.  shared_memory_bytes : what one rank takes of /dev/shm
+    """
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
+    disk_bytes: Mapping[str, float] = field(default_factory=dict)
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    shared_memory_bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """CPU and memory of a host as its sensors read them once; fields as in `nws.hostprobe.survey`."""
+
+    availability: float
+    capacity: float
+    quota: float | None
+    cpus: int
+    memory_bytes: float
+    load: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What a host told.
+
+    name : what it calls itself.  resolved : numeric addresses of that name, there
+    reached_at, reached_from : its address and ours as the connection came in, None where there was none (this machine)
+    interfaces : interface → numeric addresses.  skew_s : its clock less ours
+    survey : None where it could not be made, `survey_error` says why then
+    """
+
+    name: str
+    resolved: tuple[str, ...]
+    reached_at: str | None
+    reached_from: str | None
+    interfaces: Mapping[str, tuple[str, ...]]
+    versions: Mapping[str, str]
+    missing: tuple[str, ...]
+    disks: Mapping[str, Mapping[str, Any]]
+    cpu_model: str
+    shared_memory_bytes: float | None
+    skew_s: float
+    survey: Survey | None
+    survey_error: str | None
+
+    @property
+    def interface(self) -> str | None:
+        """The interface through which it was reached; None where that cannot be told."""
+        return next((name for name, own in self.interfaces.items() if self.reached_at in own), None)
+
+
+def request(needs: Needs) -> dict[str, Any]:
+    """What a host is asked, as `apples.remote.hostcheck` reads it."""
+    return {
+        "files": list(needs.files),
+        "disks": {path: needs.tokens.get(path) for path in needs.disk_bytes},
+    }
+
+
+def parse(document: Mapping[str, Any], received_s: float) -> HostFacts:
+    """Facts out of an answer that came at `received_s` of our clock; raises `KeyError`, `TypeError` or `ValueError`."""
+    network, survey = document["network"], document["survey"]
+    return HostFacts(
+        name=str(network["name"]),
+        resolved=tuple(network["resolved"]),
+        reached_at=network["reached_at"],
+        reached_from=network["reached_from"],
+        interfaces={name: tuple(own) for name, own in network["interfaces"].items()},
+        versions=dict(document["versions"]),
+        missing=tuple(document["missing"]),
+        disks=dict(document["disks"]),
+        cpu_model=str(document["cpu_model"]),
+        shared_memory_bytes=document["shared_memory_bytes"],
+        skew_s=float(document["clock_s"]) - received_s,
+        survey=None if survey is None else Survey(**survey),
+        survey_error=document["survey_error"],
+    )
+
+
+def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple[str, ...]:
+    """Why a host cannot take part, a sentence each without its subject; none when it can.
+
+    known_as : numeric addresses that its name resolves to here
+    """
+    return (
+        *_installed(facts, needs),
+        *_named(facts, known_as),
+        *_equipped(facts, needs),
+    )
+
+
+def _installed(facts: HostFacts, needs: Needs) -> list[str]:
+    found = []
+    for name, wanted in needs.versions.items():
+        has = facts.versions.get(name)
+        if has is None:
+            found.append(f"has no {name} ({wanted} here); install the same environment there")
+        elif has != wanted:
+            found.append(f"has {name} {has}, here it is {wanted}; install the same version there")
+    for name in facts.versions.keys() - needs.versions.keys():
+        found.append(
+            f"has {name} {facts.versions[name]}, which is not installed here; MPI must be the same everywhere"
+        )
+    if facts.missing:
+        found.append(f"lacks {', '.join(facts.missing)}; install the environment at the same path there")
+    return found
+
+
+def _named(facts: HostFacts, known_as: tuple[str, ...]) -> list[str]:
+    """Names in both directions; nothing is asked of a host that was not reached through a network."""
+    if facts.reached_at is None or _loopback(facts.reached_at):
+        return []
+    found = []
+    loopback = [address for address in known_as if _loopback(address)]
+    if loopback:
+        found.append(
+            f"has a name that resolves to {loopback[0]} here, which is this machine; correct /etc/hosts here"
+        )
+    own = {address for addresses in facts.interfaces.values() for address in addresses}
+    if not facts.resolved:
+        found.append(
+            f"cannot resolve its own name {facts.name}; add it to its /etc/hosts with {facts.reached_at}"
+        )
+    elif all(_loopback(address) for address in facts.resolved):
+        found.append(
+            f"resolves its own name {facts.name} to {facts.resolved[0]}, where no other host reaches it; "
+            f"give it {facts.reached_at} in its /etc/hosts"
+        )
+    elif own and not own.intersection(facts.resolved):
+        found.append(
+            f"resolves its own name {facts.name} to {facts.resolved[0]}, which it does not have; "
+            f"give it {facts.reached_at} in its /etc/hosts"
+        )
+    if own and facts.reached_at not in own:
+        found.append(
+            f"was reached at {facts.reached_at}, which it does not have (address translation); "
+            "ranks need addresses of their own"
+        )
+    return found
+
+
+def _equipped(facts: HostFacts, needs: Needs) -> list[str]:
+    found = []
+    if abs(facts.skew_s) > MOST_SKEW_S:
+        way = "ahead of" if facts.skew_s > 0 else "behind"
+        found.append(
+            f"has a clock {abs(facts.skew_s):.0f} s {way} ours, more than {MOST_SKEW_S:.0f} s; "
+            "synchronise it (chrony, ntp)"
+        )
+    for path, wanted in needs.disk_bytes.items():
+        found += _disk(facts.disks[path], path, wanted, shared=path in needs.tokens)
+    free = facts.shared_memory_bytes
+    if free is None or free < needs.shared_memory_bytes:
+        has = "no" if free is None else f"{free / 2**20:.1f} MiB in"
+        found.append(
+            f"has {has} /dev/shm and a rank needs {needs.shared_memory_bytes / 2**20:.1f} MiB; "
+            "mount a larger tmpfs there"
+        )
+    if facts.survey is None:
+        found.append(f"cannot tell its CPU and memory ({facts.survey_error}); correct the installation there")
+    elif facts.survey.memory_bytes < LEAST_MEMORY_BYTES:
+        found.append(
+            f"has {facts.survey.memory_bytes / 1e6:.0f} MB of memory left and a rank takes "
+            f"{LEAST_MEMORY_BYTES / 1e6:.0f} MB before its first row; free some"
+        )
+    return found
+
+
+def _disk(disk: Mapping[str, Any], path: str, wanted: float, *, shared: bool) -> list[str]:
+    directory = disk["directory"]
+    if not disk["exists"]:
+        return [
+            f"has no directory {directory}, where {path} is written; make it on a file system that every host sees"
+        ]
+    if shared and not disk["shared"]:
+        return [
+            f"has another {directory} than this machine; put {path} on a file system that every host sees"
+        ]
+    if not disk["writable"]:
+        return [f"may not write to {directory}, where {path} is written; change its permissions"]
+    if disk["free_bytes"] < wanted:
+        return [
+            f"has {disk['free_bytes'] / 1e6:.0f} MB free in {directory} and {path} takes {wanted / 1e6:.0f} MB; "
+            "free some, or put it elsewhere"
+        ]
+    return []
+
+
+def _loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback

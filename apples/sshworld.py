@@ -1,0 +1,231 @@
+"""Many machines as a world: who of the pool is fit, what each delivers now, and ranks over ssh.
+
+Every snapshot begins with the check of all hosts, so a plan is always made for those that are there now; the others are
+told with their reasons and stand in the plan as left out. The check also reads each host's sensors once, which is
+the weather where no service has better. Nothing here decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from apples.errors import LaunchError, NoFeasiblePlan
+from apples.grid import Grid, Host, Snapshot
+from apples.launching.command import SHIM
+from apples.launching.launcher import Launcher, Notify
+from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK
+from apples.launching.ssh import SshLauncher
+from apples.launching.stations import Place
+from apples.remote import hostcheck, preflight
+from apples.remote.facts import HostFacts, Needs
+from apples.remote.preflight import Candidate, Checked
+from apples.remote.ssh import find_ssh, ssh_command
+from apples.serviceweather import ServiceWeather
+from apples.snapshots import from_forecasts, with_composed
+from apples.template import Benchmark, BenchmarkRequest
+from apples.worlds import is_this_machine, launched_benchmark, warmed
+from nws.errors import WeatherError
+from nws.series import Forecast, Resource, Series
+
+CHECKED = "one look at each host over ssh"
+
+
+class SshWorld:
+    """The hosts of a pool that can be reached over ssh, this machine among them if it is in the pool."""
+
+    name = "ssh"
+
+    def __init__(
+        self,
+        pool: Grid,
+        *,
+        open_slots: frozenset[str] = frozenset(),
+        service: ServiceWeather | None = None,
+        limit_s: float = preflight.LIMIT_S,
+    ) -> None:
+        """pool : the hosts the user allows.  limit_s : what the check of a host may take
+
+        open_slots : hosts of which nobody has said how many ranks they take, nor what CPU they have: they say it
+        service : whose weather is asked first
+        """
+        self.grid = pool
+        self._pool, self._open_slots = pool, open_slots
+        self._service, self._limit_s = service, limit_s
+        self._facts: Mapping[str, HostFacts] = {}
+        self._disk_bytes: dict[str, float] = {}
+        self._warmed: set[tuple[str, str]] = set()
+
+    def need_disk(self, path: Path, size_bytes: float) -> None:
+        """Every host must be able to write so much at `path`, and see what the others write there."""
+        self._disk_bytes[str(path.absolute())] = size_bytes
+
+    @property
+    def launcher(self) -> Launcher:
+        """Runs plans over the hosts that were fit when last asked."""
+        here = self._address_here()
+        places = {}
+        for host in self.grid.hosts:
+            told = self._facts.get(host.name)
+            address = _address(host)
+            interface = None if told is None else told.interface
+            if address is None and told is not None and here is not None:
+                interface = next((name for name, own in told.interfaces.items() if here in own), None)
+            places[host.name] = Place(host=host.name, address=address, interface=interface)
+        return SshLauncher(places)
+
+    def snapshot(self, notify: Notify) -> Snapshot:
+        """Check every host of the pool; raises `NoFeasiblePlan` with all reasons when none is fit."""
+        checked = self.check(notify)
+        fit = [one for one in checked if one.fit]
+        absent = {one.candidate.name: f"it {one.reason}" for one in checked if not one.fit}
+        if not fit:
+            raise NoFeasiblePlan(
+                "no host of the pool can take part:\n"
+                + "\n".join(f"{host}: {why}" for host, why in absent.items())
+            )
+        for host, why in absent.items():
+            notify(f"without {host}: {why}")
+        self._facts = {one.candidate.name: one.facts for one in fit if one.facts is not None}
+        hosts = tuple(
+            self._as_told(host, self._facts[host.name])
+            for host in self._pool.hosts
+            if host.name in self._facts
+        )
+        self.grid = replace(self._pool, hosts=hosts)
+        return replace(self._weather(notify), absent=absent)
+
+    def check(self, notify: Notify) -> tuple[Checked, ...]:
+        """Every host of the pool with what it told and what is wrong with it."""
+        candidates = [Candidate(name=host.name, address=_address(host)) for host in self._pool.hosts]
+        notify(f"checking {len(candidates)} host{'s' * (len(candidates) != 1)}")
+        with self._needs() as needs:
+            return preflight.check(candidates, needs, limit_s=self._limit_s)
+
+    def reaches(self, host: Host) -> bool:
+        """Every host that was fit."""
+        return host.name in self._facts
+
+    def machine(self, host: Host) -> str:
+        """CPU model and the versions that shape its speed."""
+        told = self._facts.get(host.name)
+        if told is None:
+            return host.cpu_type
+        versions = [f"{name} {told.versions[name]}" for name in ("python", "apples-grid", "numba", "numpy")]
+        return f"{told.cpu_model or host.cpu_type} {', '.join(versions)}"
+
+    def benchmark(self, request: BenchmarkRequest) -> Benchmark:
+        """Real ranks on that host for a second or two."""
+        self._warm(request)
+        return launched_benchmark(self.launcher, request)
+
+    def now(self) -> float:
+        """The clock on the wall."""
+        return time.time()
+
+    def _weather(self, notify: Notify) -> Snapshot:
+        now = self.now()
+        looked = {s: f for name, told in self._facts.items() for s, f in _forecasts(name, told, now).items()}
+        if self._service is None:
+            return from_forecasts(self.grid, looked, now=now, source=CHECKED)
+        try:
+            outlook = self._service.outlook(self.grid)
+        except WeatherError as error:
+            note = f"no weather from the service ({str(error).splitlines()[0]}); planning with {CHECKED}"
+            notify(note)
+            return replace(from_forecasts(self.grid, looked, now=now, source=CHECKED), notes=(note,))
+        for note in outlook.notes:
+            notify(note)
+        # What was looked at just now is moved to the service's clock; what the service says of a host counts more.
+        moved = {s: replace(f, measured_at=outlook.now) for s, f in looked.items()}
+        found = from_forecasts(
+            self.grid,
+            {**moved, **outlook.forecasts},
+            now=outlook.now,
+            source=f"{outlook.source}, and {CHECKED}",
+            through=outlook.through,
+        )
+        if outlook.matrix is not None:
+            found = with_composed(found, outlook.matrix, outlook.names, now=outlook.now)
+        return replace(found, stale=tuple(map(str, outlook.stale)), notes=outlook.notes)
+
+    def _as_told(self, host: Host, told: HostFacts) -> Host:
+        if host.name not in self._open_slots or told.survey is None:
+            return host
+        return replace(host, slots=told.survey.cpus, cpu_type=told.cpu_model or host.cpu_type)
+
+    @contextmanager
+    def _needs(self) -> Iterator[Needs]:
+        """What is asked of every host; files by which hosts with the same file systems know them exist meanwhile."""
+        tokens: dict[str, str] = {}
+        try:
+            for path in self._disk_bytes:
+                token = f".apples-shared-{secrets.token_hex(8)}"
+                with contextlib.suppress(OSError):
+                    Path(path).with_name(token).touch()
+                    tokens[path] = token
+            yield Needs(
+                versions=hostcheck.versions(),
+                files=(str(SHIM),),
+                disk_bytes=self._disk_bytes,
+                tokens=tokens,
+                shared_memory_bytes=SHARED_BYTES_FIXED + SHARED_BYTES_PER_RANK,
+            )
+        finally:
+            for path, token in tokens.items():
+                with contextlib.suppress(OSError):
+                    os.unlink(Path(path).with_name(token))
+
+    def _warm(self, request: BenchmarkRequest) -> None:
+        """Compile the kernels on that host once, so that no benchmark counts compiling."""
+        command, name = request.template.warm_command(), request.host.name
+        if not command or (name, request.template.name) in self._warmed:
+            return
+        address = _address(request.host)
+        try:
+            warmed(command if address is None else ssh_command(find_ssh(), address, command), request.notify)
+        except LaunchError as error:
+            raise LaunchError(f"{name}: {error}") from error
+        self._warmed.add((name, request.template.name))
+
+    def _address_here(self) -> str | None:
+        """Address of this machine that other hosts of the pool see us come from; None while there are none."""
+        return next(
+            (told.reached_from for told in self._facts.values() if told.reached_from is not None), None
+        )
+
+
+def _address(host: Host) -> str | None:
+    """What ssh is told, None for this machine."""
+    return None if is_this_machine(host) else host.address or host.name
+
+
+def _forecasts(name: str, told: HostFacts, now: float) -> dict[Series, Forecast]:
+    """What one look is worth: the value that was read, and no idea of its error."""
+    survey = told.survey
+    if survey is None:
+        return {}
+    values = {
+        Resource.CPU_NEW: survey.availability,
+        Resource.CPU_CAPACITY: survey.capacity,
+        Resource.MEMORY_FREE: survey.memory_bytes,
+    }
+    return {
+        Series(resource, name): Forecast(
+            value=value,
+            mae=math.nan,
+            rmse=math.nan,
+            method="one look",
+            samples=1,
+            measured_at=now,
+            last=value,
+        )
+        for resource, value in values.items()
+    }
