@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -94,7 +93,7 @@ class DynamicSettings:
             problems.append(f"load is varied by {self.vary!r}; legal are {', '.join(VARIED)}")
         problems += [
             f"loads {list(loads)}; legal are one or more, ascending and above 0"
-            for loads in (self.synthetic.loads, self.applications.loads)
+            for loads in dict.fromkeys((self.synthetic.loads, self.applications.loads))
             if not loads or list(loads) != sorted(set(loads)) or loads[0] <= 0
         ]
         if problems:
@@ -117,33 +116,30 @@ class Choices:
     vary: str | None = None
 
     def applied(self, settings: DynamicSettings) -> DynamicSettings:
-        """The settings with these in their place; `quick` first. Raises `ConfigError`."""
-        if self.quick:
-            short = settings.quick
-            settings = replace(_with_loads(settings, short.loads), jobs=short.jobs, seeds=short.seeds)
-        if self.loads is not None:
-            settings = _with_loads(settings, tuple(sorted(set(self.loads))))
-        named: Mapping[str, Any] = {
-            "jobs": self.jobs,
-            "seeds": self.seeds,
-            "policies": self.policies,
-            "vary": self.vary,
+        """The settings with these in their place; those of `quick` give way to what is named. Raises `ConfigError`."""
+        named: dict[str, Any] = {
+            name: value
+            for name in ("jobs", "seeds", "policies", "vary")
+            if (value := getattr(self, name)) is not None
         }
-        return replace(settings, **{name: value for name, value in named.items() if value is not None})
+        loads = self.loads
+        if self.quick:
+            named = {"jobs": settings.quick.jobs, "seeds": settings.quick.seeds, **named}
+            loads = loads or settings.quick.loads
+        if loads is not None:
+            loads = tuple(sorted(set(loads)))
+            named["synthetic"] = replace(
+                settings.synthetic, loads=loads, shown=_nearest(loads, settings.synthetic.shown)
+            )
+            named["applications"] = replace(
+                settings.applications, loads=loads, shown=_nearest(loads, settings.applications.shown)
+            )
+        return replace(settings, **named)
 
 
-def _with_loads(settings: DynamicSettings, loads: tuple[float, ...]) -> DynamicSettings:
-    """Both sweeps over these loads; what is shown is the one nearest to what was."""
-
-    def shown(before: float) -> float:
-        return min(loads, key=lambda load: abs(load - before), default=before)
-
-    synthetic, applications = settings.synthetic, settings.applications
-    return replace(
-        settings,
-        synthetic=replace(synthetic, loads=loads, shown=shown(synthetic.shown)),
-        applications=replace(applications, loads=loads, shown=shown(applications.shown)),
-    )
+def _nearest(loads: tuple[float, ...], load: float) -> float:
+    """The one of the sweep that is nearest."""
+    return min(loads, key=lambda other: abs(other - load), default=load)
 
 
 def load_settings(name: str = "dynamic") -> DynamicSettings:
