@@ -1,16 +1,14 @@
-"""What the monitor says of a program that knows what it does: errors of T_cpu and T_comm, and counts of events.
+"""What the monitor says of a program against what is seen at the same edges by other means.
 
     python benchmarks/monitor_accuracy.py [--iterations 1000] [--microseconds 1000] [--repeat 3]
 
-For every MPI and language found here: two ranks compute by their own CPU clock and exchange with their neighbours, and
-time both themselves. `raw` is (monitor - program) / program, with everything in it that the program needs to read
-its clocks; median and range over ranks and repetitions. The last column: by how much events or calls
-are off at most (in Python the first use of a call may take so long that it counts as computing).
-
-A Python program cannot time the library's calls, only mpi4py's, which convert their arguments outside the library:
-that is computation, and the monitor says so, as of the loop itself, which is not free in Python. How long both take is
-measured in runs of the same loop without neighbours and without the monitor, in turn with the others; the second
-line of mpi4py has it on the program's side.
+For every MPI and language found here: two ranks compute by their own CPU clock and exchange with their neighbours.
+Between program and monitor stands a library that reads the thread's CPU clock at every edge and knows what a reading
+costs (`tests/apples/monitoring/programs/edges.c`). The figures are (monitor - truth) / truth, nothing taken off the
+monitor's; median and range over ranks and repetitions. T_cpu is of runs where all ranks compute equally long, T_comm
+of ranks that wait as long as they compute, because others compute twice as long. The last column: by how much events
+or calls are off at most, against what the program itself has counted (in Python the first use of a call may take so
+long that it counts as computing).
 """
 
 from __future__ import annotations
@@ -21,10 +19,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from monitor_mpis import Mpi, found, run
 
+from apples.monitoring.build import compiler
 from apples.monitoring.job import MonitoredJob
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "tests" / "apples" / "monitoring" / "programs"
@@ -44,47 +44,48 @@ def command(mpi: Mpi, source: str, directory: Path) -> list[str] | None:
     return [str(program)]
 
 
-def around(mpi: Mpi, words: list[str]) -> tuple[float, float]:
-    """What Python needs around the work and the library's calls of one run, mean over the ranks.
-
-    CPU seconds in all, and seconds that the program takes for communication.
-    """
-    said = run(mpi.ranks(2, words), {**os.environ, **mpi.environment})
-    cpu_s, comm_s = zip(*(map(float, line.split()) for line in said.splitlines()), strict=True)
-    return statistics.mean(cpu_s), statistics.mean(comm_s)
+def interposer(directory: Path) -> Path:
+    """The library that sees every edge for itself."""
+    made = directory / "edges.so"
+    command = [*compiler(), "-O2", "-shared", "-fPIC", "-o", str(made), str(PROGRAMS / "edges.c"), "-ldl"]
+    subprocess.run(command, check=True)
+    return made
 
 
-def errors(
-    mpi: Mpi, words: list[str], python_s: tuple[float, float] = (0.0, 0.0)
-) -> tuple[list[float], list[float], int]:
-    """Relative errors of T_cpu and T_comm by rank, and how far the counts are off at most, of one run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """(monitor - truth) / truth of one rank, and how far its counts are off."""
 
-    python_s : computation that the program does not know of, and what of it it takes for communication
-    """
-    base = {**os.environ, **mpi.environment}
+    cpu: float
+    comm: float
+    off: int
+
+
+def errors(mpi: Mpi, words: list[str], edges: Path) -> dict[int, Errors]:
+    """Of the ranks of one run."""
+    base = {**os.environ, **mpi.environment, "LD_PRELOAD": str(edges)}
     with MonitoredJob(base=base) as job:
         said = run(mpi.ranks(2, words), {**base, **job.environment})
         figures = {f.rank: f for f in job.figures()}
-    cpu, comm, off = [], [], 0
-    for line in said.splitlines():
-        rank, cpu_s, comm_s, events, calls = line.split()
-        f = figures[int(rank)]
-        cpu.append(f.t_cpu_s / (float(cpu_s) + python_s[0]) - 1)
-        comm.append(f.t_comm_s / (float(comm_s) - python_s[1]) - 1)
-        off = max(off, abs(f.c_comm - int(events)), abs(f.calls - int(calls)))
-    return cpu, comm, off
+    truths, programs = {}, {}
+    for words_said in map(str.split, said.splitlines()):
+        if words_said[0] == "edges":
+            truths[int(words_said[1])] = [float(word) for word in words_said[2:]]
+        else:
+            programs[int(words_said[0])] = [int(word) for word in words_said[3:]]
+    found = {}
+    for rank, (cpu_s, comm_s, seen) in truths.items():
+        f, (events, calls) = figures[rank], programs[rank]
+        found[rank] = Errors(
+            cpu=f.t_cpu_s / cpu_s - 1,
+            comm=f.t_comm_s / comm_s - 1,
+            off=max(abs(f.c_comm - events), abs(f.calls - calls), abs(calls - int(seen))),
+        )
+    return found
 
 
 def shown(values: list[float]) -> str:
     return f"{statistics.median(values):+8.3%} ({min(values):+.3%} … {max(values):+.3%})"
-
-
-def show(mpi: str, language: str, runs: list[tuple[list[float], list[float], int]]) -> None:
-    """One line of the table."""
-    cpu = [value for run_cpu, _, _ in runs for value in run_cpu]
-    comm = [value for _, run_comm, _ in runs for value in run_comm]
-    off = max(run_off for _, _, run_off in runs)
-    print(f"{mpi:<20} {language:<13} {shown(cpu):>36} {shown(comm):>36}  {off:>10}", flush=True)
 
 
 def main() -> None:
@@ -99,24 +100,25 @@ def main() -> None:
     print(
         f"{os.cpu_count()} cores, load {load:.1f}; {arguments.iterations} × {arguments.microseconds:g} us, ring"
     )
-    print(f"{'MPI':<20} {'language':<13} {'T_cpu raw':>36} {'T_comm raw':>36}  counts off")
+    print(f"{'MPI':<20} {'language':<13} {'T_cpu':>36} {'T_comm of who waits':>36}  counts off")
+    how = [str(arguments.iterations), f"{arguments.microseconds:g}"]
     with tempfile.TemporaryDirectory() as directory:
+        edges = interposer(Path(directory))
         for mpi in found():
             for language, source in LANGUAGES.items():
                 program = command(mpi, source, Path(directory))
                 if program is None:
                     continue
-                how = [str(arguments.iterations), f"{arguments.microseconds:g}"]
-                python = language == "mpi4py"
-                raw, known = [], []
+                cpu, comm, off = [], [], 0
                 for _ in range(arguments.repeat):
-                    raw.append(errors(mpi, [*program, "ring", *how]))
-                    if python:
-                        python_s = around(mpi, [*program, "nobody", *how])
-                        known.append(errors(mpi, [*program, "ring", *how], python_s))
-                show(mpi.name, language, raw)
-                if python:
-                    show("", "  with mpi4py", known)
+                    even = errors(mpi, [*program, "ring", *how], edges)
+                    uneven = errors(mpi, [*program, "uneven", *how], edges)
+                    cpu += [one.cpu for one in even.values()]
+                    comm.append(uneven[0].comm)
+                    off = max(off, *(one.off for one in (*even.values(), *uneven.values())))
+                print(
+                    f"{mpi.name:<20} {language:<13} {shown(cpu):>36} {shown(comm):>36}  {off:>10}", flush=True
+                )
 
 
 if __name__ == "__main__":

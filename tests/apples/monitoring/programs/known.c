@@ -1,4 +1,5 @@
-/* A program that knows what it does: known ring|halo|reduce|barrier|all ITERATIONS MICROSECONDS
+/* A program that knows what it does: known ring|uneven|halo|reduce|barrier|all ITERATIONS MICROSECONDS
+   `uneven` is `ring` where odd ranks compute twice as long.
    Computes and communicates in turn, times both itself, and prints for each rank one line:
    rank, CPU seconds, seconds in blocking calls, blocking communications (those in a row are one), all MPI calls. */
 #define _GNU_SOURCE
@@ -30,6 +31,8 @@ int main(int argc, char **argv) {
     const char *patterns[] = {"ring", "halo", "reduce", "barrier"}, *asked = argc > 1 ? argv[1] : "all";
     int iterations = argc > 2 ? atoi(argv[2]) : 100;
     double us = argc > 3 ? atof(argv[3]) : 1000.0;
+    if (!strcmp(asked, "uneven"))
+        us *= 1 + rank % 2;
     double cpu_s = 0.0, comm_s = 0.0, out = rank, in = -1.0, sum = 0.0, from_left = -1.0;
     int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
     MPI_Request requests[2];
@@ -41,7 +44,7 @@ int main(int argc, char **argv) {
         const char *pattern = strcmp(asked, "all") ? asked : patterns[i % 4];
         cpu_s += work(mark, 1e-6 * us) - mark;
         double before = clock_s(CLOCK_MONOTONIC);
-        if (!strcmp(pattern, "ring")) {
+        if (!strcmp(pattern, "ring") || !strcmp(pattern, "uneven")) {
             MPI_Sendrecv(&out, 1, MPI_DOUBLE, right, 1, &in, 1, MPI_DOUBLE, left, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             MPI_Sendrecv(&out, 1, MPI_DOUBLE, left, 2, &from_left, 1, MPI_DOUBLE, right, 2, MPI_COMM_WORLD,
                          MPI_STATUS_IGNORE);

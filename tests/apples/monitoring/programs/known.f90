@@ -18,6 +18,7 @@ program known
   call MPI_Comm_size(MPI_COMM_WORLD, ranks, error)
   left = mod(rank + ranks - 1, ranks)
   right = mod(rank + 1, ranks)
+  if (asked == 'uneven') microseconds = microseconds * (1 + mod(rank, 2))
   outgoing = rank
   cpu_s = 0
   comm_s = 0
@@ -31,7 +32,7 @@ program known
     cpu_s = cpu_s + (work(mark, 1e-6_real64 * microseconds) - mark)
     before = clock_s(1)
     select case (trim(pattern))
-    case ('ring')
+    case ('ring', 'uneven')
       call MPI_Sendrecv(outgoing, 1, MPI_DOUBLE_PRECISION, right, 1, incoming, 1, MPI_DOUBLE_PRECISION, left, 1, &
                         MPI_COMM_WORLD, status, error)
       if (status(MPI_SOURCE) /= left .or. nint(incoming) /= left) error stop 'the ring brought the wrong number'
