@@ -74,7 +74,7 @@ class SshWorld:
         places = {}
         for host in self.grid.hosts:
             told = self._facts.get(host.name)
-            address = _address(host)
+            address = address_of(host)
             interface = None if told is None else told.interface
             if address is None and told is not None and here is not None:
                 interface = next((name for name, own in told.interfaces.items() if here in own), None)
@@ -104,7 +104,7 @@ class SshWorld:
 
     def check(self, notify: Notify) -> tuple[Checked, ...]:
         """Every host of the pool with what it told and what is wrong with it."""
-        candidates = [Candidate(name=host.name, address=_address(host)) for host in self._pool.hosts]
+        candidates = [Candidate(name=host.name, address=address_of(host)) for host in self._pool.hosts]
         notify(f"checking {len(candidates)} host{'s' * (len(candidates) != 1)}")
         with self._needs() as needs:
             return preflight.check(candidates, needs, limit_s=self._limit_s)
@@ -171,13 +171,7 @@ class SshWorld:
                 with contextlib.suppress(OSError):
                     Path(path).with_name(token).touch()
                     tokens[path] = token
-            yield Needs(
-                versions=hostcheck.versions(),
-                files=(str(SHIM),),
-                disk_bytes=self._disk_bytes,
-                tokens=tokens,
-                shared_memory_bytes=SHARED_BYTES_FIXED + SHARED_BYTES_PER_RANK,
-            )
+            yield replace(needs_of_ranks(), disk_bytes=self._disk_bytes, tokens=tokens)
         finally:
             for path, token in tokens.items():
                 with contextlib.suppress(OSError):
@@ -188,7 +182,7 @@ class SshWorld:
         command, name = request.template.warm_command(), request.host.name
         if not command or (name, request.template.name) in self._warmed:
             return
-        address = _address(request.host)
+        address = address_of(request.host)
         try:
             warmed(command if address is None else ssh_command(find_ssh(), address, command), request.notify)
         except LaunchError as error:
@@ -202,7 +196,16 @@ class SshWorld:
         )
 
 
-def _address(host: Host) -> str | None:
+def needs_of_ranks() -> Needs:
+    """What every host must have so that ranks can be started there, whatever they run."""
+    return Needs(
+        versions=hostcheck.versions(),
+        files=(str(SHIM),),
+        shared_memory_bytes=SHARED_BYTES_FIXED + SHARED_BYTES_PER_RANK,
+    )
+
+
+def address_of(host: Host) -> str | None:
     """What ssh is told, None for this machine."""
     return None if is_this_machine(host) else host.address or host.name
 

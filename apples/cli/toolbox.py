@@ -13,6 +13,12 @@ def _calibrate() -> click.Command:
     return calibrate
 
 
+def _probe() -> click.Command:
+    from apples.cli.probe import probe
+
+    return probe
+
+
 def _history() -> click.Command:
     from apples.cli.history import history
 
@@ -90,6 +96,7 @@ toolbox = LazyGroup(
     help="Tools around apples-run: calibration, history, the experiments of the papers, sharing hosts.",
     context_settings={"help_option_names": ["-h", "--help"]},
     lazy={
+        "probe": ("Check hosts over ssh, and say which is slow and why.", _probe),
         "calibrate": ("Measure an application's benchmarks anew and show what runs have taught.", _calibrate),
         "history": ("Predicted against observed, run by run.", _history),
         "experiment": ("Reproduce a row of the papers' claims.", _experiment),

@@ -27,8 +27,8 @@ STATION = Path(__file__).with_name("station.py")
 
 #: Seconds between beats, both ways.
 BEAT_S = 2.0
-#: Seconds a station bears without a beat: longer than a stopped terminal job is likely to be a mistake.
-STATION_SILENCE_S = 60.0
+#: Seconds a station bears without a beat: a launcher that is stopped for so long counts as lost, too.
+STATION_SILENCE_S = 30.0
 #: Seconds a full pipe may stay full before its host counts as lost.
 STUCK_S = 5.0
 _CHUNK = 1 << 16

@@ -1,0 +1,178 @@
+"""`apples probe`: can these hosts take part in a run, how fast are they, and which is slow and why."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apples.grid import Host
+    from apples.remote.preflight import Checked
+    from apples.remote.slowness import Verdict
+    from apples.remote.speed import LinkSpeed
+
+#: Some hosts cannot take part; none can.
+SOME_UNFIT, NONE_FIT = 1, 3
+
+
+@click.command()
+@click.argument("hosts", nargs=-1, metavar="[HOSTS]...")
+@click.option(
+    "--hostfile",
+    "--hosts",
+    "hostfile",
+    metavar="FILE",
+    help="Hosts from a file, one a line, as mpirun reads it.",
+)
+@click.option("-g", "--grid", "grid_file", metavar="FILE", help="Hosts of a grid file, with their addresses.")
+@click.option("--no-speed", is_flag=True, help="Only the checks, no speed test.")
+@click.option("--limit", metavar="TIME", help="What the check of a host may take (default 20s).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def probe(
+    hosts: tuple[str, ...],
+    hostfile: str | None,
+    grid_file: str | None,
+    no_speed: bool,
+    limit: str | None,
+    as_json: bool,
+) -> int:
+    """Check HOSTS (alpha, node[01-08]) as apples-run --launcher ssh does, and test their speed.
+
+    Each host is called over your own ssh, all at once. Those that pass run the application's kernel for a moment and
+    measure the links among them. What holds a host back is named: throttled, busy, slow CPU, slow link.
+
+    Exit codes: 0 all hosts can take part, 1 some cannot, 3 none can, 2 usage.
+    """
+    from apples.cli.console import Console
+    from apples.remote import preflight, slowness, speed
+    from apples.sshworld import address_of, needs_of_ranks
+    from nws.settings.durations import parse_duration
+
+    pool = _pool(hosts, hostfile, grid_file)
+    limit_s = preflight.LIMIT_S if limit is None else parse_duration(limit, what="--limit")
+    console = Console(quiet=as_json)
+    console.note(f"checking {len(pool)} host{'s' * (len(pool) != 1)}")
+    candidates = [preflight.Candidate(name=host.name, address=address_of(host)) for host in pool]
+    with preflight.asked(candidates, needs_of_ranks(), limit_s=limit_s) as found:
+        checked = [one for one, _ in found]
+        fit = [(one, conversation) for one, conversation in found if one.fit]
+        kernels: dict[str, speed.Kernel] = {}
+        links: list[LinkSpeed] = []
+        if not no_speed and fit:
+            console.note(f"kernel on {len(fit)} host{'s' * (len(fit) != 1)}")
+            kernels = speed.kernels(fit)
+            console.note("links between them")
+            links = speed.links(fit)
+    surveys = {one.candidate.name: one.facts.survey for one, _ in fit if one.facts and one.facts.survey}
+    verdicts = slowness.verdicts(surveys, kernels, links)
+    if as_json:
+        click.echo(json.dumps(_document(checked, verdicts, kernels, links)))
+    else:
+        click.echo("\n".join(_lines(checked, verdicts, kernels)))
+    unfit = [one for one in checked if not one.fit]
+    if not unfit:
+        return 0
+    return NONE_FIT if len(unfit) == len(checked) else SOME_UNFIT
+
+
+def _pool(hosts: Sequence[str], hostfile: str | None, grid_file: str | None) -> list[Host]:
+    """The hosts that are named, each once; those of a grid file with their addresses."""
+    from pathlib import Path
+
+    from apples.config import find_config
+    from apples.errors import ConfigError
+    from apples.grid import Host
+    from apples.gridfile import load_grid
+    from apples.hostlist import parse_hosts, read_hostfile
+
+    grid = None if grid_file is None else load_grid(find_config(grid_file))
+    names = [one.name for text in hosts for one in parse_hosts(text, where="HOSTS")]
+    if hostfile is not None:
+        names += [one.name for one in read_hostfile(Path(hostfile))]
+    if grid is None and not names:
+        raise ConfigError(
+            "no hosts; name them (apples probe alpha node[01-08]), or give --hostfile or --grid"
+        )
+    if grid is None:
+        return [Host(name=name) for name in dict.fromkeys(names)]
+    known = {host.name: host for host in grid.hosts}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(f"no host {', '.join(unknown)} in {grid_file}; legal are {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names or known)]
+
+
+def _document(
+    checked: Sequence[Checked],
+    verdicts: Sequence[Verdict],
+    kernels: dict[str, Any],
+    links: Sequence[LinkSpeed],
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from apples.remote.slowness import slowest
+
+    by_host = {verdict.host: verdict for verdict in verdicts}
+    hosts = []
+    for one in checked:
+        name, verdict = one.candidate.name, by_host.get(one.candidate.name)
+        kernel = kernels.get(name)
+        hosts.append(
+            {
+                "host": name,
+                "address": one.candidate.address,
+                "fit": one.fit,
+                "problems": list(one.problems),
+                "check_s": one.took_s,
+                "facts": None if one.facts is None else asdict(one.facts),
+                "kernel": None if kernel is None else asdict(kernel),
+                "verdict": None if verdict is None else asdict(verdict),
+            }
+        )
+    slow = slowest(verdicts)
+    return {
+        "version": 1,
+        "hosts": hosts,
+        "links": [asdict(link) for link in links],
+        "slowest": None if slow is None else slow.host,
+    }
+
+
+def _lines(checked: Sequence[Checked], verdicts: Sequence[Verdict], kernels: dict[str, Any]) -> list[str]:
+    from apples.cli.report import table
+    from apples.remote.slowness import slowest
+
+    by_host = {verdict.host: verdict for verdict in verdicts}
+    rows = []
+    for one in checked:
+        verdict, told = by_host.get(one.candidate.name), one.facts
+        if verdict is None or told is None or told.survey is None:
+            continue
+        kernel = kernels.get(one.candidate.name)
+        cell_s = None if kernel is None else kernel.seconds_per_cell
+        rows.append(
+            [
+                one.candidate.name,
+                str(told.survey.cpus),
+                f"{told.survey.availability:.2f}",
+                f"{told.survey.memory_bytes / 1e9:.2f} GB",
+                "-" if cell_s is None else f"{cell_s * 1e9:.2f} ns",
+                "-" if verdict.relative is None else f"{verdict.relative:.0%}",
+                "-" if verdict.latency_s is None else f"{verdict.latency_s * 1e3:.2f} ms",
+                "-" if verdict.bandwidth_Bps is None else f"{verdict.bandwidth_Bps * 8e-6:.3g} Mbit/s",
+            ]
+        )
+    header = ["host", "CPUs", "share", "memory", "a cell", "speed", "latency", "bandwidth"]
+    lines = table(header, rows) if rows else []
+    lines += [f"{v.host}: {reason}" for v in verdicts for reason in v.reasons]
+    lines += [f"{one.candidate.name}: cannot take part: it {one.reason}" for one in checked if not one.fit]
+    slow = slowest(verdicts)
+    if slow is not None and len(verdicts) > 1:
+        lines.append(
+            f"slowest: {slow.host} ({', '.join(dict.fromkeys(r.partition(':')[0] for r in slow.reasons))})"
+        )
+    return lines

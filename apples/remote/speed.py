@@ -1,0 +1,147 @@
+"""A short speed test of hosts that were checked: the application's kernel on each, and the links between them.
+
+All hosts compute at once. Links take turns as in a tournament, so that no host is in two probes at a time; a pair is
+measured in both directions. What the figures mean is said in `apples.remote.slowness`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from apples.remote.conversation import Conversation, HostTrouble
+from apples.remote.preflight import Checked, together
+
+#: A mesh that one process goes over in a moment, and that fits every host's memory.
+KERNEL = ("-m", "stencil_app", "heat", "--benchmark", "OUTPUT", "--rows", "16", "--nx", "64", "--ny", "64")
+
+#: Seconds: kernels may have to be compiled first; one direction of a link, and its answer.
+KERNEL_S, LINK_S, ANSWER_S = 120.0, 3.0, 10.0
+
+Asked = tuple[Checked, Conversation]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """Seconds of CPU for one cell and iteration of the heat equation; None with the reason where it failed."""
+
+    seconds_per_cell: float | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSpeed:
+    """From one host to another: one way latency and bandwidth, None with the reason where the probe failed."""
+
+    source: str
+    target: str
+    latency_s: float | None = None
+    bandwidth_Bps: float | None = None
+    error: str | None = None
+
+
+def kernels(hosts: Sequence[Asked]) -> dict[str, Kernel]:
+    """The kernel on every host, by name."""
+    command = [sys.executable, *KERNEL]
+
+    def one(host: Asked) -> Kernel:
+        try:
+            answer = host[1].ask({"do": "kernel", "command": command}, KERNEL_S)
+        except HostTrouble as trouble:
+            return Kernel(seconds_per_cell=None, error=str(trouble))
+        if "error" in answer:
+            return Kernel(seconds_per_cell=None, error=str(answer["error"]))
+        return Kernel(seconds_per_cell=float(answer["seconds_per_cell"]))
+
+    return dict(zip((checked.candidate.name for checked, _ in hosts), together(one, hosts), strict=True))
+
+
+def links(hosts: Sequence[Asked]) -> list[LinkSpeed]:
+    """Every ordered pair of hosts whose addresses are known, in the order they were measured."""
+    addresses = addresses_among([checked for checked, _ in hosts])
+    reached = [host for host in hosts if host[0].candidate.name in addresses]
+    if len(reached) < 2:
+        return []
+    ports = dict(
+        zip(
+            addresses,
+            together(lambda host: _serve(host, addresses[host[0].candidate.name]), reached),
+            strict=True,
+        )
+    )
+    found: list[LinkSpeed] = []
+    for turn in tournament(len(reached)):
+
+        def both_ways(pair: tuple[int, int]) -> list[LinkSpeed]:
+            a, b = (reached[i] for i in pair)
+            return [_probe(source, target, addresses, ports) for source, target in ((a, b), (b, a))]
+
+        for some in together(both_ways, turn):
+            found += some
+    return found
+
+
+def addresses_among(checked: Sequence[Checked]) -> dict[str, str]:
+    """Numeric address of each host as the others reach it, in their order; those that cannot be told are missing."""
+    told = [one.facts for one in checked]
+    here = next((facts.reached_from for facts in told if facts is not None and facts.reached_from), None)
+    found: dict[str, str] = {}
+    for one in checked:
+        reached_at = None if one.facts is None else one.facts.reached_at
+        address = here if one.candidate.address is None else reached_at
+        if address is not None:
+            found[one.candidate.name] = address
+    return found
+
+
+def tournament(count: int) -> list[list[tuple[int, int]]]:
+    """Turns in which everybody meets everybody once, and nobody two at a time.
+
+    >>> tournament(4)
+    [[(0, 3), (1, 2)], [(0, 2), (3, 1)], [(0, 1), (2, 3)]]
+    """
+    # one who meets number `count` sits this turn out
+    places = list(range(count + count % 2))
+    half = len(places) // 2
+    turns = []
+    for _ in range(len(places) - 1):
+        pairs = [(places[i], places[-1 - i]) for i in range(half)]
+        turns.append([pair for pair in pairs if count not in pair])
+        places = [places[0], places[-1], *places[1:-1]]
+    return turns
+
+
+def _serve(host: Asked, address: str) -> int | None:
+    try:
+        return int(host[1].ask({"do": "serve", "address": address}, ANSWER_S)["port"])
+    except (HostTrouble, KeyError):
+        return None
+
+
+def _probe(
+    source: Asked, target: Asked, addresses: Mapping[str, str], ports: Mapping[str, int | None]
+) -> LinkSpeed:
+    names = source[0].candidate.name, target[0].candidate.name
+    port = ports[names[1]]
+    if port is None:
+        return LinkSpeed(source=names[0], target=names[1], error="nothing answers probes there")
+    order = {
+        "do": "link",
+        "peer": names[1],
+        "address": addresses[names[1]],
+        "port": port,
+        "within_s": LINK_S,
+    }
+    try:
+        answer = source[1].ask(order, LINK_S + ANSWER_S)
+    except HostTrouble as trouble:
+        return LinkSpeed(source=names[0], target=names[1], error=str(trouble))
+    if "error" in answer:
+        return LinkSpeed(source=names[0], target=names[1], error=str(answer["error"]))
+    return LinkSpeed(
+        source=names[0],
+        target=names[1],
+        latency_s=float(answer["latency_s"]),
+        bandwidth_Bps=float(answer["bandwidth_Bps"]),
+    )
