@@ -97,6 +97,8 @@ def boot_script(host: HostSpec, directory: Path, groups: Groups) -> str:
         f"mkdir -p /run/sshd {HERE}",
         f"mount --bind {shlex.quote(str(directory))} {HERE}",
         *mounts,
+        # the machine's own below it would stay in the list of mounts
+        "umount -lR /sys",
         "mount -t sysfs sysfs /sys",
         *back,
         "mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
