@@ -9,6 +9,7 @@ from apples.config import find_config
 from apples.errors import ConfigError
 from apples.experiments.coscheduled_settings import Positive, Seeds, Share, Whole
 from apples.experiments.coscheduled_tables import ALGORITHMS
+from apples.simulation.batch.lublin import MODELS
 from apples.simulation.dynamic.jobs import VARIED
 from nws.settings.reader import load_yaml
 
@@ -62,12 +63,14 @@ class RealApplications:
 class DynamicSettings:
     """What the file says.
 
+    model : a key of `apples.simulation.batch.lublin.MODELS`
     keeps_up : share of the offered load that is accepted where a machine is not saturated
     full_load : an offered load that keeps the queue full
     """
 
     jobs: Whole
     seeds: Seeds
+    model: str
     policies: tuple[str, ...]
     vary: str
     request_factor: Positive
@@ -85,6 +88,8 @@ class DynamicSettings:
             for policy in self.policies
             if policy not in legal
         ]
+        if self.model not in MODELS:
+            problems.append(f"model is {self.model!r}; legal are {', '.join(MODELS)}")
         if not self.policies:
             problems.append(f"no policy to run; legal are one or more of {', '.join(legal)}")
         if self.jobs < 2:

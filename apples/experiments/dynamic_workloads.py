@@ -15,7 +15,7 @@ from apples.coscheduling.policies import CoschedulingConstants
 from apples.experiments.coscheduled_jobs import sage_is_frustrated
 from apples.experiments.coscheduled_settings import Flexible
 from apples.experiments.dynamic_settings import DynamicSettings, RealApplications, Synthetic
-from apples.simulation.batch.lublin import generate
+from apples.simulation.batch.lublin import generate, model_of
 from apples.simulation.batch.trace import Trace
 from apples.simulation.dynamic.jobs import Kind, drawn, shortened
 from apples.simulation.dynamic.running import Site
@@ -44,7 +44,7 @@ def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
     kinds = synthetic_kinds(own, flexible.latency_s)
 
     def workload(seed: int) -> tuple[Trace, tuple[Kind, ...]]:
-        trace = generate(settings.jobs, own.nodes * own.processors, seed, request=settings.request_factor)
+        trace = _mold(settings, own, seed)
         return shortened(trace, own.time_scale), drawn(kinds, len(trace), seed)
 
     return Set(
@@ -79,7 +79,7 @@ def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
     kinds = application_kinds(flexible)
 
     def workload(seed: int) -> tuple[Trace, tuple[Kind, ...]]:
-        trace = generate(settings.jobs, own.nodes * own.processors, seed)
+        trace = _mold(settings, own, seed)
         run = np.random.default_rng(seed).choice(own.lengths_s, len(trace))
         return replace(trace, run=run, request=run * settings.request_factor), drawn(kinds, len(trace), seed)
 
@@ -108,6 +108,16 @@ def application_kinds(flexible: Flexible) -> tuple[Kind, ...]:
             latency_s=latency_s,
             refill_s=own.refill_s,
         ),
+    )
+
+
+def _mold(settings: DynamicSettings, own: Synthetic | RealApplications, seed: int) -> Trace:
+    return generate(
+        settings.jobs,
+        own.nodes * own.processors,
+        seed,
+        model_of(settings.model),
+        request=settings.request_factor,
     )
 
 

@@ -129,6 +129,8 @@ def test_everything_that_is_not_legal_is_named():
     assert "1 jobs; a workload has 2 or more" in message
     assert "load is varied by 'luck'; legal are arrivals, runtimes" in message
     assert "loads [-0.5]; legal are one or more, ascending and above 0" in message
+    with pytest.raises(ConfigError, match="model is 'night'; legal are all, batch, interactive"):
+        replace(settings, model="night")
     with pytest.raises(ConfigError, match="no policy to run; legal are one or more of batch"):
         replace(settings, policies=())
 
