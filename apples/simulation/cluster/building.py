@@ -220,6 +220,7 @@ def _set_nodes(views: Views, machine: ClusterConstants, random: Random) -> None:
     tick = int(memory[at.K_TICK])
     homes = np.repeat([views.node_address(n) for n in range(machine.nodes)], machine.processors)
     processors[:, at.C_RUNNING] = processors[:, at.C_LAST] = at.NOBODY
+    processors[:, at.C_NEXT_TICK] = -at.NEVER
     processors[:, at.C_PHASE] = random.integers(0, tick, len(processors)) - tick
     processors[:, at.C_NODE] = homes
     processors[:, at.C_DUE] = homes + at.N_DUE + np.tile(np.arange(machine.processors), machine.nodes)

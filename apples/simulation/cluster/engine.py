@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apples.simulation.cluster.classscheduler import new_budgets, next_interval, set_next, settle
-from apples.simulation.cluster.jit import compiled, part, words
+from apples.simulation.cluster.jit import compiled, inlined, part, words
 from apples.simulation.cluster.layout import (
     ACTS_FROM,
     ASLEEP,
@@ -139,7 +139,7 @@ def report(m: Memory, n: int, p: int, t: int) -> None:
         wait_on(m, p)
 
 
-@part
+@inlined
 def rank_event(m: Memory, n: int, p: int, t: int) -> None:
     """A rank's messages have come while it slept, its computation is done, or it has spun long enough."""
     if m[p + STATE] == ASLEEP:
@@ -273,7 +273,7 @@ def set_barred(m: Memory, n: int, t: int) -> None:
     fill_idle(m, n, t)
 
 
-@part
+@inlined
 def earliest(m: Memory, first: int, end: int) -> int:
     """The least of a row of next events; it is looked through in whole lines, what is not in use being NEVER."""
     t = NEVER
@@ -289,14 +289,15 @@ def node_until(m: Memory, n: int, end: int) -> None:
     """Run the node's events up to and including `end`."""
     processors, width, due = m[K_PROCESSORS], m[K_WIDTH], n + N_DUE
     following = NEXT + m[n + N_INDEX]
-    while True:
-        t = earliest(m, due, due + m[n + N_SLOTS])
-        m[following] = t
-        if t > end:
-            return
+    t, stop = m[following], due + m[n + N_SLOTS]
+    while t <= end:
         at = due
-        while m[at] != t:
+        while at < stop and m[at] != t:
             at += 1
+        if at == stop:
+            # what was noted as the node's next event has been put off
+            t = m[following] = earliest(m, due, stop)
+            continue
         if at < due + processors:
             c = m[n + N_FIRST] + (at - due) * PROCESSOR_FIELDS
             make_room(m, n, decide(m, n, c, t), t)
@@ -309,6 +310,7 @@ def node_until(m: Memory, n: int, end: int) -> None:
             if m[n + N_FROZEN] == 1:
                 m[following] = NEVER
                 return
+        t = m[following] = earliest(m, due, stop)
 
 
 @compiled

@@ -37,8 +37,13 @@ def compiled(function: F) -> F:
 
 
 def part(function: F) -> F:
-    """Decorator: a part of the loop, compiled into whatever calls it."""
+    """Decorator: a part of the loop."""
     return cast(F, numba.njit(error_model="numpy")(function))
+
+
+def inlined(function: F) -> F:
+    """Decorator: a part of the loop that events go through, put into whatever calls it: a call costs as much as it."""
+    return cast(F, numba.njit(error_model="numpy", forceinline=True)(function))
 
 
 def _words(typing_context: Any, array: Any) -> Any:

@@ -11,7 +11,7 @@ processor in turn. That is how processes migrate within a node. Source: kernel/s
 from __future__ import annotations
 
 from apples.simulation.cluster.classscheduler import note_running, note_stopped
-from apples.simulation.cluster.jit import part
+from apples.simulation.cluster.jit import inlined, part
 from apples.simulation.cluster.layout import (
     ACTS_FROM,
     ASLEEP,
@@ -63,20 +63,25 @@ _SYSTEM = 1000
 _NEVER_CHOSEN = -1000
 
 
-@part
+@inlined
 def charge(m: Memory, c: int, t: int) -> None:
     """Take the ticks since the last look from the counter of the rank that runs on processor c."""
     if t < m[c + C_NEXT_TICK]:
         return
-    tick = (t - m[c + C_PHASE]) // m[K_TICK]
-    m[c + C_NEXT_TICK] = m[c + C_PHASE] + (tick + 1) * m[K_TICK]
+    if t < m[c + C_NEXT_TICK] + m[K_TICK]:
+        # the usual case, without a division
+        tick = m[c + C_CHARGED] + 1
+        m[c + C_NEXT_TICK] += m[K_TICK]
+    else:
+        tick = (t - m[c + C_PHASE]) // m[K_TICK]
+        m[c + C_NEXT_TICK] = m[c + C_PHASE] + (tick + 1) * m[K_TICK]
     p = m[c + C_RUNNING]
     if p >= 0 and m[p + KIND] == RANK:
         m[p + COUNTER] = max(0, m[p + COUNTER] - (tick - m[c + C_CHARGED]))
     m[c + C_CHARGED] = tick
 
 
-@part
+@inlined
 def goodness(m: Memory, p: int, c: int, current: int) -> int:
     """How much the process deserves processor c, on which `current` runs."""
     if m[p + KIND] != RANK:
@@ -91,7 +96,7 @@ def goodness(m: Memory, p: int, c: int, current: int) -> int:
     return int(weight)
 
 
-@part
+@inlined
 def set_expiry(m: Memory, n: int, c: int) -> None:
     """When the quantum of the rank on processor c ends."""
     at = NEVER
@@ -119,14 +124,14 @@ def new_epoch(m: Memory, n: int, t: int) -> None:
         set_expiry(m, n, c)
 
 
-@part
+@inlined
 def add_ready(m: Memory, n: int, p: int) -> None:
     """A process waits for a processor and may run."""
     m[n + N_DUE + 2 * m[K_WIDTH] + m[n + N_READY]] = p
     m[n + N_READY] += 1
 
 
-@part
+@inlined
 def drop_ready(m: Memory, n: int, p: int) -> None:
     """It no longer waits, or may not run."""
     w = n + N_DUE + 2 * m[K_WIDTH]
@@ -137,7 +142,7 @@ def drop_ready(m: Memory, n: int, p: int) -> None:
     m[w] = m[last]
 
 
-@part
+@inlined
 def choose(m: Memory, n: int, c: int, t: int) -> int:
     """Who should have processor c; NOBODY when nobody wants it."""
     current = m[c + C_RUNNING]
@@ -157,7 +162,7 @@ def choose(m: Memory, n: int, c: int, t: int) -> int:
         new_epoch(m, n, t)
 
 
-@part
+@inlined
 def refill(m: Memory, c: int, p: int, t: int, before: int) -> int:
     """What rank p needs to have its working set back on processor c, having run on `before`.
 
@@ -170,7 +175,7 @@ def refill(m: Memory, c: int, p: int, t: int, before: int) -> int:
     return int(min(m[m[p + JOB] + J_REFILL], t - m[p + OFF_SINCE]))
 
 
-@part
+@inlined
 def put(m: Memory, n: int, c: int, p: int, t: int) -> None:
     """Process p gets processor c; it acts when the switch is done and its working set is back."""
     drop_ready(m, n, p)
@@ -187,7 +192,7 @@ def put(m: Memory, n: int, c: int, p: int, t: int) -> None:
     act(m, p)
 
 
-@part
+@inlined
 def take_off(m: Memory, p: int, t: int) -> None:
     """The process no longer has a processor, whose next user is not decided yet."""
     c = m[p + PROCESSOR]
@@ -221,7 +226,7 @@ def decide(m: Memory, n: int, c: int, t: int) -> int:
     return displaced
 
 
-@part
+@inlined
 def find_place(m: Memory, n: int, p: int, t: int) -> int:
     """The processor that a process which has become ready should ask for; NOBODY when none is worth it."""
     if m[m[p + PROCESSOR] + C_RUNNING] < 0:
@@ -266,7 +271,7 @@ def wake(m: Memory, n: int, p: int, t: int) -> None:
         make_room(m, n, p, t)
 
 
-@part
+@inlined
 def fall_asleep(m: Memory, n: int, p: int, t: int) -> None:
     """A running process blocks until its `READY_AT`; somebody else gets the processor."""
     c = m[p + PROCESSOR]

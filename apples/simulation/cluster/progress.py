@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from apples.simulation.cluster.jit import part
+from apples.simulation.cluster.jit import inlined, part
 from apples.simulation.cluster.layout import (
     ACTS_FROM,
     ALONE,
@@ -67,7 +67,7 @@ from apples.simulation.cluster.layout import (
 )
 
 
-@part
+@inlined
 def mix(key: int) -> float:
     """A number in [0, 1) that follows from the key alone (the finaliser of splitmix64)."""
     # unsigned throughout: signed overflow is undefined in compiled code
@@ -78,7 +78,7 @@ def mix(key: int) -> float:
     return float(x >> np.uint64(11)) / 9007199254740992.0
 
 
-@part
+@inlined
 def length(m: Memory, p: int) -> int:
     """Computation of the iteration that the rank is in, nanoseconds; 0 when all are done."""
     if m[p + ITERATION] >= m[p + ITERATIONS]:
@@ -92,7 +92,7 @@ def length(m: Memory, p: int) -> int:
     return int(m[p + COMPUTE] * (1.0 + m[p + VARIATION] * 1e-9 * (2.0 * u - 1.0)))
 
 
-@part
+@inlined
 def set_due(m: Memory, p: int, at: int) -> None:
     """The next event of a process."""
     m[m[p + DUE]] = at
@@ -100,7 +100,7 @@ def set_due(m: Memory, p: int, at: int) -> None:
     m[following] = min(m[following], at)
 
 
-@part
+@inlined
 def expect(m: Memory, p: int, at: int) -> None:
     """The next event of a running rank, or its report of a message if that is earlier."""
     if m[K_MESSAGES] == 1 and m[p + KNOCK] < NEVER and m[m[p + SHARE] + S_SCHEDULED] == 0:
@@ -108,7 +108,7 @@ def expect(m: Memory, p: int, at: int) -> None:
     set_due(m, p, at)
 
 
-@part
+@inlined
 def begin_next(m: Memory, p: int, at: int) -> None:
     """The messages are there at `at`: the next computation begins then."""
     m[p + ITERATION] += 1
@@ -118,7 +118,7 @@ def begin_next(m: Memory, p: int, at: int) -> None:
     expect(m, p, at + m[p + REMAINING])
 
 
-@part
+@inlined
 def act(m: Memory, p: int) -> None:
     """A process that has its processor, and can do something from `ACTS_FROM` on, does it."""
     at = m[p + ACTS_FROM]
@@ -134,7 +134,7 @@ def act(m: Memory, p: int) -> None:
         wait_on(m, p)
 
 
-@part
+@inlined
 def wait_on(m: Memory, p: int) -> None:
     """A running rank whose messages are not there yet polls, or spins for a while."""
     deadline = NEVER if m[p + POLLS] == 1 else max(m[p + ACTS_FROM], m[p + SPIN_UNTIL])
@@ -144,7 +144,7 @@ def wait_on(m: Memory, p: int) -> None:
         expect(m, p, deadline)
 
 
-@part
+@inlined
 def account(m: Memory, p: int, t: int) -> None:
     """What a running process has done up to `t`; a computation that has not begun is taken back."""
     if m[p + PHASE] != COMPUTING:
@@ -165,13 +165,13 @@ def account(m: Memory, p: int, t: int) -> None:
         m[p + BEGIN] = t
 
 
-@part
+@inlined
 def communicates(m: Memory, p: int) -> bool:
     """Does the rank exchange messages after its computations."""
     return bool(m[m[p + JOB] + J_PATTERN] != ALONE and m[m[p + JOB] + J_RANKS] > 1)
 
 
-@part
+@inlined
 def enter(m: Memory, p: int, t: int) -> None:
     """A computation is done and its messages leave."""
     job, parity, k = m[p + JOB], m[p + ITERATION] & 1, m[p + ITERATION]
@@ -196,7 +196,7 @@ def enter(m: Memory, p: int, t: int) -> None:
         tell_partners(m, p, k, t)
 
 
-@part
+@inlined
 def sent(m: Memory, q: int, k: int) -> int:
     """When rank q's messages of iteration k left; -1 if they have not."""
     if m[q + ITERATION] > k or (m[q + ITERATION] == k and m[q + PHASE] == WAITING):
@@ -204,7 +204,7 @@ def sent(m: Memory, q: int, k: int) -> int:
     return -1
 
 
-@part
+@inlined
 def exchange(m: Memory, p: int) -> None:
     """A rank of a ring gets its messages if it waits and both neighbours have sent theirs."""
     if m[p + PHASE] != WAITING or m[p + READY_AT] < NEVER:
@@ -230,7 +230,7 @@ def meet(m: Memory, job: int, parity: int, t: int) -> None:
         deliver(m, m[i], at)
 
 
-@part
+@inlined
 def deliver(m: Memory, p: int, at: int) -> None:
     """All messages that rank p waits for are there from `at` on."""
     m[p + READY_AT] = at
