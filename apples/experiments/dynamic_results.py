@@ -33,8 +33,8 @@ def algorithms(sweep: Sweep) -> dict[str, str]:
 
 
 def saturation_rows(sweep: Sweep, keeps_up: float, paper: Mapping[str, float]) -> list[Row]:
-    """Where each policy saturates. paper : by algorithm, %"""
-    return [
+    """Where each policy saturates, and a machine that wastes nothing. paper : by algorithm, %"""
+    rows = [
         Row(
             name=f"{name}, saturation",
             paper=paper.get(name),
@@ -42,6 +42,11 @@ def saturation_rows(sweep: Sweep, keeps_up: float, paper: Mapping[str, float]) -
             unit="% offered",
         )
         for name, policy in algorithms(sweep).items()
+    ]
+    ours = 100 * sweep.ideal_saturation(keeps_up).load
+    return [
+        *rows,
+        Row(name="a machine that wastes nothing, saturation", paper=None, ours=ours, unit="% offered"),
     ]
 
 

@@ -17,7 +17,15 @@ from apples.experiments.dynamic_workloads import Set
 from apples.queueing.queue import warm
 from apples.simulation.batch.trace import Trace
 from apples.simulation.dynamic.jobs import Kind, bsp_jobs, loaded
-from apples.simulation.dynamic.measures import Course, Figures, Saturation, measure, saturation
+from apples.simulation.dynamic.measures import (
+    Course,
+    Figures,
+    Saturation,
+    accepted_load,
+    ideal,
+    measure,
+    saturation,
+)
 from apples.simulation.dynamic.running import Site, run
 
 
@@ -57,6 +65,14 @@ class Sweep:
             else self.figures[Case(policy=policy, load=load, seed=seed)].accepted
             for load in self.loads
         ]
+        return saturation(self.loads, accepted, keeps_up)
+
+    def ideal_saturation(self, keeps_up: float) -> Saturation:
+        """Of a machine that wastes nothing, with the same jobs."""
+        accepted = []
+        for load in self.loads:
+            same = [Case(policy=self.policies[0], load=load, seed=seed) for seed in self.seeds]
+            accepted.append(sum(accepted_load(ideal(self.courses[case])) for case in same) / len(same))
         return saturation(self.loads, accepted, keeps_up)
 
 

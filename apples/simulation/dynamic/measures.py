@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -111,6 +111,20 @@ def throughput(course: Course) -> float:
     done = float(np.dot(1.0 - _left(course, last), course.run * course.procs))
     span = last - float(course.submit[0])
     return done / (course.processors * span) if span > 0 else 1.0
+
+
+def ideal(course: Course) -> Course:
+    """The same jobs on a machine that wastes nothing: first come first served, each on all processors at once.
+
+    What a day's cycle of arrivals piles up even there is no policy's doing.
+    """
+    takes = course.run * course.procs / course.processors
+    finish = np.empty(len(takes))
+    free = -math.inf
+    for i, (came, needs) in enumerate(zip(course.submit.tolist(), takes.tolist(), strict=True)):
+        free = max(free, came) + needs
+        finish[i] = free
+    return replace(course, start=finish - takes, finish=finish)
 
 
 def backlog(course: Course, when: float) -> float:

@@ -69,7 +69,11 @@ def test_applications_at_two_rows():
     """One policy alone is compared with nobody."""
     chosen = {"jobs": 10, "seeds": (1,), "loads": (0.6,), "policies": ("gang",)}
     result = run("F10", lambda line: None, chosen)
-    assert [row.name for row in result.rows][:2] == ["GS, saturation", "GS, throughput with a full queue"]
+    assert [row.name for row in result.rows][:3] == [
+        "GS, saturation",
+        "a machine that wastes nothing, saturation",
+        "GS, throughput with a full queue",
+    ]
     assert not any("over" in row.name for row in result.rows)
     assert len(result.panels) == 5
 

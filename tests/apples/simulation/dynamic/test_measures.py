@@ -9,6 +9,7 @@ from apples.simulation.dynamic.measures import (
     accepted_load,
     backlog,
     backlog_growth,
+    ideal,
     measure,
     offered_load,
     saturation,
@@ -50,6 +51,13 @@ def test_throughput_counts_until_the_last_start(course):
     full = course((0, 0, 10, 10, 2), (0, 10, 20, 10, 4))
     assert throughput(full) == pytest.approx(0.5)
     assert throughput(course((0, 0, 10, 10, 4), (0, 0, 5, 5, 4))) == 1.0
+
+
+def test_a_machine_that_wastes_nothing(course):
+    """Four processors: the first job takes 5 s instead of 10, the second starts then, the third when it comes."""
+    found = ideal(course((0, 0, 10, 10, 2), (2, 10, 20, 10, 4), (40, 40, 44, 4, 1)))
+    assert found.start.tolist() == [0, 5, 40]
+    assert found.finish.tolist() == [5, 15, 41]
 
 
 def test_all_figures(course):
