@@ -216,6 +216,10 @@ class Station:
         numbers = os.read(fd, CHUNK)
         if any(number != signal.SIGCHLD for number in numbers):
             self._cut()
+        self._reap()
+
+    def _reap(self) -> None:
+        """Take note of children that have ended, and tell of proxies among them."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -258,6 +262,11 @@ class Station:
     def _leave(self) -> None:
         """Hand over what the ranks left, remove what was made here, say that nothing is left, and go."""
         self._cut()
+        deadline = time.monotonic() + DRAIN_S
+        while self._proxies and time.monotonic() < deadline:
+            # They have closed all they had, and are about to end.
+            time.sleep(0.002)
+            self._reap()
         if not self._shared:
             for name in sorted(os.listdir(self._run_dir)):
                 path = os.path.join(self._run_dir, name)

@@ -97,9 +97,7 @@ class Conversation:
                 continue
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
-                raise HostTrouble(
-                    f"did not answer within {within_s:.0f} s; it is off, overloaded, or cut off"
-                )
+                raise HostTrouble(f"did not answer within {within_s:g} s; it is off, overloaded, or cut off")
             data = os.read(fd, 1 << 16)
             if not data:
                 raise HostTrouble(self._why_ended())

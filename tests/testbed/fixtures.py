@@ -1,4 +1,4 @@
-"""What tests get of a testbed: a lab of hosts, one for each process that runs tests, or the reason why there is none."""
+"""What tests get of a testbed: a lab of hosts, one for each process of tests, or the reason why there is none."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -104,6 +105,15 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 @pytest.fixture(name="wait_for")
 def waiting() -> Callable[..., object]:
     return wait_for
+
+
+@pytest.fixture
+def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ssh` that runs commands on this machine, whatever the host; some names fail as real hosts do."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "ssh").symlink_to(Path(__file__).parent.parent / "remote" / "fake_ssh.sh")
+    monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
 
 
 class Launched:

@@ -1,0 +1,33 @@
+"""Frames out of bytes in any pieces, after whatever a login shell has printed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apples.launching.frames import HEADER, LONGEST, LONGEST_GREETING, PREAMBLE, Unframer, frame
+
+FRAMES = st.lists(st.tuples(st.sampled_from([b"B", b"O", b"T"]), st.binary(max_size=200)), max_size=8)
+
+
+@given(FRAMES, st.binary(max_size=50), st.integers(1, 40))
+def test_frames_arrive_whole_whatever_the_pieces(frames, noise, piece):
+    text = noise.replace(b"APPLES", b"") + PREAMBLE + b"".join(frame(*one) for one in frames)
+    unframer = Unframer(preamble=True)
+    found = []
+    for start in range(0, len(text), piece):
+        found += unframer.feed(text[start : start + piece])
+    assert found == frames
+    assert unframer.greeted
+
+
+def test_a_length_that_nobody_sends():
+    with pytest.raises(ValueError, match="a frame of"):
+        Unframer().feed(HEADER.pack(b"O", LONGEST + 1))
+
+
+def test_a_shell_that_only_talks():
+    unframer = Unframer(preamble=True)
+    assert unframer.feed(b"Welcome\n") == []
+    assert unframer.noise == b"Welcome\n"
+    with pytest.raises(ValueError, match="no greeting"):
+        unframer.feed(b"x" * LONGEST_GREETING)

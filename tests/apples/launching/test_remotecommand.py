@@ -1,0 +1,66 @@
+"""The command of a run over several hosts, and what of the environment goes along."""
+
+import sys
+
+from apples.launching.remotecommand import (
+    Spread,
+    carried,
+    groups_of,
+    hostfile,
+    launch_environment,
+    rank_environment,
+    spread_command,
+)
+
+
+def test_rank_i_stands_on_the_host_of_the_plan(runs):
+    request = runs.request("true", hosts=["alpha", "alpha", "beta", "alpha"])
+    assert groups_of(request) == [("alpha", 2), ("beta", 1), ("alpha", 1)]
+    assert hostfile(request) == "alpha:2\nbeta:1\nalpha:1\n"
+
+
+def test_the_whole_command(runs):
+    request = runs.request("prog", "--size", "4", hosts=["alpha", "beta"], label=True)
+    spread = Spread(launcher="10.0.0.1", directory="/home/me")
+    command = spread_command(request, "/venv/bin/mpiexec", "/bin/prog", spread, ["LANG", "PATH"])
+    assert command[:15] == [
+        *("/venv/bin/mpiexec", "-launcher", "rsh", "-launcher-exec", sys.executable, "-rmk", "user"),
+        *("-f", f"{runs.directory}/hosts.txt", "-localhost", "10.0.0.1", "-wdir", "/home/me"),
+        *("-genvlist", "LANG,PATH"),
+    ]
+    assert command[15:18] == ["-n", "2", sys.executable]
+    assert command[-7:] == [
+        str(runs.directory),
+        "alpha:1,beta:1",
+        "--label",
+        "--",
+        "/bin/prog",
+        "--size",
+        "4",
+    ]
+
+
+def test_what_belongs_to_one_machine_stays_there():
+    ours = {"HOME": "/root", "SSH_AUTH_SOCK": "x", "PMI_RANK": "0", "BASH_FUNC_f%%": "() {", "DISPLAY": ":0"}
+    assert carried({**ours, "PATH": "/bin", "APPLES_STATE": "/s", "LANG": "C"}) == [
+        "APPLES_STATE",
+        "LANG",
+        "PATH",
+    ]
+
+
+def test_the_environment_of_mpiexec(runs):
+    request = runs.request("true", environment={"A": "request"})
+    base = {"A": "user", "OMP_NUM_THREADS": "4", "HYDRA_LAUNCHER": "slurm", "PMI_FD": "3"}
+    environment = launch_environment(request, base, "door")
+    assert environment["A"] == "request"
+    assert environment["OMP_NUM_THREADS"] == "4"
+    assert environment["NUMBA_NUM_THREADS"] == "1"
+    assert environment["APPLES_RSH"] == "door"
+    assert not {"HYDRA_LAUNCHER", "PMI_FD"} & environment.keys()
+
+
+def test_the_interface_is_passed_unless_the_user_has_chosen():
+    assert rank_environment("ens3", {}) == {"UCX_NET_DEVICES": "ens3", "FI_TCP_IFACE": "ens3"}
+    assert rank_environment("ens3", {"UCX_NET_DEVICES": "ib0"}) == {"FI_TCP_IFACE": "ens3"}
+    assert rank_environment(None, {}) == {}

@@ -1,0 +1,185 @@
+"""Runs over several hosts: real stations and a real mpiexec behind an ssh that stays on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from apples.errors import LaunchError, ProgramNotFound
+from apples.launching.ending import Grace
+from apples.launching.ssh import SshLauncher
+from apples.launching.stations import Place, Silence
+from apples.plan import Outcome
+
+QUICK = Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
+PATIENT = Silence(connect_s=60.0, lost_s=60.0)
+HOSTS = ("alpha", "beta", "gamma", "locked", "bare", "mute", "chatty")
+
+pytestmark = pytest.mark.usefixtures("fake_ssh")
+
+
+def launcher(silence: Silence = PATIENT) -> SshLauncher:
+    places = {host: Place(host=host, address=host) for host in HOSTS}
+    places["here"] = Place(host="here")
+    return SshLauncher(places, grace=QUICK, silence=silence)
+
+
+def run(request, silence: Silence = PATIENT) -> Outcome:
+    return launcher(silence).run(request, lambda line: None)
+
+
+def sh(text: str) -> tuple[str, str, str]:
+    return ("sh", "-c", text)
+
+
+def test_a_run_over_three_hosts_ends_well(runs, capfd) -> None:
+    chain = ["alpha", "here", "alpha", "chatty"]
+    outcome = run(runs.request(*sh("echo out $PMI_RANK; echo err >&2"), hosts=chain))
+    assert (outcome.ended, outcome.exit_code, outcome.message) == ("finished", 0, "")
+    assert [(s.rank, s.host, s.exit_code) for s in outcome.statuses] == [
+        (r, h, 0) for r, h in enumerate(chain)
+    ]
+    out, err = capfd.readouterr()
+    assert sorted(out.splitlines()) == [f"out {rank}" for rank in range(4)]
+    assert err == "err\n" * 4
+    assert sorted(p.name for p in runs.directory.iterdir()) == [
+        f"status-{rank:05d}.json" for rank in range(4)
+    ]
+
+
+def test_ranks_talk_to_each_other(runs, capfd) -> None:
+    program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.allreduce(c.rank), flush=True)"
+    outcome = run(runs.request(sys.executable, "-c", program, hosts=["alpha", "beta", "here"]))
+    assert outcome.finished, outcome.message
+    assert capfd.readouterr().out == "3\n" * 3
+
+
+def test_labels_and_a_free_stdout(runs, capfd) -> None:
+    request = runs.request(*sh("echo a; echo b"), hosts=["alpha", "beta"], label=True)
+    assert run(dataclasses.replace(request, program_output_to_stderr=True)).finished
+    out, err = capfd.readouterr()
+    assert (out, sorted(err.splitlines())) == ("", ["[0] a", "[0] b", "[1] a", "[1] b"])
+
+
+def test_much_output_arrives_whole(runs, capfd) -> None:
+    program = "import sys\nfor i in range(40000): print('x' * (i % 90))"
+    assert run(runs.request(sys.executable, "-c", program, hosts=["alpha"])).finished
+    lines = capfd.readouterr().out.splitlines()
+    assert [len(line) for line in lines] == [i % 90 for i in range(40000)]
+
+
+def test_the_environment_goes_along_and_what_is_a_hosts_own_does_not(runs, capfd, monkeypatch) -> None:
+    monkeypatch.setenv("DISPLAY", ":7")
+    monkeypatch.setenv("CARRIED", "a b")
+    request = runs.request(
+        *sh('echo "$CARRIED|$MORE|$OMP_NUM_THREADS|$APPLES_RSH|$APPLES_SHIM_FDS|$PWD"'), hosts=["here"]
+    )
+    request = dataclasses.replace(request, environment={**request.environment, "MORE": "x"})
+    assert run(request).finished
+    assert capfd.readouterr().out == f"a b|x|1|||{os.getcwd()}\n"
+
+
+def test_the_rank_that_failed_is_named(runs) -> None:
+    outcome = run(
+        runs.request(*sh("test $PMI_RANK != 1 || exit 5; sleep 60"), hosts=["alpha", "beta", "here"])
+    )
+    assert (outcome.ended, outcome.exit_code) == ("failed", 5)
+    assert outcome.message == "rank 1 on beta ended with exit code 5"
+
+
+def test_a_program_that_is_killed(runs) -> None:
+    outcome = run(runs.request(*sh("test $PMI_RANK = 0 && kill -9 $$; sleep 60"), hosts=["alpha", "beta"]))
+    assert (outcome.exit_code, outcome.message) == (137, "rank 0 on alpha was killed by signal 9 (KILL)")
+
+
+def test_a_host_that_refuses_ends_the_run_before_it_starts(runs) -> None:
+    outcome = run(runs.request("true", hosts=["alpha", "locked"]))
+    assert (outcome.ended, outcome.exit_code) == ("failed", 125)
+    assert outcome.message.startswith("locked refuses our key; put the public key there (ssh-copy-id locked)")
+    assert [s.exit_code for s in outcome.statuses] == [None, None]
+
+
+def test_a_host_that_does_not_answer_is_not_waited_for(runs) -> None:
+    outcome = run(runs.request("true", hosts=["mute"]), Silence(connect_s=0.5, lost_s=60.0))
+    assert outcome.message.startswith("mute did not answer for")
+
+
+def test_the_time_limit(runs) -> None:
+    outcome = run(runs.request("sleep", "60", hosts=["alpha", "beta"], time_limit_s=2.0))
+    assert (outcome.ended, outcome.exit_code) == ("time limit", 124)
+
+
+def follow(request, act) -> Outcome:
+    """The outcome of a run during which `act` is called, once every rank has started."""
+    found: list[Outcome] = []
+    thread = threading.Thread(target=lambda: found.append(run(request)))
+    thread.start()
+    act()
+    thread.join(60)
+    assert not thread.is_alive()
+    return found[0]
+
+
+def ranks(runs, count: int) -> list[dict]:
+    paths = [runs.directory / f"status-{rank:05d}.json" for rank in range(count)]
+    return [json.loads(path.read_text()) for path in paths] if all(p.exists() for p in paths) else []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_station_that_is_killed_takes_its_ranks_along(runs, wait_for, number) -> None:
+    def act() -> None:
+        wait_for(lambda: ranks(runs, 2))
+        (station,) = (
+            pid
+            for pid, command in runs.left().items()
+            if "station.py" in command and command.startswith(sys.executable)
+        )
+        os.kill(station, number)
+
+    # our marker is in the environment of ssh, and so in that of the station behind it
+    os.environ["APPLES_TEST_MARKER"] = runs.marker
+    try:
+        outcome = follow(runs.request("sleep", "60", hosts=["alpha", "alpha"]), act)
+    finally:
+        del os.environ["APPLES_TEST_MARKER"]
+    assert (outcome.ended, outcome.exit_code) == ("failed", 125)
+    assert runs.left() == {}
+
+
+def test_a_launcher_that_dies_leaves_nothing_on_any_host(runs, wait_for) -> None:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            run(runs.request("sleep", "60", hosts=["alpha", "beta", "here"]))
+        finally:
+            os._exit(0)
+    wait_for(lambda: ranks(runs, 3))
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    wait_for(lambda: not runs.left())
+
+
+def test_what_cannot_start_is_said_before_anything_starts(runs) -> None:
+    with pytest.raises(LaunchError, match=r"hosts delta are not among those that were checked: alpha, beta"):
+        launcher().check(runs.request("true", hosts=["delta"]))
+    with pytest.raises(ProgramNotFound, match="program 'nosuch'"):
+        launcher().check(runs.request("nosuch", hosts=["alpha"]))
+    request = runs.request("true", hosts=["alpha"])
+    empty = dataclasses.replace(request, plan=dataclasses.replace(request.plan, assignments=()))
+    with pytest.raises(LaunchError, match="the plan has no ranks"):
+        launcher().check(empty)
+
+
+def test_without_ssh_other_hosts_are_out_of_reach(runs, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    true = str(Path("/bin/true"))
+    launcher().check(runs.request(true, hosts=["here"]))
+    with pytest.raises(ProgramNotFound, match="ssh is in none of the directories of PATH"):
+        launcher().check(runs.request(true, hosts=["alpha"]))
