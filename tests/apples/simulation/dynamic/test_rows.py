@@ -1,9 +1,12 @@
 """EASY over the rows of a matrix: one row is the batch queue's EASY, more rows start more jobs, and sooner."""
 
 import heapq
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from apples.errors import ConfigError
 from apples.queueing.jobs import Job
@@ -20,20 +23,22 @@ def job(number, procs, request_s=10.0, submit_s=0.0):
     return Job(id=number, procs=procs, request_s=request_s, submit_s=submit_s)
 
 
-def replayed(trace, queue):
-    """Start of each job when it runs for as long as the trace says; nobody moves."""
-    starts, ends, at = np.full(len(trace), np.nan), [], 0
-    while at < len(trace) or ends:
+def replayed(trace, queue, promises=None):
+    """Start of each job when it runs for as long as the trace says; nobody moves. promises : takes all, by job."""
+    starts, ends, at = np.full(len(trace.run), np.nan), [], 0
+    while at < len(trace.run) or ends:
         soonest = ends[0][0] if ends else np.inf
-        now = min(soonest, trace.submit[at] if at < len(trace) else np.inf)
+        now = min(soonest, trace.submit[at] if at < len(trace.run) else np.inf)
         while ends and ends[0][0] == now:
             queue.end(heapq.heappop(ends)[1], {})
-        while at < len(trace) and trace.submit[at] == now:
+        while at < len(trace.run) and trace.submit[at] == now:
             queue.submit(job(at, int(trace.procs[at]), float(trace.request[at]), float(now)))
             at += 1
         for number, _ in queue.start(now):
             starts[number] = now
             heapq.heappush(ends, (now + trace.run[number], number))
+        if promises is not None and (promised := queue.promise(now)) is not None:
+            promises.setdefault(queue.waiting[0].id, []).append(promised[1])
     return starts
 
 
@@ -97,3 +102,27 @@ def test_what_is_no_queue():
         rows(0)
     with pytest.raises(ConfigError, match="job 1 asks for 9 processors; 1 to 8 are legal"):
         rows(1).submit(job(1, 9))
+
+
+jobs_of_all_sizes = st.lists(
+    st.tuples(st.integers(1, 8), st.integers(1, 50), st.integers(0, 10), st.floats(0.1, 1.0)),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(jobs=jobs_of_all_sizes, mpl=st.integers(1, 4))
+@settings(deadline=None, max_examples=60)
+def test_no_promise_is_broken_where_estimates_are_upper_bounds_and_nobody_moves(jobs, mpl):
+    """Whoever overtakes in whatever row; a promise may only get better."""
+    procs, request, gaps, share = (np.array(column, float) for column in zip(*jobs, strict=True))
+    trace = SimpleNamespace(
+        submit=np.cumsum(gaps), procs=procs.astype(int), request=request, run=request * mpl * share
+    )
+    promises = {}
+    starts = replayed(trace, rows(mpl), promises)
+    assert not np.isnan(starts).any()
+    assert (starts >= trace.submit).all()
+    for number, given_s in promises.items():
+        assert given_s == sorted(given_s, reverse=True)
+        assert starts[number] <= given_s[-1] + 1e-9
