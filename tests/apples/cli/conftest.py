@@ -2,10 +2,13 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
+import warnings
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,26 @@ BIN = Path(sys.executable).parent
 
 #: A run of a second or two.
 SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
+
+
+def marked(mark):
+    """Command lines of all processes that have it in their environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def lasting(mark):
+    """The same, after those about to end had a moment."""
+    deadline = time.monotonic() + 5.0
+    while (found := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
 
 
 class Command:
@@ -49,26 +72,13 @@ class Command:
 
     def survivors(self):
         """Command lines of all processes that carry our mark; those about to end have a moment."""
-        deadline = time.monotonic() + 5.0
-        while (found := self._marked()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return found
+        return lasting(self.mark)
 
     def wait_for_rank(self, word):
         """Until a rank with this word on its command line is alive."""
-        while not any(word in line and "shim" not in line for line in self._marked()):
+        while not any(word in line and "shim" not in line for line in marked(self.mark)):
             assert self.process.poll() is None, self.process.stderr.read()
             time.sleep(0.02)
-
-    def _marked(self):
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                if self.mark.encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-            except OSError:
-                continue
-        return found
 
 
 @pytest.fixture
@@ -113,13 +123,61 @@ def small():
 
 
 @pytest.fixture
-def run(start):
-    """Runs a command to its end."""
+def run_apart(start):
+    """As `run`, in a process of its own."""
 
     def make(program, *arguments, **more):
         command = start(program, *arguments, **more)
         command.code = command.end()
         assert "Traceback" not in command.err, command.err
         return command
+
+    return make
+
+
+class Finished:
+    """A command that was run to its end in this process, which saves the start of another."""
+
+    def __init__(self, code, said, mark):
+        self.code, self.out, self.err, self._mark = code, said.out, said.err, mark
+
+    def survivors(self):
+        """Command lines of the processes that it has left."""
+        return lasting(self._mark)
+
+
+@pytest.fixture
+def run(tmp_path, capfd, monkeypatch):
+    """Runs a command to its end, by default over the test's own state."""
+    from importlib.metadata import entry_points
+
+    def make(program, *arguments, state=None, **environment):
+        (script,) = entry_points(group="console_scripts", name=program)
+        mark = f"APPLES_TEST_MARK={uuid.uuid4().hex}"
+        name, _, value = mark.partition("=")
+        environment = {
+            "TMPDIR": str(tmp_path),
+            "APPLES_STATE": str(state or tmp_path / "apples-state"),
+        } | environment
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+        capfd.readouterr()
+        with monkeypatch.context() as ours, warnings.catch_warnings():
+            # As in a process of its own, where nobody turns warnings into errors.
+            warnings.simplefilter("ignore")
+            for key, said in {**environment, name: value}.items():
+                ours.setenv(key, said)
+            # Where temporary files go is kept once it was asked for.
+            ours.setattr(tempfile, "tempdir", None)
+            ours.setattr(sys, "argv", [str(BIN / program), *map(str, arguments)])
+            try:
+                code = script.load()()
+            except SystemExit as end:
+                code = end.code
+            finally:
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)
+        done = Finished(code or 0, capfd.readouterr(), mark)
+        assert "Traceback" not in done.err, done.err
+        return done
 
     return make

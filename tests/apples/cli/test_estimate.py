@@ -70,11 +70,12 @@ def test_a_stranger_keeps_the_request(run, history):
     assert json.loads(asked(run, "--user", "zoe", "--trace", history, "--json").out)["used_of_request"] == {}
 
 
-def test_a_submit_command_is_filled_in(run, history, slurm):
+def test_a_submit_command_is_filled_in(run, run_apart, history, slurm):
     mine = ("--user", "ann", "--project", "sun", "--trace", history)
     done = asked(run, *mine, "--dry-run", "--", "sbatch", "-n", "4", "my job.sh")
     assert done.out == "sbatch --time=240 --time-min=120 -n 4 'my job.sh'\n"
-    done = asked(run, *mine, "--", "sbatch", "-n", "4", "job.sh")
+    # It becomes the command.
+    done = asked(run_apart, *mine, "--", "sbatch", "-n", "4", "job.sh")
     assert (done.code, done.out) == (0, "--time=240 --time-min=120 -n 4 job.sh\n")
 
 
