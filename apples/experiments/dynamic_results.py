@@ -114,7 +114,11 @@ def saturation_notes(sweep: Sweep, keeps_up: float) -> list[str]:
             notes.append(f"{name} saturates {found.bound} {found.load:.0%}, the end of the sweep.")
         if len(sweep.seeds) > 1:
             loads = sorted(sweep.saturation(policy, keeps_up, seed).load for seed in sweep.seeds)
-            notes.append(f"{name}, saturation of single seeds: {loads[0]:.0%} to {loads[-1]:.0%}.")
+            done = sorted(sweep.over_seeds(policy, sweep.full, _throughput))
+            notes.append(
+                f"{name}, single seeds: saturation {loads[0]:.0%} to {loads[-1]:.0%}, "
+                f"throughput with a full queue {done[0]:.0%} to {done[-1]:.0%}."
+            )
     return notes
 
 

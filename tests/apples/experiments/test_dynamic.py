@@ -51,7 +51,7 @@ def test_the_document_has_every_run(small):
 
 def test_notes_say_how_saturation_is_meant_and_how_far_seeds_are_apart(small):
     assert "Saturation: the offered load of which less than 95% is accepted." in small.notes
-    assert any(note.startswith("FCS, saturation of single seeds: ") for note in small.notes)
+    assert any(note.startswith("FCS, single seeds: saturation ") for note in small.notes)
 
 
 def test_all_panels_are_drawn(small, tmp_path):
