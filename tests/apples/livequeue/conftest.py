@@ -2,15 +2,20 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from itertools import count
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from apples.cli import toolbox
 from apples.errors import SharingError
 from apples.livequeue.client import QueueClient, survey
 from apples.livequeue.core import LiveQueue
@@ -21,6 +26,8 @@ from apples.queueing.configuration import EstimatesSection, QueueFile, QueueSect
 from apples.queueing.queue import warm
 
 APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+#: Commands that only ask the manager, and need no process of their own to be tested.
+ASKING = ("submit", "queue", "why", "cancel")
 RUN = (sys.executable, "-c", "from apples.cli.run import main; main()")
 
 
@@ -178,17 +185,34 @@ def manager(tmp_path):
 
 def call(command, *words, code=0, program=APPLES, **more):
     """Run `apples COMMAND …`; its standard output, or both where it fails."""
-    done = subprocess.run(
-        [*program, *([command] if command else []), *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        **more,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    assert code is None or done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stdout + done.stderr
+    arguments = [*([command] if command else []), *map(str, words)]
+    if command in ASKING and not more.keys() - {"cwd"}:
+        returned, out, err = run_here(arguments, more.get("cwd", "."))
+    else:
+        done = subprocess.run(
+            [*program, *arguments], capture_output=True, text=True, timeout=120, check=False, **more
+        )
+        returned, out, err = done.returncode, done.stdout, done.stderr
+    assert "Traceback" not in err, err
+    assert code is None or returned == code, out + err
+    return out if code == 0 else out + err
+
+
+def run_here(arguments, directory):
+    """(exit code, output, error output) of an `apples` command in this process."""
+    out, err = StringIO(), StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    with patch.object(sys, "argv", ["apples", *arguments]), chdir(directory):
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                toolbox.main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    return code, out.getvalue(), err.getvalue()
 
 
 def queue(everything=False):

@@ -1,15 +1,16 @@
 """Where a job's processors are: as few hosts as will do, never more than a host has, the same after a restart."""
 
 import json
-import os
 import socket
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apples.cli.assemble import open_world
+from apples.errors import ConfigError
 from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.reasons import why
 from apples.livequeue.store import Store
@@ -113,12 +114,15 @@ def test_hosts_as_launchers_read_them():
     assert listed({"alpha": 4, "beta": 2}) == "alpha:4,beta:2"
 
 
-def test_a_run_in_a_job_keeps_to_its_hosts_unless_it_names_others(cli, tmp_path):
-    call, _, _ = cli
-    run, small = call.__globals__["RUN"], ("64", "--app", "heat", "--set", "nx=32", "--dry-run", "--json")
-    here = {**os.environ, "APPLES_QUEUE_HOSTS": f"{socket.gethostname()}:1"}
-    planned = json.loads(call("", *small, program=run, env=here))
-    assert [one["host"] for one in planned["hosts"]] == [socket.gethostname()]
-    away = {**os.environ, "APPLES_QUEUE_HOSTS": "somewhere-else:1"}
-    assert "no host somewhere-else in this machine" in call("", *small, program=run, env=away, code=2)
-    call("", *small, "-H", "localhost:1", program=run, env=away)
+def test_a_run_in_a_job_keeps_to_its_hosts_unless_it_names_others(monkeypatch):
+    def pool(**options):
+        world, _ = open_world(defaultdict(lambda: None, options))
+        return [(host.name, host.slots) for host in world.grid.hosts]
+
+    name = socket.gethostname()
+    monkeypatch.setenv("APPLES_QUEUE_HOSTS", f"{name}:3")
+    assert pool() == [(name, 3)]
+    monkeypatch.setenv("APPLES_QUEUE_HOSTS", "somewhere-else:1")
+    with pytest.raises(ConfigError, match="no host somewhere-else in this machine"):
+        pool()
+    assert pool(hosts="localhost:1") == [("localhost", 1)]
