@@ -3,7 +3,7 @@
 import json
 import socket
 import sqlite3
-from collections import Counter, defaultdict
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,7 @@ from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.reasons import why
 from apples.livequeue.store import Store
 
+NOT_SAID = ("mock", "scenario", "grid_file", "hosts", "hostfile", "include", "exclude", "launcher")
 POOL = Machine(slots={"alpha": 4, "beta": 2, "gamma": 8})
 
 
@@ -116,7 +117,7 @@ def test_hosts_as_launchers_read_them():
 
 def test_a_run_in_a_job_keeps_to_its_hosts_unless_it_names_others(monkeypatch):
     def pool(**options):
-        world, _ = open_world(defaultdict(lambda: None, options))
+        world, _ = open_world({**dict.fromkeys(NOT_SAID), **options})
         return [(host.name, host.slots) for host in world.grid.hosts]
 
     name = socket.gethostname()
