@@ -52,9 +52,7 @@ def _numbers(
 @click.option(
     "--policies", callback=_numbers(str), metavar="NAME,…", help="F9, F10: batch, gang, spin-block, fcs."
 )
-@click.option(
-    "--vary", type=click.Choice(["arrivals", "runtimes"]), help="F9, F10: what makes the load higher."
-)
+@click.option("--vary", type=click.Choice(["arrivals", "runtimes"]), help="F9: what makes the load higher.")
 def experiment(
     experiment_id: str | None, as_json: bool, plot: Path | None, quiet: bool, **choices: Any
 ) -> None:

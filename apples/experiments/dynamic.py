@@ -6,6 +6,7 @@ the fact: kinds of jobs, seeds, loads and the share that counts as keeping up ar
 
 from __future__ import annotations
 
+from apples.errors import ConfigError
 from apples.experiments import coscheduled_settings
 from apples.experiments import dynamic_results as results
 from apples.experiments.catalogue import Progress
@@ -35,8 +36,15 @@ def synthetic_jobs(progress: Progress, choices: Choices | None = None) -> Result
 
 
 def scientific_jobs(progress: Progress, choices: Choices | None = None) -> Result:
-    """F10: SAGE and SWEEP3D on 64 processors, Figure 9."""
+    """F10: SAGE and SWEEP3D on 64 processors, Figure 9.
+
+    Raises `apples.errors.ConfigError` where the load is to be varied by run times: these are the applications' own.
+    """
     settings, flexible = _settings(choices)
+    if settings.vary != "arrivals":
+        raise ConfigError(
+            f"F10: load is varied by {settings.vary!r}; legal is arrivals, since run times are the applications' own"
+        )
     workloads = applications(settings, flexible)
     found = sweep(workloads, settings, progress)
     rows = _rows(found, workloads, settings, ({}, 1.54))

@@ -82,7 +82,7 @@ def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], N
         Case(policy=policy, load=load, seed=seed)
         for policy in reversed(settings.policies)
         for seed in settings.seeds
-        for load in (*workloads.loads, workloads.full)
+        for load in dict.fromkeys((*workloads.loads, workloads.full))
     ]
     courses: dict[Case, Course] = {}
     for case, course in _run_all(workloads, settings.vary, cases):
@@ -114,7 +114,9 @@ def _run_all(workloads: Set, vary: str, cases: Sequence[Case]) -> Iterator[tuple
 
     def work(case: Case) -> tuple[Trace, tuple[Kind, ...]]:
         trace, kinds = molds[case.seed]
-        return loaded(trace, case.load, vary=vary), kinds
+        # A queue is filled by arrivals; run times ten times as long would be another workload.
+        how = "arrivals" if case.load == workloads.full else vary
+        return loaded(trace, case.load, vary=how), kinds
 
     compile_once()
     warm()

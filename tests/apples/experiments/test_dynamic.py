@@ -82,6 +82,9 @@ def test_the_load_may_come_of_longer_jobs():
     chosen = {"jobs": 10, "seeds": (1,), "loads": (0.3, 0.6), "policies": ("batch",), "vary": "runtimes"}
     result = run("F9", lambda line: None, chosen)
     assert any("jobs of a higher load are longer" in note for note in result.notes)
+    assert [entry["load"] for entry in result.further["sweep"]] == [0.3, 0.6, 10.0]
+    with pytest.raises(ConfigError, match="F10: load is varied by 'runtimes'; legal is arrivals"):
+        run("F10", lambda line: None, {"vary": "runtimes"})
 
 
 def test_every_kind_of_synthetic_job_is_there():
