@@ -65,7 +65,7 @@ def hosts_file(hosts: tuple[HostSpec, ...], own: HostSpec) -> str:
     """/etc/hosts of one host."""
     lines = ["127.0.0.1 localhost"]
     for host in hosts:
-        address = own.own_name if host is own and own.own_name is not None else host.address
+        address = own.own_name if host.name == own.name and own.own_name is not None else host.address
         lines.append(f"{address} {host.name}")
     return "\n".join(lines) + "\n"
 

@@ -74,7 +74,7 @@ def test_no_host_is_fit(over_ssh):
 def test_hosts_of_a_file_and_of_a_grid(over_ssh, tmp_path):
     hostfile, grid = tmp_path / "hosts", tmp_path / "grid.yaml"
     hostfile.write_text("off\nlocked slots=2\n")
-    grid.write_text("name: lab\nhosts: [{name: a, address: off}, {name: b, address: locked}]\n")
+    grid.write_text("name: lab\nhosts: [{name: a, address: 'off'}, {name: b, address: locked}]\n")
     command = over_ssh("apples", "probe", "--hosts", hostfile, "--json", "--limit", "60s")
     assert [h["host"] for h in json.loads(command.out)["hosts"]] == ["off", "locked"]
     command = over_ssh("apples", "probe", "--grid", grid, "b", "--json", "--limit", "60s")
@@ -110,8 +110,8 @@ def test_nobody_is_left_for_a_run(over_ssh):
     assert command.code == 3
     assert command.err.splitlines()[-3:] == [
         "apples-run: no host of the pool can take part:",
-        "apples-run: locked: it refuses our key; put the public key there (ssh-copy-id locked) or load it into the agent "
-        "(ssh-add)",
+        "apples-run: locked: it refuses our key; put the public key there (ssh-copy-id locked) or load it into the "
+        "agent (ssh-add)",
         "apples-run: off: it cannot be reached; it is off, or not on this network",
     ]
 

@@ -150,7 +150,7 @@ def test_a_station_that_is_killed_takes_its_ranks_along(runs, wait_for, number) 
     finally:
         del os.environ["APPLES_TEST_MARKER"]
     assert (outcome.ended, outcome.exit_code) == ("failed", 125)
-    assert runs.left() == {}
+    wait_for(lambda: not runs.left())
 
 
 def test_a_launcher_that_dies_leaves_nothing_on_any_host(runs, wait_for) -> None:

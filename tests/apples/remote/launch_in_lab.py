@@ -1,0 +1,46 @@
+"""One launch inside a host of the lab: CHAIN OWN_NAME LOST_S PROGRAM...; the outcome is stdout's last line, JSON."""
+
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from apples.launching.ending import Grace
+from apples.launching.launcher import LaunchRequest
+from apples.launching.ssh import SshLauncher
+from apples.launching.stations import Place, Silence
+from apples.plan import Assignment, Plan
+from apples.template import Workload
+
+chain, own, lost_s, *command = sys.argv[1:]
+hosts = chain.split(",")
+plan = Plan(
+    scheduler="test",
+    application="test",
+    size=len(hosts),
+    model="none",
+    assignments=tuple(
+        Assignment(rank=r, host=h, slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
+        for r, h in enumerate(hosts)
+    ),
+    predicted_s=0.0,
+    low_s=0.0,
+    high_s=0.0,
+)
+places = {h: Place(host=h, address=None if h == own else h, interface="eth0") for h in set(hosts)}
+launcher = SshLauncher(
+    places,
+    grace=Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0),
+    silence=Silence(connect_s=60.0, lost_s=float(lost_s)),
+)
+with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
+    request = LaunchRequest(
+        plan=plan,
+        workload=Workload(application="test", size=len(hosts)),
+        command=tuple(word.replace("RUN_DIR", directory) for word in command),
+        run_dir=Path(directory),
+    )
+    outcome = launcher.run(request, lambda line: print(line, file=sys.stderr))
+    left = {p.name: p.read_text() for p in Path(directory).glob("*.txt")}
+    print(json.dumps({**asdict(outcome), "left": left}), flush=True)

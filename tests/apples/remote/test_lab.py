@@ -1,0 +1,180 @@
+"""Runs over real hosts: the unfit are left out, the answer is right, and no way of losing a host leaves anything."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+LAUNCH = Path(__file__).with_name("launch_in_lab.py")
+HEAT = ("--app", "heat", "-s", "nx=16", "-s", "ny=16", "-s", "iterations=20")
+FORKED = ("unshare --net", "sshd_config", "/init", "sleep 1")
+
+
+def wait_for(what, within_s=30.0, complaint=lambda: "waited in vain"):
+    deadline = time.monotonic() + within_s
+    while not (found := what()):
+        assert time.monotonic() < deadline, complaint()
+        time.sleep(0.05)
+    return found
+
+
+def left(lab):
+    """What runs on hosts besides the hosts themselves."""
+    found = {h.name: lab.processes(h.name).values() for h in lab.spec.hosts}
+    return [
+        (host, command)
+        for host, commands in found.items()
+        for command in commands
+        if command and not any(word in command for word in FORKED)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(lab):
+    yield
+    wait_for(lambda: not left(lab), complaint=lambda: left(lab))
+
+
+def test_the_fit_run_and_the_others_are_told(lab, state_of_its_own):
+    lab.crash("a3")
+    try:
+        pool = [h.name for h in lab.spec.hosts if h.name != "own-tmp"]
+        command = [
+            "apples-run",
+            "12",
+            *HEAT,
+            "--launcher",
+            "ssh",
+            "-H",
+            ",".join(f"{n}:1" for n in pool),
+            "-n",
+            "2",
+        ]
+        result = lab.run("a1", str(BIN / command[0]), *command[1:], "--json")
+    finally:
+        lab.start("a3")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert sorted(h["host"] for h in document["hosts"]) == ["a1", "a2"]
+    reasons = {entry["host"]: entry["reason"] for entry in document["left_out"]}
+    assert reasons.pop("a3").startswith(("it does not answer", "it cannot be reached"))
+    assert reasons.pop("locked").startswith("it refuses our key")
+    assert reasons.pop("stranger").startswith("it has a host key that is not known here")
+    assert reasons.pop("debian").startswith("it resolves its own name debian to 127.0.1.1")
+    if "late" in pool:
+        assert reasons.pop("late").startswith("it has a clock 3600 s behind ours")
+    assert reasons == {}
+    assert sum(h["rows"] for h in document["hosts"]) == 12
+    assert [h["exit_code"] for h in document["hosts"]] == [0, 0]
+    alone = ["stencil-app", "heat", "--size", "12", "--nx", "16", "--ny", "16", "--iterations", "20"]
+    said = subprocess.run([BIN / alone[0], *alone[1:]], capture_output=True, text=True, check=True).stdout
+    # one line of the program, and the same answer as on one machine
+    assert said.strip() in result.stderr.splitlines()
+
+
+@pytest.fixture
+def launch(lab):
+    """Starts a launch on the first host of a chain; what still runs at the end is killed."""
+    started = []
+
+    def make(*arguments, **more):
+        started.append(launched(lab, *arguments, **more))
+        return started[-1]
+
+    yield make
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.communicate()
+
+
+def launched(lab, chain, *command, lost_s=60.0):
+    words = [sys.executable, str(LAUNCH), chain, "a1", str(lost_s), *command]
+    return subprocess.Popen(
+        lab.command("a1", words),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def outcome(process):
+    out, err = process.communicate(timeout=60)
+    assert out.strip(), err
+    return json.loads(out.splitlines()[-1]), out.splitlines()[:-1]
+
+
+def test_hosts_that_share_no_directory_send_back_what_ranks_left(lab, launch):
+    program = "hostname > RUN_DIR/rank-$PMI_RANK.txt; echo from $(hostname)"
+    ended, said = outcome(launch("a1,own-tmp,a2", "sh", "-c", program))
+    assert (ended["ended"], ended["message"]) == ("finished", "")
+    assert [(s["host"], s["exit_code"]) for s in ended["statuses"]] == [("a1", 0), ("own-tmp", 0), ("a2", 0)]
+    assert ended["left"] == {
+        "hosts.txt": "a1:1\nown-tmp:1\na2:1\n",
+        **{f"rank-{r}.txt": f"{h}\n" for r, h in enumerate(("a1", "own-tmp", "a2"))},
+    } or ended["left"] == {f"rank-{r}.txt": f"{h}\n" for r, h in enumerate(("a1", "own-tmp", "a2"))}
+    assert sorted(said) == ["from a1", "from a2", "from own-tmp"]
+    for host in ("own-tmp", "a2"):
+        assert "apples" not in lab.run(host, "ls", "/run").stdout
+
+
+def running(lab, *hosts):
+    """Whether the program runs on all these hosts."""
+    program = f"{shutil.which('sleep')} 600"
+    return all(program in lab.processes(host).values() for host in hosts)
+
+
+@pytest.mark.parametrize("way", ["kill", "crash", "freeze", "cut"])
+def test_a_host_is_lost(lab, launch, way):
+    process = launch("a1,a2,a3", "sleep", "600", lost_s=4.0)
+    try:
+        wait_for(lambda: running(lab, "a1", "a2", "a3"))
+        getattr(lab, way)("a3")
+        ended, _ = outcome(process)
+    finally:
+        if way == "freeze":
+            lab.thaw("a3")
+        if way == "cut":
+            lab.mend("a3")
+        lab.start("a3")
+    assert (ended["ended"], ended["exit_code"]) == ("failed", 125)
+    expected = "a3 was lost: its connection ended" if way == "kill" else "a3 was not heard of for "
+    assert ended["message"].startswith(expected)
+
+
+def test_the_launcher_and_its_host_are_killed(lab, launch):
+    """Its kernel closes the connections, upon which the stations end their hosts' part."""
+    process = launch("a2,a3", "sleep", "600")
+    wait_for(lambda: running(lab, "a2", "a3"))
+    lab.kill("a1")
+    try:
+        process.communicate()
+        wait_for(lambda: not left(lab), complaint=lambda: left(lab))
+    finally:
+        lab.start("a1")
+
+
+def test_probe_names_the_slow_host(lab):
+    lab.change("a3", cpu=0.3)
+    try:
+        result = lab.run("a1", str(BIN / "apples"), "probe", "a1", "a2", "a3", "--json")
+    finally:
+        lab.change("a3", cpu=1.0)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert {(k["source"], k["target"]) for k in document["links"]} == {
+        (a, b) for a in ("a1", "a2", "a3") for b in ("a1", "a2", "a3") if a != b
+    }
+    assert all(link["error"] is None for link in document["links"])
+    reasons = {h["host"]: h["verdict"]["reasons"] for h in document["hosts"]}
+    assert reasons["a3"][0] == "throttled: its control groups leave it 0.30 of a CPU"
+    assert not any("throttled" in reason for host in ("a1", "a2") for reason in reasons[host])
