@@ -108,7 +108,7 @@ def throughput(course: Course) -> float:
     can be accepted for ever (the saturation rule of Baccelli and Foss).
     """
     last = float(course.start.max())
-    done = float(np.dot(1.0 - _left(course, last), course.run * course.procs))
+    done = float(np.dot(_done(course, last), course.run * course.procs))
     span = last - float(course.submit[0])
     return done / (course.processors * span) if span > 0 else 1.0
 
@@ -129,7 +129,8 @@ def ideal(course: Course) -> Course:
 
 def backlog(course: Course, when: float) -> float:
     """Processor seconds in isolation that were submitted by `when` and are not done then."""
-    return float(np.dot(_left(course, when), course.run * course.procs))
+    left = np.where(course.submit <= when, 1.0 - _done(course, when), 0.0)
+    return float(np.dot(left, course.run * course.procs))
 
 
 def backlog_growth(course: Course, points: int = 100) -> float:
@@ -177,10 +178,9 @@ def saturation(offered: Sequence[float], accepted: Sequence[float], keeps_up: fl
     return Saturation(load=offered[-1], bound="above")
 
 
-def _left(course: Course, when: float) -> Floats:
-    """Share of each job that is not done at `when`; 0 for those not submitted yet."""
-    done = np.clip((when - course.start) / np.maximum(course.finish - course.start, 1e-9), 0.0, 1.0)
-    found: Floats = np.where(course.submit <= when, 1.0 - done, 0.0)
+def _done(course: Course, when: float) -> Floats:
+    """Share of each job that is done at `when`."""
+    found: Floats = np.clip((when - course.start) / np.maximum(course.finish - course.start, 1e-9), 0.0, 1.0)
     return found
 
 

@@ -51,6 +51,8 @@ def test_throughput_counts_until_the_last_start(course):
     full = course((0, 0, 10, 10, 2), (0, 10, 20, 10, 4))
     assert throughput(full) == pytest.approx(0.5)
     assert throughput(course((0, 0, 10, 10, 4), (0, 0, 5, 5, 4))) == 1.0
+    # A simulation counts whole nanoseconds: a job may start a little before it was submitted, and has done nothing yet.
+    assert throughput(course((0, 0, 10, 10, 1), (5, 5 - 1e-10, 9, 4, 4))) == pytest.approx(0.25)
 
 
 def test_a_machine_that_wastes_nothing(course):
