@@ -71,7 +71,7 @@ def check_hosts(request: LaunchRequest, addresses: Mapping[str, str]) -> None:
         raise LaunchError(
             f"hosts {', '.join(elsewhere)} are not this machine, and the mpiexec launcher runs ranks on this machine "
             f"only ({known}). Give such a host `address: localhost` in the grid file to mean this machine, "
-            "or run on the mock grid"
+            "call other hosts with --launcher ssh, or run on the mock grid"
         )
 
 

@@ -202,7 +202,9 @@ class RemoteProcesses:
             if kind == b"T":
                 record = parse_status(payload)
                 self.records[record.rank] = changed[record.rank] = record
-                self._keep(f"status-{record.rank:05d}.json", payload)
+                if not (channel.found or {})["shared"]:
+                    # Where it is shared the keeper has written it, and may write it again before we have read this.
+                    self._keep(f"status-{record.rank:05d}.json", payload)
             elif kind in self._outputs:
                 write_all(self._outputs[kind], payload)
             elif kind == b"R":

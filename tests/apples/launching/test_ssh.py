@@ -166,6 +166,39 @@ def test_a_launcher_that_dies_leaves_nothing_on_any_host(runs, wait_for) -> None
     wait_for(lambda: not runs.left())
 
 
+@pytest.mark.parametrize(
+    ("numbers", "program", "expected"),
+    [
+        ([signal.SIGUSR1], "trap 'exit 0' USR1; while :; do sleep 0.05; done", ("finished", 0)),
+        ([signal.SIGINT], "trap 'exit 0' INT; while :; do sleep 0.05; done", ("interrupted", 130)),
+        ([signal.SIGINT, signal.SIGINT], "trap '' INT; while :; do sleep 0.05; done", ("interrupted", 130)),
+    ],
+)
+def test_signals_reach_the_ranks_of_every_host(runs, wait_for, numbers, program, expected) -> None:
+    found = runs.directory.parent / "outcome"
+    pid = os.fork()
+    if pid == 0:
+        try:
+            trap, _, rest = program.partition(";")
+            heard = f"{trap}; touch {runs.directory}/heard-$PMI_RANK;{rest}"
+            outcome = run(runs.request(*sh(heard), hosts=["alpha", "beta"]))
+            found.write_text(json.dumps([outcome.ended, outcome.exit_code]))
+        finally:
+            os._exit(0)
+    wait_for(lambda: len(list(runs.directory.glob("heard-*"))) == 2 and ranks(runs, 2))
+    for number in numbers:
+        os.kill(pid, number)
+        # the first is heard before the second comes: two at once are one
+        wait_for(lambda: not signals_pending(pid))
+    os.waitpid(pid, 0)
+    assert tuple(json.loads(found.read_text())) == expected
+
+
+def signals_pending(pid: int) -> bool:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return any(int(line.split()[1], 16) for line in text.splitlines() if line.startswith("ShdPnd"))
+
+
 def test_what_cannot_start_is_said_before_anything_starts(runs) -> None:
     with pytest.raises(LaunchError, match=r"hosts delta are not among those that were checked: alpha, beta"):
         launcher().check(runs.request("true", hosts=["delta"]))
