@@ -1,0 +1,78 @@
+"""Answers that are kept are what would be decided anew, and their changes lead from one to the other."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apples.coscheduling.classes import FcsConstants, Reading
+from apples.coscheduling.events import Heartbeat, JobArrived, JobLeft, Process, ProcessLeft, Silence
+from apples.coscheduling.fcs import Fcs
+from apples.coscheduling.node import Gang
+
+JOBS = ("one", "two", "three")
+PROCESSORS = {rank: rank % 2 for rank in range(3)}
+READINGS = [Reading(0.1, 0.001, 100), Reading(0.1, 0.4, 100), Reading(5.0, 0.1, 10)]
+
+
+def ranks(job):
+    return {Process(job, rank): processor for rank, processor in PROCESSORS.items()}
+
+
+beats = st.builds(
+    lambda slot, owners, fill, seen: Heartbeat(
+        slot=slot,
+        jobs=dict(enumerate(owners)),
+        fill=fill,
+        readings={process: READINGS[seen] for job in JOBS for process in ranks(job)},
+    ),
+    st.sampled_from([None, 0, 1, 2]),
+    st.lists(st.sampled_from(JOBS), max_size=2),
+    st.dictionaries(st.sampled_from([0, 1]), st.sampled_from(JOBS), max_size=1),
+    st.integers(0, 2),
+)
+events = st.one_of(
+    beats,
+    beats,
+    st.builds(lambda job: JobArrived(job=job, processors=ranks(job)), st.sampled_from(JOBS)),
+    st.builds(lambda job: JobLeft(job=job), st.sampled_from(JOBS)),
+    st.builds(
+        lambda job, rank: ProcessLeft(process=Process(job, rank)), st.sampled_from(JOBS), st.integers(0, 2)
+    ),
+    st.builds(Silence),
+)
+
+
+@pytest.mark.parametrize("make", [Gang, lambda: Fcs(FcsConstants(cslots_min=1))], ids=["gang", "fcs"])
+@settings(deadline=None, max_examples=150)
+@given(story=st.lists(events, max_size=25))
+def test_what_is_kept_is_what_would_be_decided_anew(make, story):
+    keeps, anew = make(), make()
+    orders = {}
+    for event in [JobArrived(job="one", processors=ranks("one")), *story]:
+        changes = keeps.on(event)
+        anew._answers.clear()
+        anew.on(event)
+        assert keeps.wanted == anew.wanted
+        orders = {process: order for process, order in orders.items() if process in keeps.wanted}
+        for process, order, before in changes:
+            assert orders.get(process) == before
+            orders[process] = order
+        assert orders == keeps.wanted
+
+
+def test_a_slot_that_is_known_is_answered_with_the_same_changes():
+    policy = Gang()
+    for job in ("one", "two"):
+        policy.on(JobArrived(job=job, processors={Process(job, 0): 0}))
+    turns = [policy.on(Heartbeat(slot=slot, jobs={0: JOBS[slot]})) for slot in (0, 1, 0, 1, 0)]
+    assert turns[2] is turns[4]
+    assert [change.process.job for change in turns[2]] == ["one", "two"]
+
+
+def test_a_slot_with_other_jobs_is_another_slot():
+    policy = Gang()
+    for job in ("one", "two"):
+        policy.on(JobArrived(job=job, processors={Process(job, 0): 0}))
+    for job in ("one", "two"):
+        policy.on(Heartbeat(slot=0, jobs={0: job}))
+        assert {process.job for process, order in policy.wanted.items() if order.run} == {job}
