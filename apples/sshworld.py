@@ -1,8 +1,8 @@
 """Many machines as a world: who of the pool is fit, what each delivers now, and ranks over ssh.
 
 Every snapshot begins with the check of all hosts, so a plan is always made for those that are there now; the others are
-told with their reasons and stand in the plan as left out. The check also reads each host's sensors once, which is
-the weather where no service has better. Nothing here decides.
+told with their reasons and stand in the plan as left out. The check also reads each host's sensors once and, in a small
+pool, measures the links: the weather where no service has better. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -12,22 +12,25 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from apples.errors import LaunchError, NoFeasiblePlan
 from apples.grid import Grid, Host, Snapshot
+from apples.hostlist import fold
 from apples.launching.command import SHIM
 from apples.launching.launcher import Launcher, Notify
 from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place
-from apples.remote import hostcheck, preflight
+from apples.remote import hostcheck, preflight, speed
 from apples.remote.facts import HostFacts, Needs
 from apples.remote.preflight import Candidate, Checked
+from apples.remote.speed import Asked, LinkSpeed
 from apples.remote.ssh import find_ssh, ssh_command
+from apples.remote.warmhosts import WarmHosts
 from apples.serviceweather import ServiceWeather
 from apples.snapshots import from_forecasts, with_composed
 from apples.template import Benchmark, BenchmarkRequest
@@ -36,6 +39,9 @@ from nws.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
 CHECKED = "one look at each host over ssh"
+
+#: Hosts of a pool whose links are measured with the check; more of them would take longer than most runs are worth.
+MOST_LINKED = 8
 
 
 class SshWorld:
@@ -60,12 +66,18 @@ class SshWorld:
         self._pool, self._open_slots = pool, open_slots
         self._service, self._limit_s = service, limit_s
         self._facts: Mapping[str, HostFacts] = {}
+        self._links: list[LinkSpeed] = []
         self._disk_bytes: dict[str, float] = {}
-        self._warmed: set[tuple[str, str]] = set()
+        self._warm_command: tuple[str, ...] = ()
+        self._warm_hosts: WarmHosts | None = None
 
     def need_disk(self, path: Path, size_bytes: float) -> None:
         """Every host must be able to write so much at `path`, and see what the others write there."""
         self._disk_bytes[str(path.absolute())] = size_bytes
+
+    def keep_warm(self, command: Sequence[str], hosts: WarmHosts) -> None:
+        """Before plans are made, have `command` compile the kernels on every host that `hosts` does not know."""
+        self._warm_command, self._warm_hosts = tuple(command), hosts
 
     @property
     def launcher(self) -> Launcher:
@@ -84,16 +96,17 @@ class SshWorld:
     def snapshot(self, notify: Notify) -> Snapshot:
         """Check every host of the pool; raises `NoFeasiblePlan` with all reasons when none is fit."""
         checked = self.check(notify)
-        fit = [one for one in checked if one.fit]
         absent = {one.candidate.name: f"it {one.reason}" for one in checked if not one.fit}
-        if not fit:
+        self._facts = {one.candidate.name: one.facts for one in checked if one.fit and one.facts is not None}
+        absent |= self._warm(notify)
+        self._facts = {name: told for name, told in self._facts.items() if name not in absent}
+        if not self._facts:
             raise NoFeasiblePlan(
                 "no host of the pool can take part:\n"
                 + "\n".join(f"{host}: {why}" for host, why in absent.items())
             )
         for host, why in absent.items():
             notify(f"without {host}: {why}")
-        self._facts = {one.candidate.name: one.facts for one in fit if one.facts is not None}
         hosts = tuple(
             self._as_told(host, self._facts[host.name])
             for host in self._pool.hosts
@@ -106,8 +119,13 @@ class SshWorld:
         """Every host of the pool with what it told and what is wrong with it."""
         candidates = [Candidate(name=host.name, address=address_of(host)) for host in self._pool.hosts]
         notify(f"checking {len(candidates)} host{'s' * (len(candidates) != 1)}")
-        with self._needs() as needs:
-            return preflight.check(candidates, needs, limit_s=self._limit_s)
+        with (
+            self._needs() as needs,
+            preflight.asked(candidates, needs, limit_s=self._limit_s) as found,
+        ):
+            fit = [one for one in found if one[0].fit]
+            self._links = self._measured_links(fit, notify)
+            return tuple(checked for checked, _ in found)
 
     def reaches(self, host: Host) -> bool:
         """Every host that was fit."""
@@ -123,16 +141,23 @@ class SshWorld:
 
     def benchmark(self, request: BenchmarkRequest) -> Benchmark:
         """Real ranks on that host for a second or two."""
-        self._warm(request)
         return launched_benchmark(self.launcher, request)
 
     def now(self) -> float:
         """The clock on the wall."""
         return time.time()
 
+    def _measured_links(self, fit: Sequence[Asked], notify: Notify) -> list[LinkSpeed]:
+        """The links of a small pool, where neither a service nor the grid file says what they are like."""
+        if self._service is not None or self._pool.links or not 2 <= len(fit) <= MOST_LINKED:
+            return []
+        notify(f"measuring the links among {len(fit)} hosts")
+        return speed.links(fit)
+
     def _weather(self, notify: Notify) -> Snapshot:
         now = self.now()
         looked = {s: f for name, told in self._facts.items() for s, f in _forecasts(name, told, now).items()}
+        looked |= _link_forecasts(self._links, now)
         if self._service is None:
             return from_forecasts(self.grid, looked, now=now, source=CHECKED)
         try:
@@ -177,17 +202,37 @@ class SshWorld:
                 with contextlib.suppress(OSError):
                     os.unlink(Path(path).with_name(token))
 
-    def _warm(self, request: BenchmarkRequest) -> None:
-        """Compile the kernels on that host once, so that no benchmark counts compiling."""
-        command, name = request.template.warm_command(), request.host.name
-        if not command or (name, request.template.name) in self._warmed:
-            return
-        address = address_of(request.host)
-        try:
-            warmed(command if address is None else ssh_command(find_ssh(), address, command), request.notify)
-        except LaunchError as error:
-            raise LaunchError(f"{name}: {error}") from error
-        self._warmed.add((name, request.template.name))
+    def _warm(self, notify: Notify) -> dict[str, str]:
+        """Compile the kernels once on every host that is new, all at once; hosts where that fails, and why.
+
+        Ranks would all compile at their start, and benchmarks would count it.
+        """
+        if not self._warm_command or self._warm_hosts is None:
+            return {}
+        known = set(self._warm_hosts.known())
+        texts = {
+            host.name: f"{host.name} {self.machine(host)} {' '.join(self._warm_command)}"
+            for host in self._pool.hosts
+            if host.name in self._facts
+        }
+        new = [host for host in self._pool.hosts if host.name in texts and texts[host.name] not in known]
+        if not new:
+            return {}
+        notify(f"looking after compiled kernels on {fold(host.name for host in new)} (once)")
+
+        def one(host: Host) -> str | None:
+            command, address = self._warm_command, address_of(host)
+            if address is not None:
+                command = tuple(ssh_command(find_ssh(), address, command))
+            try:
+                warmed(command, lambda line: notify(f"{host.name}: {line}"))
+            except LaunchError as error:
+                return str(error)
+            return None
+
+        failed = {host.name: why for host, why in zip(new, preflight.together(one, new), strict=True) if why}
+        self._warm_hosts.add(texts[host.name] for host in new if host.name not in failed)
+        return {name: f"its kernels could not be compiled: {why}" for name, why in failed.items()}
 
     def _address_here(self) -> str | None:
         """Address of this machine that other hosts of the pool see us come from; None while there are none."""
@@ -220,15 +265,26 @@ def _forecasts(name: str, told: HostFacts, now: float) -> dict[Series, Forecast]
         Resource.CPU_CAPACITY: survey.capacity,
         Resource.MEMORY_FREE: survey.memory_bytes,
     }
-    return {
-        Series(resource, name): Forecast(
-            value=value,
-            mae=math.nan,
-            rmse=math.nan,
-            method="one look",
-            samples=1,
-            measured_at=now,
-            last=value,
-        )
-        for resource, value in values.items()
-    }
+    return {Series(resource, name): _one_look(value, now) for resource, value in values.items()}
+
+
+def _link_forecasts(links: Sequence[LinkSpeed], now: float) -> dict[Series, Forecast]:
+    found = {}
+    for link in links:
+        for resource, value in ((Resource.LATENCY, link.latency_s), (Resource.BANDWIDTH, link.bandwidth_Bps)):
+            if value is not None:
+                found[Series(resource, link.source, link.target)] = _one_look(value, now)
+    return found
+
+
+def _one_look(value: float, now: float) -> Forecast:
+    """A value that was read once: its error is not known."""
+    return Forecast(
+        value=value,
+        mae=math.nan,
+        rmse=math.nan,
+        method="one look",
+        samples=1,
+        measured_at=now,
+        last=value,
+    )

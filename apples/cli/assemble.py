@@ -20,7 +20,7 @@ from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE
 from apples.template import Costs
 from apples.worlds import LocalWorld, World, is_this_machine, this_machine
-from nws.client import Endpoint
+from nws.client import Endpoint, state_dir
 from nws.errors import UsageError
 from nws.settings.durations import parse_duration
 
@@ -100,7 +100,7 @@ def assemble(
     if problems or world is None or template is None:
         raise ConfigError(problems)
     if options["launcher"] == "ssh":
-        _need_disk(world, template, size, settings)
+        _prepare_hosts(world, template, size, settings)
     request = RunRequest(
         size=size,
         template=template,
@@ -123,11 +123,15 @@ def assemble(
     return Agent(world, history, costing, console.note, tell=tell), request
 
 
-def _need_disk(world: World, template: Template, size: int, settings: Mapping[str, str]) -> None:
-    """What a run writes and reads again must have room, and be the same file on every host."""
+def _prepare_hosts(world: World, template: Template, size: int, settings: Mapping[str, str]) -> None:
+    """Tell a world of many hosts what the application needs there: compiled kernels, room, shared directories."""
+    from apples.remote.warmhosts import WarmHosts
     from apples.sshworld import SshWorld
 
-    if isinstance(world, SshWorld) and "checkpoint" in settings:
+    assert isinstance(world, SshWorld)
+    world.keep_warm(template.warm_command(), WarmHosts(state_dir() / "hosts" / "warm.json"))
+    if "checkpoint" in settings:
+        # What a run writes and reads again must have room, and be the same file on every host.
         workload = template.workload(size, settings)
         world.need_disk(Path(settings["checkpoint"]), size * workload.bytes_per_row)
 

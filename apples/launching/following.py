@@ -57,7 +57,7 @@ class Followed(Protocol):
 class Following:
     """Follows one launch to its end.
 
-    lost : hosts whose loss was what ended the run
+    lost : hosts that were lost, and how
     """
 
     def __init__(self, processes: Followed, ending: Ending, inbox: Inbox, notify: Notify) -> None:
@@ -89,9 +89,9 @@ class Following:
     def _on_troubles(self) -> list[Instruction]:
         """A host that is lost takes its ranks along: for the others that is a rank that failed."""
         found = {host: why for host, why in self._processes.troubles().items() if host not in self.lost}
+        self.lost |= found
         if not found or self._ending.cause is not None:
             return []
-        self.lost |= found
         return self._ending.rank_failed(time.monotonic())
 
     def _act(self, instructions: list[Instruction], hosts: list[str]) -> bool:

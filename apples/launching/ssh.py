@@ -83,9 +83,8 @@ class SshLauncher:
             processes = RemoteProcesses(
                 request, places, lambda spread: self._command(request, spread), self._silence
             )
-            following = Following(processes, ending, inbox, notify)
             try:
-                following.follow(hosts)
+                Following(processes, ending, inbox, notify).follow(hosts)
             finally:
                 code = processes.close()
         return judge(
@@ -96,7 +95,7 @@ class SshLauncher:
                 mpiexec_said=processes.said(),
                 observed_s=time.monotonic() - started,
                 time_limit_s=request.time_limit_s,
-                lost=following.lost,
+                lost=processes.troubles(),
             ),
             ending,
         )

@@ -25,7 +25,7 @@ class Launch:
 
     hosts : host of every rank, in rank order.  records : their records, None where there is none
     mpiexec_code : exit code of `mpiexec` as Python gives it, negative for a signal.  mpiexec_said : its output
-    lost : hosts whose loss ended the run, and how each was lost
+    lost : hosts that were lost, and how
     """
 
     hosts: Sequence[str]
@@ -51,6 +51,7 @@ def judge(launch: Launch, ending: Ending) -> Outcome:
     if len(records) == len(launch.hosts) and all(r.exit_code == 0 for r in records):
         return _outcome(launch, "finished", 0, "")
     if launch.lost:
+        # No rank takes a host along. But its peers may fail because it is gone, and before its loss is seen.
         return _outcome(launch, "failed", LAUNCHER_FAILED, _lost(launch.lost))
     culprits = [r for r in records if r.failed and r.ended_by == "itself"]
     if culprits:

@@ -111,6 +111,23 @@ def test_a_time_limit_says_which() -> None:
     assert outcome.message == "the run was ended at its time limit of 1 min 30 s"
 
 
+def test_a_lost_host_is_to_blame_for_what_its_peers_did() -> None:
+    launch = Launch(
+        hosts=["alpha", "beta"],
+        records=[record(0, exit_code=15), record(1, ended=None, exit_code=None, ended_by=None)],
+        mpiexec_code=15,
+        mpiexec_said="",
+        observed_s=1.0,
+        lost={"beta": "was not heard of for 10 s"},
+    )
+    outcome = judge(launch, quiet())
+    assert (outcome.ended, outcome.exit_code, outcome.message) == (
+        "failed",
+        125,
+        "beta was not heard of for 10 s",
+    )
+
+
 def test_a_status_file_is_read_as_it_was_written(tmp_path) -> None:
     status = StatusFile(str(tmp_path), 3, 'odd "host"\\', None)
     status.pid = 77

@@ -1,0 +1,162 @@
+"""Many hosts as a world: what their check says becomes a grid, a snapshot and a launcher; no ssh is called here."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from apples import sshworld
+from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
+from apples.grid import Grid, Host, LinkRule
+from apples.remote.facts import HostFacts, Survey
+from apples.remote.preflight import Checked
+from apples.remote.speed import LinkSpeed
+from apples.remote.warmhosts import WarmHosts
+from apples.sshworld import SshWorld
+
+VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "numba": "0.60", "numpy": "2.0"}
+
+
+def facts(number, cpus=2):
+    return HostFacts(
+        name=f"h{number}",
+        resolved=(f"10.0.0.{number}",),
+        reached_at=f"10.0.0.{number}",
+        reached_from="10.0.0.1",
+        interfaces={f"ens{number}": (f"10.0.0.{number}",), "lo": ("127.0.0.1",)},
+        versions=VERSIONS,
+        missing=(),
+        disks={},
+        cpu_model="Xeon",
+        shared_memory_bytes=1e9,
+        skew_s=0.0,
+        survey=Survey(availability=0.5, capacity=0.9, quota=None, cpus=cpus, memory_bytes=4e9, load=1.0),
+        survey_error=None,
+    )
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """What hosts tell when they are asked: name → facts, or what is wrong; and the links that are measured."""
+    answers = {"alpha": facts(2), "beta": facts(3, cpus=4), "gamma": "refuses our key; load it"}
+    measured = [LinkSpeed(source="alpha", target="beta", latency_s=0.02, bandwidth_Bps=1e6)]
+    needs = []
+
+    @contextmanager
+    def asked(candidates, wanted, *, limit_s):
+        needs.append(wanted)
+        found = []
+        for one in candidates:
+            answer = answers[one.name]
+            checked = (
+                Checked(candidate=one, problems=(answer,))
+                if isinstance(answer, str)
+                else Checked(candidate=one, facts=answer)
+            )
+            found.append((checked, None))
+        yield found
+
+    monkeypatch.setattr(sshworld.preflight, "asked", asked)
+    monkeypatch.setattr(sshworld.speed, "links", lambda hosts: measured if len(hosts) > 1 else [])
+    answers["needs"] = needs
+    return answers
+
+
+def pool(*hosts, links=()):
+    return Grid(name="lab", hosts=hosts, links=links, source="lab.yaml")
+
+
+THREE = (Host(name="alpha"), Host(name="beta", slots=3), Host(name="gamma"))
+
+
+def test_the_fit_are_the_grid_and_the_others_are_absent(told):
+    notes = []
+    world = SshWorld(pool(*THREE), open_slots=frozenset({"alpha"}))
+    snapshot = world.snapshot(notes.append)
+    assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
+        ("alpha", 2, "Xeon"),
+        ("beta", 3, "default"),
+    ]
+    assert world.grid.hosts == snapshot.hosts
+    assert snapshot.absent == {"gamma": "it refuses our key; load it"}
+    assert notes[-1] == "without gamma: it refuses our key; load it"
+    first = snapshot.conditions[0]
+    assert (first.availability.value, first.capacity.value, first.memory_bytes.value) == (0.5, 0.9, 4e9)
+    assert (snapshot.latency_s[0, 1], snapshot.bandwidth_Bps[0, 1]) == (0.02, 1e6)
+    assert world.reaches(snapshot.hosts[0])
+    assert not world.reaches(THREE[2])
+    assert world.machine(THREE[0]) == "Xeon python 3.11.7, apples-grid 0.1.0, numba 0.60, numpy 2.0"
+
+
+def test_a_host_that_comes_back_is_taken_again(told):
+    world = SshWorld(pool(*THREE))
+    world.snapshot(lambda line: None)
+    told["gamma"], told["alpha"] = facts(4), "does not answer"
+    again = world.snapshot(lambda line: None)
+    assert [h.name for h in again.hosts] == ["beta", "gamma"]
+    assert again.absent == {"alpha": "it does not answer"}
+
+
+def test_links_that_the_grid_file_states_are_not_measured(told):
+    stated = LinkRule(latency_s=0.001, bandwidth_Bps=5e6)
+    snapshot = SshWorld(pool(*THREE, links=(stated,))).snapshot(lambda line: None)
+    assert snapshot.latency_s[0, 1] == 0.001
+
+
+def test_each_host_has_the_interface_at_which_it_was_reached(told):
+    world = SshWorld(pool(Host(name="alpha", address="alpha.example.org"), Host(name="beta")))
+    world.snapshot(lambda line: None)
+    places = world.launcher._places
+    assert {p.host: (p.address, p.interface) for p in places.values()} == {
+        "alpha": ("alpha.example.org", "ens2"),
+        "beta": ("beta", "ens3"),
+    }
+
+
+def test_nobody_is_fit(told):
+    told["alpha"] = told["beta"] = "is off"
+    with pytest.raises(NoFeasiblePlan) as raised:
+        SshWorld(pool(*THREE)).snapshot(lambda line: None)
+    assert str(raised.value).splitlines() == [
+        "no host of the pool can take part:",
+        "alpha: it is off",
+        "beta: it is off",
+        "gamma: it refuses our key; load it",
+    ]
+
+
+def test_a_checkpoint_is_asked_for_with_a_file_that_only_the_same_directory_shows(told, tmp_path):
+    world = SshWorld(pool(*THREE))
+    world.need_disk(tmp_path / "run.chk", 1e6)
+    world.snapshot(lambda line: None)
+    (needs,) = told["needs"]
+    assert needs.disk_bytes == {str(tmp_path / "run.chk"): 1e6}
+    assert list(needs.tokens) == [str(tmp_path / "run.chk")]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_kernels_are_compiled_once_on_every_new_host(told, tmp_path, monkeypatch):
+    called = []
+
+    def warmed(command, notify):
+        called.append(command[-1])
+        if "beta" in command:
+            raise LaunchError("no compiler")
+
+    monkeypatch.setattr(sshworld, "warmed", warmed)
+    monkeypatch.setattr(sshworld, "find_ssh", lambda: "ssh")
+    file = tmp_path / "warm.json"
+    for expected in ([2, ["alpha"]], [1, ["alpha"]]):
+        called.clear()
+        world = SshWorld(pool(*THREE))
+        world.keep_warm(["python", "warm"], WarmHosts(file))
+        snapshot = world.snapshot(lambda line: None)
+        # beta, where it failed, is tried again
+        assert [len(called), [h.name for h in snapshot.hosts]] == expected
+        assert snapshot.absent["beta"] == "its kernels could not be compiled: no compiler"
+
+
+def test_a_file_of_warm_hosts_that_is_none(tmp_path):
+    file = tmp_path / "warm.json"
+    file.write_text('{"format": "apples-warm-hosts", "version": 1, "hosts": 3}')
+    with pytest.raises(HistoryError, match=r"warm.json: has no list of hosts; remove it"):
+        WarmHosts(file).known()
