@@ -20,7 +20,16 @@ from apples.simulation.cluster.layout import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MODULES = ("jit", "layout", "progress", "classscheduler", "localscheduler", "lockstep", "engine")
+_MODULES = (
+    "jit",
+    "layout",
+    "progress",
+    "classscheduler",
+    "localscheduler",
+    "lockstep",
+    "nodewide",
+    "engine",
+)
 _SOURCES = hashlib.sha256(
     b"".join(Path(__file__).with_name(f"{module}.py").read_bytes() for module in _MODULES)
 ).hexdigest()[:12]
