@@ -62,6 +62,10 @@ class Conversation:
     ) -> None:
         self.close()
 
+    def stop(self) -> None:
+        """Make whoever waits for an answer stop waiting; it is still to be closed."""
+        self._process.kill()
+
     def close(self) -> None:
         """End it, whatever it is doing."""
         assert self._process.stdin is not None

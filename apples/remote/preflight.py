@@ -74,18 +74,31 @@ def asked(
         for candidate in candidates:
             conversations.append(Conversation(candidate.address, facts.request(needs)))
         pairs = list(zip(candidates, conversations, strict=True))
-        checked = together(lambda pair: _check(*pair, needs, limit_s), pairs)
+        checked = together(
+            lambda pair: _check(*pair, needs, limit_s), pairs, stop=lambda pair: pair[1].stop()
+        )
         yield list(zip(_duplicates_told(checked), conversations, strict=True))
     finally:
         together(Conversation.close, conversations)
 
 
-def together(work: Callable[[Given], Found], items: Sequence[Given]) -> list[Found]:
-    """The work on all items at once, results in their order."""
+def together(
+    work: Callable[[Given], Found], items: Sequence[Given], *, stop: Callable[[Given], None] | None = None
+) -> list[Found]:
+    """The work on all items at once, results in their order.
+
+    stop : makes the work on one item end soon; called for all when this is interrupted
+    """
     if not items:
         return []
     with ThreadPoolExecutor(max_workers=min(len(items), AT_ONCE)) as pool:
-        return list(pool.map(work, items))
+        try:
+            return list(pool.map(work, items))
+        except BaseException:
+            for item in items if stop is not None else ():
+                assert stop is not None
+                stop(item)
+            raise
 
 
 def _check(candidate: Candidate, conversation: Conversation, needs: Needs, limit_s: float) -> Checked:

@@ -54,7 +54,9 @@ def kernels(hosts: Sequence[Asked]) -> dict[str, Kernel]:
             return Kernel(seconds_per_cell=None, error=str(answer["error"]))
         return Kernel(seconds_per_cell=float(answer["seconds_per_cell"]))
 
-    return dict(zip((checked.candidate.name for checked, _ in hosts), together(one, hosts), strict=True))
+    return dict(
+        zip((checked.candidate.name for checked, _ in hosts), together(one, hosts, stop=_stop), strict=True)
+    )
 
 
 def links(hosts: Sequence[Asked]) -> list[LinkSpeed]:
@@ -110,6 +112,10 @@ def tournament(count: int) -> list[list[tuple[int, int]]]:
         turns.append([pair for pair in pairs if count not in pair])
         places = [places[0], places[-1], *places[1:-1]]
     return turns
+
+
+def _stop(host: Asked) -> None:
+    host[1].stop()
 
 
 def _serve(host: Asked, address: str) -> int | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,20 @@ def test_no_host_is_fit(over_ssh):
         3,
         "off: cannot take part: it cannot be reached; it is off, or not on this network\n",
     )
+
+
+def test_an_interrupt_waits_for_no_host(start, tmp_path):
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "ssh").symlink_to(FAKE)
+    command = start(
+        "apples", "probe", "mute", "--limit", "1h", PATH=f"{directory}{os.pathsep}{os.environ['PATH']}"
+    )
+    command.wait_for("checking 1 host")
+    command.wait_for_rank("sleep")
+    os.kill(command.process.pid, signal.SIGINT)
+    assert (command.end(), command.err.splitlines()[-1]) == (130, "apples: interrupted")
+    assert command.survivors() == []
 
 
 def test_hosts_of_a_file_and_of_a_grid(over_ssh, tmp_path):

@@ -1,0 +1,93 @@
+"""What a run over several hosts costs before and around the application: the check, and launching `true`.
+
+    python benchmarks/over_hosts.py [--repeat N] HOST...
+
+Prints 10th, 50th and 90th percentile in seconds for the first 1, 2, 4, … of the hosts. On a testbed:
+
+    python -m tests.testbed exec tests/testbed/lan3.yaml a1 python benchmarks/over_hosts.py a1 a2 a3
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from apples.grid import Host
+from apples.launching.launcher import LaunchRequest
+from apples.launching.ssh import SshLauncher
+from apples.launching.stations import Place
+from apples.plan import Assignment, Plan
+from apples.remote import preflight
+from apples.remote.preflight import Candidate
+from apples.sshworld import address_of, needs_of_ranks
+from apples.template import Workload
+
+
+def check_s(hosts: list[str]) -> float:
+    """Seconds until all hosts have told whether they are fit; ends the program where one is not."""
+    start = time.perf_counter()
+    asked = [Candidate(name=host, address=address_of(Host(name=host))) for host in hosts]
+    found = preflight.check(asked, needs_of_ranks())
+    took = time.perf_counter() - start
+    unfit = [f"{one.candidate.name} {one.reason}" for one in found if not one.fit]
+    if unfit:
+        sys.exit("\n".join(unfit))
+    return took
+
+
+def launch_s(hosts: list[str]) -> float:
+    """Seconds from launch to end of `true` with a rank on every host."""
+    plan = Plan(
+        scheduler="benchmark",
+        application="true",
+        size=len(hosts),
+        model="none",
+        assignments=tuple(
+            Assignment(rank=r, host=h, slot=0, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
+            for r, h in enumerate(hosts)
+        ),
+        predicted_s=0.0,
+        low_s=0.0,
+        high_s=0.0,
+    )
+    launcher = SshLauncher({h: Place(host=h, address=address_of(Host(name=h))) for h in hosts})
+    with tempfile.TemporaryDirectory() as directory:
+        request = LaunchRequest(
+            plan=plan,
+            workload=Workload(application="true", size=len(hosts)),
+            command=("true",),
+            run_dir=Path(directory),
+        )
+        outcome = launcher.run(request, lambda line: None)
+    if not outcome.finished:
+        sys.exit(outcome.message)
+    return outcome.observed_s
+
+
+def percentiles(values: list[float]) -> str:
+    ordered = sorted(values)
+    return "  ".join(f"{ordered[round(q * (len(ordered) - 1))]:6.2f}" for q in (0.1, 0.5, 0.9))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Cost of checking and of launching over hosts.")
+    parser.add_argument("hosts", nargs="+")
+    parser.add_argument("--repeat", type=int, default=7)
+    arguments = parser.parse_args()
+    count = 1
+    print("hosts  check 10 %   50 %   90 %   launch 10 %   50 %   90 %")
+    while True:
+        hosts = arguments.hosts[:count]
+        checks = [check_s(hosts) for _ in range(arguments.repeat)]
+        launches = [launch_s(hosts) for _ in range(arguments.repeat)]
+        print(f"{len(hosts):5}      {percentiles(checks)}        {percentiles(launches)}", flush=True)
+        if count >= len(arguments.hosts):
+            return
+        count *= 2
+
+
+if __name__ == "__main__":
+    main()
