@@ -20,7 +20,7 @@ HOSTS = [
     {"name": "locked", "login": False},
     {"name": "stranger", "known": False},
     {"name": "debian", "own_name": "127.0.1.1"},
-    {"name": "own-tmp", "private": ["/tmp"]},
+    {"name": "own-files", "private": ["/var/tmp"]},
 ]
 
 

@@ -46,11 +46,13 @@ def test_a_host_has_files_of_its_own(lab, tmp_path):
     shared = tmp_path / "shared"
     shared.write_text("x")
     lab.run("a2", "sh", "-c", "echo mine > /dev/shm/own; echo mine > /run/own")
+    lab.run("own-files", "sh", "-c", "echo mine > /var/tmp/own")
     seen = lab.run("a3", "sh", "-c", f"cat {shared}; ls /dev/shm/own /run/own /sys/class/net")
     assert seen.stdout.split() == ["x/sys/class/net:", "eth0", "lo"]
     assert not Path("/dev/shm/own").exists()
     assert not Path("/run/own").exists()
-    assert lab.run("own-tmp", "ls", "/tmp").stdout == ""
+    assert lab.run("own-files", "ls", "/var/tmp").stdout == "own\n"
+    assert not Path("/var/tmp/own").exists()
 
 
 def test_limits_are_seen_inside_and_change_while_it_runs(lab):

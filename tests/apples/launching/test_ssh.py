@@ -55,7 +55,10 @@ def test_a_run_over_three_hosts_ends_well(runs, capfd) -> None:
 
 
 def test_ranks_talk_to_each_other(runs, capfd) -> None:
-    program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.allreduce(c.rank), flush=True)"
+    # One write a rank, which nobody can come between.
+    program = (
+        "import os; from mpi4py import MPI; c = MPI.COMM_WORLD; os.write(1, b'%d\\n' % c.allreduce(c.rank))"
+    )
     outcome = run(runs.request(sys.executable, "-c", program, hosts=["alpha", "beta", "here"]))
     assert outcome.finished, outcome.message
     assert capfd.readouterr().out == "3\n" * 3

@@ -45,7 +45,7 @@ def nothing_is_left(lab):
 def test_the_fit_run_and_the_others_are_told(lab, state_of_its_own):
     lab.crash("a3")
     try:
-        pool = [h.name for h in lab.spec.hosts if h.name != "own-tmp"]
+        pool = [h.name for h in lab.spec.hosts if h.name != "own-files"]
         command = [
             "apples-run",
             "12",
@@ -115,15 +115,19 @@ def outcome(process):
 
 def test_hosts_that_share_no_directory_send_back_what_ranks_left(lab, launch):
     program = "hostname > RUN_DIR/rank-$PMI_RANK.txt; echo from $(hostname)"
-    ended, said = outcome(launch("a1,own-tmp,a2", "sh", "-c", program))
+    ended, said = outcome(launch("a1,own-files,a2", "sh", "-c", program))
     assert (ended["ended"], ended["message"]) == ("finished", "")
-    assert [(s["host"], s["exit_code"]) for s in ended["statuses"]] == [("a1", 0), ("own-tmp", 0), ("a2", 0)]
+    assert [(s["host"], s["exit_code"]) for s in ended["statuses"]] == [
+        ("a1", 0),
+        ("own-files", 0),
+        ("a2", 0),
+    ]
     assert ended["left"] == {
-        "hosts.txt": "a1:1\nown-tmp:1\na2:1\n",
-        **{f"rank-{r}.txt": f"{h}\n" for r, h in enumerate(("a1", "own-tmp", "a2"))},
-    } or ended["left"] == {f"rank-{r}.txt": f"{h}\n" for r, h in enumerate(("a1", "own-tmp", "a2"))}
-    assert sorted(said) == ["from a1", "from a2", "from own-tmp"]
-    for host in ("own-tmp", "a2"):
+        "hosts.txt": "a1:1\nown-files:1\na2:1\n",
+        **{f"rank-{r}.txt": f"{h}\n" for r, h in enumerate(("a1", "own-files", "a2"))},
+    } or ended["left"] == {f"rank-{r}.txt": f"{h}\n" for r, h in enumerate(("a1", "own-files", "a2"))}
+    assert sorted(said) == ["from a1", "from a2", "from own-files"]
+    for host in ("own-files", "a2"):
         assert "apples" not in lab.run(host, "ls", "/run").stdout
 
 

@@ -299,10 +299,10 @@ def test_a_proc_without_cpus(host):
 
 
 def test_a_real_spinner_is_seen_on_its_cpu():
-    """Real processes: two spinners bound to our CPU leave a newcomer there well under a whole one."""
+    """Real processes: three spinners bound to our CPU leave a newcomer there well under a whole one."""
     cpu = min(os.sched_getaffinity(0))
     code = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nprint(flush=True)\nwhile True: pass"
-    spinners = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(2)]
+    spinners = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) for _ in range(3)]
     proc = ProcFs(affinity=lambda tid: {cpu} if tid == 0 else os.sched_getaffinity(tid))
     try:
         for spinner in spinners:
