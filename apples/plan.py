@@ -6,6 +6,7 @@ saw. A `Record` joins the two and is what history keeps; JSON form in `apples.hi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +71,35 @@ class Plan:
     def hosts(self) -> tuple[str, ...]:
         """Distinct hosts in rank order."""
         return tuple(dict.fromkeys(a.host for a in self.assignments))
+
+
+def unplanned(hosts: Sequence[str], *, scheduler: str, application: str) -> Plan:
+    """Ranks of one row on these hosts, in this order, for what is launched without a prediction.
+
+    The n-th rank of a host is on its n-th slot
+    """
+    chain = tuple(
+        Assignment(
+            rank=rank,
+            host=host,
+            slot=hosts[:rank].count(host),
+            rows=1,
+            compute_s=0.0,
+            communicate_s=0.0,
+            overhead_s=0.0,
+        )
+        for rank, host in enumerate(hosts)
+    )
+    return Plan(
+        scheduler=scheduler,
+        application=application,
+        size=len(chain),
+        model="none",
+        assignments=chain,
+        predicted_s=0.0,
+        low_s=0.0,
+        high_s=0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

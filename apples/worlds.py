@@ -23,7 +23,7 @@ from apples.grid import Grid, Host, Snapshot
 from apples.launching.launcher import Launcher, LaunchRequest, Notify
 from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.preflight import names_of_this_machine
-from apples.plan import Assignment, Plan
+from apples.plan import unplanned
 from apples.serviceweather import Outlook, ServiceWeather, with_local
 from apples.snapshots import Turns, from_forecasts, with_composed, with_turns
 from apples.template import Benchmark, BenchmarkRequest, Template, Workload
@@ -191,7 +191,11 @@ def launched_benchmark(launcher: Launcher, request: BenchmarkRequest) -> Benchma
         template, ranks = request.template, request.ranks
         outcome = launcher.run(
             LaunchRequest(
-                plan=_benchmark_plan(request),
+                plan=unplanned(
+                    [request.host.name] * request.ranks,
+                    scheduler="benchmark",
+                    application=request.template.name,
+                ),
                 workload=Workload(application=template.name, size=ranks),
                 command=tuple(template.benchmark_command(output, request.options, request.rows)),
                 run_dir=run_dir,
@@ -261,22 +265,3 @@ def fingerprint() -> str:
     parts = [f"python {platform.python_version()}"]
     parts += [f"{name} {version(name)}" for name in ("apples-grid", "numba", "numpy")]
     return ", ".join(parts)
-
-
-def _benchmark_plan(request: BenchmarkRequest) -> Plan:
-    chain = tuple(
-        Assignment(
-            rank=r, host=request.host.name, slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0
-        )
-        for r in range(request.ranks)
-    )
-    return Plan(
-        scheduler="benchmark",
-        application=request.template.name,
-        size=request.ranks,
-        model="none",
-        assignments=chain,
-        predicted_s=0.0,
-        low_s=0.0,
-        high_s=0.0,
-    )

@@ -19,7 +19,7 @@ from apples.grid import Host
 from apples.launching.launcher import LaunchRequest
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place
-from apples.plan import Assignment, Plan
+from apples.plan import unplanned
 from apples.remote import preflight
 from apples.remote.preflight import Candidate
 from apples.sshworld import address_of, needs_of_ranks
@@ -40,23 +40,10 @@ def check_s(hosts: list[str]) -> float:
 
 def launch_s(hosts: list[str]) -> float:
     """Seconds from launch to end of `true` with a rank on every host."""
-    plan = Plan(
-        scheduler="benchmark",
-        application="true",
-        size=len(hosts),
-        model="none",
-        assignments=tuple(
-            Assignment(rank=r, host=h, slot=0, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
-            for r, h in enumerate(hosts)
-        ),
-        predicted_s=0.0,
-        low_s=0.0,
-        high_s=0.0,
-    )
     launcher = SshLauncher({h: Place(host=h, address=address_of(Host(name=h))) for h in hosts})
     with tempfile.TemporaryDirectory() as directory:
         request = LaunchRequest(
-            plan=plan,
+            plan=unplanned(hosts, scheduler="benchmark", application="true"),
             workload=Workload(application="true", size=len(hosts)),
             command=("true",),
             run_dir=Path(directory),

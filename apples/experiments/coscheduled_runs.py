@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from apples.coscheduling.policies import CoschedulingConstants
-from apples.simulation.cluster.constants import ClusterConstants
+from apples.simulation.cluster.constants import ClusterConstants, free_of_cost
 from apples.simulation.cluster.outcome import Outcome
 from apples.simulation.cluster.simulation import simulate
 from apples.simulation.cluster.workload import BspJob
@@ -72,21 +72,5 @@ def _effort(case: Case) -> int:
 
 def compile_once() -> None:
     """Have the engine compiled, or loaded from the disk, before it is needed many times."""
-    machine = ClusterConstants(
-        nodes=1,
-        processors=1,
-        ticks_per_s=1024,
-        stay_ticks=20,
-        favoured_nice=-20,
-        switch_s=0.0,
-        heartbeat_s=0.0,
-        heartbeat_spread_s=0.0,
-        manager_s=0.0,
-        reclassify_s=0.0,
-        start_spread_s=0.0,
-        timer_spread_s=0.0,
-        noise_mean_s=1.0,
-        noise_burst_s=0.0,
-        share_interval_s=1.0,
-    )
+    machine = free_of_cost(nodes=1, processors=1, ticks_per_s=1024)
     simulate(machine, [BspJob(name="one", nodes=(0,), compute_s=(0.1,), iterations=1)], "gang", seed=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from signal import Signals
 from typing import Protocol
 
@@ -16,13 +16,16 @@ from apples.launching.ending import (
     CutLifeline,
     Ending,
     Forward,
+    Grace,
     Instruction,
     KillEverything,
     ShowStates,
 )
-from apples.launching.launcher import Notify
+from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.signals import Inbox
 from apples.launching.statuses import RankRecord
+from apples.launching.verdict import Launch, judge
+from apples.plan import Outcome
 
 
 class Followed(Protocol):
@@ -54,14 +57,21 @@ class Followed(Protocol):
         """Kill everything from here."""
 
 
-class Following:
-    """Follows one launch to its end.
+class Processes(Followed, Protocol):
+    """Those that a launch has started itself."""
 
-    lost : hosts that were lost, and how
-    """
+    def close(self) -> int:
+        """End what is left of them; exit code of `mpiexec`."""
+
+    def said(self) -> str:
+        """What `mpiexec` itself has said."""
+
+
+class Following:
+    """Follows one launch to its end."""
 
     def __init__(self, processes: Followed, ending: Ending, inbox: Inbox, notify: Notify) -> None:
-        self.lost: dict[str, str] = {}
+        self._lost: set[str] = set()
         self._processes, self._ending, self._inbox, self._notify = processes, ending, inbox, notify
 
     def follow(self, hosts: list[str]) -> None:
@@ -88,8 +98,8 @@ class Following:
 
     def _on_troubles(self) -> list[Instruction]:
         """A host that is lost takes its ranks along: for the others that is a rank that failed."""
-        found = {host: why for host, why in self._processes.troubles().items() if host not in self.lost}
-        self.lost |= found
+        found = self._processes.troubles().keys() - self._lost
+        self._lost |= found
         if not found or self._ending.cause is not None:
             return []
         return self._ending.rank_failed(time.monotonic())
@@ -114,3 +124,31 @@ class Following:
         for rank, host in enumerate(hosts):
             record = self._processes.records.get(rank)
             self._notify(f"rank {rank} on {host} has not started" if record is None else record.describe())
+
+
+def launched(request: LaunchRequest, start: Callable[[], Processes], grace: Grace, notify: Notify) -> Outcome:
+    """Start the processes of a launch, follow them to the end and judge it; nothing of them is left, whatever happens.
+
+    start : raises `LaunchError` where they cannot be started
+    """
+    hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
+    with Inbox() as inbox:
+        started = time.monotonic()
+        ending = Ending(started=started, time_limit_s=request.time_limit_s, grace=grace)
+        processes = start()
+        try:
+            Following(processes, ending, inbox, notify).follow(hosts)
+        finally:
+            code = processes.close()
+    return judge(
+        Launch(
+            hosts=hosts,
+            records=[processes.records.get(rank) for rank in range(len(hosts))],
+            mpiexec_code=code,
+            mpiexec_said=processes.said(),
+            observed_s=time.monotonic() - started,
+            time_limit_s=request.time_limit_s,
+            lost=processes.troubles(),
+        ),
+        ending,
+    )

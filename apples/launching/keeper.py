@@ -21,6 +21,7 @@ from apples.launching.kernel import (
     children,
     close_all_but,
     prctl,
+    reaped,
 )
 from apples.launching.relays import Labeller, PmiRelay, segment_prefix
 from apples.launching.statusfile import StatusFile
@@ -195,12 +196,7 @@ class Keeper:
         self._to_program(signal.SIGKILL)
 
     def _reap(self) -> None:
-        pid = -1
-        while pid != 0:
-            try:
-                pid, wait_status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
+        for pid, wait_status in reaped():
             if pid == self._program:
                 self._wait_status = wait_status
 

@@ -12,6 +12,7 @@ import signal
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # typing alone would take 4 ms of every rank's start.
+    from collections.abc import Iterator
     from typing import NoReturn
 
 #: Passed on from the launcher to the programs; those in `INTERRUPTS` ask for the end of the run.
@@ -49,6 +50,18 @@ def die_like(wait_status: int) -> NoReturn:
         os.kill(os.getpid(), number)
         os._exit(128 + number)
     os._exit(os.WEXITSTATUS(wait_status))
+
+
+def reaped() -> Iterator[tuple[int, int]]:
+    """(process, wait status) of our children that have ended so far, each once; waits for none."""
+    while True:
+        try:
+            pid, wait_status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, wait_status
 
 
 def children(pid: int) -> list[int]:

@@ -7,18 +7,15 @@ mock grid are other launchers. Paper: Wolski et al. 2000, §2.1 (the actuator).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from apples.launching import preflight
 from apples.launching.command import mpiexec_command
-from apples.launching.ending import Ending, Grace
-from apples.launching.following import Following
+from apples.launching.ending import Grace
+from apples.launching.following import launched
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.processes import Processes
-from apples.launching.signals import Inbox
-from apples.launching.verdict import Launch, judge
 from apples.plan import Outcome
 
 
@@ -59,23 +56,4 @@ class MpiexecLauncher:
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run to the end and judge it; no process is left behind, whatever happens. Raises `LaunchError`."""
         self.check(request)
-        hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
-        with Inbox() as inbox:
-            started = time.monotonic()
-            ending = Ending(started=started, time_limit_s=request.time_limit_s, grace=self._grace)
-            processes = Processes(request, self.command_line(request))
-            try:
-                Following(processes, ending, inbox, notify).follow(hosts)
-            finally:
-                code = processes.close()
-        return judge(
-            Launch(
-                hosts=hosts,
-                records=[processes.records.get(rank) for rank in range(len(hosts))],
-                mpiexec_code=code,
-                mpiexec_said=processes.said(),
-                observed_s=time.monotonic() - started,
-                time_limit_s=request.time_limit_s,
-            ),
-            ending,
-        )
+        return launched(request, lambda: Processes(request, self.command_line(request)), self._grace, notify)

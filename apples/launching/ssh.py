@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from apples.errors import LaunchError
 from apples.launching import preflight
 from apples.launching.command import BARE, ONE_THREAD
-from apples.launching.ending import Ending, Grace
-from apples.launching.following import Following
+from apples.launching.ending import Grace
+from apples.launching.following import launched
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.remotecommand import Spread, carried, spread_command
 from apples.launching.remoteprocesses import RemoteProcesses
-from apples.launching.signals import Inbox
 from apples.launching.stations import STATION, Place, Silence
-from apples.launching.verdict import Launch, judge
 from apples.plan import Outcome
 from apples.remote.ssh import find_ssh, ssh_command
 
@@ -75,30 +72,14 @@ class SshLauncher:
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run to the end and judge it; no process is left on any host, whatever happens. Raises `LaunchError`."""
         self.check(request)
-        hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
         places = {host: (self._places[host], self._station(host)) for host in request.plan.hosts}
-        with Inbox() as inbox:
-            started = time.monotonic()
-            ending = Ending(started=started, time_limit_s=request.time_limit_s, grace=self._grace)
-            processes = RemoteProcesses(
+
+        def start() -> RemoteProcesses:
+            return RemoteProcesses(
                 request, places, lambda spread: self._command(request, spread), self._silence
             )
-            try:
-                Following(processes, ending, inbox, notify).follow(hosts)
-            finally:
-                code = processes.close()
-        return judge(
-            Launch(
-                hosts=hosts,
-                records=[processes.records.get(rank) for rank in range(len(hosts))],
-                mpiexec_code=code,
-                mpiexec_said=processes.said(),
-                observed_s=time.monotonic() - started,
-                time_limit_s=request.time_limit_s,
-                lost=processes.troubles(),
-            ),
-            ending,
-        )
+
+        return launched(request, start, self._grace, notify)
 
     def _command(self, request: LaunchRequest, spread: Spread) -> list[str]:
         mpiexec, program = preflight.find_mpiexec(self._bin_dir), preflight.find_program(request)

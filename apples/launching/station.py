@@ -26,7 +26,7 @@ import json
 
 from apples.launching.frames import PREAMBLE, Unframer, frame
 from apples.launching.keepers import Keepers
-from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl
+from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -220,13 +220,7 @@ class Station:
 
     def _reap(self) -> None:
         """Take note of children that have ended, and tell of proxies among them."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
+        for pid, status in reaped():
             if pid in self._proxies:
                 code = os.waitstatus_to_exitcode(status)
                 self._say(b"P", json.dumps({"id": self._proxies.pop(pid), "code": code}).encode())

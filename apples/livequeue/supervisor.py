@@ -20,7 +20,7 @@ if __name__ == "__main__":
 from pathlib import Path
 
 from apples.errors import HistoryError
-from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl
+from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
 from apples.livequeue.jobprocess import NotStarted, start_process
 from apples.livequeue.locks import Locks
 from apples.livequeue.records import (
@@ -90,13 +90,7 @@ class Watch:
             return
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
+        for pid, status in reaped():
             if pid == self._pid:
                 self._status = status
 

@@ -87,3 +87,17 @@ class ClusterConstants:
             if self.ticks_per_s < limit:
                 return ticks + 1
         return (niceness << 2) + 1
+
+
+def free_of_cost(*, nodes: int, processors: int, ticks_per_s: int) -> ClusterConstants:
+    """A machine on which switching, beats and starts take no time and no daemon ever runs."""
+    return ClusterConstants(
+        nodes=nodes,
+        processors=processors,
+        ticks_per_s=ticks_per_s,
+        stay_ticks=20,
+        favoured_nice=-20,
+        **dict.fromkeys(_FROM_ZERO, 0.0),
+        noise_mean_s=1.0,
+        share_interval_s=1.0,
+    )

@@ -14,7 +14,7 @@ import pytest
 
 from apples.launching.kernel import children
 from apples.launching.launcher import LaunchRequest
-from apples.plan import Assignment, Plan
+from apples.plan import Plan, unplanned
 from apples.template import Workload
 
 MARKER = "APPLES_TEST_MARKER"
@@ -22,19 +22,7 @@ LAUNCH_ONCE = Path(__file__).with_name("launch_once.py")
 
 
 def plan_on(hosts: list[str]) -> Plan:
-    return Plan(
-        scheduler="test",
-        application="test",
-        size=len(hosts),
-        model="none",
-        assignments=tuple(
-            Assignment(rank=r, host=h, slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
-            for r, h in enumerate(hosts)
-        ),
-        predicted_s=0.0,
-        low_s=0.0,
-        high_s=0.0,
-    )
+    return unplanned(hosts, scheduler="test", application="test")
 
 
 def processes_with(marker: str) -> dict[int, str]:

@@ -10,24 +10,11 @@ from apples.launching.ending import Grace
 from apples.launching.launcher import LaunchRequest
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place, Silence
-from apples.plan import Assignment, Plan
+from apples.plan import unplanned
 from apples.template import Workload
 
 chain, own, lost_s, *command = sys.argv[1:]
 hosts = chain.split(",")
-plan = Plan(
-    scheduler="test",
-    application="test",
-    size=len(hosts),
-    model="none",
-    assignments=tuple(
-        Assignment(rank=r, host=h, slot=r, rows=1, compute_s=0.0, communicate_s=0.0, overhead_s=0.0)
-        for r, h in enumerate(hosts)
-    ),
-    predicted_s=0.0,
-    low_s=0.0,
-    high_s=0.0,
-)
 places = {h: Place(host=h, address=None if h == own else h, interface="eth0") for h in set(hosts)}
 launcher = SshLauncher(
     places,
@@ -36,7 +23,7 @@ launcher = SshLauncher(
 )
 with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
     request = LaunchRequest(
-        plan=plan,
+        plan=unplanned(hosts, scheduler="test", application="test"),
         workload=Workload(application="test", size=len(hosts)),
         command=tuple(word.replace("RUN_DIR", directory) for word in command),
         run_dir=Path(directory),

@@ -7,27 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from apples.simulation.cluster.constants import ClusterConstants
+from apples.simulation.cluster.constants import free_of_cost
 from apples.simulation.cluster.workload import BspJob
 
 #: Everything in whole tenths of a millisecond, so that a run step by step can follow.
-QUIET = ClusterConstants(
-    nodes=2,
-    processors=1,
-    ticks_per_s=1000,
-    stay_ticks=20,
-    favoured_nice=-20,
-    switch_s=0.0,
-    heartbeat_s=0.0,
-    heartbeat_spread_s=0.0,
-    manager_s=0.0,
-    reclassify_s=0.0,
-    start_spread_s=0.0,
-    timer_spread_s=0.0,
-    noise_mean_s=1.0,
-    noise_burst_s=0.0,
-    share_interval_s=1.0,
-)
+QUIET = free_of_cost(nodes=2, processors=1, ticks_per_s=1000)
 
 
 @pytest.fixture

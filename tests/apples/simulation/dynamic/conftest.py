@@ -3,37 +3,14 @@
 import numpy as np
 import pytest
 
-from apples.simulation.cluster.constants import ClusterConstants
+from apples.simulation.cluster.constants import free_of_cost
 from apples.simulation.dynamic.measures import Course
-
-_NOTHING = dict.fromkeys(
-    (
-        "switch_s",
-        "heartbeat_s",
-        "heartbeat_spread_s",
-        "manager_s",
-        "reclassify_s",
-        "start_spread_s",
-        "noise_burst_s",
-    ),
-    0.0,
-)
 
 
 @pytest.fixture
 def machine():
     """Two nodes of two processors, without noise or cost."""
-    return ClusterConstants(
-        nodes=2,
-        processors=2,
-        ticks_per_s=1000,
-        stay_ticks=20,
-        favoured_nice=-20,
-        timer_spread_s=0.0,
-        noise_mean_s=1.0,
-        share_interval_s=1.0,
-        **_NOTHING,
-    )
+    return free_of_cost(nodes=2, processors=2, ticks_per_s=1000)
 
 
 @pytest.fixture
