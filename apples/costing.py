@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from apples.benchmarkstore import CalibrationStore
-from apples.calibration import correct, fit_overhead
+from apples.calibration import correct, fit_overhead, outdated
 from apples.grid import Host
 from apples.history import History
 from apples.launching.launcher import Notify
@@ -68,12 +68,13 @@ class Costing:
         for host in _one_of_each_type(world):
             if world.reaches(host):
                 self._measure(world, application, host, notify)
-        return self._taught(self._benchmarks(world, application), records, application)
+        self._refresh(world, application, records, notify)
+        return self._taught(world, application, records)
 
     def known(self, world: World, application: Application) -> Costs:
         """The same without measuring anything; CPU types of which nothing is known are missing."""
         records = self._history.records(self.record_key(world, application), newest=_NEWEST)
-        return self._taught(self._benchmarks(world, application), records, application)
+        return self._taught(world, application, records)
 
     def calibrate(self, world: World, application: Application, notify: Notify) -> None:
         """Measure every benchmark anew, whatever is kept."""
@@ -81,15 +82,38 @@ class Costing:
             if world.reaches(host):
                 self._measure(world, application, host, notify, anew=True)
 
-    @staticmethod
-    def _taught(benchmarks: Costs, records: Sequence[Record], application: Application) -> Costs:
-        """Benchmarks corrected by all runs; overhead fitted to runs of as many iterations.
+    def _refresh(
+        self, world: World, application: Application, records: Sequence[Record], notify: Notify
+    ) -> None:
+        """Measure again what the newest runs contradict."""
+        since = self._measured_at(world, application)
+        corrected = correct(self._benchmarks(world, application), records, since)
+        hosts = {host.cpu_type: host for host in _one_of_each_type(world) if world.reaches(host)}
+        for cpu_type, found in outdated(corrected, records, since).items():
+            if cpu_type not in hosts or cpu_type not in since:
+                continue
+            how = f"{abs(found.factor - 1):.0%} {'longer' if found.factor > 1 else 'shorter'}"
+            notify(
+                f"the benchmark of {application.template.name} on {cpu_type} no longer holds: "
+                f"the last {found.runs} runs computed {how} than it says"
+            )
+            self._measure(world, application, hosts[cpu_type], notify, anew=True)
+
+    def _measured_at(self, world: World, application: Application) -> dict[str, float]:
+        """CPU type → when its benchmark was measured; those that were not are missing."""
+        key = self.key(world, application)
+        kept = {h.cpu_type: self._store.get(key, world.machine(h)) for h in _one_of_each_type(world)}
+        return {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
+
+    def _taught(self, world: World, application: Application, records: Sequence[Record]) -> Costs:
+        """Benchmarks corrected by all runs since; overhead fitted to runs of as many iterations.
 
         What a run computed longer than expected grows with its iterations and would pass for overhead in a shorter one.
         """
         iterations = application.template.workload(application.size, application.settings).iterations
         alike = [r for r in records if r.workload.get("iterations", 1) == iterations]
-        priced = correct(benchmarks, records)
+        since = self._measured_at(world, application)
+        priced = correct(self._benchmarks(world, application), records, since)
         return replace(priced, overhead=fit_overhead(alike, priced, prior=priced.overhead))
 
     def _benchmarks(self, world: World, application: Application) -> Costs:

@@ -87,16 +87,21 @@ class Costs:
 
     seconds_per_row : CPU type → ranks sharing the host → seconds for one row and one iteration (BM).
         A count that was not measured takes the value of the next smaller one that was.
+    host_factors : host → how much longer it takes than its type; hosts that are not named take 1
     """
 
     seconds_per_row: Mapping[str, Mapping[int, float]]
     overhead: Overhead = field(default_factory=Overhead)
+    host_factors: Mapping[str, float] = field(default_factory=dict)
 
-    def row_seconds(self, cpu_type: str, ranks: int) -> float:
-        """BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type."""
+    def row_seconds(self, cpu_type: str, ranks: int, host: str = "") -> float:
+        """BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.
+
+        host : its name, if it may have a factor of its own
+        """
         table = self.seconds_per_row[cpu_type]
         known = [r for r in table if r <= ranks] or [min(table)]
-        return table[max(known)]
+        return table[max(known)] * self.host_factors.get(host, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], show: bool, as_jso
     records = history.records(costing.record_key(world, application))
     types = {host.cpu_type: world.machine(host) for host in world.grid.hosts}
     raw = store.costs(key, types)
-    factors = {} if raw is None else corrections(raw, records)
+    factors = {} if raw is None else corrections(raw, records).types
     overhead = costs.overhead
     if as_json:
         document = {

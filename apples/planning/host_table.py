@@ -61,7 +61,7 @@ def host_table(host: Host, conditions: Conditions, demands: Demands) -> tuple[st
         memory = _memory_rows(conditions, workload, m)
         limit = min(_limits(host.name, workload, m).values(), default=math.inf)
         cap = limit if options.allow_spill else min(limit, memory)
-        seconds = demands.costs.row_seconds(host.cpu_type, m) * workload.iterations / careful
+        seconds = demands.costs.row_seconds(host.cpu_type, m, host.name) * workload.iterations / careful
         table[:, m] = seconds, cap, memory, share, error, careful
     table[:, 0] = table[:, 1]
     if table[1, 1] < demands.min_rows:
@@ -81,7 +81,7 @@ def _unusable(host: Host, conditions: Conditions, demands: Demands) -> str | Non
             "or state its seconds_per_row in the grid file"
         )
     for m in range(1, host.slots + 1):
-        seconds = demands.costs.row_seconds(host.cpu_type, m)
+        seconds = demands.costs.row_seconds(host.cpu_type, m, host.name)
         if not (math.isfinite(seconds) and seconds > 0):
             return (
                 f"the benchmark for CPU type {host.cpu_type!r} says {seconds} s a "

@@ -9,7 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.benchmarkstore import FORMAT, CalibrationStore
-from apples.calibration import HALF_LIFE_RUNS, correct, corrections, fit_overhead, startup_overhead
+from apples.calibration import (
+    HALF_LIFE_RUNS,
+    correct,
+    corrections,
+    fit_overhead,
+    outdated,
+    startup_overhead,
+)
 from apples.errors import HistoryError
 from apples.plan import Assignment, Outcome, Plan, RankObservation, Record
 from apples.regression import weighted_median
@@ -19,8 +26,13 @@ BM = 0.195
 COSTS = Costs(seconds_per_row={"node": {1: BM, 2: 2 * BM}})
 
 
-def a_run(size, ranks, observed_s, *, slowdown=1.0, availability=1.0, slots=1, ended="finished"):
-    """A run on `ranks` hosts (or slots of one), planned with COSTS; ranks computed `slowdown` times as long."""
+def a_run(
+    size, ranks, observed_s, *, slowdown=1.0, availability=1.0, slots=1, ended="finished", at=0.0, slow=()
+):
+    """A run on `ranks` hosts (or slots of one), planned with COSTS; ranks computed `slowdown` times as long.
+
+    slow : ranks that computed 1.4 times as long as the others
+    """
     per_host = {1: BM, 2: 2 * BM}[slots]
     compute = per_host * size / ranks / availability
     assignments = tuple(
@@ -42,7 +54,7 @@ def a_run(size, ranks, observed_s, *, slowdown=1.0, availability=1.0, slots=1, e
             rows=size // ranks,
             iterations=1,
             setup_s=0.0,
-            compute_s=compute * slowdown,
+            compute_s=compute * slowdown * (1.4 if r in slow else 1.0),
             communicate_s=0.0,
             wait_s=0.0,
             total_s=compute,
@@ -72,7 +84,7 @@ def a_run(size, ranks, observed_s, *, slowdown=1.0, availability=1.0, slots=1, e
     outcome = Outcome(ended=ended, exit_code=0, observed_s=observed_s, observations=observations)
     return Record(
         id="run",
-        started_at=0.0,
+        started_at=at,
         world="mock",
         key="pmhd3d",
         plan=plan,
@@ -206,8 +218,8 @@ def test_runs_that_agree_move_a_benchmark_all_the_way():
 
 
 def test_one_run_slightly_off_moves_next_to_nothing_and_one_far_off_most_of_the_way():
-    (slight,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=1.02)]).values()
-    (far,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=1.5)]).values()
+    (slight,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=1.02)]).types.values()
+    (far,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=1.5)]).types.values()
     assert 1 < slight.factor < 1.005
     assert 1.4 < far.factor < 1.5
 
@@ -215,8 +227,8 @@ def test_one_run_slightly_off_moves_next_to_nothing_and_one_far_off_most_of_the_
 def test_runs_that_contradict_each_other_move_less_than_runs_that_agree():
     agree = [a_run(1000, 10, 30.0, slowdown=1.2)] * 6
     differ = [a_run(1000, 10, 30.0, slowdown=s) for s in (0.7, 1.2, 1.9, 0.8, 1.7, 1.2)]
-    (agreed,) = corrections(COSTS, agree).values()
-    (disputed,) = corrections(COSTS, differ).values()
+    (agreed,) = corrections(COSTS, agree).types.values()
+    (disputed,) = corrections(COSTS, differ).types.values()
     assert abs(disputed.factor - 1) < abs(agreed.factor - 1)
 
 
@@ -227,7 +239,7 @@ def test_low_availability_is_no_fault_of_the_benchmark():
 
 def test_ranks_that_share_a_host_are_held_against_the_benchmark_for_sharing():
     records = [a_run(1000, 10, 60.0, slots=2, slowdown=1.25)] * 10
-    (found,) = corrections(COSTS, records).values()
+    (found,) = corrections(COSTS, records).types.values()
     assert found.factor == pytest.approx(1.25, rel=0.02)
     assert found.runs == 10
 
@@ -257,9 +269,55 @@ def test_machines_that_did_not_run_keep_their_benchmark():
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(0.2, 5), min_size=1, max_size=12))
 def test_a_correction_lies_between_no_correction_and_the_median(slowdowns):
-    (found,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=s) for s in slowdowns]).values()
+    (found,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=s) for s in slowdowns]).types.values()
     ratios = sorted(slowdowns)
     assert min(1.0, ratios[0]) - 1e-9 <= found.factor <= max(1.0, ratios[-1]) + 1e-9
+
+
+def test_a_host_slower_than_its_kind_is_priced_by_itself():
+    corrected = correct(COSTS, [a_run(1000, 5, 30.0, slowdown=1.1, slow=(2,))] * 10)
+    assert corrected.row_seconds("node", 1, "h0") == pytest.approx(1.1 * BM, rel=0.01)
+    assert corrected.row_seconds("node", 1, "h2") == pytest.approx(1.4 * 1.1 * BM, rel=0.01)
+    assert corrected.row_seconds("node", 1, "new") == pytest.approx(1.1 * BM, rel=0.01)
+
+
+def test_a_host_that_was_slow_once_is_hardly_blamed():
+    runs = [a_run(1000, 5, 30.0) for _ in range(9)] + [a_run(1000, 5, 30.0, slow=(2,))]
+    assert correct(COSTS, runs).row_seconds("node", 1, "h2") == pytest.approx(BM, rel=0.01)
+
+
+def test_runs_before_a_benchmark_say_nothing_of_it():
+    runs = [a_run(1000, 5, 30.0, slowdown=1.5, at=10.0)] * 5 + [a_run(1000, 5, 30.0, at=20.0)] * 5
+    assert correct(COSTS, runs, {"node": 15.0}) == COSTS
+    assert corrections(COSTS, runs, {"node": 5.0}).types["node"].runs == 10
+
+
+def test_a_benchmark_that_the_newest_runs_contradict_alike_is_outdated():
+    usual = [a_run(1000, 5, 30.0)] * 12
+    throttled = [a_run(1000, 5, 30.0, slowdown=1.5)] * 3
+    (found,) = outdated(correct(COSTS, usual + throttled), usual + throttled).values()
+    assert found.factor == pytest.approx(1.5, rel=0.02)
+    assert found.runs == 3
+
+
+@pytest.mark.parametrize(
+    "newest",
+    [
+        [1.5, 1.5],
+        [1.5, 1.0, 1.5],
+        [1.5, 0.6, 1.5],
+        [1.1, 1.1, 1.1],
+    ],
+    ids=["too few", "not all", "not alike", "too little"],
+)
+def test_a_benchmark_is_not_outdated_by(newest):
+    runs = [a_run(1000, 5, 30.0)] * 12 + [a_run(1000, 5, 30.0, slowdown=s) for s in newest]
+    assert outdated(correct(COSTS, runs), runs) == {}
+
+
+def test_what_runs_have_taught_already_outdates_nothing():
+    runs = [a_run(1000, 5, 30.0, slowdown=1.5)] * 8
+    assert outdated(correct(COSTS, runs), runs) == {}
 
 
 def test_startup_of_benchmarks_gives_a_constant_and_a_part_per_rank():

@@ -2,10 +2,12 @@
 
 import pytest
 
+from apples.agent import RunRequest
 from apples.costing import LARGEST_SLAB_BYTES, Application, rank_counts, slab_class
 from apples.errors import HistoryError, LaunchError
 from apples.grid import Host
 from apples.template import Costs, Overhead
+from apples.testing import finished
 
 STATED = Costs(seconds_per_row={"old": {1: 0.5}}, overhead=Overhead(constant_s=9.0, source="the file"))
 
@@ -140,3 +142,31 @@ def test_damaged_benchmarks_are_named(bench):
     path.write_text("{")
     with pytest.raises(HistoryError, match=rf"{path.name}: is not readable JSON .* apples calibrate"):
         costs(b)
+
+
+def run_of(b, compute_s):
+    """A finished run of the toy on the bench, whose ranks each computed so long, in the history."""
+    request = RunRequest(size=64, template=b.toy)
+    decision = b.agent.decide(request)
+    b.toy.recorded = b.observed(decision.plan, compute_s)
+    b.agent.run(request, decision)
+
+
+def test_a_benchmark_that_no_longer_holds_is_measured_again(bench, observed):
+    b = bench(Host(name="a"), Host(name="b"), script=[finished(1.0)] * 20)
+    b.observed = observed
+    for _ in range(8):
+        run_of(b, 32 * 10 * 1e-3)
+    b.world.benchmarked.clear()
+    b.world.row_s = 2e-3
+    for _ in range(3):
+        run_of(b, 32 * 10 * 2e-3)
+    assert b.world.benchmarked == []
+    assert costs(b).seconds_per_row == {"default": {1: 2e-3}}
+    assert b.world.benchmarked == [("a", 1, 32)]
+    assert any(
+        "the benchmark of toy on default no longer holds: the last 3 runs computed" in s for s in b.said
+    )
+    b.world.benchmarked.clear()
+    run_of(b, 32 * 10 * 2e-3)
+    assert b.world.benchmarked == []

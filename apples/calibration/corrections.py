@@ -1,0 +1,142 @@
+"""How far benchmarks are off, by what finished runs computed in: of each CPU type, and of each host within its type.
+
+A benchmark is made on one host of a type, alone; hosts of one type differ all the same, by their cooling, their
+neighbours behind the same processor, or a quota that costs more than it says. Each factor is shrunk by its own
+uncertainty. A benchmark that the newest runs contradict all alike, although earlier runs have corrected it, is of a
+machine that is no more: it is worth measuring again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from apples.calibration.runs import PRIOR_SPREAD, expected_compute, finished, recency
+from apples.grid import FloatArray
+from apples.plan import Record
+from apples.regression import weighted_median
+from apples.template import Costs
+
+_TO_DEVIATION = 1.4826
+
+#: So many of the newest runs must all contradict a corrected benchmark, by more than this, before it is outdated.
+OUTDATED_RUNS, OUTDATED_FACTOR = 3, 1.2
+
+#: CPU type → when its benchmark was measured.
+Since = Mapping[str, float]
+#: Run, and the logarithm of observed over expected computation in it.
+_Seen = list[tuple[int, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """How far benchmarks were off. `factor`: on seconds per row.  `runs`: that showed it."""
+
+    factor: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corrections:
+    """By CPU type, and of hosts beyond that of their type."""
+
+    types: Mapping[str, Correction]
+    hosts: Mapping[str, Correction]
+
+
+def correct(costs: Costs, records: Sequence[Record], since: Since | None = None) -> Costs:
+    """The costs with benchmarks moved towards what finished runs computed in, as far as the runs agree."""
+    found = corrections(costs, records, since)
+    tables = {
+        cpu_type: {ranks: seconds * found.types[cpu_type].factor for ranks, seconds in table.items()}
+        if cpu_type in found.types
+        else table
+        for cpu_type, table in costs.seconds_per_row.items()
+    }
+    factors = {host: one.factor for host, one in found.hosts.items() if one.factor != 1.0}
+    return replace(costs, seconds_per_row=tables, host_factors=factors)
+
+
+def corrections(costs: Costs, records: Sequence[Record], since: Since | None = None) -> Corrections:
+    """Factors on the benchmarks of types and hosts that ran, each between 1 and the median of observed / expected.
+
+    costs : benchmarks as they were measured.  since : when; earlier runs say nothing of them
+    """
+    types: dict[str, _Seen] = {}
+    hosts: dict[str, _Seen] = {}
+    type_of: dict[str, str] = {}
+    usable = [r for r in records if finished(r)]
+    for index, record in enumerate(usable):
+        logs, kinds = _host_logs(record, costs, since), _types(record)
+        for host, log in logs.items():
+            type_of[host] = kinds[host]
+            hosts.setdefault(host, []).append((index, log))
+        for cpu_type in {kinds[host] for host in logs}:
+            log = float(np.median([log for host, log in logs.items() if kinds[host] == cpu_type]))
+            types.setdefault(cpu_type, []).append((index, log))
+    weights = recency(len(usable))
+    of_types = {cpu_type: _shrunk(seen, weights) for cpu_type, seen in types.items()}
+    of_hosts = {}
+    for host, seen in hosts.items():
+        common = math.log(of_types[type_of[host]].factor)
+        of_hosts[host] = _shrunk([(index, log - common) for index, log in seen], weights)
+    return Corrections(types=of_types, hosts=of_hosts)
+
+
+def outdated(
+    corrected: Costs, records: Sequence[Record], since: Since | None = None
+) -> dict[str, Correction]:
+    """CPU types whose benchmark the newest runs contradict, all in one direction, and by how much in the median.
+
+    corrected : costs after `correct`; what earlier runs have taught already is no contradiction
+    """
+    newest: dict[str, list[float]] = {}
+    for record in reversed([r for r in records if finished(r)]):
+        logs, kinds = _host_logs(record, corrected, since), _types(record)
+        for cpu_type in {kinds[host] for host in logs}:
+            seen = newest.setdefault(cpu_type, [])
+            if len(seen) < OUTDATED_RUNS:
+                seen.append(float(np.median([log for host, log in logs.items() if kinds[host] == cpu_type])))
+    limit = math.log(OUTDATED_FACTOR)
+    return {
+        cpu_type: Correction(factor=math.exp(float(np.median(logs))), runs=len(logs))
+        for cpu_type, logs in newest.items()
+        if len(logs) == OUTDATED_RUNS and (min(logs) > limit or max(logs) < -limit)
+    }
+
+
+def _shrunk(seen: _Seen, recency_of: FloatArray) -> Correction:
+    """Median of the logarithms, shrunk towards 0 by its own uncertainty (scatter over the runs).
+
+    As a James-Stein estimate would: one run off by 2 % moves nothing much, one off by 30 % moves most of the way,
+    ten that agree all of it.
+    """
+    logs = np.array([log for _, log in seen])
+    weights = recency_of[[index for index, _ in seen]]
+    runs = float(weights.sum() ** 2 / (weights @ weights))
+    median = weighted_median(logs, weights)
+    scatter = _TO_DEVIATION * weighted_median(np.abs(logs - median), weights)
+    variance = (runs * scatter**2 + PRIOR_SPREAD**2) / (runs + 1) / runs
+    return Correction(factor=math.exp(median**3 / (median**2 + variance)), runs=len(seen))
+
+
+def _types(record: Record) -> dict[str, str]:
+    return {entry["host"]: entry["cpu_type"] for entry in record.snapshot.get("hosts", [])}
+
+
+def _host_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, float]:
+    """Host → logarithm of the median over its ranks of observed / expected compute time."""
+    assert record.outcome is not None
+    kinds = _types(record)
+    older = {t for t, measured_at in (since or {}).items() if record.started_at < measured_at}
+    expected = expected_compute(record, costs)
+    host_of = {a.rank: a.host for a in record.plan.assignments}
+    ratios: dict[str, list[float]] = {}
+    for seen in record.outcome.observations:
+        told = seen.compute_s > 0 and expected.get(seen.rank, 0.0) > 0
+        if told and kinds[host_of[seen.rank]] not in older:
+            ratios.setdefault(host_of[seen.rank], []).append(seen.compute_s / expected[seen.rank])
+    return {host: math.log(float(np.median(values))) for host, values in ratios.items()}
