@@ -8,6 +8,7 @@ the previous file of that name stays as it is, also when the run is killed in be
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -108,5 +109,6 @@ class SharedFile:
 
     def _fail(self, error: OSError) -> None:
         self._problems.append(
-            f"{self._path}: could not be written ({error.strerror}); what was there before is unchanged"
+            f"{self._path}: could not be written on {socket.gethostname()} ({error.strerror}); "
+            "what was there before is unchanged"
         )

@@ -23,6 +23,7 @@ class LaunchRequest:
     environment : variables set for the ranks on top of ours
     label : prefix every line of output with its rank
     time_limit_s : wall seconds after which the run is ended (exit code 124)
+    checkpoint_every : iterations between checkpoints, None for none on the way; real ranks are told by their command
     program_output_to_stderr : keep our stdout free for one JSON document
     """
 
@@ -34,6 +35,7 @@ class LaunchRequest:
     label: bool = False
     time_limit_s: float | None = None
     program_output_to_stderr: bool = False
+    checkpoint_every: int | None = None
 
 
 Notify = Callable[[str], None]

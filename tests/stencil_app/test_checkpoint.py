@@ -88,7 +88,7 @@ def test_a_failed_write_keeps_the_previous_checkpoint(saved, alone, field, monke
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(
-        OutputError, match=r"run\.ck: could not be written \(No space left on device\)"
+        OutputError, match=r"run\.ck: could not be written on \S+ \(No space left on device\)"
     ) as caught:
         checkpoint.write(alone, saved, HEADER, interior=field, first_row=0)
     assert caught.value.exit_code == 4
