@@ -6,7 +6,7 @@ saw. A `Record` joins the two and is what history keeps; JSON form in `apples.hi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,6 +109,7 @@ class RankObservation:
     compute_s : its own sweeps.  communicate_s : halo exchange and its waits
     wait_s : the reduction that ends each iteration, mostly waiting for the slowest rank
     total_s : setup to end
+    checkpoint_s, checkpoints : spent writing them, and how many
     """
 
     rank: int
@@ -120,27 +121,37 @@ class RankObservation:
     communicate_s: float
     wait_s: float
     total_s: float
+    checkpoint_s: float = 0.0
+    checkpoints: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStatus:
-    """How one rank ended: exit code, or the signal that killed it; both None if that is not known."""
+    """How one rank ended: exit code, or the signal that killed it; both None if that is not known.
+
+    to_blame : it failed by itself, neither because another rank had failed nor because it was told to end
+    """
 
     rank: int
     host: str
     exit_code: int | None
     signal: int | None = None
     pid: int | None = None
+    to_blame: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a launcher saw of one run.
 
-    ended : "finished", "failed", "time limit" or "interrupted"
+    ended : "finished", "failed", "time limit", "interrupted", or "adapted": ended on the agent's own wish, after a
+        checkpoint, to go on from it with another plan
     exit_code : the highest over ranks, 128 + signal for a killed rank, 124, 125, 130 (see docs)
     observed_s : wall seconds from launch to end
     message : for the user, empty when all is well
+    lost : hosts that were lost, or where the launcher failed, and how; a predicate each, as in "was lost: …"
+    kept_iterations : iterations of this attempt that its newest checkpoint holds, where the launcher knows that by
+        itself (simulated runs have no files); None where the file is to be asked
     """
 
     ended: str
@@ -149,11 +160,30 @@ class Outcome:
     statuses: tuple[RankStatus, ...] = ()
     observations: tuple[RankObservation, ...] = ()
     message: str = ""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    kept_iterations: int | None = None
 
     @property
     def finished(self) -> bool:
         """Whether the application did all its work."""
         return self.ended == "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One launch of a run: what was planned for what was left then, and how it ended.
+
+    number : from 1.  started_at : seconds since the epoch.  first_iteration : iterations that were done before
+    iterations : that it was to do.  checkpoint_every : iterations between its checkpoints, None for none on the way
+    """
+
+    number: int
+    started_at: float
+    first_iteration: int
+    iterations: int
+    plan: Plan
+    outcome: Outcome
+    checkpoint_every: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +195,7 @@ class Record:
     key : calibration key (application with its options, and machine): only like is fitted to like
     sharing : what the node manager saw of a run that took turns on its hosts, empty for others
     monitor : what the monitor saw in a run that had one, empty for others
+    attempts : of a run that its enactor carried out; `plan` is the first one's, and `outcome` that of the whole
     """
 
     id: str
@@ -178,3 +209,9 @@ class Record:
     options: dict[str, Any] = field(default_factory=dict)
     sharing: dict[str, Any] = field(default_factory=dict)
     monitor: dict[str, Any] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether `outcome` is that of `plan`, from the first iteration to the last in one launch."""
+        return not self.attempts or (len(self.attempts) == 1 and self.attempts[0].first_iteration == 0)

@@ -23,14 +23,16 @@ PRIOR_SPREAD = 0.1
 
 
 def finished(record: Record) -> bool:
-    """Whether a run did all its work."""
-    return record.outcome is not None and record.outcome.finished and record.outcome.observed_s > 0
+    """Whether a run did all its work, and in one go: what was resumed or tried again is not what was planned."""
+    outcome = record.outcome
+    return record.whole and outcome is not None and outcome.finished and observed_s(record) > 0
 
 
 def observed_s(record: Record) -> float:
-    """Wall seconds of a run that has ended."""
+    """Wall seconds of a run that has ended, but for its checkpoints: those are priced by themselves."""
     assert record.outcome is not None
-    return record.outcome.observed_s
+    kept_s = max((seen.checkpoint_s for seen in record.outcome.observations), default=0.0)
+    return record.outcome.observed_s - kept_s
 
 
 def recency(count: int) -> FloatArray:

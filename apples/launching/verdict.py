@@ -9,7 +9,7 @@ is named.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from apples.launching.ending import Ending
 from apples.launching.statuses import RankRecord, signal_name
@@ -52,12 +52,19 @@ def judge(launch: Launch, ending: Ending) -> Outcome:
         return _outcome(launch, "finished", 0, "")
     if launch.lost:
         # No rank takes a host along. But its peers may fail because it is gone, and before its loss is seen.
-        return _outcome(launch, "failed", LAUNCHER_FAILED, _lost(launch.lost))
-    culprits = [r for r in records if r.failed and r.ended_by == "itself"]
+        return replace(
+            _outcome(launch, "failed", LAUNCHER_FAILED, _lost(launch.lost)), lost=dict(launch.lost)
+        )
+    culprits = [r for r in records if _to_blame(r) and r.failed]
     if culprits:
         code = max(r.shell_code for r in culprits)
         return _outcome(launch, "failed", code, _blame(culprits, len(launch.hosts)))
     return _launcher_lost(launch)
+
+
+def _to_blame(record: RankRecord) -> bool:
+    """Failed by itself; one without an end lost its keeper, which nothing of ours kills first."""
+    return record.ended is None or (record.failed and record.ended_by == "itself")
 
 
 def _lost(lost: Mapping[str, str]) -> str:
@@ -77,9 +84,14 @@ def _launcher_lost(launch: Launch) -> Outcome:
     """No rank failed by itself, and yet not all finished: what started them is to blame."""
     silent = [rank for rank, record in enumerate(launch.records) if record is None]
     lost = [r for r in launch.records if r is not None and r.ended is None]
+    absent: dict[str, str] = {}
     if silent:
         listed = ", ".join(f"{rank} on {launch.hosts[rank]}" for rank in silent[:8])
         what = f"rank {listed}{' …' if len(silent) > 8 else ''} did not start"
+        absent = {launch.hosts[rank]: f"did not start rank {rank}" for rank in reversed(silent)}
+        if absent.keys() == set(launch.hosts):
+            # Nothing started anywhere: that is not a matter of hosts.
+            absent = {}
     elif lost:
         what = f"rank {lost[0].rank} on {lost[0].host} vanished without a status: its keeper was killed"
     else:
@@ -87,9 +99,8 @@ def _launcher_lost(launch: Launch) -> Outcome:
     code = launch.mpiexec_code
     how = f"was killed by signal {-code} ({signal_name(-code)})" if code < 0 else f"ended with code {code}"
     said = launch.mpiexec_said.strip()
-    return _outcome(
-        launch, "failed", LAUNCHER_FAILED, f"{what} (mpiexec {how})" + (f": {said}" if said else "")
-    )
+    message = f"{what} (mpiexec {how})" + (f": {said}" if said else "")
+    return replace(_outcome(launch, "failed", LAUNCHER_FAILED, message), lost=absent)
 
 
 def _outcome(launch: Launch, ended: str, exit_code: int, message: str) -> Outcome:
@@ -97,7 +108,12 @@ def _outcome(launch: Launch, ended: str, exit_code: int, message: str) -> Outcom
         RankStatus(rank=rank, host=host, exit_code=None)
         if record is None
         else RankStatus(
-            rank=rank, host=host, exit_code=record.exit_code, signal=record.signal, pid=record.pid
+            rank=rank,
+            host=host,
+            exit_code=record.exit_code,
+            signal=record.signal,
+            pid=record.pid,
+            to_blame=_to_blame(record),
         )
         for rank, (host, record) in enumerate(zip(launch.hosts, launch.records, strict=True))
     )
