@@ -86,8 +86,8 @@ class Costing:
         self, world: World, application: Application, records: Sequence[Record], notify: Notify
     ) -> None:
         """Measure again what the newest runs contradict."""
-        since = self._measured_at(world, application)
-        corrected = correct(self._benchmarks(world, application), records, since)
+        benchmarks, since = self.measured(world, application)
+        corrected = correct(benchmarks, records, since)
         hosts = {host.cpu_type: host for host in _one_of_each_type(world) if world.reaches(host)}
         for cpu_type, found in outdated(corrected, records, since).items():
             if cpu_type not in hosts or cpu_type not in since:
@@ -99,11 +99,12 @@ class Costing:
             )
             self._measure(world, application, hosts[cpu_type], notify, anew=True)
 
-    def _measured_at(self, world: World, application: Application) -> dict[str, float]:
-        """CPU type → when its benchmark was measured; those that were not are missing."""
+    def measured(self, world: World, application: Application) -> tuple[Costs, Mapping[str, float]]:
+        """Benchmarks without what runs have taught, and CPU type → when each was measured (none that is stated)."""
         key = self.key(world, application)
         kept = {h.cpu_type: self._store.get(key, world.machine(h)) for h in _one_of_each_type(world)}
-        return {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
+        since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
+        return self._benchmarks(world, application), since
 
     def _taught(self, world: World, application: Application, records: Sequence[Record]) -> Costs:
         """Benchmarks corrected by all runs since; overhead fitted to runs of as many iterations.
@@ -112,8 +113,8 @@ class Costing:
         """
         iterations = application.template.workload(application.size, application.settings).iterations
         alike = [r for r in records if r.workload.get("iterations", 1) == iterations]
-        since = self._measured_at(world, application)
-        priced = correct(self._benchmarks(world, application), records, since)
+        benchmarks, since = self.measured(world, application)
+        priced = correct(benchmarks, records, since)
         return replace(priced, overhead=fit_overhead(alike, priced, prior=priced.overhead))
 
     def _benchmarks(self, world: World, application: Application) -> Costs:

@@ -100,7 +100,8 @@ def assemble(
     if problems or world is None or template is None:
         raise ConfigError(problems)
     if options["launcher"] == "ssh":
-        _prepare_hosts(world, template, size, settings)
+        prepare_hosts(world, template)
+        _need_disk(world, template, size, settings)
     request = RunRequest(
         size=size,
         template=template,
@@ -123,13 +124,20 @@ def assemble(
     return Agent(world, history, costing, console.note, tell=tell), request
 
 
-def _prepare_hosts(world: World, template: Template, size: int, settings: Mapping[str, str]) -> None:
-    """Tell a world of many hosts what the application needs there: compiled kernels, room, shared directories."""
+def prepare_hosts(world: World, template: Template) -> None:
+    """Tell a world of many hosts that the application needs compiled kernels there."""
     from apples.remote.warmhosts import WarmHosts
     from apples.sshworld import SshWorld
 
     assert isinstance(world, SshWorld)
     world.keep_warm(template.warm_command(), WarmHosts(state_dir() / "hosts" / "warm.json"))
+
+
+def _need_disk(world: World, template: Template, size: int, settings: Mapping[str, str]) -> None:
+    """Tell a world of many hosts what room the run needs, and which directory they must share."""
+    from apples.sshworld import SshWorld
+
+    assert isinstance(world, SshWorld)
     if "checkpoint" in settings:
         # What a run writes and reads again must have room, and be the same file on every host.
         workload = template.workload(size, settings)

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from apples.calibration.corrections import Corrections
+    from apples.cli.console import Console
+    from apples.template import Costs, Template
+    from apples.worlds import World
 
 
 @click.command()
@@ -14,10 +21,20 @@ import click
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Option of the application."
 )
+@click.option(
+    "--launcher",
+    type=click.Choice(["mpiexec", "ssh"]),
+    default="mpiexec",
+    show_default=True,
+    help="mpiexec: this machine; ssh: one host of each CPU type of the pool.",
+)
+@click.option("-g", "--grid", "grid_file", metavar="FILE", help="Pool from a grid file (YAML).")
+@click.option("-H", "--host", "hosts", metavar="LIST", help="Pool: names, brackets, slots (a:2,node[01-08]).")
+@click.option("--hostfile", metavar="FILE", help="Pool from a file, one host a line.")
 @click.option("--show", is_flag=True, help="Measure nothing; only show what is known.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def calibrate(size: int, app: str, settings: tuple[str, ...], show: bool, as_json: bool) -> None:
-    """Measure seconds per row on this machine and fit the overhead from the history.
+def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) -> None:
+    """Measure seconds per row and fit the overhead from the history.
 
     What a row costs depends on how much of a slab stays in the caches, so benchmarks are made for runs near SIZE
     (default 64). The benchmarks are kept and used by every later run; each finished run corrects them and the overhead.
@@ -27,49 +44,83 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], show: bool, as_jso
     from apples.cli.assemble import parse_settings
     from apples.cli.console import Console
     from apples.cli.places import open_benchmarks, open_history
-    from apples.cli.report import table
     from apples.costing import Application, Costing
-    from apples.worlds import LocalWorld
 
     template = applications.get(app)
-    options = parse_settings(settings)
-    template.check(options)
-    world, history, store = LocalWorld(), open_history(), open_benchmarks()
+    chosen = parse_settings(settings)
+    template.check(chosen)
+    console = Console(quiet=options["as_json"])
+    world, history, store = _world(options, template, console), open_history(), open_benchmarks()
     costing = Costing(store, history)
-    application = Application(template=template, settings=options, size=size)
-    console = Console(quiet=as_json)
-    if not show:
+    application = Application(template=template, settings=chosen, size=size)
+    if not options["show"]:
         costing.calibrate(world, application, console.note)
     costs = costing.known(world, application)
-    key = costing.key(world, application)
     records = history.records(costing.record_key(world, application))
-    types = {host.cpu_type: world.machine(host) for host in world.grid.hosts}
-    raw = store.costs(key, types)
-    factors = {} if raw is None else corrections(raw, records).types
-    overhead = costs.overhead
-    if as_json:
-        document = {
-            "version": 1,
-            "application": app,
-            "key": key,
-            "runs": len(records),
-            "seconds_per_row": {t: dict(table_) for t, table_ in costs.seconds_per_row.items()},
-            "corrections": {t: {"factor": c.factor, "runs": c.runs} for t, c in factors.items()},
-            "overhead": asdict(overhead),
-        }
-        click.echo(json.dumps(document))
+    raw, since = costing.measured(world, application)
+    found = corrections(raw, records, since)
+    if options["as_json"]:
+        key = costing.key(world, application)
+        click.echo(
+            json.dumps(
+                {"version": 1, "application": app, "key": key, **_document(costs, found, len(records))}
+            )
+        )
         return
     if not costs.seconds_per_row:
         click.echo(
             f"no benchmarks of {app} are kept for runs near {size}; apples calibrate measures them", err=True
         )
+    click.echo("\n".join(_lines(costs, found)))
+
+
+def _world(options: dict[str, Any], template: Template, console: Console) -> World:
+    """The machines asked for; those over ssh have been looked at, for it is they who say what they are."""
+    from apples.cli.assemble import open_world, prepare_hosts
+    from apples.errors import ConfigError
+
+    named = [
+        flag
+        for name, flag in (("hosts", "-H"), ("hostfile", "--hostfile"), ("grid_file", "--grid"))
+        if options[name]
+    ]
+    if options["launcher"] == "ssh" and not named:
+        raise ConfigError(
+            "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE"
+        )
+    asked = dict.fromkeys(("mock", "scenario", "include", "exclude"))
+    world, _ = open_world({**asked, **options}, None, console.note)
+    if options["launcher"] == "ssh":
+        prepare_hosts(world, template)
+        world.snapshot(console.note)
+    return world
+
+
+def _document(costs: Costs, found: Corrections, runs: int) -> dict[str, Any]:
+    return {
+        "runs": runs,
+        "seconds_per_row": {t: dict(table_) for t, table_ in costs.seconds_per_row.items()},
+        "corrections": {t: {"factor": c.factor, "runs": c.runs} for t, c in found.types.items()},
+        "hosts": {h: {"factor": c.factor, "runs": c.runs} for h, c in found.hosts.items()},
+        "overhead": asdict(costs.overhead),
+    }
+
+
+def _lines(costs: Costs, found: Corrections) -> list[str]:
+    from apples.cli.report import table
+
     rows = []
     for cpu_type, seconds_per_row in costs.seconds_per_row.items():
-        factor = factors[cpu_type].factor if cpu_type in factors else 1.0
+        factor = found.types[cpu_type].factor if cpu_type in found.types else 1.0
         for ranks, seconds in seconds_per_row.items():
             rows.append([cpu_type, str(ranks), f"{seconds * 1e6:.4g} µs", f"{factor:.3f}"])
-    click.echo("\n".join(table(["CPU type", "ranks", "a row and iteration", "runs' correction"], rows)))
-    click.echo(
+    lines = table(["CPU type", "ranks", "a row and iteration", "runs' correction"], rows)
+    if len(found.hosts) > 1:
+        own = [[host, f"{c.factor:.3f}", str(c.runs)] for host, c in found.hosts.items()]
+        lines += ["", *table(["host", "beyond its type's", "runs"], own), ""]
+    overhead = costs.overhead
+    lines.append(
         f"overhead {overhead.constant_s:.3g} s {overhead.per_row_s:+.3g} s·size {overhead.per_rank_s:+.3g} s·P "
         f"{overhead.per_rank2_s:+.3g} s·P² ± {overhead.error_s:.2g} s ({overhead.source})"
     )
+    return lines

@@ -134,6 +134,12 @@ def test_what_is_known_of_costs_is_shown_without_measuring(run, known):
     assert "benchmark of heat on" not in nothing.err
 
 
+def test_calibrating_hosts_that_nobody_named(run):
+    ended = run("apples", "calibrate", "--launcher", "ssh")
+    assert ended.code == 2
+    assert "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE" in ended.err
+
+
 def test_calibrating_an_unknown_application(run):
     ended = run("apples", "calibrate", "--app", "weather")
     assert ended.code == 2
