@@ -33,7 +33,8 @@ def worker(cells: int, rounds: int) -> None:
     from stencil_app.heat import HEAT
     from stencil_app.jit import kernel
     from stencil_app.mpi import world
-    from stencil_app.runtime import Controls, Slab, State, iterate
+    from stencil_app.runtime import Controls, State, iterate
+    from stencil_app.slab import Slab
     from stencil_app.stop import StopRequest
     from stencil_app.timing import Stopwatch
 

@@ -22,7 +22,8 @@ from stencil_app.errors import OutputError
 from stencil_app.files import replace_with
 from stencil_app.mpi import agree
 from stencil_app.physics import Problem
-from stencil_app.runtime import Controls, Slab, State, begin, iterate
+from stencil_app.runtime import Controls, State, begin, iterate
+from stencil_app.slab import Slab
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 

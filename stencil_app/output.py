@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from stencil_app.files import SharedFile
-from stencil_app.runtime import Slab, State
+from stencil_app.runtime import State
+from stencil_app.slab import Slab
 
 
 def result_line(slab: Slab, state: State) -> str:

@@ -2,13 +2,11 @@
 
 Every rank knows both cuts, so that nobody asks: what two slabs have in common is one contiguous piece of memory on
 either side. Ghosts are not moved; they are set again afterwards. New cuts come from a timetable, or from a file that
-somebody else writes.
+somebody else writes (`stencil_app.steering`).
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stencil_app.decomposition import Decomposition, parse
@@ -75,41 +73,6 @@ class Timetable:
     def next_layout(self, iteration: int) -> Decomposition | None:
         """The cut to go on with from this iteration, or None for none of its own."""
         return self._cuts.get(iteration)
-
-
-class WatchedFile:
-    """A cut that somebody writes into a file while the run goes on; rank 0 looks at it every few iterations.
-
-    What cannot be used is said on stderr, once, and the run goes on as it is.
-    """
-
-    def __init__(self, comm: Intracomm, path: Path, problem: tuple[int, int], *, every: int) -> None:
-        self._comm, self._path, self._every = comm, path, every
-        self._size, self._least = problem
-        self._seen = ""
-        self._wanted: tuple[int, Decomposition | None] = (-1, None)
-
-    def next_layout(self, iteration: int) -> Decomposition | None:
-        """What the file says now, if that is new; collective, at most once for each iteration."""
-        if iteration % self._every or iteration == self._wanted[0]:
-            return self._wanted[1] if iteration == self._wanted[0] else None
-        text = self._comm.bcast(self._new_text() if self._comm.rank == 0 else None)
-        self._wanted = (iteration, None if text is None else parse(text))
-        return self._wanted[1]
-
-    def _new_text(self) -> str | None:
-        try:
-            text = self._path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
-            return None  # not there yet, or being written
-        if text == self._seen:
-            return None
-        self._seen = text
-        problem = cut_problem(text, (self._size, self._least), self._comm.size)
-        if problem is not None:
-            sys.stderr.write(f"{self._path}: {problem}; the slabs stay as they are\n")
-            return None
-        return text
 
 
 def cut_problem(text: str, mesh: tuple[int, int], ranks: int) -> str | None:

@@ -2,15 +2,14 @@
 
 The exchange begins as soon as a sweep has ended and goes on under what follows: the rate, the residual and one
 reduction over all ranks. That carries the residual where one was taken, what bounds the next step, and always the
-wish of any rank to stop, so that all ranks leave the loop at the same iteration. Ghost rows that are late even then
-are not waited for: what needs none of them is swept ahead, if the problem can, at the price of some rows done twice.
-What an iteration computes is the problem's (`stencil_app.physics.Problem`); where the time went is kept by
-`stencil_app.timing`. Nothing here parses options or prints.
+wish of any rank to stop, or of rank 0 to tell how the run goes, so that all ranks do so after the same iteration. Ghost
+rows that are late even then are not waited for: what needs none of them is swept ahead, if the problem can, at the
+price of some rows done twice. What an iteration computes is the problem's (`stencil_app.physics.Problem`); where the
+time went is kept by `stencil_app.timing`. Nothing here parses options or prints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
@@ -23,18 +22,19 @@ from stencil_app import checkpoint
 from stencil_app.decomposition import Decomposition
 from stencil_app.errors import CheckpointError, DivergedError
 from stencil_app.halo import Halo
-from stencil_app.layout import Array
-from stencil_app.measures import change_of_bits, largest_change_bits, row_digests
+from stencil_app.measures import change_of_bits
 from stencil_app.mpi import agree
-from stencil_app.physics import Problem
-from stencil_app.reslabbing import move_rows
+from stencil_app.slab import KeptRows, Slab
+from stencil_app.steering import CUT, NOTHING, REPORT, Places, Position, Steering
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 
 if TYPE_CHECKING:
-    from mpi4py.MPI import Intracomm
+    pass
 
 NO_RESIDUAL = -1
+#: Iterations of a run that ends by its own time.
+UNBOUNDED = 2**62
 #: How long late ghost rows are waited for before sweeping ahead, for each second that the last iteration computed:
 #: about what sweeping ahead costs, so that neither choice is ever twice as dear as the other.
 PATIENCE = 0.01
@@ -78,100 +78,6 @@ class State:
     def residual(self) -> float:
         """Largest change of any cell in the iteration where it was last taken; NaN if never."""
         return float("nan") if self.residual_bits == NO_RESIDUAL else change_of_bits(self.residual_bits)
-
-
-class KeptRows:
-    """The rows of a slab as checkpoints keep them, one at a time; the last slab's include the top faces."""
-
-    def __init__(self, slab: Slab) -> None:
-        self._field = slab.field
-        self._layout = slab.problem.layout
-        self._rows = slab.rows + (self._layout.faces_on_top if slab.is_last else 0)
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def __iter__(self) -> Iterator[Array]:
-        return (self._layout.pack(self._field, row) for row in range(self._rows))
-
-    def __setitem__(self, row: int, values: Array) -> None:
-        self._layout.unpack(self._field, row, values)
-
-
-class Slab:
-    """The part of the mesh that this rank owns, in two buffers that swap roles each iteration."""
-
-    def __init__(self, problem: Problem, decomposition: Decomposition, comm: Intracomm) -> None:
-        self.problem = problem
-        self.comm = comm
-        self.decomposition = decomposition
-        self.field, self.other = (problem.layout.allocate(self.rows) for _ in range(2))
-
-    @property
-    def rows(self) -> int:
-        """Own rows."""
-        return self.decomposition.heights[self.comm.rank]
-
-    @property
-    def first_row(self) -> int:
-        """Global number of the first own row."""
-        return self.decomposition.first_row(self.comm.rank)
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the mesh ends with this slab."""
-        return self.comm.rank == self.comm.size - 1
-
-    @property
-    def interior(self) -> Array:
-        """The slab's own values, a view; heat: float64[rows, ny, nx]."""
-        return self.problem.layout.interior(self.field)
-
-    def dress(self) -> None:
-        """Make both buffers ready for the first sweep, after the own cells were set."""
-        self.problem.dress(self.field, self.first_row)
-        self.problem.dress(self.other, self.first_row)
-
-    def swap(self) -> None:
-        """The new values become the current ones."""
-        self.field, self.other = self.other, self.field
-
-    def change_bits(self) -> int:
-        """How much the sweep into `other` changes the slab (lateral ghosts repeat own cells or are fixed)."""
-        ghosts = self.problem.layout.ghost_rows
-        own = slice(ghosts, ghosts + self.rows)
-        return int(largest_change_bits(self.field[own].reshape(-1), self.other[own].reshape(-1)))
-
-    def halo(self) -> Halo:
-        """Halo exchange of both buffers."""
-        layout, periodic = self.problem.layout, self.problem.periodic
-        return Halo(self.comm, layout, (self.field, self.other), periodic=periodic)
-
-    def rearrange(self, decomposition: Decomposition) -> None:
-        """Move rows between ranks until slabs are as `decomposition` says; collective, no value changes."""
-        layout = self.problem.layout
-        moved = layout.allocate(decomposition.heights[self.comm.rank])
-        move_rows(self.comm, layout, (self.decomposition, self.field), (decomposition, moved))
-        self.decomposition = decomposition
-        self.field, self.other = moved, layout.allocate(self.rows)
-        self.dress()
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Fill the ghost rows of the current values from the neighbours; collective."""
-        with self.halo() as halo:
-            halo.start(self.field)
-            halo.finish(self.field)
-
-    def checksum(self) -> int:
-        """Digest of the whole mesh, 64 bits, the same for every layout; collective."""
-        from mpi4py import MPI
-
-        mine, whole = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
-        for row, values in enumerate(KeptRows(self), self.first_row):
-            mine += row_digests(values[None], row)
-        self.comm.Allreduce(mine, whole, MPI.SUM)
-        return int(whole[0])
 
 
 class Observer(Protocol):
@@ -237,12 +143,23 @@ def save(slab: Slab, state: State, path: Path) -> None:
 
 
 class _Loop:
-    """The iterations of one layout of slabs: requests and buffers are bound to it."""
+    """The iterations of a run.
 
-    def __init__(self, slab: Slab, controls: Controls, watch: Stopwatch, stop: StopRequest) -> None:
-        self.slab, self.controls, self.watch, self.stop = slab, controls, watch, stop
-        self._mine, self._everyone = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
-        self._patience_s = 0.0
+    wish : what rank 0 wanted done after the last iteration, bits of `stencil_app.steering`
+    """
+
+    def __init__(
+        self,
+        slab: Slab,
+        controls: Controls,
+        watch: Stopwatch,
+        asked: tuple[StopRequest, Steering],
+    ) -> None:
+        self.slab, self.controls, self.watch = slab, controls, watch
+        self.stop, self.steering = asked
+        self.wish = NOTHING
+        self._mine, self._everyone = np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.int64)
+        self._patience_s = self._step = 0.0
 
     def is_over(self, state: State) -> bool:
         """Whether the run has come to its end."""
@@ -261,7 +178,7 @@ class _Loop:
         slab, problem, clock = self.slab, self.slab.problem, self.watch.clock
         until = self.controls.until
         longest = inf if until is None else until - state.time
-        step = problem.choose_step(change_of_bits(state.rate_bits), longest)
+        step = self._step = problem.choose_step(change_of_bits(state.rate_bits), longest)
         begin_s = clock()
         arrived, tried_s = halo.arrives(slab.field, self._patience_s), clock()
         if not arrived:
@@ -282,6 +199,7 @@ class _Loop:
         self._mine[0] = slab.change_bits() if due else NO_RESIDUAL
         self._mine[1] = self.stop.code
         self._mine[2] = max(rate_bits, problem.rate_bits(slab.other, slab.first_row, ends=False))
+        self._mine[3] = self.steering.wish()
         computed_s = clock()
         self._reduce()
         exchange_s = tried_s - begin_s + finished_s - ahead_s + started_s - swept_s
@@ -293,9 +211,33 @@ class _Loop:
             self._diverged(state)
         slab.swap()
         state.signal, state.rate_bits = int(self._everyone[1]), int(self._everyone[2])
+        self.wish = int(self._everyone[3])
         if due:
             state.residual_bits = int(self._everyone[0])
         return due
+
+    def steer(self, state: State) -> Decomposition | None:
+        """Do what rank 0 wished; slabs to go on with, or None. Collective."""
+        if self.wish & REPORT:
+            self.steering.report(self.slab, Position(iteration=state.iteration, left=self._left(state)))
+        return self.steering.offered(self.slab) if self.wish & CUT else None
+
+    def rearrange(self, layout: Decomposition) -> None:
+        """Go over to other slabs; collective."""
+        start = perf_counter()
+        self.slab.rearrange(layout)
+        took_s = perf_counter() - start
+        self.watch.moves_s += took_s
+        self.steering.moved(took_s)
+
+    def _left(self, state: State) -> float | None:
+        """About how many iterations are to come, None where nothing bounds them."""
+        bounds = []
+        if self.controls.iterations < UNBOUNDED:
+            bounds.append(float(self.controls.iterations - state.iteration))
+        if self.controls.until is not None and self._step > 0:
+            bounds.append(max(0.0, self.controls.until - state.time) / self._step)
+        return min(bounds, default=None)
 
     def _reduce(self) -> None:
         from mpi4py import MPI
@@ -317,15 +259,20 @@ def iterate(
     watch: Stopwatch,
     stop: StopRequest,
     observer: Observer | None = None,
+    steering: Steering | None = None,
 ) -> None:
     """Advance `state` and `slab` until the end, convergence or a signal to any rank; collective."""
-    loop = _Loop(slab, controls, watch, stop)
+    steering = steering or Steering(slab.comm, Places(), watch)
+    loop = _Loop(slab, controls, watch, (stop, steering))
     saved = -1
     converged = False
+    layout: Decomposition | None = None
     while not (loop.is_over(state) or converged):
-        layout = None if observer is None else observer.next_layout(state.iteration)
+        planned = None if observer is None else observer.next_layout(state.iteration)
+        layout = planned or layout
         if layout is not None and layout != slab.decomposition:
-            slab.rearrange(layout)
+            loop.rearrange(layout)
+        layout = None
         with slab.halo() as halo:
             halo.start(slab.field)
             while not (loop.is_over(state) or converged):
@@ -338,7 +285,11 @@ def iterate(
                     saved = state.iteration
                     halo.finish(slab.field)
                     _timed_save(slab, state, controls, watch)
-                if observer is not None and observer.next_layout(state.iteration) is not None:
+                if loop.wish:
+                    layout = loop.steer(state)
+                if layout is not None or (
+                    observer is not None and observer.next_layout(state.iteration) is not None
+                ):
                     break
             halo.finish(slab.field)
     if controls.checkpoint is not None and saved != state.iteration:
@@ -350,3 +301,4 @@ def _timed_save(slab: Slab, state: State, controls: Controls, watch: Stopwatch) 
     start = perf_counter()
     save(slab, state, controls.checkpoint)
     watch.checkpoint_s += perf_counter() - start
+    watch.checkpoints += 1

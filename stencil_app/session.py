@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING
 from stencil_app import benchmark
 from stencil_app.decomposition import Decomposition
 from stencil_app.errors import OutputError, UsageError
+from stencil_app.memory import shortage
 from stencil_app.mpi import agree
 from stencil_app.output import result_line, write_npy
 from stencil_app.physics import Physics, Problem
-from stencil_app.runtime import Controls, Slab, State, begin, iterate
+from stencil_app.runtime import Controls, State, begin, iterate
 from stencil_app.settings import Settings
+from stencil_app.slab import Slab
+from stencil_app.steering import Steering, places
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch, write_record
 
@@ -58,7 +61,8 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
     )
     first = state.iteration
     watch.setup_done = perf_counter()
-    iterate(slab, state, controls, watch=watch, stop=stop)
+    steering = Steering(comm, places(settings.progress, settings.watch_slabs), watch)
+    iterate(slab, state, controls, watch=watch, stop=stop, steering=steering)
     if settings.record_dir is not None:
         leave_record(settings.record_dir, slab, (first, state), watch)
     if settings.output is not None and not state.signal:
@@ -102,24 +106,11 @@ def allocate(comm: Intracomm, problem: Problem, slabs: Decomposition) -> Slab:
 
 def need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
     """Refuse a mesh that the machine cannot hold, rather than be killed half-way; collective."""
-    import socket
-
-    import psutil
-
-    host, available = socket.gethostname(), psutil.virtual_memory().available
     needed = 2 * problem.layout.field_bytes(rows) + problem.layout.scratch_bytes
-    together = [
-        (need, free) for other, need, free in comm.allgather((host, needed, available)) if other == host
-    ]
-    needs = [need for need, _ in together]
-    # Free memory moves while ranks look; all of a host go by the least that one of them saw.
-    available = min(free for _, free in together)
+    lacking = shortage(comm, needed)
     problems = []
-    if sum(needs) > available:
-        problems.append(
-            f"{host}: {len(needs)} rank(s) need {sum(needs) / 2**30:.2f} GiB for {problem.size} rows, "
-            f"{available / 2**30:.2f} GiB are free; take fewer rows, a smaller mesh or more hosts"
-        )
+    if lacking is not None:
+        problems.append(f"{lacking} for {problem.size} rows; take fewer rows, a smaller mesh or more hosts")
     agree(comm, problems)
 
 

@@ -37,6 +37,8 @@ PATHS = {
     "record_dir": "directory for one record of each rank's times, rank-00000.json ...",
     "checkpoint": "write checkpoints to this file, one at the end at least",
     "restart": "go on from this checkpoint, on any slabs and ranks",
+    "progress": "append a line of progress to this file every second",
+    "watch_slabs": "look into this file for new slabs while the run goes on",
     "output": "write the final field to this file, .npy",
     "benchmark": "measure costs instead of running, write them to this file, .json",
 }
@@ -49,6 +51,8 @@ _NOT_WITH_BENCHMARK = (
     "record_dir",
     "checkpoint",
     "restart",
+    "progress",
+    "watch_slabs",
     "output",
 )
 
@@ -67,6 +71,8 @@ class Settings:
     record_dir: Path | None
     checkpoint: Path | None
     restart: Path | None
+    progress: Path | None
+    watch_slabs: Path | None
     output: Path | None
     benchmark: Path | None
 
@@ -154,7 +160,7 @@ def _combinations(given: set[str]) -> list[str]:
 def _places(paths: Mapping[str, Path | None]) -> list[str]:
     problems = []
     for name, path in paths.items():
-        if path is None:
+        if path is None or name == "watch_slabs":
             continue
         flag = f"--{name.replace('_', '-')} {path}"
         if name == "record_dir":

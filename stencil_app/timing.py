@@ -24,7 +24,7 @@ RECORD_VERSION = 1
 
 
 class Stopwatch:
-    """Seconds of each phase of each iteration, and of checkpoints in between.
+    """Seconds of each phase of each iteration, and of checkpoints and of moves to other slabs in between.
 
     started : `time.perf_counter()` when the process began its work; setup lasts from there to `setup_done`
     clock : what the phases of an iteration are read from, seconds; a benchmark reads the thread's CPU time
@@ -38,6 +38,8 @@ class Stopwatch:
         self.compute = array("d")
         self.reduce = array("d")
         self.checkpoint_s = 0.0
+        self.checkpoints = 0
+        self.moves_s = 0.0
 
     def iteration(self, exchange_s: float, compute_s: float, reduce_s: float) -> None:
         """Note one iteration by the lengths of its phases."""
@@ -53,6 +55,8 @@ class Stopwatch:
             "exchange_s": sum(self.exchange),
             "reduce_s": sum(self.reduce),
             "checkpoint_s": self.checkpoint_s,
+            "checkpoints": self.checkpoints,
+            "moves_s": self.moves_s,
             "total_s": now - self.started,
             "per_iteration": {
                 "compute_s": list(self.compute),

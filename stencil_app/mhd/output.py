@@ -20,7 +20,8 @@ from stencil_app.mhd.solution import QUANTITIES, gathered, mhd_problem
 from stencil_app.mpi import agree
 
 if TYPE_CHECKING:
-    from stencil_app.runtime import Slab, State
+    from stencil_app.runtime import State
+    from stencil_app.slab import Slab
 
 
 def axes(slab: Slab) -> dict[str, Array]:

@@ -18,31 +18,26 @@ from stencil_app.mhd.history import History
 from stencil_app.mhd.problem import MhdProblem
 from stencil_app.mhd.settings import Settings
 from stencil_app.mpi import agree
-from stencil_app.reslabbing import Timetable, WatchedFile
-from stencil_app.runtime import Controls, Slab, State, begin, iterate
+from stencil_app.reslabbing import Timetable
+from stencil_app.runtime import UNBOUNDED, Controls, State, begin, iterate
 from stencil_app.session import allocate, leave_record, make_directory, need_memory, say
+from stencil_app.slab import Slab
+from stencil_app.steering import Steering, places
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-_UNBOUNDED = 2**62
-_WATCH_EVERY = 10
-
 
 class _Observer:
-    """`stencil_app.runtime.Observer`: history, and other slabs on the way."""
+    """`stencil_app.runtime.Observer`: history, and other slabs at cycles known from the start."""
 
-    def __init__(self, comm: Intracomm, settings: Settings, problem: MhdProblem) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._history = (
             None if settings.history is None else History(settings.history, settings.history_every)
         )
         self._timetable = Timetable(dict(settings.cuts))
-        self._watched = None
-        if settings.watch_slabs is not None:
-            mesh = (problem.size, problem.layout.least_rows)
-            self._watched = WatchedFile(comm, settings.watch_slabs, mesh, every=_WATCH_EVERY)
 
     def begin(self, slab: Slab, state: State, *, restarted: bool) -> None:
         """Before the first iteration; collective."""
@@ -59,11 +54,8 @@ class _Observer:
             self._history.look(slab, state)
 
     def next_layout(self, iteration: int) -> Decomposition | None:
-        """See `stencil_app.runtime.Observer`; the timetable goes before the file."""
-        planned = self._timetable.next_layout(iteration)
-        if planned is not None or self._watched is None:
-            return planned
-        return self._watched.next_layout(iteration)
+        """See `stencil_app.runtime.Observer`."""
+        return self._timetable.next_layout(iteration)
 
 
 def run(comm: Intracomm, settings: Settings, started: float) -> int:
@@ -82,10 +74,10 @@ def run(comm: Intracomm, settings: Settings, started: float) -> int:
     make_directory(comm, settings.record_dir)
     state = begin(slab, settings.restart)
     _check_start(comm, settings, slab, state)
-    observer = _Observer(comm, settings, problem)
+    observer = _Observer(settings)
     observer.begin(slab, state, restarted=settings.restart is not None)
     controls = Controls(
-        iterations=_UNBOUNDED if settings.iterations is None else settings.iterations,
+        iterations=UNBOUNDED if settings.iterations is None else settings.iterations,
         until=settings.until,
         residual_every=0,
         checkpoint=settings.checkpoint,
@@ -93,7 +85,8 @@ def run(comm: Intracomm, settings: Settings, started: float) -> int:
     )
     first = state.iteration
     watch.setup_done = perf_counter()
-    iterate(slab, state, controls, watch=watch, stop=stop, observer=observer)
+    steering = Steering(comm, places(settings.progress, settings.watch_slabs), watch)
+    iterate(slab, state, controls, watch=watch, stop=stop, observer=observer, steering=steering)
     if settings.record_dir is not None:
         leave_record(settings.record_dir, slab, (first, state), watch)
     if settings.out is not None and not state.signal:

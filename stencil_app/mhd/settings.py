@@ -39,6 +39,7 @@ PATHS = {
     "restart": "go on from this checkpoint, on any slabs and ranks",
     "history": "write a table of conserved quantities to this file, .csv",
     "record_dir": "directory for one record of each rank's times, rank-00000.json ...",
+    "progress": "append a line of progress to this file every second",
     "watch_slabs": "look into this file for new slabs while the run goes on",
     "parameters": "take options from this file of YAML, name: value",
     "benchmark": "measure costs instead of running, write them to this file, .json",
@@ -55,6 +56,7 @@ _NOT_WITH_BENCHMARK = (
     "restart",
     "history",
     "record_dir",
+    "progress",
     "watch_slabs",
 )
 SLABS_HELP = "rows of each rank, in rank order; without it they are even"
@@ -86,6 +88,7 @@ class Settings:
     restart: Path | None
     history: Path | None
     record_dir: Path | None
+    progress: Path | None
     watch_slabs: Path | None
     benchmark: Path | None
 

@@ -23,7 +23,8 @@ from stencil_app.mhd.problems import linear_wave, ryu_jones
 from stencil_app.mhd.solution import centred, whole
 from stencil_app.mpi import world
 from stencil_app.options import parse_all
-from stencil_app.runtime import Controls, Slab, State, begin, iterate
+from stencil_app.runtime import Controls, State, begin, iterate
+from stencil_app.slab import Slab
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 

@@ -7,7 +7,8 @@ import pytest
 
 from stencil_app.decomposition import even
 from stencil_app.errors import CheckpointError
-from stencil_app.runtime import Controls, Slab, State, begin, iterate
+from stencil_app.runtime import Controls, State, begin, iterate
+from stencil_app.slab import Slab
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 

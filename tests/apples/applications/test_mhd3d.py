@@ -62,7 +62,8 @@ def test_a_slab_really_takes_what_is_claimed(mhd3d):
     from stencil_app.mhd.problem import MhdProblem
     from stencil_app.mpi import world
     from stencil_app.options import parse_all
-    from stencil_app.runtime import Controls, Slab, begin, iterate
+    from stencil_app.runtime import Controls, begin, iterate
+    from stencil_app.slab import Slab
     from stencil_app.stop import StopRequest
     from stencil_app.timing import Stopwatch
 

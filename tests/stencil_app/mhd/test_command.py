@@ -15,7 +15,8 @@ from stencil_app.errors import DivergedError, UsageError
 from stencil_app.mhd.case import entry
 from stencil_app.mhd.problems import blast
 from stencil_app.mhd.settings import check
-from stencil_app.runtime import Controls, Slab, begin, iterate
+from stencil_app.runtime import Controls, begin, iterate
+from stencil_app.slab import Slab
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 

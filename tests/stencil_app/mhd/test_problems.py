@@ -11,7 +11,8 @@ from stencil_app.mhd.mesh import B1, B3
 from stencil_app.mhd.problem import MhdProblem
 from stencil_app.mhd.validation import SLACK, checks, linear_wave_error, orszag_tang, ryu_jones_error, solved
 from stencil_app.mpi import world
-from stencil_app.runtime import Controls, Slab, begin, iterate
+from stencil_app.runtime import Controls, begin, iterate
+from stencil_app.slab import Slab
 from stencil_app.stop import StopRequest
 from stencil_app.timing import Stopwatch
 
