@@ -26,12 +26,17 @@ _LEAST_WINDOW_S = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
-    """What is to be run: P ranks with `rows`, and per sweep `messages` and `exchanged_bytes` to each neighbour."""
+    """What is to be run: P ranks with `rows`, and per sweep `messages` and `exchanged_bytes` to each neighbour.
+
+    checkpoint_every : sweeps between checkpoints, None for none; one takes all ranks `checkpoint_s`
+    """
 
     chain: Chain
     iterations: int
     messages: float
     exchanged_bytes: float
+    checkpoint_every: int | None = None
+    checkpoint_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -39,6 +44,7 @@ class Execution:
     """What happened; float64[P] seconds each, in the meaning of `apples.plan.RankObservation`.
 
     launched, ended : in the world's time.  iterations : sweeps done.  lost_host : index of the host that died
+    checkpoint_s : spent by every rank on its `checkpoints`
     """
 
     launched: float
@@ -49,6 +55,8 @@ class Execution:
     communicate_s: FloatArray
     wait_s: FloatArray
     lost_host: int | None
+    checkpoints: int = 0
+    checkpoint_s: float = 0.0
 
 
 def execute(grid: MockGrid, job: Job, launched: float, rng: np.random.Generator) -> Execution:
@@ -72,7 +80,7 @@ class _Run:
         self.t = np.full(ranks, launched)
         self.setup, self.compute = np.zeros(ranks), np.zeros(ranks)
         self.communicate, self.wait = np.zeros(ranks), np.zeros(ranks)
-        self.iterations = 0
+        self.iterations = self.checkpoints = 0
         self.lost: int | None = None
         self._ranks = np.arange(ranks)
         self._dies = float(grid.died_at[chain.hosts].min())
@@ -116,6 +124,10 @@ class _Run:
             self.communicate += exchanged - swept
             self.wait += self.t - exchanged
             self.iterations += 1
+            every = self.job.checkpoint_every
+            if every and self.iterations % every == 0:
+                self.checkpoints += 1
+                self.t = np.full(ranks, float(self.t.max()) + self.job.checkpoint_s)
             if self._dies <= self.t.max():
                 self._check_hosts()
                 return
@@ -134,6 +146,8 @@ class _Run:
             communicate_s=self.communicate,
             wait_s=self.wait,
             lost_host=self.lost,
+            checkpoints=self.checkpoints,
+            checkpoint_s=self.checkpoints * self.job.checkpoint_s,
         )
 
     def _check_hosts(self) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from apples.errors import ConfigError
 from apples.grid import FloatArray, Grid, Host
 from apples.simulation.load import Campaigns, HostLoad
-from apples.simulation.scenario import CpuTruth, Scenario
+from apples.simulation.scenario import CpuTruth, FailureTruth, Scenario
 from apples.simulation.timeline import Steps
 from apples.simulation.traffic import LinkTraffic
 from apples.template import Workload
@@ -50,8 +50,8 @@ class MockGrid:
     """Truth of the hosts of `grid` under one of the scenario's loads.
 
     now : seconds since the world began; only `advance` moves it
-    died_at : float64[H], when a host dies; infinity for never
-    Raises `ConfigError` for a CPU type or a load the scenario does not know.
+    died_at : float64[H], when a host dies; infinity for never.  noticed_s : until a launcher notices that
+    Raises `ConfigError` for a CPU type or a load the scenario does not know, or a failing host that is none.
     """
 
     def __init__(self, grid: Grid, scenario: Scenario, *, load: str, seed: int) -> None:
@@ -62,6 +62,9 @@ class MockGrid:
         self.seed, self.now = seed, 0.0
         self.died_at = np.full(len(grid.hosts), math.inf)
         self._index = {host.name: i for i, host in enumerate(grid.hosts)}
+        self.noticed_s = np.zeros(len(grid.hosts))
+        for failure in scenario.failures:
+            self._fail(failure)
         self._runs = 0
         self._generated_to = -math.inf
         truth, network = scenario.loads[load], scenario.network
@@ -108,6 +111,21 @@ class MockGrid:
     def fail_host(self, name: str, at: float) -> None:
         """The host dies at that time and stays dead."""
         self.died_at[self._index[name]] = at
+
+    def _fail(self, failure: FailureTruth) -> None:
+        if failure.host not in self._index:
+            raise ConfigError(
+                f"scenario {self.scenario.name!r}: failures: no host {failure.host!r} in grid {self.grid.name!r}; "
+                f"legal are {', '.join(self._index)}"
+            )
+        self.fail_host(failure.host, failure.at_s)
+        self.noticed_s[self._index[failure.host]] = failure.noticed_s
+
+    def dead(self) -> list[str]:
+        """Hosts that have died by now."""
+        return [
+            host.name for host, died in zip(self.grid.hosts, self.died_at, strict=True) if died <= self.now
+        ]
 
     def processes(self, until: float) -> list[tuple[Steps, Steps]]:
         """Per host (other processes, bytes they hold), fixed for all times before `until`."""

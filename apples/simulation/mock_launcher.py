@@ -8,6 +8,7 @@ sensors see them afterwards. A host that dies ends the run as `failed` and is na
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,17 +55,24 @@ class MockLauncher:
         """Run to the end in simulated time; raises `LaunchError` as `check` does."""
         self.check(request)
         grid, plan = self._grid, request.plan
-        job = job_of(grid, plan, request.workload)
+        every, work = request.checkpoint_every, request.workload
+        # A checkpoint holds one of the two fields that a rank's memory holds.
+        kept_s = work.size * work.bytes_per_row / 2 / grid.scenario.storage_Bps
+        job = replace(job_of(grid, plan, work), checkpoint_every=every, checkpoint_s=kept_s)
         launched = grid.now
         happened = execute(grid, job, launched, grid.next_run())
         limit = math.inf if request.time_limit_s is None else request.time_limit_s
-        took = min(happened.ended - launched, limit)
+        unnoticed_s = 0.0 if happened.lost_host is None else float(grid.noticed_s[happened.lost_host])
+        took = min(happened.ended + unnoticed_s - launched, limit)
         grid.occupy(job.chain.hosts, job.chain.memory_bytes, launched, launched + took)
         grid.advance(took)
-        if happened.ended - launched > limit:
+        if happened.ended + unnoticed_s - launched > limit:
             return _ended_by_limit(plan, limit)
         if happened.lost_host is not None:
-            return _lost(plan, grid.grid.hosts[happened.lost_host].name, happened)
+            lost = _lost(plan, grid.grid.hosts[happened.lost_host].name, happened)
+            # The last iteration is the one in which the host died.
+            kept = None if every is None else max(0, happened.iterations - 1) // every * every
+            return replace(lost, observed_s=took, kept_iterations=kept)
         notify(f"mock grid {grid.grid.name}: {took:.1f} s of simulated time")
         return _finished(plan, happened)
 
@@ -102,7 +110,10 @@ def _finished(plan: Plan, happened: Execution) -> Outcome:
                 + happened.compute_s[a.rank]
                 + happened.communicate_s[a.rank]
                 + happened.wait_s[a.rank]
+                + happened.checkpoint_s
             ),
+            checkpoint_s=happened.checkpoint_s,
+            checkpoints=happened.checkpoints,
         )
         for a in plan.assignments
     )
@@ -125,6 +136,7 @@ def _lost(plan: Plan, host: str, happened: Execution) -> Outcome:
         statuses=statuses,
         message=f"host {host} was lost after {took:.1f} s; the other ranks were ended. "
         f"Run again without it: --exclude {host}",
+        lost={host: f"was lost after {took:.1f} s"},
     )
 
 

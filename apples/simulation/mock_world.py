@@ -7,11 +7,14 @@ world to the last bit; runs change it only by taking time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from apples.config import configs_dir, find_config
+from apples.errors import NoFeasiblePlan
 from apples.grid import Grid, Host, Snapshot
 from apples.gridfile import load_grid
 from apples.launching.launcher import Notify
@@ -44,6 +47,7 @@ class MockWorld:
         self.truth = MockGrid(grid, scenario, load=load, seed=seed)
         self.launcher = MockLauncher(self.truth)
         self.weather = InMemoryWeather()
+        self._dropped: dict[str, str] = {}
         self._benchmark_rng = np.random.default_rng([seed, _BENCHMARKS])
         rng = np.random.default_rng([seed, _SENSORS])
         self._sensors = MockSensors(self.truth, rng, since=-scenario.sensors.history_s)
@@ -66,7 +70,21 @@ class MockWorld:
         notify(f"mock grid {self.grid.name}: reading the sensors of {len(self.grid.hosts)} hosts")
         self.observe()
         source = f"forecasts of the sensors of mock grid {self.grid.name}"
-        return from_forecasts(self.grid, self.weather.forecasts(), now=self.now(), source=source)
+        found = from_forecasts(self.grid, self.weather.forecasts(), now=self.now(), source=source)
+        absent = self._dropped | dict.fromkeys(self.truth.dead(), "it does not answer")
+        present = [host.name for host in self.grid.hosts if host.name not in absent]
+        if not present:
+            reasons = "\n".join(f"{host}: {why}" for host, why in absent.items())
+            raise NoFeasiblePlan(f"no host of the pool can take part:\n{reasons}")
+        return replace(found.restrict(present), absent=absent)
+
+    def drop(self, hosts: Mapping[str, str]) -> None:
+        """These hosts are no part of the pool any more, each for a reason."""
+        self._dropped |= hosts
+
+    def write_s(self, path: Path, size_bytes: float) -> float:
+        """Seconds that all ranks together take to write so much."""
+        return size_bytes / self.scenario.storage_Bps
 
     def machine(self, host: Host) -> str:
         """What a benchmark of this host holds for: its CPU type in this scenario."""

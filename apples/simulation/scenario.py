@@ -193,8 +193,21 @@ class SensorTruth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailureTruth:
+    """A host that dies and stays dead. at_s : when, of the world's time.  noticed_s : until a launcher notices"""
+
+    host: str
+    at_s: NotNegative
+    noticed_s: NotNegative = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything that is true of a mock grid. grid : grid file, relative to the scenario's own folder."""
+    """Everything that is true of a mock grid.
+
+    grid : grid file, relative to the scenario's own folder.  failures : hosts that die
+    storage_Bps : at which checkpoints are written, by all ranks together
+    """
 
     name: str
     grid: str
@@ -204,6 +217,8 @@ class Scenario:
     startup: StartupTruth
     loads: Annotated[Mapping[str, LoadTruth], Field(min_length=1)]
     sensors: SensorTruth
+    failures: tuple[FailureTruth, ...] = ()
+    storage_Bps: Positive = 100e6
 
 
 def load_scenario(name_or_path: str | Path) -> tuple[Scenario, Path]:
