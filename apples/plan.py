@@ -141,6 +141,25 @@ class RankStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Rows that moved between the ranks of a run while it ran.
+
+    iteration : after which this was decided.  before, after : slab heights in rank order
+    gain_s, cost_s : predicted.  took_s : measured; None where the run ended before anybody knew
+    refused : why the run kept its slabs, empty where it did not
+    """
+
+    iteration: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    reason: str
+    gain_s: float
+    cost_s: float
+    took_s: float | None = None
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a launcher saw of one run.
 
@@ -152,6 +171,7 @@ class Outcome:
     lost : hosts that were lost, or where the launcher failed, and how; a predicate each, as in "was lost: …"
     kept_iterations : iterations of this attempt that its newest checkpoint holds, where the launcher knows that by
         itself (simulated runs have no files); None where the file is to be asked
+    moves : of rows between the ranks on the way
     """
 
     ended: str
@@ -162,6 +182,7 @@ class Outcome:
     message: str = ""
     lost: Mapping[str, str] = field(default_factory=dict)
     kept_iterations: int | None = None
+    moves: tuple[Move, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -213,5 +234,7 @@ class Record:
 
     @property
     def whole(self) -> bool:
-        """Whether `outcome` is that of `plan`, from the first iteration to the last in one launch."""
+        """Whether `outcome` is that of `plan`, from the first iteration to the last in one launch and on its slabs."""
+        if self.outcome is not None and self.outcome.moves:
+            return False
         return not self.attempts or (len(self.attempts) == 1 and self.attempts[0].first_iteration == 0)
