@@ -96,7 +96,9 @@ class _Run:
         """Processes, locations of peers, the first touch of the slab, and the barrier before the loop."""
         grid, hosts = self.grid, self.job.chain.hosts
         truth = grid.scenario.startup
-        started = processes_started(truth, self.launched, self._window.share[:, 0], self.rng)
+        started = processes_started(
+            truth, self.launched, (grid.machines.start_cpu_s[hosts], self._window.share[:, 0]), self.rng
+        )
         round_trip = 2 * grid.machines.latency_s[hosts, hosts[0]]
         self.t = peers_located(truth, started, round_trip, self.rng)
         self.t = self._computed(self.t, self.job.chain.work_s)

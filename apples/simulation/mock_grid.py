@@ -25,7 +25,9 @@ from apples.template import Workload
 IntArray = NDArray[np.int64]
 
 #: Independent streams of chance, one for each purpose (and each host or link): seeds are (seed, stream, index).
-_LOAD, _HOST_TRAFFIC, _UPLINK_TRAFFIC, _CAMPAIGNS, _RUNS = range(5)
+_LOAD, _HOST_TRAFFIC, _UPLINK_TRAFFIC, _CAMPAIGNS, _RUNS, _STANDING = range(6)
+#: Longer than any world.
+_ALWAYS_S = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,12 +36,14 @@ class Machines:
 
     sweep_s : seconds for one row of the scenario's application and one sweep, alone on the host
     memory_bytes : bytes there are for processes of users.  cpus : CPUs that all processes share
+    start_cpu_s : what a rank computes before its first sweep
     site : int64[H], index of the host's site, -1 without one
     latency_s, bandwidth_Bps : float64[H, H] of one idle link
     """
 
     sweep_s: FloatArray
     cpus: FloatArray
+    start_cpu_s: FloatArray
     memory_bytes: FloatArray
     site: IntArray
     latency_s: FloatArray
@@ -70,6 +74,8 @@ class MockGrid:
         truth, network = scenario.loads[load], scenario.network
         hosts = range(len(grid.hosts))
         self._load = [HostLoad(truth, self._rng(_LOAD, h)) for h in hosts]
+        for name, count in truth.standing.items():
+            self._stand(name, count)
         self._traffic = [LinkTraffic(network.host_traffic, self._rng(_HOST_TRAFFIC, h)) for h in hosts]
         sites = range(int(self.machines.site.max(initial=-1)) + 1)
         self._uplinks = [LinkTraffic(network.uplink_traffic, self._rng(_UPLINK_TRAFFIC, s)) for s in sites]
@@ -92,6 +98,9 @@ class MockGrid:
         return Machines(
             sweep_s=np.array([t.seconds_per_row for t in types]) * np.exp(spread),
             cpus=np.array([float(t.cpus) for t in types]),
+            start_cpu_s=np.array(
+                [self.scenario.startup.start_cpu_s if t.start_cpu_s is None else t.start_cpu_s for t in types]
+            ),
             memory_bytes=np.array(installed) - np.array([t.system_bytes for t in types]),
             site=np.array([-1 if h.site is None else sites.index(h.site) for h in self.grid.hosts]),
             latency_s=np.where(own, latency, latency * deviation[0]),
@@ -112,12 +121,22 @@ class MockGrid:
         """The host dies at that time and stays dead."""
         self.died_at[self._index[name]] = at
 
-    def _fail(self, failure: FailureTruth) -> None:
-        if failure.host not in self._index:
+    def _stand(self, name: str, count: int) -> None:
+        """Processes that were there before time began and stay."""
+        load = self._load[self._known(name, "standing")]
+        always = np.full(count, 1.0)
+        load.add(-_ALWAYS_S * always, _ALWAYS_S * always, load.process_bytes(count, self._rng(_STANDING)))
+
+    def _known(self, name: str, where: str) -> int:
+        if name not in self._index:
             raise ConfigError(
-                f"scenario {self.scenario.name!r}: failures: no host {failure.host!r} in grid {self.grid.name!r}; "
+                f"scenario {self.scenario.name!r}: {where}: no host {name!r} in grid {self.grid.name!r}; "
                 f"legal are {', '.join(self._index)}"
             )
+        return self._index[name]
+
+    def _fail(self, failure: FailureTruth) -> None:
+        self._known(failure.host, "failures")
         self.fail_host(failure.host, failure.at_s)
         self.noticed_s[self._index[failure.host]] = failure.noticed_s
 

@@ -8,7 +8,7 @@ a scheduler: it sees readings of sensors, benchmarks and finished runs only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -28,12 +28,14 @@ class CpuTruth:
 
     cpus : CPUs the processes of a host share.  seconds_per_row : one row of the scenario's application, one
     sweep, alone on the host.  memory_bytes, system_bytes : installed, and what the system keeps for itself
+    start_cpu_s : what a rank computes before its first sweep, None for the start-up's own
     """
 
     cpus: Annotated[int, Field(ge=1)]
     seconds_per_row: Positive
     memory_bytes: Positive
     system_bytes: NotNegative
+    start_cpu_s: NotNegative | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,7 @@ class LoadTruth:
     regimes : a host goes round them; the share of time in one is proportional to its `mean_stay_s`
     brief_interval_s, brief_duration_s : short processes, in every regime
     process_bytes, process_bytes_spread : median memory of one process, and sigma of its logarithm
+    standing : host → processes that compute there all the time, besides those that come and go
     """
 
     regimes: Annotated[tuple[RegimeTruth, ...], Field(min_length=1)]
@@ -171,6 +174,7 @@ class LoadTruth:
     process_bytes: NotNegative
     process_bytes_spread: NotNegative
     campaigns: CampaignTruth | None = None
+    standing: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,14 @@ from apples.simulation.scenario import StartupTruth
 
 
 def processes_started(
-    truth: StartupTruth, launched: float, share: FloatArray, rng: np.random.Generator
+    truth: StartupTruth, launched: float, cpu: tuple[FloatArray, FloatArray], rng: np.random.Generator
 ) -> FloatArray:
-    """When each rank's process runs, float64[P] seconds; a host that gives less CPU starts it later."""
-    took = truth.start_wait_s + truth.start_cpu_s / share
+    """When each rank's process runs, float64[P] seconds; a host that gives less CPU starts it later.
+
+    cpu : seconds that each rank computes first, and the share of a CPU that it gets
+    """
+    needed_s, share = cpu
+    took = truth.start_wait_s + needed_s / share
     return launched + took * _spread(truth.start_spread, len(share), rng)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from apples.errors import ConfigError
 from apples.simulation.execution import Job, execute
 
 
@@ -35,6 +36,26 @@ def test_load_that_comes_during_the_run_is_integrated(quiet_grid, chain, competi
     busy = run(grid, chain(grid, 100.0))
     idle = run(quiet_grid(1, grid.scenario), chain(grid, 100.0))
     assert busy.ended - idle.ended == pytest.approx(1.0)
+
+
+def test_processes_that_are_always_there_take_their_share_of_every_sweep_and_of_the_start(
+    quiet, quiet_grid, chain
+):
+    standing = replace(quiet.loads["none"], standing={"h0": 1})
+    scenario = replace(no_lookups(quiet), loads={"none": standing})
+    grid = quiet_grid(1, scenario)
+    done = run(grid, chain(grid, 100.0), at=5e4)
+    assert done.compute_s == pytest.approx([20.0])
+    assert done.setup_s[0] == pytest.approx(1.0 + 2.0 + 2.0, abs=1e-3)
+    with pytest.raises(ConfigError, match=r"standing: no host 'h7' in grid 'toy'; legal are h0"):
+        quiet_grid(1, replace(quiet, loads={"none": replace(standing, standing={"h7": 1})}))
+
+
+def test_a_slow_kind_of_cpu_starts_later(quiet, quiet_grid, chain):
+    slow = {**quiet.hosts.cpu_types, "one": replace(quiet.hosts.cpu_types["one"], start_cpu_s=4.0)}
+    scenario = replace(no_lookups(quiet), hosts=replace(quiet.hosts, cpu_types=slow))
+    done = run(quiet_grid(1, scenario), chain(quiet_grid(1), 100.0))
+    assert done.setup_s[0] == pytest.approx(1.0 + 4.0 + 1.0, abs=1e-3)
 
 
 def test_a_second_cpu_takes_the_first_competitor(quiet_grid, chain, competitors):

@@ -40,5 +40,10 @@ def test_without_a_service_only_the_network_counts(quiet):
 
 
 def test_a_loaded_host_starts_later_by_the_computing_part(quiet):
-    started = processes_started(quiet.startup, 5.0, np.array([1.0, 0.25]), np.random.default_rng(1))
+    started = processes_started(
+        quiet.startup,
+        5.0,
+        (np.full(2, quiet.startup.start_cpu_s), np.array([1.0, 0.25])),
+        np.random.default_rng(1),
+    )
     assert started.tolist() == [7.0, 10.0]
