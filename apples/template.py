@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from apples.grid import Host
 from apples.plan import RankObservation
@@ -169,3 +169,30 @@ class Template(Protocol):
 
     def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
         """What every rank recorded; ranks without a readable record are missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpointing:
+    """How a launch keeps what it has done.
+
+    file : written whole or not at all, and one at the end at least.  every : iterations between two, None for no more
+    restart : go on from what the file holds
+    """
+
+    file: Path
+    every: int | None = None
+    restart: bool = False
+
+
+@runtime_checkable
+class Restartable(Protocol):
+    """A `Template` whose runs can go on from a file, on any hosts, with the very answer of an unbroken run."""
+
+    def checkpointed(self, options: Mapping[str, str], keep: Checkpointing) -> dict[str, str]:
+        """Options for `command` that make the run keep checkpoints; its iterations still count from the start."""
+
+    def checkpoint_bytes(self, size: int, options: Mapping[str, str]) -> float:
+        """Bytes of one checkpoint of a run of `size` rows."""
+
+    def iterations_in(self, file: Path, size: int, options: Mapping[str, str]) -> int:
+        """Iterations that a checkpoint holds; raises `ConfigError` where it is damaged, or of another run."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from apples.errors import ConfigError, LaunchError
 from apples.plan import RankObservation
-from apples.template import Benchmark, Workload
+from apples.template import Benchmark, Checkpointing, Workload
 
 
 class KnownByModel:
@@ -55,3 +55,17 @@ class KnownByModel:
     def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
         """See `apples.template.Template.observations`: no program, no records."""
         return ()
+
+    def checkpointed(self, options: Mapping[str, str], keep: Checkpointing) -> dict[str, str]:
+        """See `apples.template.Restartable.checkpointed`: simulated runs are told by their launch request."""
+        return dict(options)
+
+    def checkpoint_bytes(self, size: int, options: Mapping[str, str]) -> float:
+        """See `apples.template.Restartable.checkpoint_bytes`: one of the two fields that memory holds."""
+        return size * self._workload_of(size).bytes_per_row / 2.0
+
+    def iterations_in(self, file: Path, size: int, options: Mapping[str, str]) -> int:
+        """Always raises `ConfigError`: no program wrote a file."""
+        raise ConfigError(
+            f"--checkpoint {file}: {self.name} is {self.summary} and has no checkpoints to read"
+        )

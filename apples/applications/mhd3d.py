@@ -15,7 +15,7 @@ from apples.template import Workload
 from stencil_app.mhd.case import COMMON
 from stencil_app.mhd.problems import blast
 from stencil_app.mhd.settings import EVERY, HISTORY_EVERY
-from stencil_app.options import Option
+from stencil_app.options import Option, Value
 
 #: Resident memory of a rank beside field and scratch (interpreter, MPI, kernels), measured on Linux x86-64 as
 #: 165-180 MB.
@@ -38,7 +38,7 @@ class Mhd3d(SlabProgram):
     name = "mhd3d"
     summary = "3-D ideal magnetohydrodynamics: a blast in a magnetised gas"
     words = ("mhd", "blast")
-    warm = "mhd"
+    warm = kept_as = "mhd"
     mesh = (NX, NY, *(o for o in (*blast.OPTIONS, *COMMON) if o.name not in ("n", "nx", "ny", "nz")))
     run = (CYCLES, HISTORY_EVERY, EVERY)
     paths = ("checkpoint", "history", "out")
@@ -63,6 +63,13 @@ class Mhd3d(SlabProgram):
             bytes_fixed=PROCESS_BYTES + 2.0 * layout.field_bytes(0) + layout.scratch_bytes,
             min_rows=layout.least_rows,
         )
+
+    def parameters(self, size: int, options: Mapping[str, str]) -> Mapping[str, Value]:
+        """See `SlabProgram.parameters`."""
+        own = {option.name: options.get(option.name, option.default) for option in self.mesh}
+        texts = {**own, "nz": str(size)}
+        every = (*blast.OPTIONS, *COMMON)
+        return {"problem": "blast", **{o.name: o.parse(texts.get(o.name, o.default)) for o in every}}
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
         """See `apples.template.Template.command`."""

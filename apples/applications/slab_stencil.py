@@ -9,6 +9,7 @@ implement `apples.template.Template` by itself. Nothing here plans or runs anyth
 from __future__ import annotations
 
 import json
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from apples.errors import ConfigError
 from apples.plan import RankObservation
-from apples.template import Benchmark, Workload
+from apples.template import Benchmark, Checkpointing, Workload
 from stencil_app.options import Option, Value
 from stencil_app.settings import CHECKPOINT_EVERY, ITERATIONS, RESIDUAL_EVERY
 
 if TYPE_CHECKING:
     from stencil_app.physics import Physics
+
+#: Option of the program that no user sets: which file it goes on from is the agent's business.
+RESTART = "restart"
 
 #: Resident memory of a rank beside its field (interpreter, MPI, kernels); `bytes_fixed` of the benchmark,
 #: measured on Linux x86-64 as 168-171 MB.
@@ -36,6 +40,7 @@ class SlabProgram(ABC):
     mesh : options that a row and its price depend on.  run : further ones, of a run
     paths : options that name files; what is wrong with them, the application says
     priced : options of `run` that the price of a row depends on
+    kept_as : what checkpoints call the application
     """
 
     name: str
@@ -46,10 +51,15 @@ class SlabProgram(ABC):
     run: tuple[Option, ...]
     paths: tuple[str, ...]
     priced: tuple[Option, ...] = ()
+    kept_as: str
 
     @abstractmethod
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
         """See `apples.template.Template.workload`."""
+
+    @abstractmethod
+    def parameters(self, size: int, options: Mapping[str, str]) -> Mapping[str, Value]:
+        """All that the answer depends on beside the number of iterations, as checkpoints keep it."""
 
     def check(self, options: Mapping[str, str]) -> None:
         """See `apples.template.Template.check`."""
@@ -80,7 +90,41 @@ class SlabProgram(ABC):
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
         """See `apples.template.Template.command`; runs in the environment of this very interpreter."""
         own = ["--slabs", ",".join(map(str, rows)), "--record-dir", str(run_dir)]
-        return [*self._program(), *own, *self._flags(options, self._legal)]
+        return [*self._program(), *own, *self._flags(options, (*self._legal, RESTART))]
+
+    def checkpointed(self, options: Mapping[str, str], keep: Checkpointing) -> dict[str, str]:
+        """See `apples.template.Restartable.checkpointed`."""
+        more = {"checkpoint": str(keep.file)}
+        if keep.every is not None:
+            more["checkpoint_every"] = str(keep.every)
+        if keep.restart:
+            more[RESTART] = str(keep.file)
+        kept = {name: text for name, text in options.items() if name not in ("checkpoint_every", RESTART)}
+        return {**kept, **more}
+
+    def checkpoint_bytes(self, size: int, options: Mapping[str, str]) -> float:
+        """See `apples.template.Restartable.checkpoint_bytes`: one of the two fields that memory holds."""
+        return size * self.workload(size, options).bytes_per_row / 2.0
+
+    def iterations_in(self, file: Path, size: int, options: Mapping[str, str]) -> int:
+        """See `apples.template.Restartable.iterations_in`."""
+        from stencil_app.checkpoint import mismatches, read_header
+        from stencil_app.errors import CheckpointError
+
+        try:
+            header = read_header(file)
+        except CheckpointError as error:
+            raise ConfigError(_of_checkpoint(error.problems)) from None
+        wrong = mismatches(file, header, self.kept_as, self.parameters(size, options))
+        if wrong:
+            raise ConfigError(_of_checkpoint(wrong))
+        wanted = self.workload(size, options).iterations
+        if header.iteration > wanted:
+            raise ConfigError(
+                f"--checkpoint {file}: it is at iteration {header.iteration} already and the run ends at {wanted}; "
+                f"give -s iterations={header.iteration} or more"
+            )
+        return header.iteration
 
     def benchmark_command(
         self, output: Path, options: Mapping[str, str], rows: int | None = None
@@ -134,7 +178,8 @@ class SlabProgram(ABC):
         for name in names:
             if name in options:
                 # Ranks may start in another directory than the user's.
-                text = str(Path(options[name]).absolute()) if name in self.paths else options[name]
+                is_path = name in self.paths or name == RESTART
+                text = str(Path(options[name]).absolute()) if is_path else options[name]
                 flags += ["--" + name.replace("_", "-"), text]
         return flags
 
@@ -152,10 +197,14 @@ class SlabStencil(SlabProgram):
 
     def __init__(self, physics: Physics) -> None:
         self.physics = physics
-        self.name = self.warm = physics.name
+        self.name = self.warm = self.kept_as = physics.name
         self.words = (physics.name,)
         self.summary = physics.summary
         self.mesh = physics.options
+
+    def parameters(self, size: int, options: Mapping[str, str]) -> Mapping[str, Value]:
+        """See `SlabProgram.parameters`."""
+        return {"size": size, **{option.name: self._value(option, options) for option in self.mesh}}
 
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
         """See `apples.template.Template.workload`: one ghost plane to each neighbour in each iteration."""
@@ -174,6 +223,16 @@ class SlabStencil(SlabProgram):
         )
 
 
+def _of_checkpoint(problems: Sequence[str]) -> list[str]:
+    """What the application would say, in the words of our own options."""
+    found = []
+    for problem in problems:
+        text = problem.replace("without --restart", "without --resume").replace("--restart ", "--checkpoint ")
+        text = re.sub(r"give --(?:size|nz) (\S+)$", r"give \1 as SIZE", text)
+        found.append(re.sub(r"give --(\w+) (\S+)$", r"give -s \1=\2", text))
+    return found
+
+
 def _observation(path: Path) -> RankObservation | None:
     try:
         record: dict[str, Any] = json.loads(path.read_text())
@@ -187,6 +246,8 @@ def _observation(path: Path) -> RankObservation | None:
             communicate_s=float(record["exchange_s"]),
             wait_s=float(record["reduce_s"]),
             total_s=float(record["total_s"]),
+            checkpoint_s=float(record.get("checkpoint_s", 0.0)),
+            checkpoints=int(record.get("checkpoints", 0)),
         )
     except (OSError, ValueError, KeyError, TypeError):
         # The contract: a rank that was killed before it could write is missing, and the launcher says why.
