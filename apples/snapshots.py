@@ -13,11 +13,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from apples.errors import NoFeasiblePlan
 from apples.grid import LISTED_PAIRS, Conditions, Estimate, Grid, Host, Snapshot
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:
     from nws.client import LinkMatrix
+
+
+def without(found: Snapshot, absent: Mapping[str, str]) -> Snapshot:
+    """The snapshot without these hosts, each for a reason; raises `NoFeasiblePlan` with all reasons if none is left."""
+    if not absent:
+        return found
+    present = [host.name for host in found.hosts if host.name not in absent]
+    if not present:
+        reasons = "\n".join(f"{host}: {why}" for host, why in absent.items())
+        raise NoFeasiblePlan(f"no host of the pool can take part:\n{reasons}")
+    return replace(found.restrict(present), absent={**found.absent, **absent})
 
 
 def from_forecasts(

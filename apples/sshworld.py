@@ -26,7 +26,7 @@ from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place
 from apples.remote import hostcheck, preflight, speed
-from apples.remote.facts import HostFacts, Needs
+from apples.remote.facts import HostFacts, Needs, holds
 from apples.remote.preflight import Candidate, Checked
 from apples.remote.speed import Asked, LinkSpeed
 from apples.remote.ssh import find_ssh, ssh_command
@@ -34,7 +34,7 @@ from apples.remote.warmhosts import WarmHosts
 from apples.serviceweather import ServiceWeather
 from apples.snapshots import from_forecasts, with_composed
 from apples.template import Benchmark, BenchmarkRequest
-from apples.worlds import is_this_machine, launched_benchmark, warmed
+from apples.worlds import is_this_machine, launched_benchmark, measured_write_s, warmed
 from nws.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
@@ -68,12 +68,30 @@ class SshWorld:
         self._facts: Mapping[str, HostFacts] = {}
         self._links: list[LinkSpeed] = []
         self._disk_bytes: dict[str, float] = {}
+        self._wished: list[str] = []
+        self._dropped: dict[str, str] = {}
         self._warm_command: tuple[str, ...] = ()
         self._warm_hosts: WarmHosts | None = None
 
     def need_disk(self, path: Path, size_bytes: float) -> None:
         """Every host must be able to write so much at `path`, and see what the others write there."""
         self._disk_bytes[str(path.absolute())] = size_bytes
+
+    def wish_disk(self, path: Path) -> None:
+        """Find out with each check whether all hosts see the directory of `path`; none is left out for it."""
+        self._wished.append(str(path.absolute()))
+
+    def write_s(self, path: Path, size_bytes: float) -> float | None:
+        """See `apples.worlds.Enactable.write_s`; measured here."""
+        told = self._facts.values()
+        if not all(holds(facts, str(path.absolute()), size_bytes) for facts in told):
+            return None
+        return measured_write_s(path.parent, size_bytes)
+
+    def drop(self, hosts: Mapping[str, str]) -> None:
+        """These hosts are no part of the pool any more, each for a reason; they are not asked again."""
+        self._dropped |= hosts
+        self._pool = self._pool.restrict(h.name for h in self._pool.hosts if h.name not in hosts)
 
     def keep_warm(self, command: Sequence[str], hosts: WarmHosts) -> None:
         """Before plans are made, have `command` compile the kernels on every host that `hosts` does not know."""
@@ -103,7 +121,7 @@ class SshWorld:
         if not self._facts:
             raise NoFeasiblePlan(
                 "no host of the pool can take part:\n"
-                + "\n".join(f"{host}: {why}" for host, why in absent.items())
+                + "\n".join(f"{host}: {why}" for host, why in {**self._dropped, **absent}.items())
             )
         for host, why in absent.items():
             notify(f"without {host}: {why}")
@@ -113,7 +131,7 @@ class SshWorld:
             if host.name in self._facts
         )
         self.grid = replace(self._pool, hosts=hosts)
-        return replace(self._weather(notify), absent=absent)
+        return replace(self._weather(notify), absent={**self._dropped, **absent})
 
     def check(self, notify: Notify) -> tuple[Checked, ...]:
         """Every host of the pool with what it told and what is wrong with it."""
@@ -191,12 +209,13 @@ class SshWorld:
         """What is asked of every host; files by which hosts with the same file systems know them exist meanwhile."""
         tokens: dict[str, str] = {}
         try:
-            for path in self._disk_bytes:
+            for path in (*self._disk_bytes, *self._wished):
                 token = f".apples-shared-{secrets.token_hex(8)}"
                 with contextlib.suppress(OSError):
                     Path(path).with_name(token).touch()
                     tokens[path] = token
-            yield replace(needs_of_ranks(), disk_bytes=self._disk_bytes, tokens=tokens)
+            wished = tuple(self._wished)
+            yield replace(needs_of_ranks(), disk_bytes=self._disk_bytes, tokens=tokens, wished=wished)
         finally:
             for path, token in tokens.items():
                 with contextlib.suppress(OSError):

@@ -6,6 +6,7 @@ ranks. The mock grid's world stands in `apples.simulation`. Nothing here decides
 
 from __future__ import annotations
 
+import os
 import platform
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from apples.errors import ConfigError, LaunchError
 from apples.grid import Grid, Host, Snapshot
@@ -25,7 +26,7 @@ from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.preflight import names_of_this_machine
 from apples.plan import unplanned
 from apples.serviceweather import Outlook, ServiceWeather, with_local
-from apples.snapshots import Turns, from_forecasts, with_composed, with_turns
+from apples.snapshots import Turns, from_forecasts, with_composed, with_turns, without
 from apples.template import Benchmark, BenchmarkRequest, Template, Workload
 from nws.client import LocalWeather, local_host, usable_cpus
 from nws.errors import WeatherError
@@ -34,6 +35,9 @@ from nws.series import Forecast, Resource, Series
 #: Sensor rounds before a plan: enough for an expected error when the weather is new, one when it is known.
 _ROUNDS_NEW, _ROUNDS_KNOWN, _KNOWN_SAMPLES = 3, 1, 10
 _ROUND_INTERVAL_S = 0.2
+
+#: Written to find out how fast a directory takes files.
+_SAMPLE_BYTES = 4 << 20
 
 OWN_SENSORS = "sensors on this machine"
 NOT_MEASURED = "the grid file (no host of it is this machine, nothing was measured)"
@@ -68,6 +72,17 @@ class World(Protocol):
 
     def now(self) -> float:
         """Seconds since the epoch, in this world's time."""
+
+
+@runtime_checkable
+class Enactable(Protocol):
+    """A world in which a run can be tried again: its pool shrinks, and its hosts may keep files in common."""
+
+    def drop(self, hosts: Mapping[str, str]) -> None:
+        """These hosts are no part of the pool any more, each for a reason; snapshots tell them as absent."""
+
+    def write_s(self, path: Path, size_bytes: float) -> float | None:
+        """Seconds to write so much at `path`; None where not all hosts of the last snapshot can, into one directory."""
 
 
 class LocalWorld:
@@ -105,13 +120,22 @@ class LocalWorld:
         self._service = service
         self._turns = turns
         self._warmed: set[str] = set()
+        self._dropped: dict[str, str] = {}
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """What the service says; of this machine, where the service says nothing fresh, what is measured now."""
-        found = self._found(notify)
+        found = without(self._found(notify), self._dropped)
         if self._turns is None:
             return found
         return with_turns(found, self._turns, None if self._own is None else self._own.name)
+
+    def drop(self, hosts: Mapping[str, str]) -> None:
+        """See `Enactable.drop`."""
+        self._dropped |= hosts
+
+    def write_s(self, path: Path, size_bytes: float) -> float | None:
+        """See `Enactable.write_s`: every host that runs here is this machine."""
+        return measured_write_s(path.parent, size_bytes)
 
     def _found(self, notify: Notify) -> Snapshot:
         """What the weather is, whoever takes turns."""
@@ -232,6 +256,24 @@ def warmed(command: Sequence[str], notify: Notify) -> None:
         raise LaunchError(
             f"{' '.join(command)} failed with exit code {process.returncode}: {''.join(said).strip()}"
         )
+
+
+def measured_write_s(directory: Path, size_bytes: float) -> float | None:
+    """Seconds that writing so much to disk would take there, from a smaller file; None where nothing can be written."""
+    try:
+        little_s, sample_s = (_write_s(directory, size) for size in (1, _SAMPLE_BYTES))
+    except OSError:
+        return None
+    return little_s + max(0.0, sample_s - little_s) * size_bytes / _SAMPLE_BYTES
+
+
+def _write_s(directory: Path, size_bytes: int) -> float:
+    started = time.perf_counter()
+    with tempfile.NamedTemporaryFile(prefix=".apples-write-", dir=directory) as file:
+        file.write(bytes(size_bytes))
+        file.flush()
+        os.fsync(file.fileno())
+        return time.perf_counter() - started
 
 
 def this_machine() -> Grid:

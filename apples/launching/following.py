@@ -21,6 +21,7 @@ from apples.launching.ending import (
     KillEverything,
     ShowStates,
 )
+from apples.launching.holding import held
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.signals import Inbox
 from apples.launching.statuses import RankRecord
@@ -132,7 +133,7 @@ def launched(request: LaunchRequest, start: Callable[[], Processes], grace: Grac
     start : raises `LaunchError` where they cannot be started
     """
     hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
-    with Inbox() as inbox:
+    with held(request.run_dir / ".in-use", f"run directory {request.run_dir}"), Inbox() as inbox:
         started = time.monotonic()
         ending = Ending(started=started, time_limit_s=request.time_limit_s, grace=grace)
         processes = start()

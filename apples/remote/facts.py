@@ -32,6 +32,7 @@ class Needs:
     disk_bytes: Mapping[str, float] = field(default_factory=dict)
     tokens: Mapping[str, str] = field(default_factory=dict)
     shared_memory_bytes: float = 0.0
+    wished: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ def request(needs: Needs) -> dict[str, Any]:
     """What a host is asked, as `apples.remote.hostcheck` reads it."""
     return {
         "files": list(needs.files),
-        "disks": {path: needs.tokens.get(path) for path in needs.disk_bytes},
+        "disks": {path: needs.tokens.get(path) for path in (*needs.disk_bytes, *needs.wished)},
     }
 
 
@@ -114,6 +115,12 @@ def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple
         *_named(facts, known_as),
         *_equipped(facts, needs),
     )
+
+
+def holds(facts: HostFacts, path: str, size_bytes: float) -> bool:
+    """Whether a host that was asked for it can write so much at `path`, in the very directory that we see."""
+    disk = facts.disks.get(path)
+    return disk is not None and bool(disk["shared"]) and not _disk(disk, path, size_bytes, shared=True)
 
 
 def _installed(facts: HostFacts, needs: Needs) -> list[str]:

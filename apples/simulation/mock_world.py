@@ -8,13 +8,11 @@ world to the last bit; runs change it only by taking time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from apples.config import configs_dir, find_config
-from apples.errors import NoFeasiblePlan
 from apples.grid import Grid, Host, Snapshot
 from apples.gridfile import load_grid
 from apples.launching.launcher import Notify
@@ -23,7 +21,7 @@ from apples.simulation.mock_grid import MockGrid
 from apples.simulation.mock_launcher import MockLauncher
 from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.scenario import Scenario, load_scenario
-from apples.snapshots import from_forecasts
+from apples.snapshots import from_forecasts, without
 from apples.template import Benchmark, BenchmarkRequest, Workload
 from nws.testing import InMemoryWeather
 
@@ -72,11 +70,7 @@ class MockWorld:
         source = f"forecasts of the sensors of mock grid {self.grid.name}"
         found = from_forecasts(self.grid, self.weather.forecasts(), now=self.now(), source=source)
         absent = self._dropped | dict.fromkeys(self.truth.dead(), "it does not answer")
-        present = [host.name for host in self.grid.hosts if host.name not in absent]
-        if not present:
-            reasons = "\n".join(f"{host}: {why}" for host, why in absent.items())
-            raise NoFeasiblePlan(f"no host of the pool can take part:\n{reasons}")
-        return replace(found.restrict(present), absent=absent)
+        return without(found, absent)
 
     def drop(self, hosts: Mapping[str, str]) -> None:
         """These hosts are no part of the pool any more, each for a reason."""

@@ -1,0 +1,62 @@
+"""One run at a time at a file: who is second is told who is first, and the dead hold nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from apples.errors import LaunchError
+from apples.launching.holding import held
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from apples.launching.holding import held
+with held(Path(sys.argv[1]), "checkpoint run.ckpt"):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "lock")], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_the_second_is_told_who_is_first(tmp_path, holder):
+    with (
+        pytest.raises(LaunchError, match=rf"^checkpoint x is in use by process {holder.pid} of .* since 20"),
+        held(tmp_path / "lock", "checkpoint x"),
+    ):
+        pass
+    assert (tmp_path / "lock").exists()
+
+
+def test_a_killed_holder_holds_nothing(tmp_path, holder):
+    os.kill(holder.pid, signal.SIGKILL)
+    holder.wait()
+    with held(tmp_path / "lock", "checkpoint x"):
+        assert str(os.getpid()) in (tmp_path / "lock").read_text()
+    assert not (tmp_path / "lock").exists()
+
+
+def test_a_place_where_nothing_can_be_written(tmp_path):
+    with (
+        pytest.raises(LaunchError, match=r"^checkpoint x cannot be locked: .*none/lock: No such file"),
+        held(tmp_path / "none" / "lock", "checkpoint x"),
+    ):
+        pass
+
+
+def test_after_an_error_it_is_free_again(tmp_path):
+    with pytest.raises(ZeroDivisionError), held(tmp_path / "lock", "checkpoint x"):
+        raise ZeroDivisionError
+    with held(tmp_path / "lock", "checkpoint x"):
+        pass
