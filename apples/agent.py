@@ -3,7 +3,8 @@
     weather → snapshot → plan → launch → observed per rank → record → the next run's prediction
 
 `decide` makes a `Decision` (everything a dry run prints), `run` carries it out and leaves a record behind, whatever
-happens. Time, processes and files are behind `World`, `History` and `Costing`.
+happens. What follows when it does not end well is `apples.enactor`'s. Time, processes and files are behind `World`,
+`History` and `Costing`.
 Source: Wolski et al. 2000, Figures 1 and 2.
 """
 
@@ -17,7 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from apples.costing import Application, Costing
-from apples.documents import plan_document, run_document
+from apples.documents import attempts_document, checkpoint_document, plan_document, run_document
+from apples.enacting.intervals import Interval
+from apples.enacting.resilience import Resilience
+from apples.enacting.rest import rest_of
 from apples.errors import ApplesError, LaunchError
 from apples.grid import Snapshot
 from apples.history import History, new_id
@@ -28,7 +32,7 @@ from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import check_room, make_plan
 from apples.snapshots import unmeasured
-from apples.template import Costs, Template, Workload
+from apples.template import Checkpointing, Costs, Restartable, Template, Workload
 from apples.worlds import World
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
@@ -58,6 +62,7 @@ class RunRequest:
     template : the application.  settings : its own options.  overrides : fields of `PlanningOptions` the user set
     environment : variables for the ranks.  shared : says, after the run, what a node manager saw of it
     monitored : says, after the run, what the monitor saw of it
+    resilience : what is to follow when it does not end well; the enactor's
     """
 
     size: int
@@ -71,6 +76,7 @@ class RunRequest:
     environment: Mapping[str, str] = field(default_factory=dict)
     shared: Callable[[], dict[str, Any]] | None = None
     monitored: Callable[[], dict[str, Any]] | None = None
+    resilience: Resilience = field(default_factory=Resilience)
 
     @property
     def planning(self) -> PlanningOptions:
@@ -80,7 +86,11 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decision:
-    """A plan with all it was made from, and what making it cost in seconds."""
+    """A plan with all it was made from, and what making it cost in seconds.
+
+    workload : of what is left to do.  first_iteration : iterations that were done before
+    keep : how what it does is kept, None for not at all.  interval : how often, and why
+    """
 
     plan: Plan
     snapshot: Snapshot
@@ -91,6 +101,9 @@ class Decision:
     planning_s: float
     weather_s: float
     notes: tuple[str, ...] = ()
+    first_iteration: int = 0
+    keep: Checkpointing | None = None
+    interval: Interval | None = None
 
     def document(self, record: Record | None = None) -> dict[str, Any]:
         """JSON document of the plan, with what was observed once there is a record."""
@@ -101,9 +114,13 @@ class Decision:
             weather_s=self.weather_s,
             notes=self.notes,
         )
+        document["first_iteration"] = self.first_iteration
+        if self.keep is not None and self.interval is not None:
+            document["checkpoints"] = checkpoint_document(self.keep, self.interval)
         if record is None or record.outcome is None:
             return document
         document = run_document(document, record.outcome, world=self.world, record=record.id)
+        document |= attempts_document(record)
         more = {"sharing": record.sharing, "monitor": record.monitor}
         return document | {name: seen for name, seen in more.items() if seen}
 
@@ -127,20 +144,22 @@ class Agent:
         self._costing = costing
         self._notify = notify
 
-    def decide(self, request: RunRequest) -> Decision:
-        """Measure, price and plan; raises `ConfigError`, `NoFeasiblePlan`, `LaunchError` (a benchmark failed)."""
+    def decide(self, request: RunRequest, *, done: int = 0, after: Decision | None = None) -> Decision:
+        """Measure, price and plan; raises `ConfigError`, `NoFeasiblePlan`, `LaunchError` (a benchmark failed).
+
+        done : iterations that need not be done again
+        after : what was decided for this run before; its prices hold for the rest of it
+        """
         template = request.template
         template.check(request.settings)
-        workload = template.workload(request.size, request.settings)
+        workload = rest_of(template.workload(request.size, request.settings), done)
         options = request.planning
         started = time.perf_counter()
         snapshot = self.world.snapshot(self._notify)
         measured = time.perf_counter()
         if request.scheduler in RESPECT_LIMITS:
             check_room(snapshot, workload, options)
-        application = Application(template=template, settings=request.settings, size=request.size)
-        key = self._costing.record_key(self.world, application)
-        costs = self._costing.costs(self.world, application, self._notify)
+        key, costs = self._prices(request, snapshot, after)
         priced = time.perf_counter()
         plan = SCHEDULERS[request.scheduler](snapshot, workload, costs, options)
         absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]
@@ -157,7 +176,17 @@ class Agent:
             planning_s=planned - priced,
             weather_s=measured - started,
             notes=self._notes(snapshot, costs),
+            first_iteration=done,
         )
+
+    def _prices(self, request: RunRequest, snapshot: Snapshot, after: Decision | None) -> tuple[str, Costs]:
+        """Key of the record, and costs; nobody waits for benchmarks in the middle of a run if it can be helped."""
+        if after is not None and all(h.cpu_type in after.costs.seconds_per_row for h in snapshot.hosts):
+            return after.key, after.costs
+        application = Application(template=request.template, settings=request.settings, size=request.size)
+        key = self._costing.record_key(self.world, application)
+        costs = self._costing.costs(self.world, application, self._notify)
+        return (key if after is None else after.key), costs
 
     def _notes(self, snapshot: Snapshot, costs: Costs) -> tuple[str, ...]:
         notes = [f"overhead: {costs.overhead.source}", *snapshot.notes]
@@ -180,45 +209,74 @@ class Agent:
         after it, and a run whose agent was killed is not forgotten. Raises `LaunchError` (no record where
         the run could not even start), `HistoryError`.
         """
-        template = request.template
+        begun: list[Record] = []
+        started = time.monotonic()
+        try:
+            outcome = self.carry_out(request, decision, lambda: begun.append(self.begin(request, decision)))
+        except BaseException as error:
+            if begun:
+                self.break_off(begun[0], error, time.monotonic() - started)
+            raise
+        return self.end(request, replace(begun[0], outcome=outcome))
+
+    def begin(self, request: RunRequest, decision: Decision) -> Record:
+        """The record of a run that starts now, without an outcome; it is in the history. Raises `HistoryError`."""
+        record = self._record(request, decision)
+        self._history.append(record)
+        return record
+
+    def carry_out(self, request: RunRequest, decision: Decision, ready: Callable[[], object]) -> Outcome:
+        """Launch the plan, follow it to its end, and read what its ranks recorded; raises `LaunchError`.
+
+        ready : called when nothing more stands in the way
+        """
         with tempfile.TemporaryDirectory(prefix="apples-run-") as directory:
             launch = self._launch_request(request, decision, Path(directory))
             self.world.launcher.check(launch)
-            begun = self._record(request, decision)
-            self._history.append(begun)
+            ready()
             ranks, hosts = len(decision.plan.assignments), len(decision.plan.hosts)
             self._notify(
                 f"running {request.template.name} {request.size} on {ranks} rank{'s' * (ranks != 1)}, "
                 f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
             )
-            started = time.monotonic()
-            try:
-                outcome = self.world.launcher.run(launch, self._notify)
-            except BaseException as error:
-                ended = replace(begun, outcome=_broken_off(error, time.monotonic() - started))
-                self._history.append(ended)
-                self._tell("run ended", _ended_text(ended))
-                raise
+            outcome = self.world.launcher.run(launch, self._notify)
             if not outcome.observations:
-                outcome = replace(outcome, observations=template.observations(Path(directory)))
+                outcome = replace(outcome, observations=request.template.observations(Path(directory)))
+        return outcome
+
+    def note(self, record: Record) -> None:
+        """Keep what is known of a run that goes on. Raises `HistoryError`."""
+        self._history.append(record)
+
+    def end(self, request: RunRequest, record: Record) -> Record:
+        """Keep the record of a run that has ended, with what others saw of it. Raises `HistoryError`."""
         sharing = {} if request.shared is None else request.shared()
         monitor = {} if request.monitored is None else request.monitored()
-        record = replace(begun, outcome=outcome, sharing=sharing, monitor=monitor)
+        record = replace(record, sharing=sharing, monitor=monitor)
         self._history.append(record)
         self._tell("run ended", _ended_text(record))
         return record
 
+    def break_off(self, record: Record, error: BaseException, observed_s: float) -> None:
+        """Keep the record of a run that nobody lived to judge. Raises `HistoryError`."""
+        ended = replace(record, outcome=_broken_off(error, observed_s))
+        self._history.append(ended)
+        self._tell("run ended", _ended_text(ended))
+
     def _launch_request(self, request: RunRequest, decision: Decision, run_dir: Path) -> LaunchRequest:
-        template = request.template
+        template, keep, settings = request.template, decision.keep, request.settings
+        if keep is not None and isinstance(template, Restartable):
+            settings = template.checkpointed(settings, keep)
         return LaunchRequest(
             plan=decision.plan,
             workload=decision.workload,
-            command=tuple(template.command(decision.plan.rows, run_dir, request.settings)),
+            command=tuple(template.command(decision.plan.rows, run_dir, settings)),
             run_dir=run_dir,
             environment=request.environment,
             label=request.label,
             time_limit_s=request.time_limit_s,
             program_output_to_stderr=request.program_output_to_stderr,
+            checkpoint_every=None if keep is None else keep.every,
         )
 
     def _record(self, request: RunRequest, decision: Decision) -> Record:
@@ -237,6 +295,7 @@ class Agent:
                 "settings": dict(request.settings),
                 "scheduler": request.scheduler,
                 **request.overrides,
+                **({} if decision.interval is None else {"checkpoint_bytes": decision.interval.size_bytes}),
             },
         )
 

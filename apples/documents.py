@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from apples.enacting.intervals import Interval
 from apples.grid import Snapshot
-from apples.plan import Assignment, Outcome, Plan, RankObservation
+from apples.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
+from apples.template import Checkpointing
 
 VERSION = 1
 
@@ -66,6 +68,56 @@ def run_document(document: dict[str, Any], outcome: Outcome, *, world: str, reco
     }
 
 
+def checkpoint_document(keep: Checkpointing, interval: Interval) -> dict[str, Any]:
+    """How what a run does is kept. cost_s : of one checkpoint, predicted; the plan's overhead holds all of them."""
+    return {
+        "file": str(keep.file),
+        "every": interval.every,
+        "restart": keep.restart,
+        "count": interval.count,
+        "size_bytes": _finite(interval.size_bytes),
+        "cost_s": _finite(interval.cost_s),
+        "mtbf_s": None if interval.mtbf_s is None else _finite(interval.mtbf_s),
+        "why": interval.why,
+    }
+
+
+def attempts_document(record: Record) -> dict[str, Any]:
+    """Every attempt of a run; where there are several, what was predicted of the whole is the first one's."""
+    document: dict[str, Any] = {"attempts": [attempt_document(a) for a in record.attempts]}
+    if len(record.attempts) > 1:
+        plan = record.plan
+        document |= {
+            "predicted_s": _finite(plan.predicted_s),
+            "low_s": _finite(plan.low_s),
+            "high_s": _finite(plan.high_s),
+            "error": None,
+        }
+    return document
+
+
+def attempt_document(attempt: Attempt) -> dict[str, Any]:
+    """One attempt: what was predicted of it, and how it ended."""
+    plan, outcome = attempt.plan, attempt.outcome
+    return {
+        "number": attempt.number,
+        "started_at": attempt.started_at,
+        "first_iteration": attempt.first_iteration,
+        "iterations": attempt.iterations,
+        "checkpoint_every": attempt.checkpoint_every,
+        "hosts": [{"host": a.host, "rank": a.rank, "rows": a.rows} for a in plan.assignments],
+        "predicted_s": _finite(plan.predicted_s),
+        "low_s": _finite(plan.low_s),
+        "high_s": _finite(plan.high_s),
+        "observed_s": outcome.observed_s,
+        "error": error(_finite(plan.predicted_s), outcome),
+        "ended": outcome.ended,
+        "exit_code": outcome.exit_code,
+        "message": outcome.message,
+        "lost": dict(outcome.lost),
+    }
+
+
 def error(predicted_s: float | None, outcome: Outcome) -> float | None:
     """(predicted - observed) / observed of a run that finished, else None."""
     if predicted_s is None or not outcome.finished or outcome.observed_s <= 0:
@@ -107,6 +159,8 @@ def _observation(o: RankObservation) -> dict[str, Any]:
         "wait_s": o.wait_s,
         "total_s": o.total_s,
         "iterations": o.iterations,
+        "checkpoint_s": o.checkpoint_s,
+        "checkpoints": o.checkpoints,
     }
 
 

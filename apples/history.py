@@ -117,8 +117,8 @@ def _odd_input(record: Record) -> str | None:
             if not isinstance(known.get(name), str):
                 return f"record.snapshot.hosts.{index}.{name}: should be text"
     iterations = record.workload.get("iterations", 1)
-    if not isinstance(iterations, int | float) or not 0 < iterations < math.inf:
-        return "record.workload.iterations: should be a number above 0"
+    if not isinstance(iterations, int | float) or not 0 <= iterations < math.inf:
+        return "record.workload.iterations: should be a number, 0 or more"
     return None
 
 

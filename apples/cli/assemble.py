@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apples import applications
 from apples.agent import Agent, RunRequest
 from apples.applications.known import KnownByModel
+from apples.cli import resilience
 from apples.cli.console import Console
 from apples.cli.places import open_benchmarks, open_history
 from apples.costing import Costing
@@ -26,6 +27,7 @@ from nws.settings.durations import parse_duration
 
 if TYPE_CHECKING:
     from apples.daemons.session import Session
+    from apples.enacting.resilience import Resilience
     from apples.gridfile import GridFile
     from apples.launching.launcher import Notify
     from apples.monitoring.job import MonitoredJob
@@ -97,11 +99,12 @@ def assemble(
     if template is not None:
         checked = template
         collect(lambda: checked.check(settings))
+    wanted = collect(lambda: resilience.read(options, settings))
     if problems or world is None or template is None:
         raise ConfigError(problems)
     if options["launcher"] == "ssh":
         prepare_hosts(world, template)
-        _need_disk(world, template, size, settings)
+        _need_disk(world, template, (size, settings), wanted)
     request = RunRequest(
         size=size,
         template=template,
@@ -117,6 +120,7 @@ def assemble(
         },
         shared=None if session is None else session.observed,
         monitored=None if job is None else job.document,
+        resilience=wanted,
     )
     history = open_history()
     costing = Costing(open_benchmarks(), history, {} if file is None else _stated(file))
@@ -133,15 +137,21 @@ def prepare_hosts(world: World, template: Template) -> None:
     world.keep_warm(template.warm_command(), WarmHosts(state_dir() / "hosts" / "warm.json"))
 
 
-def _need_disk(world: World, template: Template, size: int, settings: Mapping[str, str]) -> None:
+def _need_disk(
+    world: World, template: Template, run: tuple[int, Mapping[str, str]], wanted: Resilience
+) -> None:
     """Tell a world of many hosts what room the run needs, and which directory they must share."""
     from apples.sshworld import SshWorld
 
     assert isinstance(world, SshWorld)
-    if "checkpoint" in settings:
-        # What a run writes and reads again must have room, and be the same file on every host.
-        workload = template.workload(size, settings)
-        world.need_disk(Path(settings["checkpoint"]), size * workload.bytes_per_row)
+    if wanted.file is None:
+        return
+    if wanted.own:
+        world.wish_disk(wanted.file)
+        return
+    # What a run writes and reads again must have room, and be the same file on every host.
+    size, settings = run
+    world.need_disk(wanted.file, size * template.workload(size, settings).bytes_per_row)
 
 
 def _time_limit(text: str | None) -> float | None:

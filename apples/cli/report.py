@@ -72,13 +72,39 @@ def run_lines(document: dict[str, Any]) -> list[str]:
     header = ["host", "rank", "rows", "predicted", "observed", "waited"]
     lines = table(header, _shortened(rows))
     lines += _summary(document)
+    if len(document.get("attempts", ())) > 1:
+        lines += ["", *attempt_lines(document["attempts"])]
     if document["ended"] == "finished":
-        error = document["error"]
-        off = "" if error is None else f", prediction {abs(error):.1%} too {'long' if error > 0 else 'short'}"
-        lines.append(f"observed  {seconds(document['observed_s'])}{off}")
+        lines.append(f"observed  {seconds(document['observed_s'])}{_off(document['error'])}")
     else:
         lines.append(f"the run {_ended(document)} after {seconds(document['observed_s'])}")
     return lines
+
+
+def attempt_lines(attempts: Sequence[dict[str, Any]]) -> list[str]:
+    """Predicted and observed of each attempt, from which iteration on, and how it ended."""
+    rows = [
+        [
+            f"attempt {entry['number']}",
+            str(len({rank["host"] for rank in entry["hosts"]})),
+            str(entry["first_iteration"]),
+            str(entry["first_iteration"] + entry["iterations"]),
+            seconds(entry["predicted_s"]),
+            seconds(entry["observed_s"]),
+        ]
+        for entry in attempts
+    ]
+    lines = table(["", "hosts", "from", "to iteration", "predicted", "observed"], rows)
+    for number, entry in enumerate(attempts, 1):
+        lost = "; ".join(f"{host} {how}" for host, how in entry["lost"].items())
+        said = _off(entry["error"]) or f", {_ended(entry)}{': ' if lost else ''}{lost}"
+        lines[number] += said
+    return lines
+
+
+def _off(error: float | None) -> str:
+    """How far a prediction was off; empty where there is nothing to compare."""
+    return "" if error is None else f", prediction {abs(error):.1%} too {'long' if error > 0 else 'short'}"
 
 
 def explanation_lines(document: dict[str, Any]) -> list[str]:
@@ -159,6 +185,7 @@ def _summary(document: dict[str, Any]) -> list[str]:
 
 def _ended(document: dict[str, Any]) -> str:
     words = {"failed": "failed", "time limit": "hit its time limit", "interrupted": "was interrupted"}
+    words["adapted"] = "went on with another plan"
     return words.get(str(document["ended"]), str(document["ended"]))
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apples.cli.console import Console, run_command
+from apples.cli.resilience import with_resilience
 
 if TYPE_CHECKING:
     from apples.agent import Agent, Decision, RunRequest
     from apples.daemons.session import Session
+    from apples.enactor import Enactor
     from apples.monitoring.job import MonitoredJob
 
 _EPILOG = """\b
@@ -75,6 +77,7 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
 @click.option(
     "-t", "--time-limit", metavar="TIME", help="End the run after 90 (s), 1:30:00, 15m or 2h; exit code 124."
 )
+@with_resilience
 @click.option(
     "--scheduler",
     type=click.Choice(["apples", "paper", "default", "smart-user"]),
@@ -198,9 +201,15 @@ def _session(options: dict[str, Any], console: Console) -> Session:
 
 
 def _plan_and_run(assembled: tuple[Agent, RunRequest], options: dict[str, Any], console: Console) -> int:
+    from apples.checkpoints import Checkpoints
+    from apples.cli.places import open_history
+    from apples.enactor import Enactor
+
     agent, request = assembled
     events = _Events(options["json_lines"])
-    decision = agent.decide(request)
+    checkpoints = Checkpoints(request.resilience, agent.world, open_history())
+    enactor = Enactor(agent, checkpoints, console.note, events.emit)
+    decision = enactor.decide(request)
     document = decision.document()
     events.emit("plan", document)
     if options["verbose"]:
@@ -208,11 +217,11 @@ def _plan_and_run(assembled: tuple[Agent, RunRequest], options: dict[str, Any], 
     if options["dry_run"]:
         _print_plan(document, options, console)
         return 0
-    return _run(agent, (request, decision), options, events, console)
+    return _run(enactor, (request, decision), options, events, console)
 
 
 def _run(
-    agent: Agent,
+    enactor: Enactor,
     what: tuple[RunRequest, Decision],
     options: dict[str, Any],
     events: _Events,
@@ -220,11 +229,10 @@ def _run(
 ) -> int:
     from apples.cli.report import explanation_lines, run_lines
 
-    request, decision = what
-    record = agent.run(request, decision)
-    outcome = record.outcome
+    enacted = enactor.run(*what)
+    outcome = enacted.record.outcome
     assert outcome is not None
-    document = decision.document(record)
+    document = enacted.document()
     events.emit("run", document)
     if options["as_json"]:
         click.echo(json.dumps(document))

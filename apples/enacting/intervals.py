@@ -32,13 +32,16 @@ _NEWEST = 20
 class Interval:
     """When to write checkpoints.
 
-    every : iterations from one to the next, None for none on the way.  cost_s : of one, predicted
+    every : iterations from one to the next, None for none on the way
+    size_bytes, cost_s : of one, predicted.  count : how many there will be, one at the end included
     mtbf_s : mean time between failures of the hosts together; None where it did not matter
     why : how it was found, for people
     """
 
     every: int | None
+    size_bytes: float
     cost_s: float
+    count: int
     mtbf_s: float | None
     why: str
 

@@ -1,0 +1,181 @@
+"""The checkpoint of one run: where, how often, how far it came, and whose it is.
+
+How often is decided in `apples.enacting.intervals`; here that meets history, files and the world. A file that was there
+before the run, or that is damaged or of another run, is never gone on from without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from apples.agent import Decision, RunRequest
+from apples.enacting import intervals
+from apples.enacting.intervals import Interval
+from apples.enacting.resilience import Resilience
+from apples.enacting.rest import checkpoints_in, iteration_s, with_overhead
+from apples.errors import ConfigError, HistoryError
+from apples.history import History
+from apples.launching.launcher import Notify
+from apples.plan import Outcome, Record
+from apples.template import Checkpointing, Restartable
+from apples.worlds import Enactable, World
+from nws.settings.durations import format_seconds
+
+#: Runs from which costs and failure rates are learnt.
+_NEWEST = 200
+
+Signature = tuple[int, int, int]
+
+
+class Checkpoints:
+    """The checkpoint of one run."""
+
+    def __init__(self, resilience: Resilience, world: World, history: History) -> None:
+        self.resilience = resilience
+        self._world, self._history = world, history
+        self._strange: Signature | None = None
+
+    def resumed(self, request: RunRequest, notify: Notify) -> int:
+        """Iterations that need not be done again; raises `ConfigError` for a file that cannot be gone on from."""
+        file, template = self.resilience.file, request.template
+        if not self.resilience.resume or file is None:
+            return 0
+        if not isinstance(template, Restartable):
+            raise ConfigError(f"--resume: {template.name} cannot go on from a checkpoint; leave it out")
+        if not file.exists():
+            notify(f"there is no checkpoint {file} yet; beginning at the beginning")
+            return 0
+        done = template.iterations_in(file, request.size, request.settings)
+        notify(f"going on from {file}: {done} iterations are done")
+        return done
+
+    def added(self, request: RunRequest, decision: Decision, notify: Notify) -> Decision:
+        """The decision with its checkpoints, priced; without, where none are wanted or worth it, or none can be."""
+        file, template = self.resilience.file, request.template
+        if file is None or not isinstance(template, Restartable):
+            return decision
+        restart = decision.first_iteration > 0
+        size_bytes = template.checkpoint_bytes(request.size, request.settings)
+        measured_s = self._world.write_s(file, size_bytes) if isinstance(self._world, Enactable) else None
+        if measured_s is None and self.resilience.own and not restart:
+            note = (
+                f"no checkpoints: not every host can write to the same {file.parent}; "
+                "give --checkpoint FILE in a directory that all of them see"
+            )
+            return replace(decision, notes=(*decision.notes, note))
+        interval = self._interval(request, decision, size_bytes, measured_s or 0.0)
+        if interval.every is None and self.resilience.own and not restart:
+            return replace(decision, notes=(*decision.notes, f"no checkpoints: {interval.why}"))
+        keep = Checkpointing(file=file, every=interval.every, restart=restart)
+        plan = with_overhead(decision.plan, interval.count * interval.cost_s)
+        return replace(decision, plan=plan, keep=keep, interval=interval)
+
+    def begin(self, decision: Decision, notify: Notify) -> None:
+        """Remember what lies at the file's place, so that nobody takes it for this run's."""
+        if decision.keep is None or self.resilience.simulated:
+            return
+        file = decision.keep.file
+        if not decision.keep.restart:
+            self._strange = _signature(file)
+            if self._strange is not None:
+                notify(f"{file} is there already and will be overwritten; --resume would go on from it")
+
+    def safe(self, request: RunRequest, decision: Decision, outcome: Outcome, notify: Notify) -> int:
+        """Iterations that are done for good after an attempt that did not end well."""
+        if self.resilience.simulated:
+            return decision.first_iteration + (outcome.kept_iterations or 0)
+        keep, template = decision.keep, request.template
+        if keep is None or not isinstance(template, Restartable):
+            return 0
+        found = _signature(keep.file)
+        if found is None or found == self._strange:
+            return 0
+        try:
+            return template.iterations_in(keep.file, request.size, request.settings)
+        except ConfigError as error:
+            self._strange = found
+            notify(f"{error}; beginning at the beginning")
+            return 0
+
+    def end(self, request: RunRequest, decision: Decision, outcome: Outcome) -> Outcome:
+        """Remove a file of ours that nobody needs any more, or say what can be gone on from."""
+        if decision.keep is None or self.resilience.simulated:
+            return outcome
+        file = decision.keep.file
+        if outcome.finished:
+            if self.resilience.own:
+                file.unlink(missing_ok=True)
+            return outcome
+        done = self.safe(request, decision, outcome, lambda line: None)
+        if not done:
+            return outcome
+        total = decision.first_iteration + decision.workload.iterations
+        said = f"{done} of {total} iterations are safe; go on with --checkpoint {file} --resume"
+        return replace(outcome, message="; ".join(text for text in (outcome.message, said) if text))
+
+    def sweep(self) -> None:
+        """Remove what ranks that were killed at a checkpoint left beside the file."""
+        file = self.resilience.file
+        if file is not None and not self.resilience.simulated:
+            with contextlib.suppress(OSError):
+                file.with_name(f".{file.name}.part").unlink(missing_ok=True)
+
+    def _interval(
+        self, request: RunRequest, decision: Decision, size_bytes: float, measured_s: float
+    ) -> Interval:
+        """How often, at what cost."""
+        done, left = decision.first_iteration, decision.workload.iterations
+        one_s = iteration_s(decision.plan, left)
+        learnt_s = intervals.cost_from(self._records(decision.key), size_bytes)
+        cost_s = measured_s if learnt_s is None else learnt_s
+        mtbf_s = None
+        if self.resilience.rule == "iterations":
+            every, why = self.resilience.every, "as asked for"
+        elif self.resilience.rule == "time":
+            asked_s = self.resilience.every_s or 0.0
+            every, why = intervals.in_iterations(asked_s, one_s, left), f"every {format_seconds(asked_s)}"
+        else:
+            mtbf_s = self._mtbf_s(decision)
+            work_s = intervals.interval_s(cost_s, mtbf_s)
+            every = intervals.in_iterations(work_s, one_s, left)
+            source = "written to try" if learnt_s is None else "of earlier runs"
+            why = (
+                f"one every {format_seconds(work_s)} loses least: it takes {format_seconds(cost_s)} ({source}), "
+                f"and these hosts fail every {format_seconds(mtbf_s)}"
+            )
+        return Interval(
+            every=every,
+            size_bytes=size_bytes,
+            cost_s=cost_s,
+            count=checkpoints_in(done + left, done, every, at_end=True),
+            mtbf_s=mtbf_s,
+            why=why,
+        )
+
+    def _mtbf_s(self, decision: Decision) -> float:
+        hosts = decision.plan.hosts
+        if self.resilience.mtbf_s is not None:
+            return self.resilience.mtbf_s / len(hosts)
+        return intervals.mtbf_of(hosts, intervals.rates_from(self._records(None)))
+
+    def _records(self, key: str | None) -> Sequence[Record]:
+        """Records of a key, or all; a damaged one among other runs' is no reason not to run."""
+        try:
+            return self._history.records(key, newest=_NEWEST)
+        except HistoryError:
+            if key is not None:
+                raise
+            return []
+
+
+def _signature(file: Path) -> Signature | None:
+    """What tells one writing of a file from another; None where there is none."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
