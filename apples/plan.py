@@ -45,7 +45,7 @@ class Plan:
     predicted_s : max over ranks of T_i, seconds.  low_s, high_s : bounds from the forecasts' errors
     order : which desirability order it came from.  relaxed : constraints that had to be widened, in order
     taken : host → why it was taken.  left_out : the hosts that were not, with reasons
-    candidates : schedules that were compared
+    candidates : schedules that were compared.  communication : factor on all exchanges (`apples.template.Costs`)
     """
 
     scheduler: str
@@ -61,6 +61,7 @@ class Plan:
     taken: tuple[tuple[str, str], ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     candidates: int = 1
+    communication: float = 1.0
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -54,16 +54,17 @@ class SshWorld:
         pool: Grid,
         *,
         open_slots: frozenset[str] = frozenset(),
+        open_types: frozenset[str] = frozenset(),
         service: ServiceWeather | None = None,
         limit_s: float = preflight.LIMIT_S,
     ) -> None:
         """pool : the hosts the user allows.  limit_s : what the check of a host may take
 
-        open_slots : hosts of which nobody has said how many ranks they take, nor what CPU they have: they say it
+        open_slots, open_types : hosts of which nobody has said how many ranks they take, or what CPU they have
         service : whose weather is asked first
         """
         self.grid = pool
-        self._pool, self._open_slots = pool, open_slots
+        self._pool, self._open_slots, self._open_types = pool, open_slots, open_types
         self._service, self._limit_s = service, limit_s
         self._facts: Mapping[str, HostFacts] = {}
         self._links: list[LinkSpeed] = []
@@ -200,9 +201,11 @@ class SshWorld:
         return replace(found, stale=tuple(map(str, outlook.stale)), notes=outlook.notes)
 
     def _as_told(self, host: Host, told: HostFacts) -> Host:
-        if host.name not in self._open_slots or told.survey is None:
-            return host
-        return replace(host, slots=told.survey.cpus, cpu_type=told.cpu_model or host.cpu_type)
+        if host.name in self._open_slots and told.survey is not None:
+            host = replace(host, slots=told.survey.cpus)
+        if host.name in self._open_types and told.cpu_model:
+            host = replace(host, cpu_type=told.cpu_model)
+        return host
 
     @contextmanager
     def _needs(self) -> Iterator[Needs]:

@@ -88,11 +88,14 @@ class Costs:
     seconds_per_row : CPU type → ranks sharing the host → seconds for one row and one iteration (BM).
         A count that was not measured takes the value of the next smaller one that was.
     host_factors : host → how much longer it takes than its type; hosts that are not named take 1
+    communication : seconds that ranks wait for an exchange, over those that links and messages would take: less than 1
+        for codes that compute meanwhile
     """
 
     seconds_per_row: Mapping[str, Mapping[int, float]]
     overhead: Overhead = field(default_factory=Overhead)
     host_factors: Mapping[str, float] = field(default_factory=dict)
+    communication: float = 1.0
 
     def row_seconds(self, cpu_type: str, ranks: int, host: str = "") -> float:
         """BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.

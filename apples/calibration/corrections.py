@@ -14,13 +14,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apples.calibration.runs import PRIOR_SPREAD, expected_compute, finished, recency
+from apples.calibration.runs import PRIOR_SPREAD, expected_compute, finished, recency, unhidden_exchanges
 from apples.grid import FloatArray
 from apples.plan import Record
 from apples.regression import weighted_median
 from apples.template import Costs
 
 _TO_DEVIATION = 1.4826
+
+#: Communication is never believed to be hidden altogether.
+LEAST_EXCHANGE = 0.01
 
 #: So many of the newest runs must all contradict a corrected benchmark, by more than this, before it is outdated.
 OUTDATED_RUNS, OUTDATED_FACTOR = 3, 1.2
@@ -57,7 +60,9 @@ def correct(costs: Costs, records: Sequence[Record], since: Since | None = None)
         for cpu_type, table in costs.seconds_per_row.items()
     }
     factors = {host: one.factor for host, one in found.hosts.items() if one.factor != 1.0}
-    return replace(costs, seconds_per_row=tables, host_factors=factors)
+    return replace(
+        costs, seconds_per_row=tables, host_factors=factors, communication=exchanges(records).factor
+    )
 
 
 def corrections(costs: Costs, records: Sequence[Record], since: Since | None = None) -> Corrections:
@@ -84,6 +89,26 @@ def corrections(costs: Costs, records: Sequence[Record], since: Since | None = N
         common = math.log(of_types[type_of[host]].factor)
         of_hosts[host] = _shrunk([(index, log - common) for index, log in seen], weights)
     return Corrections(types=of_types, hosts=of_hosts)
+
+
+def exchanges(records: Sequence[Record]) -> Correction:
+    """Factor on communication: what ranks waited for exchanges, over what links and messages would have taken.
+
+    Asked of the rank that computed longest in each run: the others wait for it, too. A code that computes while its
+    messages are under way waits for less; the factor is never greater than what was seen, nor less than a hundredth.
+    """
+    seen: _Seen = []
+    usable = [r for r in records if finished(r)]
+    for index, record in enumerate(usable):
+        assert record.outcome is not None
+        alone = unhidden_exchanges(record)
+        slowest = max(record.outcome.observations, key=lambda o: o.compute_s, default=None)
+        if slowest is not None and alone.get(slowest.rank, 0.0) > 0:
+            ratio = max(slowest.communicate_s / alone[slowest.rank], LEAST_EXCHANGE)
+            seen.append((index, math.log(ratio)))
+    if not seen:
+        return Correction(factor=1.0, runs=0)
+    return _shrunk(seen, recency(len(usable)))
 
 
 def outdated(

@@ -44,9 +44,18 @@ def recency(count: int) -> FloatArray:
 def without_overhead(record: Record, costs: Costs | None) -> float:
     """Predicted time of the slowest rank but for the overhead, seconds."""
     priced = {} if costs is None else expected_compute(record, costs)
+    factor = record.plan.communication if costs is None else costs.communication
+    exchanges = unhidden_exchanges(record)
     return max(
-        (priced.get(a.rank, a.compute_s) + a.communicate_s for a in record.plan.assignments), default=math.nan
+        (priced.get(a.rank, a.compute_s) + factor * exchanges[a.rank] for a in record.plan.assignments),
+        default=math.nan,
     )
+
+
+def unhidden_exchanges(record: Record) -> dict[int, float]:
+    """What each rank's exchanges would have taken by links and messages alone, seconds."""
+    plan = record.plan
+    return {a.rank: a.communicate_s / plan.communication for a in plan.assignments}
 
 
 def expected_compute(record: Record, costs: Costs) -> dict[int, float]:

@@ -278,7 +278,7 @@ def _open_ssh(
     hosts = tuple(Host(name=name, slots=slots or 1) for name, slots in asked.items())
     pool = choose_hosts(Grid(name="hosts by name", hosts=hosts, source="the hosts named"), options)
     told = frozenset(name for name, slots in asked.items() if slots is None)
-    return SshWorld(pool, open_slots=told, service=service), None
+    return SshWorld(pool, open_slots=told, open_types=frozenset(asked), service=service), None
 
 
 def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:

@@ -100,4 +100,5 @@ def _equal_plan(name: str, problem: Problem, ranks: int, options: PlanningOption
         order="grid order",
         taken=reasons.taken(problem, schedule),
         left_out=(*(LeftOut(host=h, reason=r) for h, r in problem.excluded), *left),
+        communication=problem.communication,
     )

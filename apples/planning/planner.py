@@ -57,6 +57,7 @@ def make_plan(
         taken=reasons.taken(problem, schedule),
         left_out=reasons.left_out(problem, schedule, options),
         candidates=choice.candidates,
+        communication=problem.communication,
     )
 
 

@@ -37,6 +37,7 @@ class Problem:
     share, share_error : float64[H, M+1], CPU share forecast for each of m ranks, and its standard deviation
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error the quantile fears
     side : float64[H, H], seconds to exchange with a neighbour on host j, whole run; `UNUSABLE_S` where they cannot
+    communication : factor that is part of `side` and `transfer` (`apples.template.Costs`)
     transfer : float64[H, H], the part of `side` that occupies the interfaces of both hosts; 0 within a host
     overhead : float64[N+1], Over for P ranks
     """
@@ -55,6 +56,7 @@ class Problem:
     side: FloatArray
     transfer: FloatArray
     side_error: FloatArray
+    communication: float
     overhead: FloatArray
     overhead_error_s: float
     messages: float
@@ -108,6 +110,8 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         raise NoFeasiblePlan(_nobody(workload, excluded))
     hosts = tuple(snapshot.hosts[h] for h in keep)
     tables = _side_by_side(rows)
+    # The paper's model takes links at their word.
+    factor = costs.communication if options.model == "exchange" else 1.0
     network = _network(snapshot, keep, workload)
     # More ranks than each can have its smallest slab on a host are never of use.
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
@@ -125,9 +129,10 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         share=tables[3],
         share_error=tables[4],
         priced_share=tables[5],
-        side=network.side,
-        transfer=network.transfer,
-        side_error=network.side_error,
+        side=np.where(network.side < UNUSABLE_S, network.side * factor, network.side),
+        transfer=network.transfer * factor,
+        side_error=network.side_error * factor,
+        communication=factor,
         overhead=np.array([costs.overhead.seconds(workload.size, int(p)) for p in ranks]),
         overhead_error_s=overhead_error_s if is_known(overhead_error_s) else 0.0,
         messages=workload.messages,

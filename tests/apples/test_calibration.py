@@ -27,11 +27,21 @@ COSTS = Costs(seconds_per_row={"node": {1: BM, 2: 2 * BM}})
 
 
 def a_run(
-    size, ranks, observed_s, *, slowdown=1.0, availability=1.0, slots=1, ended="finished", at=0.0, slow=()
+    size,
+    ranks,
+    observed_s,
+    *,
+    slowdown=1.0,
+    availability=1.0,
+    slots=1,
+    ended="finished",
+    at=0.0,
+    slow=(),
+    exchange=(0.0, 0.0),
 ):
     """A run on `ranks` hosts (or slots of one), planned with COSTS; ranks computed `slowdown` times as long.
 
-    slow : ranks that computed 1.4 times as long as the others
+    slow : ranks that computed 1.4 times as long as the others.  exchange : predicted and observed of each, seconds
     """
     per_host = {1: BM, 2: 2 * BM}[slots]
     compute = per_host * size / ranks / availability
@@ -42,7 +52,7 @@ def a_run(
             slot=r % slots,
             rows=size // ranks,
             compute_s=compute,
-            communicate_s=0.0,
+            communicate_s=exchange[0],
             overhead_s=0.0,
         )
         for r in range(ranks)
@@ -55,7 +65,7 @@ def a_run(
             iterations=1,
             setup_s=0.0,
             compute_s=compute * slowdown * (1.4 if r in slow else 1.0),
-            communicate_s=0.0,
+            communicate_s=exchange[1] * (1.0 if r in slow or not slow else 9.0),
             wait_s=0.0,
             total_s=compute,
         )
@@ -318,6 +328,30 @@ def test_a_benchmark_is_not_outdated_by(newest):
 def test_what_runs_have_taught_already_outdates_nothing():
     runs = [a_run(1000, 5, 30.0, slowdown=1.5)] * 8
     assert outdated(correct(COSTS, runs), runs) == {}
+
+
+def test_exchanges_that_computing_hides_are_priced_as_they_were_waited_for():
+    runs = [a_run(1000, 4, 60.0, exchange=(10.0, 2.5))] * 6
+    assert correct(COSTS, runs).communication == pytest.approx(0.25, rel=0.01)
+    hidden = [a_run(1000, 4, 60.0, exchange=(10.0, 0.0))] * 6
+    assert correct(COSTS, hidden).communication == pytest.approx(0.01, rel=0.01)
+    assert correct(COSTS, [a_run(1000, 4, 60.0)] * 6).communication == 1.0
+
+
+def test_who_waits_for_a_slow_neighbour_does_not_say_what_exchanges_cost():
+    runs = [a_run(1000, 4, 60.0, slow=(1,), exchange=(10.0, 2.5))] * 6
+    assert correct(COSTS, runs).communication == pytest.approx(0.25, rel=0.01)
+
+
+def test_what_was_learnt_of_exchanges_is_not_learnt_twice():
+    first = [a_run(1000, 4, 60.0, exchange=(10.0, 2.5))] * 3
+    later = [a_run(1000, 4, 60.0, exchange=(2.5, 2.5))] * 3
+    later = [replace(r, plan=replace(r.plan, communication=0.25)) for r in later]
+    assert correct(COSTS, first + later).communication == pytest.approx(0.25, rel=0.01)
+    priced = correct(COSTS, first + later)
+    observed = 250 * BM + 2.5 + 7.0
+    told = [replace(r, outcome=replace(r.outcome, observed_s=observed)) for r in first + later]
+    assert fit_overhead(told, priced).seconds(1000, 4) == pytest.approx(7.0, rel=0.02)
 
 
 def test_startup_of_benchmarks_gives_a_constant_and_a_part_per_rank():

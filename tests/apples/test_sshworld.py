@@ -70,7 +70,7 @@ THREE = (Host(name="alpha"), Host(name="beta", slots=3), Host(name="gamma"))
 
 def test_the_fit_are_the_grid_and_the_others_are_absent(told):
     notes = []
-    world = SshWorld(pool(*THREE), open_slots=frozenset({"alpha"}))
+    world = SshWorld(pool(*THREE), open_slots=frozenset({"alpha"}), open_types=frozenset({"alpha"}))
     snapshot = world.snapshot(notes.append)
     assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
         ("alpha", 2, "Xeon"),
@@ -85,6 +85,15 @@ def test_the_fit_are_the_grid_and_the_others_are_absent(told):
     assert world.reaches(snapshot.hosts[0])
     assert not world.reaches(THREE[2])
     assert world.machine(THREE[0]) == "Xeon python 3.11.7, apples-grid 0.1.0, numba 0.60, numpy 2.0"
+
+
+def test_a_host_named_with_its_slots_still_says_what_cpu_it_has(told):
+    world = SshWorld(pool(*THREE), open_types=frozenset({"beta"}))
+    snapshot = world.snapshot(lambda line: None)
+    assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
+        ("alpha", 1, "default"),
+        ("beta", 3, "Xeon"),
+    ]
 
 
 def test_a_host_that_comes_back_is_taken_again(told):
