@@ -58,6 +58,22 @@ class Runs:
         self.hosts = [h.name for h in testbed.spec.hosts if h.name != DESK]
         self._out = out
 
+    def costs(self) -> None:
+        """A line of what rows cost, as measured and as runs have corrected it."""
+        pool = ",".join(f"{h}:1" for h in self.hosts)
+        for size in SIZES:
+            words = [f"{size}", "-a", "mhd3d", "--launcher", "ssh", "-H", pool, "--show", "--json"]
+            words += [w for pair in MESH for w in ("-s", pair)]
+            state = f"APPLES_STATE={self.state}"
+            ended = self.testbed.run(DESK, "env", state, str(BIN / "apples"), "calibrate", *words)
+            if ended.returncode != 0:
+                sys.exit(f"apples calibrate {' '.join(words)}:\n{ended.stderr}")
+            self._write({"part": "costs", "size": size, "costs": json.loads(ended.stdout)})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with self._out.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
     def run(self, size: int, pool: list[str], scheduler: str = "apples", **facts: Any) -> dict[str, Any]:
         """One run; ends the program if it fails. facts : what else its line should say"""
         words = [f"{size}", "--launcher", "ssh", "-H", ",".join(f"{h}:1" for h in pool), "--json"]
@@ -69,9 +85,8 @@ class Runs:
             sys.exit(f"apples-run {' '.join(words)} ended with {ended.returncode}:\n{ended.stderr}")
         document = json.loads(ended.stdout)
         line = {"size": size, "pool": pool, "scheduler": scheduler, "began": began, **facts, "run": document}
-        with self._out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        predicted, observed = document["predicted_s"], document["observed"]["observed_s"]
+        self._write(line)
+        predicted, observed = document["predicted_s"], document["observed_s"]
         chain = " ".join(f"{h['host']}:{h['rows']}" for h in document["hosts"])
         print(
             f"{facts.get('part', ''):8} {scheduler:10} {size:4} {','.join(pool):12} {chain:32} "
@@ -119,6 +134,7 @@ def gain(runs: Runs, options: argparse.Namespace) -> None:
         with burning(runs.testbed, load):
             for scheduler in rng.sample(SCHEDULERS, len(SCHEDULERS)):
                 runs.run(size, runs.hosts, scheduler, part="gain", turn=turn, load=load)
+    runs.costs()
 
 
 @contextlib.contextmanager
@@ -197,7 +213,7 @@ def _report_gains(turns: list[dict[str, dict[str, Any]]]) -> None:
 
 
 def _observed(line: dict[str, Any]) -> float:
-    return float(line["run"]["observed"]["observed_s"])
+    return float(line["run"]["observed_s"])
 
 
 def _error(line: dict[str, Any]) -> float:

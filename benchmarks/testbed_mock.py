@@ -1,0 +1,240 @@
+"""The mock grid, told the hosts, links and load of a testbed, beside what real runs took there.
+
+    python benchmarks/testbed_mock.py FILE...
+
+FILE : lines of `benchmarks/testbed_runs.py gain`. Of them the mock grid is told: each host's share of a CPU (from the
+testbed's file), what a row costs and what ranks compute before their first sweep (from the runs without load), the
+links as they were measured, and how many other processes each host had. It is not told how long any loaded run took.
+Every plan that was run is then run there; prints the ratio of makespans, and how the schedulers rank in both worlds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from testbed_runs import DESK, GRID, MESH, SCHEDULERS
+
+from apples import applications
+from apples.grid import Grid, Host, LinkRule
+from apples.launching.launcher import LaunchRequest
+from apples.plan import Assignment, unplanned
+from apples.simulation.mock_world import MockWorld
+from apples.simulation.scenario import (
+    ApplicationTruth,
+    CpuTruth,
+    HostTruth,
+    LoadTruth,
+    NetworkTruth,
+    RegimeTruth,
+    Scenario,
+    SensorTruth,
+    StartupTruth,
+    TrafficTruth,
+)
+from apples.template import Workload
+from tests.testbed.description import Spec, load
+
+#: A year without anything happening.
+NEVER_S = 3e7
+NOBODY = LoadTruth(
+    regimes=(RegimeTruth(mean_stay_s=NEVER_S, interval_s=None, duration_s=1.0),),
+    brief_interval_s=1e12,
+    brief_duration_s=1.0,
+    process_bytes=10e6,
+    process_bytes_spread=0.0,
+)
+TEMPLATE = applications.get("mhd3d")
+SETTINGS = dict(pair.split("=") for pair in MESH)
+
+
+def workload_of(size: int) -> Workload:
+    """Demands of a run of the series."""
+    return TEMPLATE.workload(size, SETTINGS)
+
+
+def grid_of(spec: Spec, lines: Sequence[dict[str, Any]]) -> Grid:
+    """The hosts, and each link at the median of what was measured before the runs."""
+    hosts = tuple(
+        Host(name=host.name, cpu_type=host.name, site=host.site) for host in spec.hosts if host.name != DESK
+    )
+    latencies: dict[tuple[str, str], list[float]] = {}
+    bandwidths: dict[tuple[str, str], list[float]] = {}
+    for line in lines:
+        links = line["run"]["snapshot"]["links"]
+        differ = {(pair["from"], pair["to"]): pair for pair in links["pairs"]}
+        for ends in ((a.name, b.name) for a in hosts for b in hosts if a is not b):
+            link = differ.get(ends) or links["usual"]
+            latencies.setdefault(ends, []).append(link["latency_s"])
+            bandwidths.setdefault(ends, []).append(link["bandwidth_Bps"])
+    links = tuple(
+        LinkRule(
+            ends=ends,
+            latency_s=statistics.median(latencies[ends]),
+            bandwidth_Bps=statistics.median(bandwidths[ends]),
+        )
+        for ends in latencies
+    )
+    return Grid(name=spec.name, hosts=hosts, links=links)
+
+
+def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, float]) -> Scenario:
+    """What is true of the testbed without load. row_s : host → seconds of its share for a row and iteration."""
+    idle = [line["run"] for line in lines if line["part"] == "teach"]
+    shares = {host.name: host.cpu for host in spec.hosts}
+    ranks = [rank for run in idle for rank in run["hosts"]]
+    start_cpu_s = statistics.median(rank["observed"]["setup_s"] * shares[rank["host"]] for rank in ranks)
+    beyond_s = statistics.median(
+        run["observed_s"] - max(rank["observed"]["total_s"] for rank in run["hosts"])
+        for run in idle
+    )
+    silence = TrafficTruth(mean_stay_s=NEVER_S, busy_share=0.0, busy_most=0.0, quiet_most=0.0)
+    workload = workload_of(1)
+    return Scenario(
+        name=spec.name,
+        grid="",
+        hosts=HostTruth(
+            cpu_types={
+                host.name: CpuTruth(
+                    cpus=1,
+                    seconds_per_row=row_s[host.name],
+                    memory_bytes=float(host.memory_bytes),
+                    system_bytes=0.0,
+                    start_cpu_s=start_cpu_s / host.cpu,
+                )
+                for host in spec.hosts
+                if host.name != DESK
+            },
+            hardware_seed=1,
+            speed_spread=0.0,
+            run_spread=0.0,
+            sweep_spread=0.01,
+            bus_slowdown=0.0,
+            paging_slowdown=100.0,
+        ),
+        application=ApplicationTruth(
+            name=workload.application,
+            iterations=workload.iterations,
+            messages=1.0,
+            bytes_exchanged=workload.bytes_exchanged / workload.iterations,
+            bytes_per_row=workload.bytes_per_row,
+            bytes_fixed=workload.bytes_fixed,
+            min_rows=workload.min_rows,
+        ),
+        network=NetworkTruth(
+            efficiency=1.0,
+            link_spread=0.0,
+            uplink_Bps=min(site.rate_bps or 10**10 for site in spec.sites) / 8,
+            message_s=0.0,
+            transfer_spread=0.0,
+            stall_probability=0.0,
+            stall_s=0.0,
+            host_traffic=silence,
+            uplink_traffic=silence,
+        ),
+        startup=StartupTruth(
+            start_wait_s=0.0,
+            start_cpu_s=start_cpu_s,
+            start_spread=0.0,
+            lookup_s=0.0,
+            lookup_spread=1.0,
+            finish_s=beyond_s,
+        ),
+        loads={"none": NOBODY},
+        sensors=SensorTruth(
+            host_period_s=10.0,
+            network_period_s=60.0,
+            cpu_window_s=10.0,
+            cpu_error=0.0,
+            memory_error=0.0,
+            latency_error=0.0,
+            bandwidth_error=0.0,
+            history_s=60.0,
+        ),
+    )
+
+
+def makespan(grid: Grid, scenario: Scenario, line: dict[str, Any]) -> float:
+    """Seconds that the plan of one real run takes on the mock grid under the load that run had."""
+    load_then = replace(NOBODY, standing={h: n for h, n in line["load"].items() if n})
+    world = MockWorld(grid, replace(scenario, loads={"then": load_then}), load="then", seed=1)
+    run = line["run"]
+    chain = tuple(
+        Assignment(
+            rank=rank["rank"],
+            host=rank["host"],
+            slot=0,
+            rows=rank["rows"],
+            compute_s=0.0,
+            communicate_s=0.0,
+            overhead_s=0.0,
+        )
+        for rank in run["hosts"]
+    )
+    plan = replace(
+        unplanned([a.host for a in chain], scheduler=run["scheduler"], application=run["application"]),
+        size=run["size"],
+        assignments=chain,
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        request = LaunchRequest(
+            plan=plan, workload=workload_of(run["size"]), command=("mhd3d",), run_dir=Path(directory)
+        )
+        return world.launcher.run(request, lambda text: None).observed_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The mock grid beside real runs on a testbed.")
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--grid", type=Path, default=GRID)
+    options = parser.parse_args()
+    lines = [json.loads(line) for file in options.files for line in file.read_text("utf-8").splitlines()]
+    spec, runs = load(options.grid), [line for line in lines if "run" in line]
+    grid, scenarios = grid_of(spec, runs), {}
+    for line in lines:
+        if line["part"] == "costs":
+            row_s = _row_seconds(spec, line["costs"])
+            scenarios[line["size"]] = scenario_of(spec, runs, row_s)
+    ratios: dict[str, list[float]] = {}
+    turns: dict[int, dict[str, tuple[float, float]]] = {}
+    for line in runs:
+        if line["part"] != "gain":
+            continue
+        real = float(line["run"]["observed_s"])
+        mock = makespan(grid, scenarios[line["size"]], line)
+        ratios.setdefault(line["scheduler"], []).append(mock / real)
+        turns.setdefault(line["turn"], {})[line["scheduler"]] = real, mock
+    for scheduler, found in ratios.items():
+        off = statistics.fmean(abs(ratio - 1) for ratio in found)
+        print(
+            f"{scheduler:10} {len(found)} runs: mock over real {statistics.fmean(found):.3f}, mean deviation {off:.1%}"
+        )
+    every = [ratio for found in ratios.values() for ratio in found]
+    print(f"all        {len(every)} runs: mock over real {statistics.fmean(every):.3f}, ", end="")
+    print(f"mean deviation {statistics.fmean(abs(ratio - 1) for ratio in every):.1%}")
+    for world, index in (("real", 0), ("mock", 1)):
+        means = {
+            s: statistics.fmean(turn[s][index] for turn in turns.values() if s in turn) for s in SCHEDULERS
+        }
+        order = sorted(means, key=lambda s: means[s])
+        print(f"{world}: " + ", ".join(f"{s} {means[s]:.2f} s" for s in order))
+
+
+def _row_seconds(spec: Spec, costs: dict[str, Any]) -> dict[str, float]:
+    """Host → seconds for a row and iteration on its share, nobody else there."""
+    (table,) = costs["seconds_per_row"].values()
+    own = {host: found["factor"] for host, found in costs["hosts"].items()}
+    return {host.name: table["1"] * own.get(host.name, 1.0) / host.cpu for host in spec.hosts}
+
+
+if __name__ == "__main__":
+    main()
