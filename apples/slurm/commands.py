@@ -1,0 +1,120 @@
+"""Builds Slurm's command lines; runs nothing.
+
+Whatever an enclosing job or step left in the environment (task counts, memory, distribution) would be taken for our
+wish, so commands run without it and say everything themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from apples.hostlist import fold
+
+#: Variables that say which Slurm is meant, not what a job is to be like.
+_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT")
+_FOREIGN = ("SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "SBATCH_", "PMI_", "PMIX_", "PMI2_")
+
+#: How ranks meet: MPICH's own protocols, which our keepers can listen to.
+PMI = "pmi2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the user asked of Slurm, in Slurm's own words; None where nothing was said.
+
+    nodes : least and most.  immediate_s : how long to wait for the nodes, None for as long as it takes
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    constraint: str | None = None
+    nodes: tuple[int, int] | None = None
+    exclusive: bool = False
+    immediate_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """An allocation: these nodes with as many ranks on each.
+
+    threads : of one core, all of which a rank gets.  memory_bytes : of each node, 0 to leave it to Slurm
+    minutes : time limit
+    """
+
+    hosts: tuple[str, ...]
+    ranks_each: int
+    minutes: int
+    threads: int = 1
+    memory_bytes: float = 0.0
+
+
+def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what belongs to an enclosing job or step."""
+    return {
+        name: value for name, value in environment.items() if name in _KEPT or not name.startswith(_FOREIGN)
+    }
+
+
+def minutes(wanted_s: float, most_s: float = math.inf) -> int:
+    """Slurm's time limit for a run of `wanted_s`: whole minutes, rounded up, at least one, at most `most_s`.
+
+    >>> minutes(61), minutes(61, 60), minutes(0)
+    (2, 1, 1)
+    """
+    most = math.inf if math.isinf(most_s) else max(1, int(most_s // 60))
+    return int(min(max(1, math.ceil(wanted_s / 60.0)), most))
+
+
+def salloc(shape: Shape, wishes: Wishes, command: Sequence[str]) -> list[str]:
+    """The command that makes the allocation and holds it as long as `command` runs."""
+    each = shape.ranks_each
+    options = [
+        "salloc",
+        f"--nodelist={fold(shape.hosts)}",
+        f"--nodes={len(shape.hosts)}",
+        f"--ntasks={len(shape.hosts) * each}",
+        f"--ntasks-per-node={each}",
+        f"--time={shape.minutes}",
+        "--job-name=apples-run",
+    ]
+    if shape.threads > 1:
+        options.append(f"--cpus-per-task={shape.threads}")
+    if shape.memory_bytes > 0:
+        options.append(f"--mem={math.ceil(shape.memory_bytes / 2**20)}M")
+    for name in ("partition", "account", "qos", "reservation", "constraint"):
+        value = getattr(wishes, name)
+        if value is not None:
+            options.append(f"--{name}={value}")
+    if wishes.exclusive:
+        options.append("--exclusive")
+    if wishes.immediate_s is not None:
+        options.append(f"--immediate={max(1, math.ceil(wishes.immediate_s))}")
+    return [*options, *command]
+
+
+def on_node(srun: str, job: str, node: str) -> list[str]:
+    """The words before a command that run it once on one node of a job, beside whatever else runs there.
+
+    Output is not held back until a line ends: what is said there is no text.
+    """
+    return [
+        *(srun, f"--jobid={job}", "--overlap", "--quiet", f"--nodelist={node}", "--nodes=1", "--ntasks=1"),
+        # a step may use all the memory of its job, and takes none from others so
+        *("--mem=0", "--mpi=none", "--unbuffered", "--export=ALL"),
+    ]
+
+
+def ranks(srun: str, job: str, count: int, directory: str) -> list[str]:
+    """The words before a command that run it as every rank of one step, where SLURM_HOSTFILE says.
+
+    No rank's end ends the others: what an end means is decided elsewhere.
+    """
+    return [
+        *(srun, f"--jobid={job}", "--overlap", "--distribution=arbitrary", f"--ntasks={count}"),
+        *(f"--mpi={PMI}", "--mem=0", "--kill-on-bad-exit=0", "--wait=0", "--input=none", "--export=ALL"),
+        *("--cpu-bind=none", f"--chdir={directory}"),
+    ]

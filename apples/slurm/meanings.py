@@ -1,0 +1,124 @@
+"""What Slurm's commands complain of, and what to do about it. Pure; runs nothing.
+
+The first mark found in what a command said decides; what no mark fits is passed on in Slurm's own words.
+"""
+
+from __future__ import annotations
+
+#: What Slurm says (small letters) → what it means and what to do.
+_MEANINGS = (
+    (
+        "unable to contact slurm controller",
+        "Slurm's controller cannot be reached; it is off, or cut off from this machine (scontrol ping)",
+    ),
+    ("unable to process configuration file", "Slurm is not configured here: {said}; set SLURM_CONF"),
+    (
+        "could not establish a configuration source",
+        "Slurm is not configured here: there is neither slurm.conf nor a controller that gives it; run this on a "
+        "login node of the cluster, or set SLURM_CONF",
+    ),
+    ("cannot stat file", "Slurm is not configured here: {said}; set SLURM_CONF"),
+    (
+        "munge",
+        "Slurm cannot prove who we are: {said}; munged has to run on this machine with the cluster's key",
+    ),
+    (
+        "authentication credential",
+        "Slurm does not believe who we are: {said}; munged has to run here with the cluster's key, and clocks "
+        "must agree",
+    ),
+    ("invalid partition name", "there is no such partition; sinfo -s lists them"),
+    (
+        "invalid account or account/partition",
+        "Slurm refuses the account for this partition; give another with --account (sacctmgr show assoc user=$USER "
+        "lists yours) or another --partition",
+    ),
+    ("invalid qos", "Slurm refuses the quality of service; give another with --qos (sacctmgr show qos)"),
+    (
+        "reservation is invalid",
+        "there is no such reservation, or it is not for us; scontrol show res lists them",
+    ),
+    (
+        "access denied to requested reservation",
+        "the reservation is not for us; scontrol show res says for whom it is",
+    ),
+    ("invalid feature", "no node has that feature; sinfo -o '%N %f' lists them"),
+    (
+        "time limit is invalid",
+        "Slurm refuses the time limit; give a shorter one with --time-limit, or another --partition",
+    ),
+    (
+        "requested nodes are busy",
+        "the nodes of the plan are not free just now, and --immediate does not wait longer; leave it out, or try "
+        "again",
+    ),
+    (
+        "user's group not permitted",
+        "this partition is not for us; give another with --partition (scontrol show partition)",
+    ),
+    (
+        "node configuration is not available",
+        "the partition cannot give these nodes so many CPUs or so much memory: {said}",
+    ),
+    ("invalid node name", "Slurm knows no such node; sinfo -N lists them"),
+    (
+        "policy limit",
+        "a limit of the account or of the quality of service forbids it: {said}; ask for less, or wait",
+    ),
+    ("has been cancelled", "somebody cancelled the job while it waited"),
+    ("cannot create context for mpi", "srun cannot do what was asked with --mpi: {said}; srun --mpi=list"),
+)
+
+
+def meaning(said: str, code: int | None = None) -> str:
+    """What a command's complaint means, one sentence with what to do.
+
+    said : what it printed to stderr.  code : how it ended, None for killed after its time
+    """
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    text = said.lower()
+    for mark, what in _MEANINGS:
+        if mark in text:
+            line = next(line for line in lines if mark in line.lower())
+            return what.format(said=_bare(line))
+    if code is None:
+        return "Slurm does not answer; its controller is off, overloaded, or cut off (scontrol ping)"
+    last = f": {_bare(lines[-1])}" if lines else ""
+    return f"Slurm refused (exit code {code}){last}"
+
+
+def _bare(line: str) -> str:
+    """`salloc: error: text` without who says it."""
+    for mark in (": error: ", ": fatal: "):
+        line = line.rpartition(mark)[2]
+    return line
+
+
+#: Why a job waits, in Slurm's one word → for people; others are shown as they are.
+WAITS = {
+    "Resources": "for nodes that others hold",
+    "Priority": "for jobs of higher priority",
+    "None": "for Slurm to look at it",
+    "Dependency": "for other jobs",
+    "BeginTime": "for its time",
+    "Reservation": "for its reservation",
+    "QOSMaxJobsPerUserLimit": "for the end of other jobs of ours",
+    "AssocGrpCpuLimit": "for CPUs of the account",
+}
+
+#: Reasons for which a job will wait for ever, or until somebody repairs something → what it means for us.
+HOPELESS = {
+    "PartitionTimeLimit": "the partition's time limit is shorter; give a shorter one with --time-limit",
+    "PartitionNodeLimit": "the partition does not give so many nodes; use --nodes, or another --partition",
+    "PartitionDown": "the partition takes no jobs now; use another with --partition",
+    "PartitionInactive": "the partition is inactive; use another with --partition",
+    "ReqNodeNotAvail": "nodes of the plan are not available any more",
+    "NodeDown": "a node of the plan is down",
+    "AccountNotAllowed": "the account may not use this partition; give another with --account",
+    "QOSNotAllowed": "the quality of service may not be used here; give another with --qos",
+    "InvalidAccount": "Slurm refuses the account; give another with --account",
+    "InvalidQOS": "Slurm refuses the quality of service; give another with --qos",
+    "BadConstraints": "no node fits the constraint; give another with --constraint",
+    "JobHeldUser": "the job is held; scontrol release lets it go",
+    "JobHeldAdmin": "an operator holds the job",
+}

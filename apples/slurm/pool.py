@@ -1,0 +1,113 @@
+"""Which nodes of a partition a run may be planned on, and what each has to give. Pure.
+
+Every node of one allocation gets the same number of CPUs, because Slurm gives others only by chance: so there is one
+number for the pool, the one that offers most in all, and nodes with fewer idle CPUs are left out with that reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from apples.slurm.commands import Wishes
+from apples.slurm.records import Node, Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What a node has to give.
+
+    slots : ranks it takes, one a core.  share : of a core each gets.  memory_bytes : for all of them
+    """
+
+    node: Node
+    slots: int
+    share: float = 1.0
+    memory_bytes: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Nodes that can be planned on, best first, and why the others cannot."""
+
+    offers: tuple[Offer, ...]
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+def offered(partition: Partition, nodes: Mapping[str, Node], wishes: Wishes, *, counts_memory: bool) -> Pool:
+    """What the partition has to give now; counts_memory : Slurm gives memory away as it does CPUs."""
+    found: list[Offer] = []
+    absent: dict[str, str] = {}
+    for name in partition.nodes:
+        node = nodes.get(name)
+        why = "it is not known to Slurm" if node is None else _unfit(node, wishes, partition)
+        if node is None or why:
+            absent[name] = why
+            continue
+        found.append(_offer(node, partition, counts_memory=counts_memory))
+    return _even(found, absent)
+
+
+def _unfit(node: Node, wishes: Wishes, partition: Partition) -> str:
+    alone = wishes.exclusive or partition.exclusive
+    if node.away:
+        return f"it {node.away}"
+    if wishes.constraint is not None and not fits(wishes.constraint, node.features):
+        return f"it lacks the feature {wishes.constraint}; it has {', '.join(node.features) or 'none'}"
+    if alone and node.allocated_cpus:
+        return f"other jobs hold {node.allocated_cpus} of its {node.cpus} CPUs, and it must be ours alone"
+    if partition.shared <= 1 and node.cpus - node.allocated_cpus < node.threads:
+        return f"other jobs hold all its {node.cpus} CPUs"
+    return ""
+
+
+def _offer(node: Node, partition: Partition, *, counts_memory: bool) -> Offer:
+    idle = node.cpus - node.allocated_cpus
+    slots, share = idle // node.threads, 1.0
+    if partition.shared > 1:
+        # its CPUs are given away several times: a new job shares them with what is there
+        slots = node.cpus // node.threads
+        share = node.cpus / (node.cpus + node.allocated_cpus)
+    memory = [node.free_bytes, node.memory_bytes - (node.allocated_bytes if counts_memory else 0.0)]
+    known = [value for value in memory if not math.isnan(value)]
+    return Offer(node=node, slots=slots, share=share, memory_bytes=min(known, default=math.inf))
+
+
+def _even(offers: Sequence[Offer], absent: dict[str, str]) -> Pool:
+    """The same number of slots for all: the number that makes most of them."""
+    if not offers:
+        return Pool(offers=(), absent=absent)
+    each = max({offer.slots for offer in offers}, key=lambda n: (n * sum(o.slots >= n for o in offers), n))
+    kept = []
+    for offer in offers:
+        if offer.slots < each:
+            absent[offer.node.name] = (
+                f"it has {offer.slots} idle core{'s' * (offer.slots != 1)} and the others have {each}; every node of "
+                "an allocation gets as many"
+            )
+        else:
+            kept.append(
+                Offer(node=offer.node, slots=each, share=offer.share, memory_bytes=offer.memory_bytes)
+            )
+    return Pool(offers=tuple(kept), absent=absent)
+
+
+def fits(constraint: str, features: Sequence[str]) -> bool:
+    """Whether a node with these features may fit; what is more than `a&b` or `a|b` is left to Slurm.
+
+    >>> fits("ib&big", ["ib"]), fits("ib|big", ["ib"]), fits("[a*2]", [])
+    (False, True, True)
+    """
+    if any(mark in constraint for mark in "[]()*,"):
+        return True
+    if "&" in constraint and "|" in constraint:
+        return True
+    if "|" in constraint:
+        return any(word.strip() in features for word in constraint.split("|"))
+    return all(word.strip() in features for word in constraint.split("&"))
+
+
+def cpu_type(node: Node) -> str:
+    """What nodes have in common that compute alike, as far as Slurm says: architecture and features."""
+    return " ".join(["slurm", node.architecture or "unknown", *sorted(node.features)])

@@ -1,0 +1,243 @@
+"""Slurm's answers as records: nodes, partitions and jobs out of one-line `scontrol -o show`. Pure.
+
+A field that a release does not print counts as unknown, never as an error: only what is needed is read. Times are
+Slurm's own texts, turned into seconds. Source: the manual pages scontrol(1) and squeue(1).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from apples.hostlist import expand
+
+#: A key is a word with a capital first, at the start or after a blank; values may hold blanks (`OS`, `Reason`).
+_KEY = re.compile(r"(?:^| )([A-Z][A-Za-z0-9:/_]*)=")
+_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)", re.ASCII)
+_NOBODY = ("", "(null)", "N/A", "None", "Unknown")
+
+#: States of a node in which nothing is started there, and what they mean.
+AWAY = {
+    "DOWN": "is down",
+    "DRAIN": "is drained",
+    "DRAINED": "is drained",
+    "DRAINING": "is drained",
+    "FAIL": "is expected to fail",
+    "MAINT": "is under maintenance",
+    "NOT_RESPONDING": "does not respond to Slurm",
+    "POWERED_DOWN": "is powered down",
+    "POWERING_DOWN": "is powered down",
+    "POWERING_UP": "is powering up",
+    "REBOOT_ISSUED": "is rebooted",
+    "REBOOT_REQUESTED": "is rebooted",
+    "RESERVED": "is reserved",
+    "UNKNOWN": "is in an unknown state",
+    "FUTURE": "is not there yet",
+    "INVALID_REG": "registered with less than its configuration says",
+    "PLANNED": "",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node.
+
+    states : words of its state, without marks.  reason : why it is drained or down, empty for none
+    cpus, allocated_cpus : as Slurm counts them, hardware threads included.  threads : of one core
+    memory_bytes : what Slurm gives away; allocated_bytes of that is given.  free_bytes : as its system sees it, unknown
+        (nan) while it does not answer.  load : its CPU load, nan where unknown
+    """
+
+    name: str
+    address: str = ""
+    states: tuple[str, ...] = ("IDLE",)
+    reason: str = ""
+    cpus: int = 1
+    allocated_cpus: int = 0
+    threads: int = 1
+    memory_bytes: float = math.nan
+    allocated_bytes: float = 0.0
+    free_bytes: float = math.nan
+    load: float = math.nan
+    features: tuple[str, ...] = ()
+    architecture: str = ""
+
+    @property
+    def away(self) -> str:
+        """Why nothing is started there, a predicate; empty when something may be."""
+        found = next((AWAY[state] for state in self.states if AWAY.get(state)), "")
+        return f"{found}: {self.reason}" if found and self.reason else found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition.
+
+    max_time_s, default_time_s : inf for no limit, nan for none stated.  shared : jobs on one CPU at most, 1 for none
+    exclusive : a job has its nodes alone.  state : UP, or why nothing starts
+    """
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    default: bool = False
+    state: str = "UP"
+    max_time_s: float = math.inf
+    max_nodes: float = math.inf
+    shared: int = 1
+    exclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job as Slurm remembers it.
+
+    left_s : until its time limit, inf for none, nan while it has not started.  expected : start in Slurm's words
+    """
+
+    number: str
+    state: str
+    reason: str = ""
+    nodes: tuple[str, ...] = ()
+    partition: str = ""
+    left_s: float = math.nan
+    expected: str = ""
+
+
+def fields(line: str) -> dict[str, str]:
+    """`Key=value` pairs of one line; values that say nothing are empty."""
+    found, places = {}, list(_KEY.finditer(line))
+    ends = [place.start() for place in places[1:]] + [len(line)]
+    for place, end in zip(places, ends, strict=True):
+        value = line[place.end() : end].strip()
+        found[place[1]] = "" if value in _NOBODY else value
+    return found
+
+
+def seconds(text: str) -> float:
+    """Slurm's span of time, `2-03:04:05`, `03:04:05` or `04:05`; inf for `UNLIMITED`, nan for what is none."""
+    if text.upper() in ("UNLIMITED", "INFINITE"):
+        return math.inf
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return math.nan
+    days, first, second, last = match.groups()
+    # with three numbers the first are hours, with two minutes
+    hours, minutes = (first, second) if second is not None else (None, first)
+    return 86400.0 * int(days or 0) + 3600.0 * int(hours or 0) + 60.0 * int(minutes or 0) + int(last)
+
+
+def parse_nodes(text: str) -> dict[str, Node]:
+    """Nodes by name, out of `scontrol -o show nodes`."""
+    return {node.name: node for line in text.splitlines() if (node := _node(fields(line))) is not None}
+
+
+def _node(found: dict[str, str]) -> Node | None:
+    if not found.get("NodeName"):
+        return None
+    words = found.get("State", "UNKNOWN")
+    silent = ("NOT_RESPONDING",) if "*" in words else ()
+    states = tuple(word.strip("*$%~#!@^-") for word in words.split("+"))
+    return Node(
+        name=found["NodeName"],
+        address=found.get("NodeAddr", ""),
+        states=(*states, *silent),
+        reason=found.get("Reason", "").partition(" [")[0],
+        # specialised CPUs are not given away
+        cpus=int(found.get("CPUEfctv") or found.get("CPUTot") or 1),
+        allocated_cpus=int(found.get("CPUAlloc") or 0),
+        threads=int(found.get("ThreadsPerCore") or 1),
+        memory_bytes=_megabytes(found.get("RealMemory", "")),
+        allocated_bytes=_megabytes(found.get("AllocMem", "0")),
+        free_bytes=_megabytes(found.get("FreeMem", "")),
+        load=float(found["CPULoad"]) if _number(found.get("CPULoad", "")) else math.nan,
+        features=tuple(word for word in found.get("ActiveFeatures", "").split(",") if word),
+        architecture=found.get("Arch", ""),
+    )
+
+
+def parse_partitions(text: str) -> dict[str, Partition]:
+    """Partitions by name, out of `scontrol -o show partition`."""
+    return {one.name: one for line in text.splitlines() if (one := _partition(fields(line))) is not None}
+
+
+def _partition(found: dict[str, str]) -> Partition | None:
+    if not found.get("PartitionName"):
+        return None
+    kind, _, count = found.get("OverSubscribe", "NO").partition(":")
+    most = found.get("MaxNodes", "UNLIMITED")
+    return Partition(
+        name=found["PartitionName"],
+        nodes=expand(found["Nodes"]) if found.get("Nodes") else (),
+        default=found.get("Default") == "YES",
+        state=found.get("State", "UP"),
+        max_time_s=seconds(found.get("MaxTime", "UNLIMITED")),
+        max_nodes=int(most) if most.isdigit() else math.inf,
+        # a job shares its CPUs only where it must (FORCE) or asks to (YES), and we do not ask
+        shared=int(count or 4) if kind == "FORCE" else 1,
+        exclusive=kind == "EXCLUSIVE",
+    )
+
+
+def parse_job(text: str, now: datetime) -> Job | None:
+    """A job out of `scontrol -o show job`, None where there is none; now : local time, as Slurm writes it."""
+    found = fields(text.splitlines()[0]) if text.strip() else {}
+    if not found.get("JobId"):
+        return None
+    # a job that is to be cut short keeps its limit and has another end
+    end = _moment(found.get("EndTime", "")) if found.get("JobState") in ("RUNNING", "COMPLETING") else None
+    unlimited = found.get("TimeLimit") == "UNLIMITED"
+    left_s = math.inf if unlimited else math.nan if end is None else (end - now).total_seconds()
+    return Job(
+        number=found["JobId"],
+        state=found.get("JobState", "UNKNOWN"),
+        reason=found.get("Reason", ""),
+        nodes=expand(found["NodeList"]) if found.get("NodeList") else (),
+        partition=found.get("Partition", ""),
+        left_s=left_s,
+        expected=found.get("StartTime", ""),
+    )
+
+
+def allocated_cpus(text: str) -> dict[str, int]:
+    """Node → CPUs of a job there, out of `scontrol -d -o show job`.
+
+    >>> allocated_cpus("JobId=1 Nodes=n1 CPU_IDs=0-1,3 Mem=5 GRES= Nodes=n[2-3] CPU_IDs=0 Mem=5 GRES=")
+    {'n1': 3, 'n2': 1, 'n3': 1}
+    """
+    found = {}
+    for names, ids in re.findall(r" Nodes=(\S+) CPU_IDs=(\S+)", text):
+        spans = [[int(end) for end in part.split("-")] for part in ids.split(",")]
+        count = sum(span[-1] - span[0] + 1 for span in spans)
+        found.update(dict.fromkeys(expand(names), count))
+    return found
+
+
+def allocated_memory(text: str) -> dict[str, float]:
+    """Node → bytes of memory of a job there, out of `scontrol -d -o show job`; 0 where Slurm does not count memory."""
+    found = {}
+    for names, megabytes in re.findall(r" Nodes=(\S+) CPU_IDs=\S+ Mem=(\d+)", text):
+        found.update(dict.fromkeys(expand(names), int(megabytes) * 2.0**20))
+    return found
+
+
+def parse_mpi_types(text: str) -> tuple[str, ...]:
+    """Names out of `srun --mpi=list`: one a line, or after a colon."""
+    lines = [line.strip().removeprefix("srun:").strip() for line in text.splitlines()]
+    return tuple(line for line in lines if re.fullmatch(r"[a-z][a-z0-9_]*", line))
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _megabytes(text: str) -> float:
+    return float(text) * 2.0**20 if _number(text) else math.nan
+
+
+def _number(text: str) -> bool:
+    return re.fullmatch(r"\d+(\.\d+)?", text) is not None

@@ -1,0 +1,73 @@
+"""Runs one of Slurm's commands to its end and gives what it printed; every failure is an error with what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from apples.errors import LaunchError, ProgramNotFound
+from apples.slurm.commands import clean_environment
+from apples.slurm.meanings import meaning
+from apples.slurm.records import Job, parse_job
+
+#: Seconds a question to the controller may take.
+ANSWER_S = 20.0
+
+
+def find(name: str) -> str:
+    """Path of one of Slurm's commands; raises `ProgramNotFound`."""
+    found = shutil.which(name)
+    if found is None:
+        raise ProgramNotFound(
+            f"{name} is in none of the directories of PATH, and --launcher slurm works with it; run this on a machine "
+            "of a Slurm cluster (Debian: slurm-client), or use --launcher ssh"
+        )
+    return found
+
+
+def asked(command: Sequence[str], *, limit_s: float = ANSWER_S) -> str:
+    """What the command prints; raises `ProgramNotFound` where there is no Slurm, else `LaunchError` with the reason."""
+    result = _run(command, limit_s)
+    if isinstance(result, str):
+        raise LaunchError(f"{command[0]}: {result}")
+    return result.stdout
+
+
+def tried(command: Sequence[str], *, limit_s: float = ANSWER_S) -> str:
+    """What the command prints, and nothing where it fails: for what is of use but not needed."""
+    result = _run(command, limit_s)
+    return "" if isinstance(result, str) else result.stdout
+
+
+def job(number: str) -> Job | None:
+    """A job as Slurm remembers it, None where it does not, or does not answer."""
+    return parse_job(tried(["scontrol", "-o", "show", "job", number]), datetime.now())
+
+
+def slurm_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Our environment without what an enclosing job or step left there for its own commands."""
+    return clean_environment(os.environ if environment is None else environment)
+
+
+def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str] | str:
+    """The result, or why there is none."""
+    words = [find(command[0]), *command[1:]]
+    try:
+        result = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit_s,
+            env=slurm_environment(),
+            start_new_session=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as expired:
+        said = expired.stderr or b""
+        return meaning(said.decode(errors="replace") if isinstance(said, bytes) else said)
+    return result if result.returncode == 0 else meaning(result.stderr, result.returncode)

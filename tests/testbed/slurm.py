@@ -1,0 +1,197 @@
+"""A real Slurm on the hosts of a testbed: munge on each, a controller on the first, node daemons on the others.
+
+Configuration, logs and the key lie in the testbed's directory, everything else in each host's own /run; so it goes when
+the testbed goes. Clients on every host find it as they would anywhere, in /etc/slurm.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import TestbedError
+from .grid import Testbed
+from .host import HERE
+from .limits import version
+
+#: What is called, and the Debian package that brings it.
+NEEDED = {
+    "/usr/sbin/slurmctld": "slurmctld",
+    "/usr/sbin/slurmd": "slurmd",
+    "/usr/sbin/munged": "munge",
+    "srun": "slurm-client",
+}
+
+#: Seconds that all nodes may take to be idle.
+UP_S = 60.0
+
+#: Settings of the controller that do not depend on the hosts.
+SETTINGS = {
+    "ClusterName": "testbed",
+    "AuthType": "auth/munge",
+    "CredType": "cred/munge",
+    "SlurmUser": "root",
+    "SlurmdUser": "root",
+    "MpiDefault": "none",
+    "SwitchType": "switch/none",
+    "ProctrackType": "proctrack/linuxproc",
+    "TaskPlugin": "task/none",
+    "JobAcctGatherType": "jobacct_gather/none",
+    "AccountingStorageType": "accounting_storage/none",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_CPU_Memory",
+    "DefMemPerCPU": "100",
+    "SchedulerParameters": "sched_min_interval=0,bf_interval=1,batch_sched_delay=0",
+    "ReturnToService": "2",
+    "SlurmdTimeout": "12",
+    "SlurmctldTimeout": "30",
+    "MessageTimeout": "8",
+    "KillWait": "3",
+    "UnkillableStepTimeout": "20",
+    "SlurmdParameters": "config_overrides",
+    "PreemptType": "preempt/partition_prio",
+    "PreemptMode": "CANCEL",
+    "StateSaveLocation": "/run/slurmctld",
+    "SlurmdSpoolDir": "/run/slurmd",
+    "SlurmctldPidFile": "/run/slurmctld.pid",
+    "SlurmdPidFile": "/run/slurmd.pid",
+    "SlurmctldLogFile": f"{HERE}/slurm/slurmctld.log",
+    "SlurmdLogFile": f"{HERE}/slurm/slurmd-%n.log",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A host as Slurm knows it; it may be given more CPUs than it has.  memory_mb : RealMemory"""
+
+    name: str
+    cpus: int = 2
+    memory_mb: int = 1000
+    features: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """Nodes under one name; `settings` as slurm.conf writes them."""
+
+    name: str
+    nodes: tuple[str, ...]
+    settings: str = ""
+
+
+def missing() -> str:
+    """Why no Slurm can be made here besides what a testbed needs; empty when one can."""
+    for program, package in NEEDED.items():
+        if shutil.which(program) is None:
+            return f"Slurm on a testbed needs {program}, of the Debian package {package}"
+    if not Path("/etc/slurm").is_dir():
+        return "Slurm on a testbed needs the directory /etc/slurm, of the Debian package slurm-client"
+    return ""
+
+
+class Slurm:
+    """A cluster on a testbed that is up; it ends with the testbed."""
+
+    def __init__(
+        self, testbed: Testbed, controller: str, nodes: Sequence[Node], partitions: Sequence[Partition]
+    ) -> None:
+        self.testbed, self.controller = testbed, controller
+        self.nodes, self.partitions = tuple(nodes), tuple(partitions)
+        self.directory = testbed.directory / "slurm"
+
+    def up(self) -> None:
+        """Bring it up and wait until all nodes are idle; raises `TestbedError`."""
+        self.directory.mkdir(mode=0o755)
+        key = self.directory / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        (self.directory / "slurm.conf").write_text(self.configuration())
+        (self.directory / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/v{version()}\n")
+        self.start(self.controller)
+        self._daemon(self.controller, "slurmctld -f /etc/slurm/slurm.conf")
+        for node in self.nodes:
+            self.start(node.name)
+        self.wait_until_idle()
+
+    def start(self, host: str) -> None:
+        """The daemons of a host that is on: munge and, on a node, slurmd; again after it was off."""
+        lines = [
+            f"mount --bind {HERE}/slurm /etc/slurm",
+            "mkdir -p -m 755 /run/munge /run/slurmctld /run/slurmd",
+            f"/usr/sbin/munged --force --key-file={HERE}/slurm/munge.key --seed-file=/run/munge/seed "
+            "--log-file=/run/munge/log --pid-file=/run/munge/pid --socket=/run/munge/munge.socket.2",
+        ]
+        self._script(host, "\n".join(lines))
+        if any(node.name == host for node in self.nodes):
+            self._daemon(host, f"slurmd -f /etc/slurm/slurm.conf -N {host}")
+
+    def wait_until_idle(self) -> None:
+        """Until every node is idle; raises `TestbedError`."""
+        deadline = time.monotonic() + UP_S
+        while set(states := self.states().values()) != {"idle"}:
+            if time.monotonic() > deadline:
+                raise TestbedError(f"nodes are {', '.join(states) or 'not there'}\n{self.logs()}")
+            time.sleep(0.1)
+
+    def states(self) -> dict[str, str]:
+        """Node → its state, in words of sinfo."""
+        said = self.testbed.run(self.controller, "sinfo", "-h", "-N", "-o", "%N %T").stdout
+        return dict(line.split(None, 1) for line in said.splitlines())
+
+    def jobs(self) -> list[str]:
+        """What squeue shows: number, state, nodes."""
+        said = self.testbed.run(self.controller, "squeue", "-h", "-a", "-o", "%i %T %N").stdout
+        return said.splitlines()
+
+    def control(self, *words: str) -> str:
+        """What scontrol says; raises `TestbedError` where it refuses."""
+        result = self.testbed.run(self.controller, "scontrol", *words)
+        if result.returncode != 0:
+            raise TestbedError(f"scontrol {' '.join(words)}: {result.stderr.strip()}")
+        return result.stdout
+
+    def logs(self) -> str:
+        """The last lines of every daemon's log."""
+        found = []
+        for path in sorted(self.directory.glob("*.log")):
+            last = path.read_text(errors="replace").splitlines()[-8:]
+            found.append("\n".join([f"{path.name}:", *last]))
+        return "\n".join(found)
+
+    def configuration(self) -> str:
+        """slurm.conf."""
+        address = {host.name: host.address for host in self.testbed.spec.hosts}
+        lines = [f"{key}={value}" for key, value in SETTINGS.items()]
+        lines.append(f"SlurmctldHost={self.controller}({address[self.controller]})")
+        for node in self.nodes:
+            features = f" Features={node.features}" if node.features else ""
+            lines.append(
+                f"NodeName={node.name} NodeAddr={address[node.name]} CPUs={node.cpus} "
+                f"RealMemory={node.memory_mb} State=UNKNOWN{features}"
+            )
+        for partition in self.partitions:
+            nodes = ",".join(partition.nodes)
+            lines.append(f"PartitionName={partition.name} Nodes={nodes} State=UP {partition.settings}")
+        return "\n".join(lines) + "\n"
+
+    def _daemon(self, host: str, command: str) -> None:
+        self._script(host, f"/usr/sbin/{command} </dev/null >{HERE}/slurm/start-{host}.log 2>&1")
+
+    def _script(self, host: str, text: str) -> None:
+        # not through pipes: a daemon that keeps one open would keep us waiting
+        said = self.directory / f"script-{host}.log"
+        with said.open("wb") as log:
+            result = subprocess.run(
+                self.testbed.command(host, ["sh", "-ec", text]),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
+        if result.returncode != 0:
+            raise TestbedError(f"{host}: {text}: {said.read_text().strip()}\n{self.logs()}")
