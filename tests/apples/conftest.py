@@ -62,6 +62,8 @@ class FakeWorld:
     name: str = "fake"
     time: float = 1.7e9
     benchmarked: list = field(default_factory=list)
+    dropped: list = field(default_factory=list)
+    storage_s: float | None = 0.01
 
     def snapshot(self, notify):
         notify("looking out of the window")
@@ -69,6 +71,13 @@ class FakeWorld:
 
     def reaches(self, host):
         return host.name not in self.beyond
+
+    def drop(self, hosts):
+        self.dropped.append(dict(hosts))
+        self.grid = self.grid.restrict(h.name for h in self.grid.hosts if h.name not in hosts)
+
+    def write_s(self, path, size_bytes):
+        return self.storage_s
 
     def machine(self, host):
         return f"machine of type {host.cpu_type}"
