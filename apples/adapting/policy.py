@@ -1,0 +1,300 @@
+"""When rows should move between the ranks of a run: reports in, moves out; no clock, no I/O.
+
+A move is made when the newest stretches of the run agree that another cut would have been faster by more than noise,
+by a minimum, and by several times what moving costs. Four things keep it from running after a load that comes and goes:
+
+- the cut found from one half of the stretches must have paid in the other half, so chance does not look like a gain;
+- what the evidence is old must pay for the move: a load that has lasted long is trusted longer;
+- moving back needs several times as many stretches, and twice as many again each time that happens;
+- an account is kept of what moves have won or lost against the plan's slabs, which every report shows. When it has
+  lost its allowance the rows go back, and half of the allowance is left for the rest.
+
+Source: Wolski et al. 2000, §2.1 describes a schedule that is asked for anew when conditions change; the rules are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from apples.adapting.cuts import balanced, busiest_link_rows, moved_rows, slowest
+from apples.adapting.progress import Progress
+from apples.adapting.settings import SlabSettings
+from apples.grid import FloatArray
+
+#: Stretches that are remembered: more say nothing new.
+REMEMBERED = 256
+#: Scatter of a stretch that is assumed at least, and before stretches show their own: fractions of a row's time.
+LEAST_SPREAD, PRIOR_SPREAD = 0.01, 0.05
+#: Halves of the evidence may differ by so much, beyond their noise, and still tell of the same load.
+SAME_LOAD = 0.1
+#: Reports after which an order that nobody obeyed is forgotten.
+PATIENCE = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What a policy must know of a run before its first report; P ranks in rank order.
+
+    rows : of the plan.  hosts : of each rank.  caps : rows each may hold, memory and arrays counted
+    bytes_per_row : that moving a row takes over a link of `bandwidth_Bps`, the slowest of the chain
+    collective_s : what any move costs, however few rows
+    row_s : seconds of a row in an iteration as planned, NaN where that is not known.  share : of a CPU, as planned
+    """
+
+    rows: tuple[int, ...]
+    hosts: tuple[str, ...]
+    caps: tuple[float, ...]
+    min_rows: int = 1
+    bytes_per_row: float = 0.0
+    bandwidth_Bps: float = math.inf
+    collective_s: float = 0.05
+    row_s: tuple[float, ...] = ()
+    share: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A cut worth moving to. gain_s : over what is left of `rest_s`.  cost_s : of moving.  why : for the user."""
+
+    rows: tuple[int, ...]
+    gain_s: float
+    cost_s: float
+    rest_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stretch:
+    """What counts of a report. row_s : float64[P].  weight : iterations.  seconds : of one of them, without moves."""
+
+    row_s: FloatArray
+    weight: float
+    seconds: float
+
+    @property
+    def lasted_s(self) -> float:
+        """Seconds of all of it."""
+        return self.weight * self.seconds
+
+
+class SlabPolicy:
+    """One run's. rows : heights that the ranks have, as last told."""
+
+    def __init__(self, ground: Ground, settings: SlabSettings | None = None) -> None:
+        self.rows = ground.rows
+        self._ground, self._settings = ground, settings or SlabSettings()
+        self._size = sum(ground.rows)
+        self._caps = np.array(ground.caps, dtype=np.float64)
+        self._stretches: deque[_Stretch] = deque(maxlen=REMEMBERED)
+        self._elapsed_s = 0.0
+        self._warm = False
+        self._ordered: tuple[int, ...] | None = None
+        self._waited = 0
+        self._last_shift: FloatArray | None = None
+        self._reversals = 0
+        self._balance = 0.0
+        self._allowance = self._settings.allowance
+        self._per_row_s: float | None = None
+
+    def hear(self, told: Progress) -> Proposal | None:
+        """What to move to now, or None; a proposal counts as ordered."""
+        self._elapsed_s += told.seconds
+        self._settle(told)
+        if not self._warm:
+            # What a first stretch shows is caches and pages, too.
+            self._warm = True
+            return None
+        self._stretches.append(
+            _Stretch(np.array(told.row_s), float(told.iterations), max(told.iteration_s, 0.0))
+        )
+        self._keep_account(told)
+        if self._ordered is not None:
+            return None
+        rest = self._rest(told)
+        found = self._undo(told, rest) or self._better(rest)
+        if found is not None:
+            self._order(found)
+        return found
+
+    @property
+    def iteration_s(self) -> float:
+        """Seconds of an iteration of late, NaN before the first reports."""
+        recent = list(self._stretches)[-self._settings.least_reports :]
+        weight = sum(s.weight for s in recent)
+        return sum(s.weight * s.seconds for s in recent) / weight if weight else math.nan
+
+    def row_s(self) -> FloatArray | None:
+        """Seconds each rank takes for a row of late, float64[P], None before the first reports."""
+        recent = list(self._stretches)[-2 * self._settings.least_reports :]
+        return _mean(recent) if recent else None
+
+    def _settle(self, told: Progress) -> None:
+        """Take note of slabs that have changed, or that were refused."""
+        if told.rows != self.rows:
+            moved = moved_rows(self.rows, told.rows)
+            if told.moved_s is not None and moved:
+                self._per_row_s = told.moved_s / moved
+            self.rows = told.rows
+            self._ordered = None
+            self._stretches.clear()
+        elif self._ordered is not None:
+            self._waited += 1
+            if told.refused is not None or self._waited > PATIENCE:
+                self._ordered = None
+                self._reversals += 1
+
+    def _keep_account(self, told: Progress) -> None:
+        """Iterations won or lost against the plan's slabs."""
+        newest = self._stretches[-1]
+        self._balance -= (told.moved_s or 0.0) / newest.seconds
+        if self.rows != self._ground.rows:
+            self._balance += newest.weight - newest.lasted_s / float(
+                self._replayed(self._ground.rows, [newest])[0]
+            )
+
+    def _rest(self, told: Progress) -> float:
+        """Iterations to come; where nobody knows, as many as there were."""
+        return float(told.iteration) if told.left is None else told.left
+
+    def _undo(self, told: Progress, left: float) -> Proposal | None:
+        """Back to the plan's slabs when moves have lost their allowance and are not about to win it back."""
+        if self._balance >= -self._allowance * (told.iteration + left):
+            return None
+        self._allowance /= 2
+        self._balance = 0.0
+        self._reversals += 2
+        recent = list(self._stretches)[-self._settings.least_reports :]
+        gain_s = left * self._saving(self._ground.rows, recent)
+        if self.rows == self._ground.rows or gain_s <= self._cost(self._ground.rows):
+            return None
+        return self._proposal(self._ground.rows, gain_s, left, "the load does not last: back to the plan")
+
+    def _better(self, left: float) -> Proposal | None:
+        """The cut that the newest stretches agree on, if it is worth its price."""
+        settings = self._settings
+        most = len(self._stretches)
+        needed = settings.least_reports * 2**self._reversals
+        newest = list(self._stretches)
+        while needed <= most:
+            window = newest[-needed:]
+            rows = self._agreed(window)
+            if rows is not None:
+                factor = settings.opposite_factor if self._is_backwards(rows) else 1
+                gain_s = left * self._saving(rows, window)
+                seconds = sum(s.weight * s.seconds for s in window)
+                cost_s = self._cost(rows)
+                lasting_s = gain_s * seconds / max(left * self.iteration_s, 1e-300)
+                if (
+                    len(self._stretches) >= factor * settings.least_reports * 2**self._reversals
+                    and (factor == 1 or needed >= factor * settings.least_reports)
+                    and gain_s > max(settings.cost_factor * cost_s, 0.0)
+                    and lasting_s > cost_s
+                ):
+                    return self._proposal(rows, gain_s, left, self._why(window))
+            needed *= 2
+        return None
+
+    def _agreed(self, window: list[_Stretch]) -> tuple[int, ...] | None:
+        """A cut that would have been better in both halves of a window by more than noise, each half by the other's."""
+        half = len(window) // 2
+        halves = window[:half], window[half:]
+        means = [_mean(part) for part in halves]
+        spread = self._spread()
+        noise = self._settings.sureness * spread / math.sqrt(half)
+        if np.abs(np.log(means[1] / means[0])).max() > SAME_LOAD + math.sqrt(2) * noise:
+            return None
+        least = self._settings.minimum_gain + noise
+        for mean, other in zip(means, reversed(halves), strict=True):
+            rows = self._balanced(mean)
+            if rows is None or self._saving(rows, other) < least * _seconds(other):
+                return None
+        rows = self._balanced(_mean(window))
+        return rows if rows != self.rows else None
+
+    def _balanced(self, row_s: FloatArray) -> tuple[int, ...] | None:
+        rows = balanced(row_s, self._size, self._ground.min_rows, self._caps)
+        return None if rows is None else tuple(rows.tolist())
+
+    def _saving(self, rows: Sequence[int], stretches: list[_Stretch]) -> float:
+        """Seconds by which an iteration would have been shorter with these rows, over some stretches.
+
+        Loads last for times, not for iterations: what is compared is how many iterations the same time holds.
+        """
+        lasted_s = np.array([s.lasted_s for s in stretches])
+        done = float((lasted_s / self._replayed(rows, stretches)).sum())
+        return _seconds(stretches) - float(lasted_s.sum()) / done
+
+    def _replayed(self, rows: Sequence[int], stretches: list[_Stretch]) -> FloatArray:
+        """Seconds of an iteration with these rows in each stretch; what was not computing stays."""
+        row_s = np.stack([s.row_s for s in stretches])
+        seconds = np.array([s.seconds for s in stretches])
+        computing = slowest(rows, row_s)
+        return np.maximum(seconds - slowest(self.rows, row_s), 0.0) + computing
+
+    def _spread(self) -> float:
+        """Scatter of a row's time from stretch to stretch: of the rank with the most, as a fraction."""
+        if len(self._stretches) < 2 * self._settings.least_reports:
+            return PRIOR_SPREAD
+        times = np.log(np.stack([s.row_s for s in self._stretches]))
+        # Steps of a load are few and large: the median of the differences does not see them.
+        between = np.median(np.abs(np.diff(times, axis=0)), axis=0) / (0.6745 * math.sqrt(2))
+        return max(float(between.max()), LEAST_SPREAD)
+
+    def _is_backwards(self, rows: Sequence[int]) -> bool:
+        shift = np.subtract(rows, self.rows)
+        return self._last_shift is not None and float(shift @ self._last_shift) < 0
+
+    def _cost(self, rows: Sequence[int]) -> float:
+        """Seconds that going over to these rows takes: as at the last move, else by the slowest link."""
+        ground = self._ground
+        if self._per_row_s is not None:
+            return ground.collective_s + self._per_row_s * moved_rows(self.rows, rows)
+        crossing = busiest_link_rows(self.rows, rows) * ground.bytes_per_row
+        return ground.collective_s + crossing / ground.bandwidth_Bps
+
+    def _proposal(self, rows: Sequence[int], gain_s: float, left: float, why: str) -> Proposal:
+        return Proposal(
+            rows=tuple(rows),
+            gain_s=gain_s,
+            cost_s=self._cost(rows),
+            rest_s=left * self.iteration_s,
+            why=why,
+        )
+
+    def _order(self, found: Proposal) -> None:
+        if self._is_backwards(found.rows):
+            self._reversals += 1
+        self._last_shift = np.subtract(found.rows, self.rows).astype(np.float64)
+        self._ordered, self._waited = found.rows, 0
+
+    def _why(self, window: list[_Stretch]) -> str:
+        """Which host is not what the plan took it for."""
+        ground, now = self._ground, _mean(window)
+        planned = np.array(ground.row_s or [math.nan] * len(now))
+        off = np.log(now / planned)
+        if not np.isfinite(off).any():
+            return f"{ground.hosts[int((now * self.rows).argmax())]} is the slowest"
+        rank = int(np.nanargmax(np.abs(off)))
+        host, ratio = ground.hosts[rank], float(planned[rank] / now[rank])
+        word = "slower" if ratio < 1 else "faster"
+        if ground.share and math.isfinite(ground.share[rank]):
+            share = ground.share[rank]
+            return f"{host} is {word} than planned ({share:.2f} → {min(share * ratio, 1.0):.2f} of a CPU)"
+        return f"{host} is {word} than planned ({ratio:.2f} of it)"
+
+
+def _mean(stretches: Sequence[_Stretch]) -> FloatArray:
+    """Seconds of a row of each rank, mean over iterations, float64[P]."""
+    weights = np.array([s.weight for s in stretches])
+    found: FloatArray = np.average(np.stack([s.row_s for s in stretches]), axis=0, weights=weights)
+    return np.maximum(found, 1e-300)
+
+
+def _seconds(stretches: Sequence[_Stretch]) -> float:
+    """Seconds of an iteration over some stretches."""
+    return sum(s.weight * s.seconds for s in stretches) / sum(s.weight for s in stretches)
