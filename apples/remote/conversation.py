@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,14 +37,16 @@ class HostTrouble(Exception):
 class Conversation:
     """A host being asked; a context manager that leaves no process behind.
 
-    address : what ssh is told, None for this machine
+    address : what ssh is told, None for this machine.  through : words that run a command there instead of ssh
     """
 
-    def __init__(self, address: str | None, request: Mapping[str, Any]) -> None:
+    def __init__(self, address: str | None, request: Mapping[str, Any], through: Sequence[str] = ()) -> None:
         """Start to ask; raises `ProgramNotFound` where there is no ssh, `OSError` where it cannot be started."""
-        self._address = address
+        self._address, self._through = address, tuple(through)
         command = [sys.executable, "-c", BOOTSTRAP]
-        if address is not None:
+        if self._through:
+            command = [*self._through, *command]
+        elif address is not None:
             command = ssh_command(find_ssh(), address, command)
         self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the rest
         self._process = subprocess.Popen(
@@ -122,6 +124,9 @@ class Conversation:
             code = self._process.wait()
         self._said.seek(0)
         said = self._said.read().decode(errors="replace")
+        if self._through:
+            last = (said.strip().splitlines() or [""])[-1]
+            return f"cannot be asked through {os.path.basename(self._through[0])} (exit code {code}): {last}"
         if self._address is None:
             last = (said.strip().splitlines() or [""])[-1]
             return f"ended its own check with code {code}: {last}"

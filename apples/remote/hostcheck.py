@@ -58,7 +58,10 @@ def disk(path: str, token: str | None) -> dict[str, Any]:
 
 
 def network() -> dict[str, Any]:
-    """How we were reached, our own name and what it resolves to here, and our interfaces with their addresses."""
+    """How we were reached, our own name and what it resolves to here, and our interfaces with their addresses.
+
+    Where it was not ssh that called us, `APPLES_REACHED_AT` says by which address others reach this host.
+    """
     connection = os.environ.get("SSH_CONNECTION", "").split()
     name = socket.gethostname()
     try:
@@ -77,7 +80,7 @@ def network() -> dict[str, Any]:
     return {
         "name": name,
         "resolved": resolved,
-        "reached_at": connection[2] if len(connection) == 4 else None,
+        "reached_at": connection[2] if len(connection) == 4 else os.environ.get("APPLES_REACHED_AT"),
         "reached_from": connection[0] if len(connection) == 4 else None,
         "interfaces": interfaces,
     }

@@ -29,10 +29,14 @@ AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A host to be asked: its name in the pool, and what ssh is told, None for this machine."""
+    """A host to be asked: its name in the pool, and what ssh is told, None for this machine.
+
+    through : words before a command that run it there instead of ssh, none for ssh
+    """
 
     name: str
     address: str | None
+    through: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,7 @@ def asked(
     conversations = []
     try:
         for candidate in candidates:
-            conversations.append(Conversation(candidate.address, facts.request(needs)))
+            conversations.append(Conversation(candidate.address, facts.request(needs), candidate.through))
         pairs = list(zip(candidates, conversations, strict=True))
         checked = together(
             lambda pair: _check(*pair, needs, limit_s), pairs, stop=lambda pair: pair[1].stop()
