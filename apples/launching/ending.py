@@ -5,6 +5,7 @@ need no waiting. The rules:
 
 - INT, TERM, HUP, USR1, USR2 are passed on to the ranks; the first of INT, TERM and HUP also shows their states
   and marks the run as interrupted.
+- An overseer's wish for a checkpoint and the end is a TERM to all ranks, which have the time they need for it.
 - The second of these, the time limit, or the first rank that fails, *ends* the run: TERM to all ranks; after a
   grace the lifeline is cut, upon which the keepers kill; after another, what is left is killed from here.
 - After the first failure a moment passes before the others are ended, so that ranks which fail together
@@ -21,7 +22,7 @@ from typing import Literal
 
 from apples.launching.kernel import INTERRUPTS
 
-Cause = Literal["failed", "time limit", "interrupted"]
+Cause = Literal["failed", "time limit", "interrupted", "adapted"]
 
 
 class Step(Enum):
@@ -85,6 +86,7 @@ class Ending:
     def __init__(self, *, started: float, time_limit_s: float | None, grace: Grace) -> None:
         self.cause: Cause | None = None
         self.interrupt: Signals | None = None
+        self._adapting = False
         self.step = Step.RUNNING
         self._grace = grace
         self._limit_at = None if time_limit_s is None else started + time_limit_s
@@ -110,14 +112,22 @@ class Ending:
         self.cause = "interrupted"
         return self._terminate(now, self._grace.request_s)
 
+    def adapt(self) -> list[Instruction]:
+        """The run is to write a checkpoint and end, to go on elsewhere; nothing if it is ending already."""
+        if self._adapting or self.interrupt is not None or self.step is not Step.RUNNING:
+            return []
+        self._adapting = True
+        return [Forward(signal=SIGTERM)]
+
     def rank_failed(self, now: float) -> list[Instruction]:
         """A rank ended otherwise than with exit code 0; after an interrupt that is what was asked for."""
         if self.step is not Step.RUNNING:
             return []
         interrupted = self.interrupt is not None
-        self.cause = "interrupted" if interrupted else "failed"
-        # Ranks that were interrupted may be writing a checkpoint while the first has ended already.
-        patience_s = self._grace.request_s if interrupted else self._grace.together_s
+        asked = interrupted or self._adapting
+        self.cause = "interrupted" if interrupted else "adapted" if asked else "failed"
+        # Ranks that were asked to end may be writing a checkpoint while the first has ended already.
+        patience_s = self._grace.request_s if asked else self._grace.together_s
         self.step, self._next_at = Step.FAILED, now + patience_s
         return []
 
@@ -138,8 +148,8 @@ class Ending:
 
     def over(self) -> None:
         """All processes are gone: an interrupt that needed no further step is the cause after all."""
-        if self.cause is None and self.interrupt is not None:
-            self.cause = "interrupted"
+        if self.cause is None and (self.interrupt is not None or self._adapting):
+            self.cause = "interrupted" if self.interrupt is not None else "adapted"
 
     def _terminate(self, now: float, grace_s: float) -> list[Instruction]:
         self.step, self._next_at = Step.TERMINATING, now + grace_s

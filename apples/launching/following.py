@@ -9,9 +9,11 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from signal import Signals
 from typing import Protocol
 
+from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Overseer, parse_progress
 from apples.launching.ending import (
     CutLifeline,
     Ending,
@@ -45,6 +47,12 @@ class Followed(Protocol):
     def listen(self) -> tuple[list[RankRecord], bool]:
         """Records that are new since the last call, and whether all processes are gone."""
 
+    def told(self) -> list[bytes]:
+        """Lines of progress that are new since the last call; none where nobody asked for them."""
+
+    def offer(self, heights: str) -> None:
+        """Let the run find new slabs, as in `20,22,22`."""
+
     def troubles(self) -> Mapping[str, str]:
         """Hosts that were lost so far, and how."""
 
@@ -71,8 +79,17 @@ class Processes(Followed, Protocol):
 class Following:
     """Follows one launch to its end."""
 
-    def __init__(self, processes: Followed, ending: Ending, inbox: Inbox, notify: Notify) -> None:
+    def __init__(
+        self,
+        processes: Followed,
+        ending: Ending,
+        inbox: Inbox,
+        notify: Notify,
+        *,
+        overseer: Overseer | None = None,
+    ) -> None:
         self._lost: set[str] = set()
+        self._overseer = overseer
         self._processes, self._ending, self._inbox, self._notify = processes, ending, inbox, notify
 
     def follow(self, hosts: list[str]) -> None:
@@ -89,6 +106,7 @@ class Following:
             for record in changed:
                 over = self._act(self._on_record(record), hosts) or over
             over = self._act(self._on_troubles(), hosts) or over
+            over = self._act(self._on_progress(), hosts) or over
             for signal in self._inbox.take():
                 over = self._act(self._ending.signalled(signal, time.monotonic()), hosts) or over
             over = self._act(self._ending.tick(time.monotonic()), hosts) or over
@@ -104,6 +122,20 @@ class Following:
         if not found or self._ending.cause is not None:
             return []
         return self._ending.rank_failed(time.monotonic())
+
+    def _on_progress(self) -> list[Instruction]:
+        """Let the overseer hear what the ranks tell, and pass on what it wants of them."""
+        if self._overseer is None:
+            return []
+        for told in map(parse_progress, self._processes.told()):
+            order = None if told is None else self._overseer.hear(told)
+            match order:
+                case NewSlabs(rows=rows):
+                    self._processes.offer(",".join(map(str, rows)))
+                case CheckpointAndEnd(why=why):
+                    self._notify(why)
+                    return self._ending.adapt()
+        return []
 
     def _act(self, instructions: list[Instruction], hosts: list[str]) -> bool:
         """Do what the ending asks for; True when nothing more is to be waited for."""
@@ -138,10 +170,10 @@ def launched(request: LaunchRequest, start: Callable[[], Processes], grace: Grac
         ending = Ending(started=started, time_limit_s=request.time_limit_s, grace=grace)
         processes = start()
         try:
-            Following(processes, ending, inbox, notify).follow(hosts)
+            Following(processes, ending, inbox, notify, overseer=request.overseer).follow(hosts)
         finally:
             code = processes.close()
-    return judge(
+    outcome = judge(
         Launch(
             hosts=hosts,
             records=[processes.records.get(rank) for rank in range(len(hosts))],
@@ -153,3 +185,4 @@ def launched(request: LaunchRequest, start: Callable[[], Processes], grace: Grac
         ),
         ending,
     )
+    return outcome if request.overseer is None else replace(outcome, moves=request.overseer.moves())

@@ -10,6 +10,7 @@ the station, so it imports little.
     B  beat                 B  beat
     C  cut the lifeline     P  a proxy has ended, JSON
     X  kill everything      F  a file of the run directory: name, newline, bytes
+    D  new slabs, text      N  a line of progress
                             G  gone: nothing is left here
                             W  why it cannot go on, text
 """

@@ -16,6 +16,7 @@ from apples.launching.ending import Grace
 from apples.launching.following import launched
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.processes import Processes
+from apples.launching.steering import steered
 from apples.plan import Outcome
 
 
@@ -56,4 +57,5 @@ class MpiexecLauncher:
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run to the end and judge it; no process is left behind, whatever happens. Raises `LaunchError`."""
         self.check(request)
+        request = steered(request)
         return launched(request, lambda: Processes(request, self.command_line(request)), self._grace, notify)

@@ -23,6 +23,7 @@ from apples.launching.keepers import Keepers
 from apples.launching.kernel import children
 from apples.launching.launcher import LaunchRequest
 from apples.launching.statuses import RankRecord, clear_statuses, read_status
+from apples.launching.steering import LOOK_EVERY_S, PROGRESS, Tail, clear, offer
 
 #: Seconds that killed processes may take to be gone before we stop waiting for them.
 GONE_S = 5.0
@@ -41,7 +42,10 @@ class Processes:
         self._keepers = Keepers()
         self._partial = b""
         self.said_path = request.run_dir / "mpiexec.log"
+        self._tail = None if request.overseer is None else Tail(str(request.run_dir / PROGRESS))
+        self._look_at = time.monotonic() + LOOK_EVERY_S
         clear_statuses(request.run_dir)
+        clear(str(request.run_dir))
         sys.stdout.flush()
         lifeline_read, self._lifeline = os.pipe()
         self.events, events_write = os.pipe()
@@ -82,8 +86,19 @@ class Processes:
 
     @property
     def wake_at(self) -> float | None:
-        """Nothing here needs the clock."""
-        return None
+        """When the progress is looked at next, if somebody wants to know."""
+        return None if self._tail is None else self._look_at
+
+    def told(self) -> list[bytes]:
+        """Lines of progress that are new since the last call."""
+        if self._tail is None or (now := time.monotonic()) < self._look_at:
+            return []
+        self._look_at = now + LOOK_EVERY_S
+        return self._tail.lines()
+
+    def offer(self, heights: str) -> None:
+        """Let the run find new slabs."""
+        offer(str(self._run_dir), heights)
 
     def troubles(self) -> Mapping[str, str]:
         """This machine is not lost while we live."""

@@ -35,6 +35,7 @@ from apples.launching.remotecommand import (
 )
 from apples.launching.stations import BEAT_S, Beats, Channel, Place, Silence, setup
 from apples.launching.statuses import RankRecord, clear_statuses, parse_status
+from apples.launching.steering import clear
 
 #: Seconds that what was told to end may take; killed processes the same again.
 GONE_S = 8.0
@@ -64,6 +65,8 @@ class RemoteProcesses:
         self._request, self._command, self._silence = request, command, silence
         self._run_dir = request.run_dir
         self._said_path = self._run_dir / "mpiexec.log"
+        self._first_host = groups_of(request)[0][0]
+        self._told: list[bytes] = []
         self._token = f".shared-{secrets.token_hex(8)}"
         self._mpiexec: subprocess.Popen[bytes] | None = None
         self._mpiexec_end = -1
@@ -74,6 +77,7 @@ class RemoteProcesses:
         self._listened = time.monotonic()
         self._outputs = {b"O": 2 if request.program_output_to_stderr else 1, b"E": 2}
         clear_statuses(self._run_dir)
+        clear(str(self._run_dir))
         (self._run_dir / self._token).touch()
         hosts_path(self._run_dir).write_text(hostfile(request))
         sys.stdout.flush()
@@ -90,7 +94,9 @@ class RemoteProcesses:
                 self._channels[host] = channel
                 self._poll.register(channel.fd, select.EPOLLIN)
                 own = {**rank_environment(place.interface, os.environ), **place.environment}
-                channel.send(b"J", setup(self._run_dir, self._token, proxies.count(host), own))
+                watched = request.overseer is not None and host == self._first_host
+                count = proxies.count(host)
+                channel.send(b"J", setup(self._run_dir, self._token, count, own, watched=watched))
         except OSError as error:
             self.close()
             raise LaunchError(f"cannot start {error.filename or 'ssh'}: {error.strerror}") from error
@@ -120,6 +126,17 @@ class RemoteProcesses:
         if self._mpiexec is None and not self._cut and all(c.found for c in self._channels.values()):
             self._start()
         return list(changed.values()), self._over()
+
+    def told(self) -> list[bytes]:
+        """Lines of progress that are new since the last call."""
+        told, self._told = self._told, []
+        return told
+
+    def offer(self, heights: str) -> None:
+        """Let the run find new slabs: rank 0 looks for them on its host."""
+        channel = self._channels[self._first_host]
+        if not channel.over:
+            channel.send(b"D", heights.encode())
 
     def troubles(self) -> Mapping[str, str]:
         """Hosts that were lost, and how."""
@@ -209,6 +226,8 @@ class RemoteProcesses:
                 write_all(self._outputs[kind], payload)
             elif kind == b"R":
                 channel.found = json.loads(payload)
+            elif kind == b"N":
+                self._told.append(payload)
             elif kind == b"P":
                 ended = json.loads(payload)
                 self._answer(ended["id"], ended["code"])

@@ -21,6 +21,7 @@ from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.remotecommand import Spread, carried, spread_command
 from apples.launching.remoteprocesses import RemoteProcesses
 from apples.launching.stations import STATION, Place, Silence
+from apples.launching.steering import steered
 from apples.plan import Outcome
 from apples.remote.ssh import find_ssh, ssh_command
 
@@ -72,6 +73,7 @@ class SshLauncher:
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run to the end and judge it; no process is left on any host, whatever happens. Raises `LaunchError`."""
         self.check(request)
+        request = steered(request)
         places = {host: (self._places[host], self._station(host)) for host in request.plan.hosts}
 
         def start() -> RemoteProcesses:

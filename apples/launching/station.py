@@ -27,6 +27,7 @@ import json
 from apples.launching.frames import PREAMBLE, Unframer, frame
 from apples.launching.keepers import Keepers
 from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
+from apples.launching.steering import LOOK_EVERY_S, PROGRESS, SLABS, Tail, offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Station:
         self._keepers = Keepers()
         self._proxies: dict[int, int] = {}
         self._partial = b""
+        self._tail = Tail(os.path.join(self._run_dir, PROGRESS)) if setup["watched"] else None
+        self._look_at = 0.0
         self._waiting = bytearray()
         self._end_at: float | None = None
         self._killed = self._drained = False
@@ -121,6 +124,12 @@ class Station:
             self._beat_at = now + self._setup["beat_s"]
             self._say(b"B")
         wake_at = self._beat_at if self._end_at is None else min(self._beat_at, self._end_at)
+        if self._tail is not None:
+            if now >= self._look_at:
+                self._look_at = now + LOOK_EVERY_S
+                for line in self._tail.lines():
+                    self._say(b"N", line)
+            wake_at = min(wake_at, self._look_at)
         for fd, _ in poll.poll(1000.0 * max(0.0, wake_at - now)):
             if fd == 1:
                 self._flush()
@@ -155,6 +164,8 @@ class Station:
             self._start(json.loads(payload))
         elif kind == b"K":
             self._keepers.forward(int(payload))
+        elif kind == b"D":
+            offer(self._run_dir, payload.decode())
         elif kind == b"C":
             self._cut()
         elif kind == b"X":
@@ -262,7 +273,7 @@ class Station:
             time.sleep(0.002)
             self._reap()
         if not self._shared:
-            for name in sorted(os.listdir(self._run_dir)):
+            for name in sorted(set(os.listdir(self._run_dir)) - {PROGRESS, SLABS}):
                 path = os.path.join(self._run_dir, name)
                 state = os.lstat(path)
                 if stat.S_ISREG(state.st_mode) and state.st_size <= LARGEST_FILE:

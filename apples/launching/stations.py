@@ -199,14 +199,17 @@ class Beats(threading.Thread):
             self.join()
 
 
-def setup(run_dir: Path, token: str, proxies: int, environment: Mapping[str, str]) -> bytes:
-    """What a station is told first."""
+def setup(
+    run_dir: Path, token: str, proxies: int, environment: Mapping[str, str], *, watched: bool = False
+) -> bytes:
+    """What a station is told first. watched : rank 0 is there and tells how the run goes."""
     return json.dumps(
         {
             "run_dir": str(run_dir.absolute()),
             "token": token,
             "directory": os.getcwd(),
             "proxies": proxies,
+            "watched": watched,
             "environment": dict(environment),
             "beat_s": BEAT_S,
             "silence_s": STATION_SILENCE_S,

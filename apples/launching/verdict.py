@@ -17,6 +17,8 @@ from apples.plan import Outcome, RankStatus
 from nws.settings.durations import format_seconds
 
 TIME_LIMIT, LAUNCHER_FAILED = 124, 125
+#: Exit code of ranks that were asked to end with a checkpoint: 128 + SIGTERM.
+ADAPTED = 143
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,11 @@ def judge(launch: Launch, ending: Ending) -> Outcome:
     records = [r for r in launch.records if r is not None]
     if len(records) == len(launch.hosts) and all(r.exit_code == 0 for r in records):
         return _outcome(launch, "finished", 0, "")
+    if ending.cause == "adapted" and len(records) == len(launch.hosts) and not launch.lost:
+        odd = [r for r in records if r.shell_code not in (0, ADAPTED)]
+        if not odd:
+            return _outcome(launch, "adapted", ADAPTED, "the run was ended to go on with another plan")
+        return _outcome(launch, "failed", max(r.shell_code for r in odd), _blame(odd, len(launch.hosts)))
     if launch.lost:
         # No rank takes a host along. But its peers may fail because it is gone, and before its loss is seen.
         return replace(
