@@ -1,0 +1,139 @@
+"""Progress reaches the overseer, orders reach the ranks: on this machine and over stations, by real processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+
+import pytest
+
+from apples.adapting.progress import CheckpointAndEnd, NewSlabs
+from apples.launching import steering
+from apples.launching.ending import Grace
+from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.ssh import SshLauncher
+from apples.launching.stations import Place, Silence
+from apples.plan import Move
+from stencil_app import steering as application
+
+QUICK = Grace(together_s=0.2, failure_s=0.3, request_s=20.0, cut_s=1.0)
+
+#: Rank 0 tells how it goes until it has got the slabs it waits for, or is asked to end; the others wait for it.
+RANK = """
+import json, os, signal, sys, time
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+ended = []
+signal.signal(signal.SIGTERM, lambda number, frame: ended.append(number))
+line = {"version": 1, "left": 10.0, "iterations": 1, "seconds": 0.1, "rows": [3, 5], "compute_s": [0.1, 0.1],
+        "exchange_s": [0, 0], "reduce_s": [0, 0], "moves": 0, "moved_s": None, "refused": None}
+text, iteration = "", 0
+while not text:
+    if comm.rank == 0:
+        iteration += 1
+        with open(os.environ["STENCIL_APP_PROGRESS"], "a") as file:
+            print(json.dumps(line | {"iteration": iteration}), file=file, flush=True)
+        if os.path.exists(os.environ["STENCIL_APP_SLABS"]):
+            text = open(os.environ["STENCIL_APP_SLABS"]).read().strip()
+    time.sleep(0.05)
+    text = comm.bcast(text or ("end" if ended else ""))
+if comm.rank == 0:
+    print("every", os.environ["STENCIL_APP_REPORT_EVERY"], "got", text, flush=True)
+code = int(sys.argv[1]) if len(sys.argv) > 1 else 143
+comm.barrier()
+MPI.Finalize()
+os._exit(code if text == "end" else 0)
+"""
+
+MOVE = Move(iteration=3, before=(3, 5), after=(4, 4), reason="test", gain_s=1.0, cost_s=0.1)
+
+
+class Watching:
+    """An overseer that answers the third report."""
+
+    report_every_s = 0.25
+
+    def __init__(self, order) -> None:
+        self.heard: list[int] = []
+        self.order = order
+
+    def hear(self, told):
+        self.heard.append(told.iteration)
+        return self.order if len(self.heard) >= 3 else None
+
+    def moves(self):
+        return (MOVE,)
+
+
+@pytest.fixture(params=["mpiexec", "ssh"])
+def run(request, runs, fake_ssh):
+    """Launch two ranks under an overseer, here or over two stations."""
+
+    def go(order, *words):
+        command = (sys.executable, "-c", RANK, *words)
+        if request.param == "mpiexec":
+            launcher, hosts = MpiexecLauncher(grace=QUICK), ["localhost", "localhost"]
+        else:
+            silence = Silence(connect_s=60.0, lost_s=60.0)
+            places = {host: Place(host=host, address=host) for host in ("alpha", "beta")}
+            launcher, hosts = SshLauncher(places, grace=QUICK, silence=silence), ["beta", "alpha"]
+        overseer = Watching(order)
+        asked = dataclasses.replace(runs.request(*command, hosts=hosts), overseer=overseer)
+        said: list[str] = []
+        return launcher.run(asked, said.append), overseer, said
+
+    return go
+
+
+def test_slabs_reach_the_run_and_progress_its_overseer(run, capfd):
+    outcome, overseer, _ = run(NewSlabs(rows=(4, 4)))
+    assert outcome.finished, outcome.message
+    assert outcome.moves == (MOVE,)
+    assert capfd.readouterr().out == "every 0.25 got 4,4\n"
+    assert overseer.heard[:3] == [1, 2, 3]
+
+
+def test_a_run_that_is_to_go_on_elsewhere_ends_as_adapted(run):
+    outcome, _, said = run(CheckpointAndEnd(why="a better place is free"))
+    assert (outcome.ended, outcome.exit_code) == ("adapted", 143)
+    assert outcome.message == "the run was ended to go on with another plan"
+    assert "a better place is free" in said
+
+
+def test_one_whose_checkpoint_fails_then_has_failed(run):
+    outcome, _, _ = run(CheckpointAndEnd(why="a better place is free"), "4")
+    assert (outcome.ended, outcome.exit_code) == ("failed", 4)
+    assert "ended with exit code 4" in outcome.message
+
+
+def test_both_sides_mean_the_same_places():
+    ours = (steering.PROGRESS_VARIABLE, steering.SLABS_VARIABLE, steering.EVERY_VARIABLE)
+    assert ours == (application.PROGRESS_VARIABLE, application.SLABS_VARIABLE, application.EVERY_VARIABLE)
+
+
+def test_a_run_without_an_overseer_is_told_nothing(runs):
+    assert (
+        steering.steered(runs.request("true")).environment.keys() == runs.request("true").environment.keys()
+    )
+
+
+def test_a_tail_gives_whole_lines_once(tmp_path):
+    path = tmp_path / "progress.jsonl"
+    tail = steering.Tail(str(path))
+    assert tail.lines() == []
+    path.write_text('{"a": 1}\n{"b"')
+    assert tail.lines() == [b'{"a": 1}']
+    with path.open("a") as file:
+        file.write(": 2}\n")
+    assert [json.loads(line) for line in tail.lines()] == [{"b": 2}]
+    assert tail.lines() == []
+
+
+def test_offers_replace_each_other_and_what_an_earlier_run_left_goes(tmp_path):
+    for heights in ("3,5", "4,4"):
+        steering.offer(str(tmp_path), heights)
+    (tmp_path / steering.PROGRESS).touch()
+    assert (tmp_path / steering.SLABS).read_text() == "4,4\n"
+    steering.clear(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
