@@ -11,7 +11,7 @@ from datetime import datetime
 from apples.errors import LaunchError, ProgramNotFound
 from apples.slurm.commands import clean_environment
 from apples.slurm.meanings import meaning
-from apples.slurm.records import Job, parse_job
+from apples.slurm.records import Job, Node, parse_job, parse_nodes
 
 #: Seconds a question to the controller may take.
 ANSWER_S = 20.0
@@ -45,6 +45,11 @@ def tried(command: Sequence[str], *, limit_s: float = ANSWER_S) -> str:
 def job(number: str) -> Job | None:
     """A job as Slurm remembers it, None where it does not, or does not answer."""
     return parse_job(tried(["scontrol", "-o", "show", "job", number]), datetime.now())
+
+
+def nodes() -> dict[str, Node]:
+    """All nodes; raises `LaunchError` where the controller does not answer."""
+    return parse_nodes(asked(["scontrol", "-o", "show", "nodes"]))
 
 
 def slurm_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,0 +1,236 @@
+"""Runs a plan through Slurm: an allocation of its hosts, one `srun` step for all ranks, rank i on the host of the plan.
+
+Joins the others as `apples.launching.ssh` does: the same stations stand on the hosts, brought there by `srun`, with the
+same keepers below. The ranks are Slurm's own and meet through its PMI. Paper: Wolski et al. 2000, §2.1 (the actuator).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from apples.errors import LaunchError
+from apples.launching import preflight
+from apples.launching.command import BARE
+from apples.launching.ending import Grace
+from apples.launching.following import launched
+from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.remotecommand import Spread
+from apples.launching.remoteprocesses import RemoteProcesses
+from apples.launching.slurmallocation import Allocation, Enclosing, Made, Refused
+from apples.launching.slurmcommand import END_S, shape, step_command, wanted_s
+from apples.launching.slurmverdict import explained
+from apples.launching.stations import STATION, Place, Silence
+from apples.launching.steering import steered
+from apples.plan import Outcome
+from apples.slurm import commands, runner
+from apples.slurm.commands import PMI, Wishes, on_node
+from apples.slurm.records import parse_mpi_types
+from nws.settings.durations import format_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What the launcher has to know of the cluster.
+
+    hosts : that plans may name.  wishes : the user's.  most_s : longest time of the partition
+    threads : hardware threads of a core.  counts_memory : Slurm gives memory away as it does CPUs
+    enclosing : number of the job we run in, None where an allocation is to be made; left_s : its time
+    """
+
+    hosts: tuple[str, ...]
+    wishes: Wishes = field(default_factory=Wishes)
+    most_s: float = math.inf
+    threads: int = 1
+    counts_memory: bool = False
+    enclosing: str | None = None
+    left_s: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readied:
+    """Hosts of an allocation that were looked at. unfit : those that cannot take part, and why, a predicate each
+
+    interfaces : host → the network interface its ranks use; hosts that are missing leave it to the MPI library
+    """
+
+    interfaces: Mapping[str, str] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)
+
+
+class Ready(Protocol):
+    """Looks at the hosts of an allocation before ranks are started there."""
+
+    def __call__(self, job: str, hosts: Sequence[str], notify: Notify) -> Readied:
+        """What was found."""
+
+
+def _as_they_are(job: str, hosts: Sequence[str], notify: Notify) -> Readied:
+    return Readied()
+
+
+class SlurmLauncher:
+    """Real ranks on the nodes of a Slurm cluster.
+
+    ready : looks at the nodes once they are ours
+    grace : how long ranks have to end before they are killed.  silence : how long a host may say nothing
+    """
+
+    name = "slurm"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        ready: Ready = _as_they_are,
+        grace: Grace | None = None,
+        silence: Silence | None = None,
+    ) -> None:
+        self._cluster, self._ready = cluster, ready
+        self._grace = grace or Grace()
+        self._silence = silence or Silence()
+
+    def check(self, request: LaunchRequest) -> None:
+        """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` when the run cannot start."""
+        if not request.plan.assignments:
+            raise LaunchError("the plan has no ranks; make a plan for at least one")
+        unknown = [host for host in request.plan.hosts if host not in self._cluster.hosts]
+        if unknown:
+            legal = ", ".join(self._cluster.hosts) or "none"
+            raise LaunchError(
+                f"hosts {', '.join(unknown)} are not among those of Slurm's that are free: {legal}"
+            )
+        preflight.check_time_limit(request)
+        preflight.check_run_dir(request)
+        preflight.find_program(request)
+        self._check_time(request)
+        runner.find("salloc")
+        check_pmi()
+
+    def command_line(self, request: LaunchRequest) -> list[str]:
+        """What `run` executes: `salloc` where there is no allocation yet, and `srun` in it."""
+        job = self._cluster.enclosing or "JOB"
+        where = (preflight.find_program(request), os.getcwd())
+        step = step_command(request, runner.find("srun"), job, "DOOR", where)
+        if self._cluster.enclosing is not None:
+            return step
+        return commands.salloc(self._shape(request), self._cluster.wishes, step)
+
+    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
+        """Run to the end and judge it; no process and no job is left, whatever happens. Raises `LaunchError`."""
+        request = steered(request)
+        self.check(request)
+        try:
+            allocation = self._allocation(request, notify)
+            with allocation:
+                outcome = self._run_in(allocation, request, notify)
+                fate = None if outcome.finished else allocation.fate()
+        except Refused as refused:
+            if not refused.unavailable:
+                raise
+            return _not_started(str(refused), refused.unavailable)
+        return explained(outcome, fate)
+
+    def _allocation(self, request: LaunchRequest, notify: Notify) -> Allocation:
+        if self._cluster.enclosing is not None:
+            return Enclosing(self._cluster.enclosing, self._cluster.left_s)
+        found = self._shape(request)
+        if found.minutes * 60.0 < wanted_s(request):
+            notify(
+                f"the partition gives {found.minutes} min at most, less than the {format_seconds(wanted_s(request))} "
+                "this run may take; it is ended then"
+            )
+        return Made(found, self._cluster.wishes, notify)
+
+    def _run_in(self, allocation: Allocation, request: LaunchRequest, notify: Notify) -> Outcome:
+        hosts = request.plan.hosts
+        readied = self._ready(allocation.number, hosts, notify)
+        if readied.unfit:
+            what = "; ".join(f"{host} {why}" for host, why in readied.unfit.items())
+            return _not_started(what, readied.unfit)
+        limited = _limited(request, allocation.left_s)
+        srun, door = runner.find("srun"), f"apples-{secrets.token_hex(16)}"
+        program = preflight.find_program(request)
+        places = {
+            host: (
+                Place(host=host, interface=readied.interfaces.get(host)),
+                [*clean(), *on_node(srun, allocation.number, host), sys.executable, *BARE, str(STATION)],
+            )
+            for host in hosts
+        }
+
+        def command(spread: Spread) -> list[str]:
+            return step_command(limited, srun, allocation.number, door, (program, spread.directory))
+
+        def start() -> RemoteProcesses:
+            return RemoteProcesses(limited, places, command, self._silence)
+
+        outcome = launched(limited, start, self._grace, notify)
+        if outcome.ended == "time limit" and limited.time_limit_s != request.time_limit_s:
+            more = "what the allocation leaves; give more with --time-limit"
+            outcome = replace(outcome, message=f"{outcome.message}, {more}")
+        with suppress(FileNotFoundError):
+            (request.run_dir / "slurm-hosts.txt").unlink()
+        return outcome
+
+    def _shape(self, request: LaunchRequest) -> commands.Shape:
+        cluster = self._cluster
+        return shape(
+            request, threads=cluster.threads, counts_memory=cluster.counts_memory, most_s=cluster.most_s
+        )
+
+    def _check_time(self, request: LaunchRequest) -> None:
+        """Raise `LaunchError` for a run that certainly does not end in the time there is."""
+        inside = self._cluster.enclosing is not None
+        most_s = self._cluster.left_s - END_S if inside else self._cluster.most_s
+        least_s = request.plan.predicted_s
+        if request.time_limit_s is not None:
+            if not inside and request.time_limit_s > most_s:
+                raise LaunchError(
+                    f"--time-limit of {format_seconds(request.time_limit_s)} is more than the partition's "
+                    f"{format_seconds(most_s)}; give less, or another --partition"
+                )
+            least_s = min(least_s, request.time_limit_s)
+        if least_s > most_s or most_s <= 0:
+            whose = "is left of this allocation" if inside else "is the time limit of the partition"
+            raise LaunchError(
+                f"the run is predicted to take {format_seconds(least_s)} and {format_seconds(max(most_s, 0.0))} "
+                f"{whose}; use another --partition, or cut it short with --time-limit"
+            )
+
+
+def check_pmi() -> None:
+    """Raise `LaunchError` where `srun` cannot tell ranks of each other in the way our MPI understands."""
+    types = parse_mpi_types(runner.asked(["srun", "--mpi=list"]))
+    if PMI not in types:
+        raise LaunchError(
+            f"srun cannot start MPICH's ranks here: it offers --mpi={', '.join(types) or 'nothing'} and they need "
+            f"{PMI}; install Slurm's plugin mpi_{PMI}, or use --launcher ssh inside the allocation"
+        )
+
+
+def clean() -> list[str]:
+    """Words before a command that free it of what an enclosing job left in our environment."""
+    kept = runner.slurm_environment()
+    gone = [name for name in os.environ if name not in kept]
+    return ["/usr/bin/env", *(word for name in gone for word in ("-u", name))] if gone else []
+
+
+def _limited(request: LaunchRequest, left_s: float) -> LaunchRequest:
+    """The request with a time limit that lets the ranks end before Slurm ends them."""
+    if math.isinf(left_s) or math.isnan(left_s):
+        return request
+    most_s = max(1.0, left_s - END_S)
+    limit_s = most_s if request.time_limit_s is None else min(request.time_limit_s, most_s)
+    return replace(request, time_limit_s=limit_s)
+
+
+def _not_started(message: str, lost: Mapping[str, str]) -> Outcome:
+    """Hosts were not to be had: a run that may be tried again without them."""
+    return Outcome(ended="failed", exit_code=125, observed_s=0.0, message=message, lost=dict(lost))

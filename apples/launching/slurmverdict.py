@@ -1,0 +1,49 @@
+"""What an outcome means when Slurm had a hand in it: pure, from what the launch showed and what became of the job.
+
+A run that finished has finished, whatever Slurm did afterwards, and what the user asked for stays what it was. A job
+that somebody else ended explains why ranks and hosts seemed to be lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
+from apples.plan import Outcome
+from apples.slurm.records import Job
+
+CANCELLED = 143
+
+#: States of a job that goes on, or that we ended ourselves.
+_OURS = ("RUNNING", "COMPLETING", "COMPLETED", "PENDING")
+
+
+def explained(outcome: Outcome, fate: Job | None) -> Outcome:
+    """The outcome with Slurm's part in it; fate : the job as Slurm remembers it, None where it does not."""
+    outcome = replace(
+        outcome, message=outcome.message.replace("(mpiexec ", "(srun ").replace("mpiexec or ", "")
+    )
+    if outcome.ended != "failed" or fate is None or fate.state in _OURS:
+        return outcome
+    job = f"job {fate.number}"
+    match fate.state:
+        case "TIMEOUT" | "DEADLINE":
+            message = f"{job} was ended by Slurm at its time limit; ask for more with --time-limit"
+            return replace(outcome, ended="time limit", exit_code=TIME_LIMIT, message=message, lost={})
+        case "CANCELLED":
+            message = f"{job} was cancelled by somebody (scancel)"
+            return replace(outcome, ended="interrupted", exit_code=CANCELLED, message=message, lost={})
+        case "PREEMPTED":
+            message = f"{job} was preempted: Slurm gave its nodes to a job of higher priority"
+        case "NODE_FAIL":
+            message = f"{job} was ended because a node failed: {outcome.message}"
+            return replace(outcome, exit_code=LAUNCHER_FAILED, message=message)
+        case "OUT_OF_MEMORY":
+            message = f"{job} took more memory than it was given; {outcome.message}"
+            return replace(outcome, message=message)
+        case _:
+            reason = f" ({fate.reason})" if fate.reason else ""
+            message = f"{job} ended as {fate.state}{reason}; {outcome.message}"
+            return replace(outcome, message=message)
+    # all hosts were lost to us, and none of them is to blame
+    return replace(outcome, exit_code=LAUNCHER_FAILED, message=message, lost={})
