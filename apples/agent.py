@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from apples.adapting.progress import Overseer
 from apples.costing import Application, Costing
 from apples.documents import attempts_document, checkpoint_document, plan_document, run_document
 from apples.enacting.intervals import Interval
@@ -63,6 +64,7 @@ class RunRequest:
     environment : variables for the ranks.  shared : says, after the run, what a node manager saw of it
     monitored : says, after the run, what the monitor saw of it
     resilience : what is to follow when it does not end well; the enactor's
+    overseen : says who watches a launch of this decision and may adapt it; None for nobody
     """
 
     size: int
@@ -77,6 +79,7 @@ class RunRequest:
     shared: Callable[[], dict[str, Any]] | None = None
     monitored: Callable[[], dict[str, Any]] | None = None
     resilience: Resilience = field(default_factory=Resilience)
+    overseen: Callable[[RunRequest, Decision], Overseer] | None = None
 
     @property
     def planning(self) -> PlanningOptions:
@@ -277,6 +280,7 @@ class Agent:
             time_limit_s=request.time_limit_s,
             program_output_to_stderr=request.program_output_to_stderr,
             checkpoint_every=None if keep is None else keep.every,
+            overseer=None if request.overseen is None else request.overseen(request, decision),
         )
 
     def _record(self, request: RunRequest, decision: Decision) -> Record:

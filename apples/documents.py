@@ -11,7 +11,7 @@ from typing import Any
 
 from apples.enacting.intervals import Interval
 from apples.grid import Snapshot
-from apples.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
+from apples.plan import Assignment, Attempt, Move, Outcome, Plan, RankObservation, Record
 from apples.template import Checkpointing
 
 VERSION = 1
@@ -63,8 +63,23 @@ def run_document(document: dict[str, Any], outcome: Outcome, *, world: str, reco
         "ended": outcome.ended,
         "exit_code": outcome.exit_code,
         "message": outcome.message,
+        "moves": [move_document(move) for move in outcome.moves],
         "world": world,
         "record": record,
+    }
+
+
+def move_document(move: Move) -> dict[str, Any]:
+    """Rows that moved on the way. gain_s, cost_s : predicted.  took_s : measured, null where nobody knows."""
+    return {
+        "iteration": move.iteration,
+        "rows_before": list(move.before),
+        "rows_after": list(move.after),
+        "reason": move.reason,
+        "gain_s": _finite(move.gain_s),
+        "cost_s": _finite(move.cost_s),
+        "took_s": move.took_s,
+        "refused": move.refused,
     }
 
 
@@ -115,6 +130,7 @@ def attempt_document(attempt: Attempt) -> dict[str, Any]:
         "exit_code": outcome.exit_code,
         "message": outcome.message,
         "lost": dict(outcome.lost),
+        "moves": [move_document(move) for move in outcome.moves],
     }
 
 

@@ -113,5 +113,5 @@ class Overseer(Protocol):
     def hear(self, told: Progress) -> Order | None:
         """What to do now that this was told, None to let the run go on."""
 
-    def moves(self) -> tuple[Move, ...]:
-        """Moves of rows that were ordered so far, with what became of them."""
+    def ended(self) -> tuple[Move, ...]:
+        """The run is over: stop what goes on beside it. Moves of rows that were ordered, with what became of them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apples import applications
 from apples.agent import Agent, RunRequest
 from apples.applications.known import KnownByModel
-from apples.cli import resilience
+from apples.cli import adapting, resilience
 from apples.cli.console import Console
 from apples.cli.places import open_benchmarks, open_history
 from apples.costing import Costing
@@ -100,6 +100,7 @@ def assemble(
         checked = template
         collect(lambda: checked.check(settings))
     wanted = collect(lambda: resilience.read(options, settings))
+    adapt = collect(lambda: adapting.read(options, wanted))
     if problems or world is None or template is None:
         raise ConfigError(problems)
     if options["launcher"] == "ssh":
@@ -121,6 +122,7 @@ def assemble(
         shared=None if session is None else session.observed,
         monitored=None if job is None else job.document,
         resilience=wanted,
+        overseen=adapting.overseers(world, adapt, options, console.note),
     )
     history = open_history()
     costing = Costing(open_benchmarks(), history, {} if file is None else _stated(file))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples.cli.adapting import with_adaptation
 from apples.cli.console import Console, run_command
 from apples.cli.resilience import with_resilience
 
@@ -78,6 +79,7 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
     "-t", "--time-limit", metavar="TIME", help="End the run after 90 (s), 1:30:00, 15m or 2h; exit code 124."
 )
 @with_resilience
+@with_adaptation
 @click.option(
     "--scheduler",
     type=click.Choice(["apples", "paper", "default", "smart-user"]),

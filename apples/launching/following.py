@@ -185,4 +185,4 @@ def launched(request: LaunchRequest, start: Callable[[], Processes], grace: Grac
         ),
         ending,
     )
-    return outcome if request.overseer is None else replace(outcome, moves=request.overseer.moves())
+    return outcome if request.overseer is None else replace(outcome, moves=request.overseer.ended())

@@ -62,7 +62,7 @@ class Watching:
         self.heard.append(told.iteration)
         return self.order if len(self.heard) >= 3 else None
 
-    def moves(self):
+    def ended(self):
         return (MOVE,)
 
 

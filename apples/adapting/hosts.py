@@ -1,0 +1,94 @@
+"""When a run is worth ending, with a checkpoint, to be resumed on other hosts: looks in, a verdict out.
+
+A host added or dropped means a checkpoint, a start and a plan, so what is left of the run must become shorter by a
+minimum with all of that counted, and several looks at the pool in a row must say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from apples.adapting.settings import HostSettings
+from apples.grid import Conditions, Estimate, Snapshot
+from apples.template import Costs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a look at the pool found. rest_s : of the run if it goes on, on the best slabs that its ranks can have.
+
+    fresh_s : of the rest by a new plan over the whole pool, its start counted.  hosts : of that plan
+    change_s : of a checkpoint, and of reading it again
+    """
+
+    rest_s: float
+    fresh_s: float
+    change_s: float
+    hosts: tuple[str, ...]
+
+
+class HostPolicy:
+    """One run's, over all its attempts. changes : of hosts so far."""
+
+    def __init__(self, settings: HostSettings | None = None) -> None:
+        self.changes = 0
+        self._settings = settings or HostSettings()
+        self._agreed = 0
+
+    def wants_look(self, since_start_s: float, since_look_s: float) -> bool:
+        """Whether the pool should be looked at, so long after the last start and the last look."""
+        settings = self._settings
+        return (
+            self.changes < settings.most_changes
+            and since_start_s >= settings.wait_s
+            and since_look_s >= settings.look_every_s
+        )
+
+    def judge(self, look: Look) -> bool:
+        """Whether to change over now."""
+        gain_s = look.rest_s - look.fresh_s - look.change_s
+        if gain_s <= self._settings.minimum_gain * look.rest_s:
+            self._agreed = 0
+            return False
+        self._agreed += 1
+        if self._agreed < self._settings.looks:
+            return False
+        self._agreed = 0
+        self.changes += 1
+        return True
+
+
+def as_ranks_see_it(
+    snapshot: Snapshot, ranks: Sequence[tuple[str, float]], costs: Costs, rank_bytes: Sequence[float]
+) -> Snapshot:
+    """The snapshot, corrected where the run itself is: its own ranks do not count as somebody else's load.
+
+    ranks : host of each rank and seconds it takes for a row and an iteration; they say what their host gives
+    rank_bytes : memory that each holds, and would give back
+    """
+    found = []
+    for host, conditions in zip(snapshot.hosts, snapshot.conditions, strict=True):
+        own = [
+            (seconds, held)
+            for (name, seconds), held in zip(ranks, rank_bytes, strict=True)
+            if name == host.name
+        ]
+        if not own or not costs.seconds_per_row.get(host.cpu_type):
+            found.append(conditions)
+            continue
+        price_s = costs.row_seconds(host.cpu_type, len(own), host.name)
+        share = min(1.0, price_s * sum(1 / seconds for seconds, _ in own) / len(own))
+        told = Estimate(
+            value=share, error=conditions.availability.error, method="its ranks", samples=len(own)
+        )
+        total = max(share * len(own), 0.0 if conditions.capacity is None else conditions.capacity.value)
+        memory = conditions.memory_bytes
+        found.append(
+            Conditions(
+                availability=told,
+                capacity=replace(told, value=total),
+                memory_bytes=replace(memory, value=memory.value + sum(held for _, held in own)),
+            )
+        )
+    return replace(snapshot, conditions=tuple(found))

@@ -1,0 +1,236 @@
+"""Who watches a run that may adapt: policies joined to the plan, to the pool and to the user's eyes.
+
+`SlabOverseer` moves rows between the ranks; `HostOverseer` does so too, and looks at the pool now and then, beside the
+run, whether other hosts would be worth a restart. What they decide is `apples.adapting`'s; launchers only know
+`apples.adapting.progress.Overseer`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from apples.adapting.cuts import balanced, slowest
+from apples.adapting.hosts import HostPolicy, Look, as_ranks_see_it
+from apples.adapting.policy import Ground, Proposal, SlabPolicy
+from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Order, Progress
+from apples.adapting.settings import AdaptSettings
+from apples.agent import Decision
+from apples.enacting.rest import rest_of
+from apples.errors import ApplesError
+from apples.grid import FloatArray, Snapshot
+from apples.hostlist import fold
+from apples.launching.launcher import Notify
+from apples.plan import Move
+from apples.planning.options import PlanningOptions
+from apples.planning.planner import make_plan
+from apples.planning.problem import IntArray, build
+
+#: A field that moves is one of the two that a rank's memory holds.
+_MOVED_PART = 0.5
+
+
+def ground_of(decision: Decision, options: PlanningOptions) -> Ground:
+    """What the plan was made of, as far as its slabs are concerned; ranks in their order."""
+    plan, workload, snapshot = decision.plan, decision.workload, decision.snapshot
+    problem = build(snapshot, workload, decision.costs, options)
+    index = {host.name: h for h, host in enumerate(problem.hosts)}
+    ranks = sorted(plan.assignments, key=lambda a: a.rank)
+    names = [a.host for a in ranks]
+    iterations = workload.iterations
+
+    def told(table: FloatArray, otherwise: float) -> tuple[float, ...]:
+        """A value of each rank's host; schedulers without limits also take hosts of which nothing is known."""
+        return tuple(
+            float(table[index[name], names.count(name)]) if name in index else otherwise for name in names
+        )
+
+    return Ground(
+        rows=tuple(a.rows for a in ranks),
+        hosts=tuple(names),
+        # what the plan itself has placed was found to fit, by whatever rule
+        caps=tuple(
+            max(cap, float(a.rows)) for cap, a in zip(told(problem.cap, math.inf), ranks, strict=True)
+        ),
+        min_rows=problem.min_rows,
+        bytes_per_row=_MOVED_PART * workload.bytes_per_row,
+        bandwidth_Bps=_slowest_link(snapshot, names),
+        row_s=tuple(seconds / iterations for seconds in told(problem.slope, math.nan)),
+        share=told(problem.share, math.nan),
+    )
+
+
+def _slowest_link(snapshot: Snapshot, names: list[str]) -> float:
+    """Bandwidth of the slowest link between neighbours in the chain, bytes/s."""
+    index = {host.name: h for h, host in enumerate(snapshot.hosts)}
+    links = [
+        float(snapshot.bandwidth_Bps[index[one], index[other]])
+        for one, other in pairwise(names)
+        if one != other
+    ]
+    return max(min(links, default=math.inf), 1.0)
+
+
+class SlabOverseer:
+    """Moves rows between the ranks of one launch when that pays."""
+
+    def __init__(self, ground: Ground, settings: AdaptSettings, notify: Notify) -> None:
+        self.policy = SlabPolicy(ground, settings.slabs)
+        self._settings, self._notify = settings, notify
+        self._moves: list[Move] = []
+        self._open: Proposal | None = None
+
+    @property
+    def report_every_s(self) -> float:
+        """Seconds from report to report."""
+        return self._settings.slabs.report_every_s
+
+    def ended(self) -> tuple[Move, ...]:
+        """See `apples.adapting.progress.Overseer`."""
+        return tuple(self._moves)
+
+    def hear(self, told: Progress) -> Order | None:
+        """See `apples.adapting.progress.Overseer`."""
+        self._note(told)
+        before = self.policy.rows
+        proposal = self.policy.hear(told)
+        if proposal is None:
+            return None
+        self._open = proposal
+        self._moves.append(
+            Move(
+                iteration=told.iteration,
+                before=before,
+                after=proposal.rows,
+                reason=proposal.why,
+                gain_s=proposal.gain_s,
+                cost_s=proposal.cost_s,
+            )
+        )
+        moved = sum(max(0, a - b) for a, b in zip(proposal.rows, before, strict=True))
+        self._notify(
+            f"{proposal.why}: moving {moved} row{'s' * (moved != 1)}, "
+            f"gain {proposal.gain_s:.3g} s of {proposal.rest_s:.3g}"
+        )
+        return NewSlabs(rows=proposal.rows)
+
+    def _note(self, told: Progress) -> None:
+        """What became of the last order."""
+        if self._open is None:
+            return
+        if told.rows == self._open.rows:
+            self._moves[-1] = replace(self._moves[-1], took_s=told.moved_s)
+        elif told.refused is not None:
+            self._moves[-1] = replace(self._moves[-1], refused=told.refused)
+            self._notify(f"the slabs stay as they are: {told.refused}")
+        else:
+            return
+        self._open = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pool:
+    """What a `HostOverseer` may use. decision : of the attempt that runs.  options : of plans
+
+    snapshot : looks at the pool; may take seconds.  change_s : of a checkpoint and of reading it again
+    beside : whether looks go on beside the run, in a thread; simulated time stands still while one looks
+    """
+
+    decision: Decision
+    options: PlanningOptions
+    snapshot: Callable[[], Snapshot]
+    change_s: float
+    beside: bool = True
+
+
+class HostOverseer:
+    """A `SlabOverseer` that also asks, now and then, whether the rest should run on other hosts."""
+
+    def __init__(self, slabs: SlabOverseer, policy: HostPolicy, pool: Pool, notify: Notify) -> None:
+        self._slabs, self._policy, self._pool, self._notify = slabs, policy, pool, notify
+        self._elapsed_s = self._looked_at_s = 0.0
+        self._thread: threading.Thread | None = None
+        self._found: Look | None = None
+
+    @property
+    def report_every_s(self) -> float:
+        """Seconds from report to report."""
+        return self._slabs.report_every_s
+
+    def ended(self) -> tuple[Move, ...]:
+        """See `apples.adapting.progress.Overseer`; a look that still goes on is waited for."""
+        if self._thread is not None:
+            self._thread.join()
+        return self._slabs.ended()
+
+    def hear(self, told: Progress) -> Order | None:
+        """See `apples.adapting.progress.Overseer`."""
+        self._elapsed_s += told.seconds
+        order = self._slabs.hear(told)
+        look, self._found = self._found, None
+        if look is not None:
+            if self._policy.judge(look):
+                return CheckpointAndEnd(why=_why(look))
+        elif self._policy.wants_look(self._elapsed_s, self._elapsed_s - self._looked_at_s):
+            self._look(told)
+        return order
+
+    def _look(self, told: Progress) -> None:
+        """Look at the pool, unless somebody is still looking."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self._looked_at_s = self._elapsed_s
+        row_s = self._slabs.policy.row_s()
+        if row_s is None:
+            return
+        iteration_s, rows = self._slabs.policy.iteration_s, np.array(told.rows)
+        if not self._pool.beside:
+            self._found = self._compared(told, row_s, iteration_s, rows)
+            return
+
+        def look() -> None:
+            self._found = self._compared(told, row_s, iteration_s, rows)
+
+        self._thread = threading.Thread(target=look, name="look at the pool", daemon=True)
+        self._thread.start()
+
+    def _compared(self, told: Progress, row_s: FloatArray, iteration_s: float, rows: IntArray) -> Look | None:
+        """Going on against a fresh plan; None where none could be made."""
+        pool, decision = self._pool, self._pool.decision
+        workload = decision.workload
+        left = float(told.iteration) if told.left is None else told.left
+        best = balanced(row_s, int(rows.sum()), max(workload.min_rows, 1), np.full(len(rows), np.inf))
+        saving_s = (
+            0.0 if best is None else float(slowest(rows, row_s[None])[0] - slowest(best, row_s[None])[0])
+        )
+        hosts = [a.host for a in sorted(decision.plan.assignments, key=lambda a: a.rank)]
+        held = [workload.bytes_fixed + workload.bytes_per_row * float(r) for r in rows]
+        try:
+            seen = as_ranks_see_it(
+                pool.snapshot(), list(zip(hosts, row_s.tolist(), strict=True)), decision.costs, held
+            )
+            done = max(0, workload.iterations - round(left))
+            plan = make_plan(
+                seen, rest_of(workload, min(done, workload.iterations - 1)), decision.costs, pool.options
+            )
+        except ApplesError as error:
+            self._notify(f"no look at the pool: {str(error).splitlines()[0]}")
+            return None
+        return Look(
+            rest_s=left * max(iteration_s - max(saving_s, 0.0), 0.0),
+            fresh_s=plan.predicted_s,
+            change_s=pool.change_s,
+            hosts=plan.hosts,
+        )
+
+
+def _why(look: Look) -> str:
+    return (
+        f"going on on {fold(look.hosts)} from a checkpoint: {look.fresh_s + look.change_s:.3g} s "
+        f"instead of {look.rest_s:.3g}"
+    )
