@@ -71,6 +71,7 @@ def run_lines(document: dict[str, Any]) -> list[str]:
         )
     header = ["host", "rank", "rows", "predicted", "observed", "waited"]
     lines = table(header, _shortened(rows))
+    lines += [_moved(move) for move in document.get("moves", ())]
     lines += _summary(document)
     if len(document.get("attempts", ())) > 1:
         lines += ["", *attempt_lines(document["attempts"])]
@@ -105,6 +106,13 @@ def attempt_lines(attempts: Sequence[dict[str, Any]]) -> list[str]:
 def _off(error: float | None) -> str:
     """How far a prediction was off; empty where there is nothing to compare."""
     return "" if error is None else f", prediction {abs(error):.1%} too {'long' if error > 0 else 'short'}"
+
+
+def _moved(move: dict[str, Any]) -> str:
+    """One move of rows, with what came of it."""
+    heights = ",".join(map(str, move["rows_after"]))
+    came = f"refused: {move['refused']}" if move["refused"] else f"took {seconds(move['took_s'])}"
+    return f"slabs {heights} from iteration {move['iteration']}, gain {seconds(move['gain_s'])} predicted, {came}"
 
 
 def explanation_lines(document: dict[str, Any]) -> list[str]:
