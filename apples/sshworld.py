@@ -139,7 +139,7 @@ class SshWorld:
         candidates = [Candidate(name=host.name, address=address_of(host)) for host in self._pool.hosts]
         notify(f"checking {len(candidates)} host{'s' * (len(candidates) != 1)}")
         with (
-            self._needs() as needs,
+            needed(self._disk_bytes, self._wished) as needs,
             preflight.asked(candidates, needs, limit_s=self._limit_s) as found,
         ):
             fit = [one for one in found if one[0].fit]
@@ -207,23 +207,6 @@ class SshWorld:
             host = replace(host, cpu_type=told.cpu_model)
         return host
 
-    @contextmanager
-    def _needs(self) -> Iterator[Needs]:
-        """What is asked of every host; files by which hosts with the same file systems know them exist meanwhile."""
-        tokens: dict[str, str] = {}
-        try:
-            for path in (*self._disk_bytes, *self._wished):
-                token = f".apples-shared-{secrets.token_hex(8)}"
-                with contextlib.suppress(OSError):
-                    Path(path).with_name(token).touch()
-                    tokens[path] = token
-            wished = tuple(self._wished)
-            yield replace(needs_of_ranks(), disk_bytes=self._disk_bytes, tokens=tokens, wished=wished)
-        finally:
-            for path, token in tokens.items():
-                with contextlib.suppress(OSError):
-                    os.unlink(Path(path).with_name(token))
-
     def _warm(self, notify: Notify) -> dict[str, str]:
         """Compile the kernels once on every host that is new, all at once; hosts where that fails, and why.
 
@@ -270,6 +253,26 @@ def needs_of_ranks() -> Needs:
         files=(str(SHIM),),
         shared_memory_bytes=SHARED_BYTES_FIXED + SHARED_BYTES_PER_RANK,
     )
+
+
+@contextmanager
+def needed(disk_bytes: Mapping[str, float], wished: Sequence[str]) -> Iterator[Needs]:
+    """What is asked of every host; files by which hosts with the same file systems know them exist meanwhile.
+
+    disk_bytes : path → bytes that will be written there.  wished : paths of which it is only to be found out
+    """
+    tokens: dict[str, str] = {}
+    try:
+        for path in (*disk_bytes, *wished):
+            token = f".apples-shared-{secrets.token_hex(8)}"
+            with contextlib.suppress(OSError):
+                Path(path).with_name(token).touch()
+                tokens[path] = token
+        yield replace(needs_of_ranks(), disk_bytes=disk_bytes, tokens=tokens, wished=tuple(wished))
+    finally:
+        for path, token in tokens.items():
+            with contextlib.suppress(OSError):
+                os.unlink(Path(path).with_name(token))
 
 
 def address_of(host: Host) -> str | None:
