@@ -1,4 +1,4 @@
-"""What a lost host costs a run: hosts of a testbed are hit at random moments, and the answer must be right all the same.
+"""What a lost host costs a run: hosts of a testbed are hit at random moments, and the answer must still be right.
 
     sudo python benchmarks/lost_hosts.py [--times 20] [--ways kill,cut,freeze] [--iterations 90] [--out FILE]
     python benchmarks/lost_hosts.py --report FILE...
