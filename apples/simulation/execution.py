@@ -9,13 +9,14 @@ letting it happen; the performance model of `apples.planning` is not used here.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from apples.grid import FloatArray
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.startup import peers_located, processes_started
+from apples.simulation.steering import Standing, Steering
 from apples.simulation.window import Chain, open_window
 
 #: Sweeps whose noise is drawn at once.
@@ -59,13 +60,23 @@ class Execution:
     checkpoint_s: float = 0.0
 
 
-def execute(grid: MockGrid, job: Job, launched: float, rng: np.random.Generator) -> Execution:
-    """Run a job from `launched` on; the grid's clock is left alone."""
+def execute(
+    grid: MockGrid,
+    job: Job,
+    launched: float,
+    rng: np.random.Generator,
+    *,
+    steering: Steering | None = None,
+) -> Execution:
+    """Run a job from `launched` on; the grid's clock is left alone. steering : who hears and interferes"""
     run = _Run(grid, job, launched, rng)
     run.start()
+    if steering is not None and run.lost is None:
+        steering.begin(run.standing())
+        run.steering = steering
     for first in range(0, job.iterations, _BLOCK):
         run.sweeps(min(_BLOCK, job.iterations - first))
-        if run.lost is not None:
+        if run.lost is not None or (steering is not None and steering.ended):
             break
     return run.result()
 
@@ -82,6 +93,7 @@ class _Run:
         self.communicate, self.wait = np.zeros(ranks), np.zeros(ranks)
         self.iterations = self.checkpoints = 0
         self.lost: int | None = None
+        self.steering: Steering | None = None
         self._ranks = np.arange(ranks)
         self._dies = float(grid.died_at[chain.hosts].min())
         truth = grid.scenario.hosts
@@ -133,6 +145,40 @@ class _Run:
             if self._dies <= self.t.max():
                 self._check_hosts()
                 return
+            if self.steering is not None and self.steering.due(float(self.t.max())):
+                self._steer(self.steering)
+                if self.steering.ended:
+                    return
+                work = self.job.chain.work_s * self._speed
+
+    def standing(self) -> Standing:
+        """Where the run stands."""
+        t = float(self.t.max())
+        window, links = self._window, self._ranks[:-1]
+        place = window.stretch(np.array([t]))[0]
+        return Standing(
+            t=t,
+            iterations=self.iterations,
+            of=self.job.iterations,
+            compute_s=self.compute.copy(),
+            communicate_s=self.communicate.copy(),
+            wait_s=self.wait.copy(),
+            latency_s=window.latency_s[links, place],
+            bandwidth_Bps=window.bandwidth_Bps[links, place],
+        )
+
+    def _steer(self, steering: Steering) -> None:
+        """Tell how the run goes; go over to other slabs, or write a checkpoint, where that is answered."""
+        moved = steering.hear(self.standing())
+        if steering.ended:
+            self.checkpoints += 1
+            self.t = np.full(len(self.t), float(self.t.max()) + self.job.checkpoint_s)
+        if moved is not None:
+            chain = replace(self.job.chain, work_s=moved.work_s, memory_bytes=moved.memory_bytes)
+            self.job = replace(self.job, chain=chain)
+            begin, end = float(self._window.times[0]), float(self._window.times[-1])
+            self._window = open_window(self.grid, chain, begin, end)
+            self.t = np.full(len(self.t), float(self.t.max()) + moved.took_s)
 
     def result(self) -> Execution:
         """What happened so far."""

@@ -17,6 +17,7 @@ from apples.launching.launcher import LaunchRequest, Notify
 from apples.plan import Outcome, Plan, RankObservation, RankStatus
 from apples.simulation.execution import Execution, Job, execute
 from apples.simulation.mock_grid import MockGrid
+from apples.simulation.steering import Steering
 from apples.simulation.window import Chain
 from apples.template import Workload
 
@@ -60,21 +61,28 @@ class MockLauncher:
         kept_s = work.size * work.bytes_per_row / 2 / grid.scenario.storage_Bps
         job = replace(job_of(grid, plan, work), checkpoint_every=every, checkpoint_s=kept_s)
         launched = grid.now
-        happened = execute(grid, job, launched, grid.next_run())
+        steering, overseer = None, request.overseer
+        if overseer is not None:
+            rows = np.array(plan.rows, dtype=np.int64)
+            steering = Steering(grid, work, overseer, (job.chain.hosts, rows))
+        happened = execute(grid, job, launched, grid.next_run(), steering=steering)
+        moves = () if overseer is None else overseer.ended()
         limit = math.inf if request.time_limit_s is None else request.time_limit_s
         unnoticed_s = 0.0 if happened.lost_host is None else float(grid.noticed_s[happened.lost_host])
         took = min(happened.ended + unnoticed_s - launched, limit)
         grid.occupy(job.chain.hosts, job.chain.memory_bytes, launched, launched + took)
         grid.advance(took)
         if happened.ended + unnoticed_s - launched > limit:
-            return _ended_by_limit(plan, limit)
+            return replace(_ended_by_limit(plan, limit), moves=moves)
         if happened.lost_host is not None:
             lost = _lost(plan, grid.grid.hosts[happened.lost_host].name, happened)
             # The last iteration is the one in which the host died.
             kept = None if every is None else max(0, happened.iterations - 1) // every * every
-            return replace(lost, observed_s=took, kept_iterations=kept)
+            return replace(lost, observed_s=took, kept_iterations=kept, moves=moves)
+        if steering is not None and steering.ended:
+            return replace(_adapted(plan, happened), observed_s=took, moves=moves)
         notify(f"mock grid {grid.grid.name}: {took:.1f} s of simulated time")
-        return _finished(plan, happened)
+        return replace(_finished(plan, happened), moves=moves)
 
 
 def job_of(grid: MockGrid, plan: Plan, workload: Workload) -> Job:
@@ -120,6 +128,21 @@ def _finished(plan: Plan, happened: Execution) -> Outcome:
     statuses = tuple(RankStatus(rank=a.rank, host=a.host, exit_code=0) for a in plan.assignments)
     return Outcome(
         ended="finished", exit_code=0, observed_s=finish, statuses=statuses, observations=observations
+    )
+
+
+def _adapted(plan: Plan, happened: Execution) -> Outcome:
+    """Ended with a checkpoint, to go on with another plan."""
+    statuses = tuple(
+        RankStatus(rank=a.rank, host=a.host, exit_code=128 + _TERMINATED) for a in plan.assignments
+    )
+    return Outcome(
+        ended="adapted",
+        exit_code=128 + _TERMINATED,
+        observed_s=happened.ended - happened.launched,
+        statuses=statuses,
+        message="the run was ended to go on with another plan",
+        kept_iterations=happened.iterations,
     )
 
 

@@ -1,0 +1,118 @@
+"""What a simulated run tells its overseer, and what comes of the answers; the twin of `stencil_app.steering`.
+
+The overseer is the very same object that watches real ranks. Moving rows takes simulated time: the busiest link carries
+what crosses it, at what it delivers then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Overseer, Progress
+from apples.grid import FloatArray
+from apples.planning.problem import IntArray
+from apples.simulation.mock_grid import MockGrid
+from apples.template import Workload
+
+#: A field that moves is one of the two that a rank's memory holds.
+_MOVED_PART = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Standing:
+    """A run under way. t : seconds, of the world.  iterations : done, of `of` altogether
+
+    compute_s, communicate_s, wait_s : float64[P], so far
+    latency_s, bandwidth_Bps : float64[P-1], of the links along the chain now
+    """
+
+    t: float
+    iterations: int
+    of: int
+    compute_s: FloatArray
+    communicate_s: FloatArray
+    wait_s: FloatArray
+    latency_s: FloatArray
+    bandwidth_Bps: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Moved:
+    """Slabs to go on with. work_s, memory_bytes : float64[P], as in `Chain`.  took_s : seconds of the move"""
+
+    work_s: FloatArray
+    memory_bytes: FloatArray
+    took_s: float
+
+
+class Steering:
+    """One simulated run's. ended : the overseer wants a checkpoint and the end"""
+
+    def __init__(
+        self, grid: MockGrid, workload: Workload, overseer: Overseer, chain: tuple[IntArray, IntArray]
+    ) -> None:
+        """chain : int64[P] each, hosts and rows."""
+        self.ended = False
+        self._grid, self._workload, self._overseer = grid, workload, overseer
+        self._hosts, self._rows = chain
+        self._since: Standing | None = None
+        self._moves = 0
+        self._moved_s: float | None = None
+
+    def begin(self, standing: Standing) -> None:
+        """The first iteration is about to begin."""
+        self._since = standing
+
+    def due(self, t: float) -> bool:
+        """Whether it is time for a report."""
+        return self._since is not None and t - self._since.t >= self._overseer.report_every_s
+
+    def hear(self, now: Standing) -> Moved | None:
+        """Report, and do what is answered: slabs to go on with, or None."""
+        since = self._since
+        assert since is not None
+        told = Progress(
+            iteration=now.iterations,
+            left=float(now.of - now.iterations),
+            iterations=now.iterations - since.iterations,
+            seconds=now.t - since.t,
+            rows=tuple(self._rows.tolist()),
+            compute_s=tuple((now.compute_s - since.compute_s).tolist()),
+            exchange_s=tuple((now.communicate_s - since.communicate_s).tolist()),
+            reduce_s=tuple((now.wait_s - since.wait_s).tolist()),
+            moves=self._moves,
+            moved_s=self._moved_s,
+        )
+        self._since, self._moved_s = now, None
+        with self._at(now.t):
+            order = self._overseer.hear(told)
+        match order:
+            case NewSlabs(rows=rows):
+                return self._move(np.array(rows, dtype=np.int64), now)
+            case CheckpointAndEnd():
+                self.ended = True
+        return None
+
+    def _move(self, rows: IntArray, now: Standing) -> Moved:
+        work, machines = self._workload, self._grid.machines
+        crossing = np.abs(np.cumsum(rows) - np.cumsum(self._rows))[:-1] * work.bytes_per_row * _MOVED_PART
+        took_s = float((2 * now.latency_s + crossing / now.bandwidth_Bps).max(initial=0.0))
+        self._rows, self._moves, self._moved_s = rows, self._moves + 1, took_s
+        return Moved(
+            work_s=rows * machines.sweep_s[self._hosts] * self._grid.row_cost(work),
+            memory_bytes=work.bytes_fixed + work.bytes_per_row * rows.astype(np.float64),
+            took_s=took_s,
+        )
+
+    @contextmanager
+    def _at(self, t: float) -> Iterator[None]:
+        """The world's clock shows the run's present while somebody looks at the world."""
+        launched, self._grid.now = self._grid.now, t
+        try:
+            yield
+        finally:
+            self._grid.now = launched
