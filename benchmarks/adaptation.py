@@ -1,0 +1,236 @@
+"""What in-run adaptation gains and costs: real runs over four hosts of a testbed, and a load that comes on the way.
+
+    sudo python benchmarks/adaptation.py step [--turns 5] [--iterations 400] [--burners 1]
+    sudo python benchmarks/adaptation.py cost [--turns 10] [--iterations 200]
+
+step : in each turn three runs, in an order that changes. With --adapt slabs and with --adapt off a process that only
+    computes is started on one host, inside its limits, when a quarter of the iterations is done; what is compared is
+    the time of an iteration from then to the end, the search for the load and the moves counted. The third run is
+    planned when that process is there already: what a fresh plan takes for an iteration
+cost : nothing changes; pairs of runs with and without --adapt slabs, in an order that changes
+
+Every run is an `apples-run --launcher ssh` of its own from the testbed's desk. Needs root, as tests/testbed does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from apples.launching.steering import PROGRESS, Tail
+from tests.testbed.description import parse
+from tests.testbed.grid import Testbed
+
+BIN = Path(sys.executable).parent
+DESK = "desk"
+HOSTS = {"e1": 0, "e2": 1, "w1": 1, "w2": 0}
+SIZE, MESH = "128", ("nx=32", "ny=32")
+#: Seconds from the start of a load until sensors see nothing else.
+SETTLE_S = 4.0
+BURN = "while True: pass"
+
+
+def spec() -> dict[str, Any]:
+    """Four hosts that share two CPUs, at two sites, and the desk."""
+    hosts = [
+        {"name": name, "site": "east" if name[0] == "e" else "west", "cpu": 0.4, "cpuset": cpu}
+        for name, cpu in HOSTS.items()
+    ]
+    return {
+        "name": f"adapt-{uuid.uuid4().hex[:6]}",
+        "defaults": {"memory": "1G", "rate": "1gbit"},
+        "sites": {"east": {}, "west": {"rate": "200mbit", "delay": "2ms"}},
+        "hosts": [*hosts, {"name": DESK, "site": "east"}],
+    }
+
+
+class Runs:
+    """Runs from the desk of a testbed that is up."""
+
+    def __init__(self, bed: Testbed, scratch: Path, iterations: int) -> None:
+        self.bed, self.scratch, self.iterations = bed, scratch, iterations
+
+    def start(self, adapt: str, progress: Path | None) -> subprocess.Popen[str]:
+        """One run. progress : where one that is not watched tells how it goes, None for not at all"""
+        temporary = self.scratch / uuid.uuid4().hex[:8]
+        temporary.mkdir()
+        variables = [f"APPLES_STATE={self.scratch / 'state'}", f"TMPDIR={temporary}"]
+        if progress is not None:
+            variables += [f"STENCIL_APP_PROGRESS={progress}", "STENCIL_APP_REPORT_EVERY=0.5"]
+        pool = ",".join(f"{host}:1" for host in HOSTS)
+        settings = (*MESH, f"iterations={self.iterations}")
+        words = [
+            *(
+                "env",
+                *variables,
+                str(BIN / "apples-run"),
+                SIZE,
+                "-a",
+                "mhd3d",
+                "--launcher",
+                "ssh",
+                "-H",
+                pool,
+            ),
+            *(word for pair in settings for word in ("-s", pair)),
+            *("-n", str(len(HOSTS)), "--checkpoint", "off", "--attempts", "1"),
+            *("--adapt", adapt, "--json"),
+        ]
+        process = subprocess.Popen(
+            self.bed.command(DESK, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.temporary = temporary
+        return process
+
+    def whole(self, adapt: str) -> dict[str, Any]:
+        """One run from begin to end, without anything else."""
+        return ended(self.start(adapt, None))
+
+    def told(
+        self, adapt: str, loaded: str | None = None, burners: int = 1
+    ) -> tuple[list[dict[str, Any]], int, dict]:
+        """Lines of one run, how many were there when the load came, and its document.
+
+        loaded : host that a load comes to when a quarter is done
+        """
+        progress = self.scratch / f"{uuid.uuid4().hex[:8]}.jsonl"
+        process = self.start(adapt, progress if adapt == "off" else None)
+        tail: Tail | None = Tail(str(progress)) if adapt == "off" else None
+        lines: list[dict[str, Any]] = []
+        load: list[subprocess.Popen[bytes]] = []
+        at = 0
+        try:
+            while process.poll() is None:
+                time.sleep(0.05)
+                if tail is None:
+                    found = list(self.temporary.glob(f"apples-run-*/{PROGRESS}"))
+                    tail = Tail(str(found[0])) if found else None
+                    continue
+                lines += map(json.loads, tail.lines())
+                if loaded and not load and lines and lines[-1]["iteration"] >= self.iterations // 4:
+                    at, load = len(lines), burn(self.bed, loaded, burners)
+        finally:
+            put_out(load)
+        if tail is not None:
+            lines += map(json.loads, tail.lines())
+        return lines, at, ended(process)
+
+
+def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Document of a run; ends the program if it failed."""
+    out, err = process.communicate()
+    if process.returncode != 0:
+        sys.exit(err)
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+def burn(bed: Testbed, host: str, count: int) -> list[subprocess.Popen[bytes]]:
+    """Processes that compute for nobody, inside a host."""
+    command = bed.command(host, [sys.executable, "-S", "-c", BURN])
+    return [subprocess.Popen(command, stdin=subprocess.DEVNULL) for _ in range(count)]
+
+
+def put_out(load: list[subprocess.Popen[bytes]]) -> None:
+    for process in load:
+        process.kill()
+        process.wait()
+
+
+def iteration_s(lines: list[dict[str, Any]]) -> float:
+    """Seconds of an iteration over some lines, moves counted."""
+    return float(sum(line["seconds"] for line in lines) / sum(line["iterations"] for line in lines))
+
+
+def step(runs: Runs, options: argparse.Namespace) -> None:
+    """A load in the middle, against no answer to it and against knowing it before."""
+    rng = random.Random(options.seed)
+    against: dict[str, list[float]] = {"fresh": [], "off": []}
+    for turn in range(options.turns):
+        host = rng.choice(list(HOSTS))
+        found: dict[str, float] = {}
+        moved = ""
+        for way in rng.sample(("slabs", "off", "fresh"), 3):
+            if way == "fresh":
+                load = burn(runs.bed, host, options.burners)
+                try:
+                    time.sleep(SETTLE_S)
+                    lines, at, _ = runs.told("off")
+                finally:
+                    put_out(load)
+                found[way] = iteration_s(lines[1:])
+                continue
+            lines, at, document = runs.told(way, host, options.burners)
+            found[way] = iteration_s(lines[at:])
+            if way == "slabs":
+                before = iteration_s(lines[1:at])
+                moved = "; ".join(f"{m['iteration']}: {m['rows_after']}" for m in document["moves"])
+        against["fresh"].append(found["slabs"] / found["fresh"])
+        against["off"].append(found["slabs"] / found["off"])
+        print(
+            f"{turn + 1:3} load on {host}: iteration before it {1e3 * before:6.1f} ms; after it off "
+            f"{1e3 * found['off']:6.1f}, slabs {1e3 * found['slabs']:6.1f}, fresh plan {1e3 * found['fresh']:6.1f} ms; "
+            f"slabs/fresh {against['fresh'][-1]:.3f}  moves {moved or 'none'}",
+            flush=True,
+        )
+    for other, ratios in against.items():
+        print(
+            f"slabs / {other}: median {statistics.median(ratios):.3f}, {min(ratios):.3f} … {max(ratios):.3f}"
+        )
+
+
+def cost(runs: Runs, options: argparse.Namespace) -> None:
+    """Pairs of runs in which nothing happens."""
+    rng = random.Random(options.seed)
+    ratios = []
+    for turn in range(options.turns):
+        found = {way: runs.whole(way) for way in rng.sample(("slabs", "off"), 2)}
+        seconds = {way: document["observed_s"] for way, document in found.items()}
+        ratios.append(seconds["slabs"] / seconds["off"])
+        moves = len(found["slabs"]["moves"])
+        print(
+            f"{turn + 1:3} off {seconds['off']:7.2f} s, slabs {seconds['slabs']:7.2f} s, ratio {ratios[-1]:.4f}, "
+            f"{moves} moves",
+            flush=True,
+        )
+    spread = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else float("nan")
+    print(
+        f"slabs / off: median {statistics.median(ratios):.4f}, mean {statistics.fmean(ratios):.4f} ± {spread:.4f}, "
+        f"{min(ratios):.4f} … {max(ratios):.4f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=("step", "cost"))
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--iterations", type=int, default=400)
+    parser.add_argument("--burners", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    os.environ.pop("STENCIL_APP_PROGRESS", None)
+    bed = Testbed(parse(spec()))
+    with tempfile.TemporaryDirectory(prefix="adaptation-") as scratch:
+        bed.up()
+        try:
+            runs = Runs(bed, Path(scratch), options.iterations)
+            Runs(bed, Path(scratch), 20).whole("off")
+            {"step": step, "cost": cost}[options.part](runs, options)
+        finally:
+            bed.down()
+
+
+if __name__ == "__main__":
+    main()
