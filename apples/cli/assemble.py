@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from apples import applications
 from apples.agent import Agent, RunRequest
 from apples.applications.known import KnownByModel
-from apples.cli import adapting, resilience
+from apples.cli import adapting, resilience, slurmoptions
 from apples.cli.console import Console
 from apples.cli.places import open_benchmarks, open_history
 from apples.costing import Costing
@@ -103,7 +103,7 @@ def assemble(
     adapt = collect(lambda: adapting.read(options, wanted))
     if problems or world is None or template is None:
         raise ConfigError(problems)
-    if options["launcher"] == "ssh":
+    if options["launcher"] in resilience.SPREADING:
         prepare_hosts(world, template)
         _need_disk(world, template, (size, settings), wanted)
     request = RunRequest(
@@ -133,9 +133,10 @@ def assemble(
 def prepare_hosts(world: World, template: Template) -> None:
     """Tell a world of many hosts that the application needs compiled kernels there."""
     from apples.remote.warmhosts import WarmHosts
+    from apples.slurmworld import SlurmWorld
     from apples.sshworld import SshWorld
 
-    assert isinstance(world, SshWorld)
+    assert isinstance(world, SshWorld | SlurmWorld)
     world.keep_warm(template.warm_command(), WarmHosts(state_dir() / "hosts" / "warm.json"))
 
 
@@ -143,9 +144,10 @@ def _need_disk(
     world: World, template: Template, run: tuple[int, Mapping[str, str]], wanted: Resilience
 ) -> None:
     """Tell a world of many hosts what room the run needs, and which directory they must share."""
+    from apples.slurmworld import SlurmWorld
     from apples.sshworld import SshWorld
 
-    assert isinstance(world, SshWorld)
+    assert isinstance(world, SshWorld | SlurmWorld)
     if wanted.file is None:
         return
     if wanted.own:
@@ -186,6 +188,7 @@ def _contradictions(options: Mapping[str, Any]) -> list[str]:
         )
     if options["launcher"] == "ssh":
         found += _not_over_ssh(options)
+    found += slurmoptions.problems(options)
     for one, other in (("as_json", "json_lines"), ("quiet", "verbose")):
         if options[one] and options[other]:
             names = [name.removeprefix("as_").replace("_", "-") for name in (one, other)]
@@ -248,11 +251,13 @@ def open_world(
     options = _given_by_the_queue(options)
     if options["launcher"] == "ssh":
         return _open_ssh(options, service, notify)
+    if options["launcher"] == "slurm":
+        return slurmoptions.open_slurm(options, service, notify)
     if options["grid_file"] == SERVICE_GRID and service is not None:
         grid = service.pool(notify)
         hosts = choose_hosts(grid or this_machine(), options)
         return LocalWorld(hosts, service=service, turns=turns), None
-    file = _grid_file(options["grid_file"])
+    file = open_grid_file(options["grid_file"])
     grid = this_machine() if file is None else file.grid
     return LocalWorld(choose_hosts(grid, options), service=service, turns=turns), file
 
@@ -273,10 +278,10 @@ def _open_ssh(
 
     if options["grid_file"] == SERVICE_GRID and service is not None:
         return SshWorld(choose_hosts(service.pool(notify) or this_machine(), options), service=service), None
-    file = _grid_file(options["grid_file"])
+    file = open_grid_file(options["grid_file"])
     if file is not None:
         return SshWorld(choose_hosts(file.grid, options), service=service), file
-    asked = _asked(options)
+    asked = asked_hosts(options)
     hosts = tuple(Host(name=name, slots=slots or 1) for name, slots in asked.items())
     pool = choose_hosts(Grid(name="hosts by name", hosts=hosts, source="the hosts named"), options)
     told = frozenset(name for name, slots in asked.items() if slots is None)
@@ -288,10 +293,10 @@ def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:
     from apples.simulation.mock_world import open_world as open_mock_world
     from apples.simulation.scenario import load_scenario
 
-    name, file = options["scenario"], _grid_file(options["grid_file"])
+    name, file = options["scenario"], open_grid_file(options["grid_file"])
     if file is None:
         name = name or DEFAULT_SCENARIO
-        file = _grid_file(load_scenario(name)[0].grid)
+        file = open_grid_file(load_scenario(name)[0].grid)
         assert file is not None
     grid = choose_hosts(file.grid, options)
     seed, load = options["seed"], options["load"]
@@ -299,7 +304,8 @@ def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:
     return open_mock_world(name, seed=seed, load=load or DEFAULT_LOAD, grid=grid), file
 
 
-def _grid_file(name: str | None) -> GridFile | None:
+def open_grid_file(name: str | None) -> GridFile | None:
+    """The grid file of that name or path, None for none; raises `ConfigError`."""
     from apples.config import find_config
     from apples.gridfile import load_grid_file
 
@@ -312,7 +318,7 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
         return grid
     from apples.hostlist import expand
 
-    asked = _asked(options)
+    asked = asked_hosts(options)
     if asked:
         grid = _named_hosts(grid, asked)
     for flag, keep in (("include", True), ("exclude", False)):
@@ -329,7 +335,7 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
     return grid
 
 
-def _asked(options: Mapping[str, Any]) -> dict[str, int | None]:
+def asked_hosts(options: Mapping[str, Any]) -> dict[str, int | None]:
     """Hosts of -H and --hostfile with their slots, None where none are said."""
     from apples.hostlist import parse_hosts, read_hostfile
 

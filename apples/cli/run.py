@@ -12,6 +12,7 @@ import click
 from apples.cli.adapting import with_adaptation
 from apples.cli.console import Console, run_command
 from apples.cli.resilience import with_resilience
+from apples.cli.slurmoptions import with_slurm
 
 if TYPE_CHECKING:
     from apples.agent import Agent, Decision, RunRequest
@@ -62,11 +63,13 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of the mock grid (default 1).")
 @click.option(
     "--launcher",
-    type=click.Choice(["mpiexec", "ssh"]),
+    type=click.Choice(["mpiexec", "ssh", "slurm"]),
     default="mpiexec",
     show_default=True,
-    help="mpiexec: ranks on this machine; ssh: on all hosts of the pool that pass a check.",
+    help="mpiexec: ranks on this machine; ssh: on all hosts of the pool that pass a check; slurm: on nodes that Slurm "
+    "gives, or those of the allocation we are in.",
 )
+@with_slurm
 @click.option("-n", "--ranks", type=click.IntRange(min=1), help="Use exactly so many ranks.")
 @click.option("--max-ranks", type=click.IntRange(min=1), help="Use so many ranks at most.")
 @click.option("-H", "--host", "hosts", metavar="LIST", help="Pool: names, brackets, slots (a:2,node[01-08]).")

@@ -25,7 +25,7 @@ from apples.launching.remotecommand import Spread
 from apples.launching.remoteprocesses import RemoteProcesses
 from apples.launching.slurmallocation import Allocation, Enclosing, Made, Refused
 from apples.launching.slurmcommand import END_S, shape, step_command, wanted_s
-from apples.launching.slurmverdict import explained
+from apples.launching.slurmverdict import explained, needs_explaining
 from apples.launching.stations import STATION, Place, Silence
 from apples.launching.steering import steered
 from apples.plan import Outcome
@@ -130,7 +130,7 @@ class SlurmLauncher:
             allocation = self._allocation(request, notify)
             with allocation:
                 outcome = self._run_in(allocation, request, notify)
-                fate = None if outcome.finished else allocation.fate()
+            fate = allocation.fate() if needs_explaining(outcome) else None
         except Refused as refused:
             if not refused.unavailable:
                 raise
@@ -160,7 +160,13 @@ class SlurmLauncher:
         places = {
             host: (
                 Place(host=host, interface=readied.interfaces.get(host)),
-                [*clean(), *on_node(srun, allocation.number, host), sys.executable, *BARE, str(STATION)],
+                [
+                    *runner.without_enclosing(),
+                    *on_node(srun, allocation.number, host),
+                    sys.executable,
+                    *BARE,
+                    str(STATION),
+                ],
             )
             for host in hosts
         }
@@ -213,13 +219,6 @@ def check_pmi() -> None:
             f"srun cannot start MPICH's ranks here: it offers --mpi={', '.join(types) or 'nothing'} and they need "
             f"{PMI}; install Slurm's plugin mpi_{PMI}, or use --launcher ssh inside the allocation"
         )
-
-
-def clean() -> list[str]:
-    """Words before a command that free it of what an enclosing job left in our environment."""
-    kept = runner.slurm_environment()
-    gone = [name for name in os.environ if name not in kept]
-    return ["/usr/bin/env", *(word for name in gone for word in ("-u", name))] if gone else []
 
 
 def _limited(request: LaunchRequest, left_s: float) -> LaunchRequest:

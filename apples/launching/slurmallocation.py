@@ -33,6 +33,8 @@ HOLDER = Path(__file__).with_name("slurmholder.py")
 
 #: Seconds between looks at a job that waits, and until an allocation that was given back must be gone.
 LOOK_S, GONE_S = 2.0, 15.0
+#: Seconds a job that has ended may take to be cleared from its nodes before we ask no more what became of it.
+CLEARED_S = 10.0
 
 _PENDING = re.compile(r"(?:Pending|Granted) job allocation (\d+)")
 
@@ -118,13 +120,18 @@ class Made:
 
     def fate(self) -> Job | None:
         """See `Allocation.fate`; what `salloc` was told counts more than what the controller shows meanwhile."""
-        self._hear()
         text = self._said.decode(errors="replace").lower()
         if "time limit" in text:
             return Job(number=self.number, state="TIMEOUT")
         if "preempted" in text:
             return Job(number=self.number, state="PREEMPTED")
-        return runner.job(self.number)
+        deadline = time.monotonic() + CLEARED_S
+        job = runner.job(self.number)
+        while job is not None and job.state == "COMPLETING" and time.monotonic() < deadline:
+            # why it ended is shown when all its nodes are cleared
+            time.sleep(LOOK_S / 4)
+            job = runner.job(self.number)
+        return job
 
     def close(self) -> None:
         """Give it back and wait until it is; does nothing the second time."""

@@ -12,7 +12,12 @@ from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
 from apples.plan import Outcome
 from apples.slurm.records import Job
 
-CANCELLED = 143
+CANCELLED, KILLED = 143, 137
+
+#: What is said of `mpiexec` and its proxies holds for what stands in their place.
+_WORDS = {"(mpiexec ": "(srun ", "mpiexec or hydra_pmi_proxy": "srun or slurmstepd"}
+#: Said by every step on clusters that bind no ranks to CPUs, which is as we want it.
+_NOISE = "lacks support for cpu binding"
 
 #: States of a job that goes on, or that we ended ourselves.
 _OURS = ("RUNNING", "COMPLETING", "COMPLETED", "PENDING")
@@ -20,9 +25,7 @@ _OURS = ("RUNNING", "COMPLETING", "COMPLETED", "PENDING")
 
 def explained(outcome: Outcome, fate: Job | None) -> Outcome:
     """The outcome with Slurm's part in it; fate : the job as Slurm remembers it, None where it does not."""
-    outcome = replace(
-        outcome, message=outcome.message.replace("(mpiexec ", "(srun ").replace("mpiexec or ", "")
-    )
+    outcome = replace(outcome, message=_in_terms_of_slurm(outcome.message))
     if outcome.ended != "failed" or fate is None or fate.state in _OURS:
         return outcome
     job = f"job {fate.number}"
@@ -45,5 +48,16 @@ def explained(outcome: Outcome, fate: Job | None) -> Outcome:
             reason = f" ({fate.reason})" if fate.reason else ""
             message = f"{job} ended as {fate.state}{reason}; {outcome.message}"
             return replace(outcome, message=message)
-    # all hosts were lost to us, and none of them is to blame
+    # all hosts were lost to us together, and none of them is to blame
     return replace(outcome, exit_code=LAUNCHER_FAILED, message=message, lost={})
+
+
+def needs_explaining(outcome: Outcome) -> bool:
+    """Whether Slurm may have had a hand in it: not where ranks failed by themselves, but for those that were killed."""
+    return outcome.ended == "failed" and outcome.exit_code in (LAUNCHER_FAILED, KILLED)
+
+
+def _in_terms_of_slurm(message: str) -> str:
+    for ours, slurms in _WORDS.items():
+        message = message.replace(ours, slurms)
+    return "\n".join(line for line in message.splitlines() if not line.endswith(_NOISE))

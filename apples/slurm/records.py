@@ -222,6 +222,12 @@ def allocated_memory(text: str) -> dict[str, float]:
     return found
 
 
+def parse_configuration(text: str) -> dict[str, str]:
+    """Settings of the cluster out of `scontrol show config`."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
 def parse_mpi_types(text: str) -> tuple[str, ...]:
     """Names out of `srun --mpi=list`: one a line, or after a colon."""
     lines = [line.strip().removeprefix("srun:").strip() for line in text.splitlines()]

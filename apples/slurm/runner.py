@@ -57,6 +57,13 @@ def slurm_environment(environment: Mapping[str, str] | None = None) -> dict[str,
     return clean_environment(os.environ if environment is None else environment)
 
 
+def without_enclosing() -> list[str]:
+    """Words before a command that free it of what an enclosing job left in our environment."""
+    kept = slurm_environment()
+    gone = [name for name in os.environ if name not in kept]
+    return ["/usr/bin/env", *(word for name in gone for word in ("-u", name))] if gone else []
+
+
 def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str] | str:
     """The result, or why there is none."""
     words = [find(command[0]), *command[1:]]

@@ -1,0 +1,82 @@
+"""Links between nodes that were measured once, kept on disk: a cluster's network is the same tomorrow.
+
+Written and read under the rules of `apples.jsonstore`. What is forgotten is measured again in the next allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from apples import jsonstore
+from apples.jsonstore import BadDocument, Format
+from apples.remote.speed import LinkSpeed
+
+FORMAT = Format(name="apples-slurm-links", version=1, lost="links among nodes are measured once more")
+
+#: Of more the oldest are forgotten.
+MOST = 20_000
+
+
+class KeptLinks:
+    """The links of one cluster, in one file.
+
+    cluster : its name; nodes of two clusters may be called the same
+    """
+
+    def __init__(self, path: Path, cluster: str) -> None:
+        """path : made with the first link."""
+        self._path, self._cluster = path, cluster
+
+    def among(self, hosts: Sequence[str]) -> list[LinkSpeed]:
+        """Links with both ends in `hosts`; raises `HistoryError` where the file cannot be used."""
+        wanted = set(hosts)
+        return [link for link in self._all() if link.source in wanted and link.target in wanted]
+
+    def missing(self, hosts: Sequence[str]) -> list[str]:
+        """Those of the hosts that have a link to another which is not known, in their order."""
+        known = {(link.source, link.target) for link in self._all()}
+        return [a for a in hosts if any(b != a and not {(a, b), (b, a)} <= known for b in hosts)]
+
+    def add(self, links: Iterable[LinkSpeed]) -> None:
+        """Keep those that could be measured; raises `HistoryError`."""
+        whole = [link for link in links if link.latency_s is not None and link.bandwidth_Bps is not None]
+        kept = {(link.source, link.target): link for link in [*self._all(), *whole]}
+        everything = [entry for entry in self._read() if entry["cluster"] != self._cluster]
+        everything += [
+            {
+                "cluster": self._cluster,
+                "source": link.source,
+                "target": link.target,
+                "latency_s": link.latency_s,
+                "bandwidth_Bps": link.bandwidth_Bps,
+            }
+            for link in kept.values()
+        ]
+        jsonstore.write(self._path, FORMAT, {"links": everything[-MOST:]})
+
+    def _all(self) -> list[LinkSpeed]:
+        return [
+            LinkSpeed(
+                source=entry["source"],
+                target=entry["target"],
+                latency_s=entry["latency_s"],
+                bandwidth_Bps=entry["bandwidth_Bps"],
+            )
+            for entry in self._read()
+            if entry["cluster"] == self._cluster
+        ]
+
+    def _read(self) -> list[dict[str, Any]]:
+        return [entry for links in jsonstore.read_all([self._path], FORMAT, _decode) for entry in links]
+
+
+def _decode(document: dict[str, Any]) -> list[dict[str, Any]]:
+    links = document.get("links")
+    keys = {"cluster", "source", "target", "latency_s", "bandwidth_Bps"}
+    if not isinstance(links, list) or not all(
+        isinstance(link, dict) and keys <= link.keys() for link in links
+    ):
+        raise BadDocument("has no list of links; remove it")
+    return links

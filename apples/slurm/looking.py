@@ -1,0 +1,143 @@
+"""Looks at the nodes of an allocation: the same check as over ssh, carried by `srun`; links and kernels that are new.
+
+What is asked and judged stands in `apples.remote`. Nodes are looked at inside an allocation only: before it is ours,
+nothing can be started there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from apples.remote import preflight, speed
+from apples.remote.facts import HostFacts, Needs
+from apples.remote.preflight import Candidate
+from apples.remote.speed import Asked
+from apples.remote.warmhosts import WarmHosts
+from apples.slurm import runner
+from apples.slurm.commands import on_node
+from apples.slurm.keptlinks import KeptLinks
+
+#: Nodes of an allocation whose links are measured with the check; more of them would take longer than most runs.
+MOST_LINKED = 8
+#: Seconds kernels may take to be compiled on a node.
+WARM_S = 600.0
+
+Notify = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Nodes that were looked at. facts : of those that can take part.  unfit : why the others cannot, a predicate"""
+
+    facts: Mapping[str, HostFacts] = field(default_factory=dict)
+    unfit: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def interfaces(self) -> dict[str, str]:
+        """Host → network interface that has the address by which Slurm calls it, where that can be told."""
+        return {host: told.interface for host, told in self.facts.items() if told.interface is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What is to be looked at.
+
+    job : that the nodes belong to.  addresses : node → the name or address by which Slurm calls it
+    links : measured where they are not known, None where somebody else says what they are like
+    kernels : command that compiles them, empty for none; warm : nodes where that was done
+    """
+
+    job: str
+    addresses: Mapping[str, str]
+    links: KeptLinks | None = None
+    kernels: tuple[str, ...] = ()
+    warm: WarmHosts | None = None
+    limit_s: float = preflight.LIMIT_S
+
+
+def look(what: Look, needs: Needs, notify: Notify) -> Seen:
+    """Ask all nodes at once, then measure and compile what is new; raises `ProgramNotFound`, `HistoryError`."""
+    nodes = list(what.addresses)
+    notify(f"checking {len(nodes)} node{'s' * (len(nodes) != 1)}")
+    with _asked(what, needs) as found:
+        fit = [one for one in found if one[0].fit]
+        _measure_links(what, fit, notify)
+        unfit = {one.candidate.name: one.reason for one, _ in found if not one.fit}
+        facts = {one.candidate.name: one.facts for one, _ in fit if one.facts is not None}
+    cold = _compile(what, facts, notify)
+    return Seen(facts={n: f for n, f in facts.items() if n not in cold}, unfit={**unfit, **cold})
+
+
+@contextmanager
+def _asked(what: Look, needs: Needs) -> Iterator[list[Asked]]:
+    srun = runner.find("srun")
+    candidates = []
+    for node, address in what.addresses.items():
+        numeric = _numeric(address)
+        told = ("/usr/bin/env", f"APPLES_REACHED_AT={numeric}") if numeric else ()
+        through = (*runner.without_enclosing(), *on_node(srun, what.job, node), *told)
+        candidates.append(Candidate(name=node, address=address, through=through))
+    with preflight.asked(candidates, needs, limit_s=what.limit_s) as found:
+        yield found
+
+
+def _measure_links(what: Look, fit: Sequence[Asked], notify: Notify) -> None:
+    if what.links is None or not 2 <= len(fit) <= MOST_LINKED:
+        return
+    unknown = set(what.links.missing([one.candidate.name for one, _ in fit]))
+    if unknown:
+        notify(f"measuring the links among {len(unknown)} nodes (once, then kept)")
+        what.links.add(speed.links([one for one in fit if one[0].candidate.name in unknown]))
+
+
+def _compile(what: Look, facts: Mapping[str, HostFacts], notify: Notify) -> dict[str, str]:
+    """Compile the kernels on nodes that are new; those where that fails, and why."""
+    if not what.kernels or what.warm is None:
+        return {}
+    known = set(what.warm.known())
+    texts = {
+        node: f"{node} {told.cpu_model} {sorted(told.versions.items())} {' '.join(what.kernels)}"
+        for node, told in facts.items()
+    }
+    new = [node for node in facts if texts[node] not in known]
+    if not new:
+        return {}
+    notify(f"looking after compiled kernels on {len(new)} node{'s' * (len(new) != 1)} (once)")
+    srun = runner.find("srun")
+
+    def one(node: str) -> str | None:
+        words = [*runner.without_enclosing(), *on_node(srun, what.job, node), *what.kernels]
+        try:
+            result = subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=WARM_S,
+                start_new_session=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"that took more than {WARM_S:g} s"
+        return (
+            None
+            if result.returncode == 0
+            else (result.stderr.strip().splitlines() or ["no reason given"])[-1]
+        )
+
+    failed = {node: why for node, why in zip(new, preflight.together(one, new), strict=True) if why}
+    what.warm.add(texts[node] for node in new if node not in failed)
+    return {node: f"could not compile its kernels: {why}" for node, why in failed.items()}
+
+
+def _numeric(address: str) -> str:
+    """The numeric form of an address or name, empty where it does not resolve here."""
+    with contextlib.suppress(OSError):
+        return str(socket.getaddrinfo(address, None)[0][4][0])
+    return ""
