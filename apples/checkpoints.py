@@ -38,6 +38,7 @@ class Checkpoints:
         self.resilience = resilience
         self._world, self._history = world, history
         self._strange: Signature | None = None
+        self._tried_s: float | None = None
 
     def resumed(self, request: RunRequest, notify: Notify) -> int:
         """Iterations that need not be done again; raises `ConfigError` for a file that cannot be gone on from."""
@@ -131,7 +132,10 @@ class Checkpoints:
         done, left = decision.first_iteration, decision.workload.iterations
         one_s = iteration_s(decision.plan, left)
         learnt_s = intervals.cost_from(self._records(decision.key), size_bytes)
-        cost_s = measured_s if learnt_s is None else learnt_s
+        if self._tried_s is None:
+            # What the first plan of a run was made with holds for all of it.
+            self._tried_s = measured_s
+        cost_s = self._tried_s if learnt_s is None else learnt_s
         mtbf_s = None
         if self.resilience.rule == "iterations":
             every, why = self.resilience.every, "as asked for"
