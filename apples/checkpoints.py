@@ -69,7 +69,7 @@ class Checkpoints:
             )
             return replace(decision, notes=(*decision.notes, note))
         interval = self._interval(request, decision, size_bytes, measured_s or 0.0)
-        if interval.every is None and self.resilience.own and not restart:
+        if interval.every is None and self.resilience.own and not (restart or self.resilience.needed):
             return replace(decision, notes=(*decision.notes, f"no checkpoints: {interval.why}"))
         keep = Checkpointing(file=file, every=interval.every, restart=restart)
         plan = with_overhead(decision.plan, interval.count * interval.cost_s)

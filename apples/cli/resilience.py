@@ -65,6 +65,7 @@ def read(options: Mapping[str, Any], settings: Mapping[str, str]) -> Resilience:
     problems: list[str] = []
     simulated = bool(options["mock"] or options["scenario"] is not None)
     spreading = simulated or options["launcher"] in SPREADING
+    needed = options["adapt"] == "hosts"
     attempts = options["attempts"] or (MANY_HOSTS if spreading else ONE_HOST)
     own_file = settings.get("checkpoint")
     asked = options["checkpoint"]
@@ -81,7 +82,7 @@ def read(options: Mapping[str, Any], settings: Mapping[str, str]) -> Resilience:
     elif asked not in (None, "auto", "off"):
         file = Path(asked)
         problems += _place(file)
-    elif asked == "auto" or (asked is None and attempts > 1):
+    elif asked == "auto" or (asked is None and (attempts > 1 or needed)):
         own = True
         file = state_dir() / "checkpoints" / f"{_name()}.ckpt"
         if not simulated:
@@ -92,6 +93,7 @@ def read(options: Mapping[str, Any], settings: Mapping[str, str]) -> Resilience:
         attempts=attempts,
         file=None if file is None else file.absolute(),
         own=own,
+        needed=needed,
         simulated=simulated,
         resume=options["resume"],
         rule=rule,

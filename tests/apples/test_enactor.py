@@ -332,3 +332,10 @@ def test_the_time_between_checkpoints_as_asked_for(desk, tmp_path):
     request = RunRequest(size=30, template=d.toy, settings={"iterations": "1000"})
     decision = d.enactor.decide(request)
     assert decision.keep.every == pytest.approx(200, abs=2)
+
+
+def test_a_run_that_may_be_ended_to_go_on_elsewhere_keeps_its_file_whatever_failures_cost(desk, tmp_path):
+    d = desk(finished(1.0), file=tmp_path / "a.ckpt", own=True, needed=True)
+    request = RunRequest(size=30, template=d.toy, settings={"iterations": "1000"})
+    decision = d.enactor.decide(request)
+    assert (decision.keep.every, decision.interval.count) == (None, 1)
