@@ -84,3 +84,32 @@ def test_the_time_limit_terminates_with_grace() -> None:
     assert ending.rank_failed(110.1) == []
     assert ending.tick(115.0) == [CutLifeline()]
     assert ending.cause == "time limit"
+
+
+def test_a_run_that_is_to_go_on_elsewhere_gets_the_time_it_needs_for_its_checkpoint(ending: Ending) -> None:
+    assert ending.adapt() == TERMINATE
+    assert ending.wake_at is None
+    assert ending.adapt() == []
+    assert ending.rank_failed(200.0) == []
+    assert ending.tick(204.9) == []
+    assert ending.tick(205.0) == TERMINATE
+    assert ending.cause == "adapted"
+
+
+def test_one_that_ends_in_time_was_adapted(ending: Ending) -> None:
+    ending.adapt()
+    ending.over()
+    assert ending.cause == "adapted"
+
+
+def test_whoever_interrupts_it_then_means_the_end(ending: Ending) -> None:
+    ending.adapt()
+    assert ending.signalled(SIGINT, 101.0) == [ShowStates(), Forward(signal=SIGINT)]
+    assert ending.adapt() == []
+    ending.over()
+    assert ending.cause == "interrupted"
+
+
+def test_an_interrupted_run_is_not_adapted_any_more(ending: Ending) -> None:
+    ending.signalled(SIGINT, 101.0)
+    assert ending.adapt() == []

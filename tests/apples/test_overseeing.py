@@ -1,0 +1,179 @@
+"""Overseers: what they say, what they keep of moves, and when they end a run to go on elsewhere."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from apples.adapting.hosts import HostPolicy
+from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Progress
+from apples.adapting.settings import AdaptSettings, HostSettings
+from apples.errors import NoFeasiblePlan
+from apples.grid import Estimate, Grid, Host, LinkRule, Snapshot
+from apples.overseeing import HostOverseer, Pool, SlabOverseer, ground_of
+from apples.plan import Plan
+from apples.planning.baselines import default_plan
+from apples.planning.options import PlanningOptions
+from apples.planning.planner import make_plan
+from apples.template import Costs, Workload
+
+OPTIONS = PlanningOptions(ranks=2)
+COSTS = Costs(seconds_per_row={"x": {1: 1e-3}})
+WORKLOAD = Workload(application="toy", size=100, iterations=1000, bytes_per_row=2e6, min_rows=2)
+
+
+@dataclass
+class Decided:
+    """As much of `apples.agent.Decision` as overseers look at."""
+
+    plan: Plan
+    snapshot: Snapshot
+    workload: Workload = WORKLOAD
+    costs: Costs = COSTS
+
+
+def snapshot(names="ab", **shares):
+    hosts = tuple(Host(name=name, cpu_type="x", memory_bytes=1e9) for name in names)
+    links = (
+        LinkRule(latency_s=1e-4, bandwidth_Bps=1e8),
+        LinkRule(ends=("a", "b"), latency_s=1e-4, bandwidth_Bps=2e7),
+    )
+    found = Snapshot.nominal(Grid(name="g", hosts=hosts, links=links))
+    conditions = tuple(
+        replace(c, availability=Estimate(value=shares.get(h.name, 1.0)))
+        for h, c in zip(hosts, found.conditions, strict=True)
+    )
+    return replace(found, conditions=conditions)
+
+
+@pytest.fixture
+def decided():
+    seen = snapshot(a=0.5, b=0.5)
+    return Decided(make_plan(seen, WORKLOAD, COSTS, OPTIONS), seen)
+
+
+@pytest.fixture
+def slabs(decided):
+    said = []
+    overseer = SlabOverseer(ground_of(decided, OPTIONS), AdaptSettings(), said.append)
+    return overseer, said
+
+
+def told(rows, row_s, iteration, **more):
+    compute = tuple(10 * r * s for r, s in zip(rows, row_s, strict=True))
+    values = {"left": 1000.0 - iteration, "iterations": 10, "seconds": max(compute), **more}
+    return Progress(
+        iteration=iteration,
+        rows=rows,
+        compute_s=compute,
+        exchange_s=(0.0, 0.0),
+        reduce_s=(0.0, 0.0),
+        **values,
+    )
+
+
+def hear(overseer, rows, row_s, count, start=0):
+    orders = [overseer.hear(told(rows, row_s, start + 10 * k)) for k in range(1, count + 1)]
+    return [order for order in orders if order is not None]
+
+
+def test_the_ground_is_what_the_plan_was_made_of(decided):
+    ground = ground_of(decided, OPTIONS)
+    assert (ground.rows, ground.hosts, ground.min_rows) == ((50, 50), ("a", "b"), 2)
+    assert ground.row_s == pytest.approx((2e-3, 2e-3))
+    assert ground.share == (0.5, 0.5)
+    assert ground.caps == (500.0, 500.0)
+    assert (ground.bytes_per_row, ground.bandwidth_Bps) == (1e6, 2e7)
+
+
+def test_a_plan_without_limits_has_ground_too(decided):
+    decided.workload = replace(WORKLOAD, bytes_fixed=2e9)
+    decided.costs = Costs(seconds_per_row={"x": {1: 1e-3}})
+    seen = snapshot("abc")
+    roomy = replace(seen.conditions[2], memory_bytes=Estimate(value=1e12))
+    decided.snapshot = replace(seen, conditions=(*seen.conditions[:2], roomy))
+    decided.plan = default_plan(decided.snapshot, decided.workload, decided.costs, PlanningOptions())
+    ground = ground_of(decided, PlanningOptions())
+    assert sum(ground.rows) == 100
+    assert all(cap >= rows for cap, rows in zip(ground.caps, ground.rows, strict=True))
+
+
+def test_a_move_is_said_kept_and_measured(slabs):
+    overseer, said = slabs
+    assert hear(overseer, (50, 50), (2e-3, 8e-3), 6) == [NewSlabs(rows=(80, 20))]
+    assert said == ["b is slower than planned (0.50 → 0.12 of a CPU): moving 30 rows, gain 228 s of 380"]
+    (move,) = overseer.ended()
+    assert (move.iteration, move.before, move.after, move.took_s) == (50, (50, 50), (80, 20), None)
+    overseer.hear(told((80, 20), (2e-3, 8e-3), 70, moved_s=0.5))
+    hear(overseer, (80, 20), (2e-3, 8e-3), 2, start=70)
+    assert overseer.ended() == (replace(move, took_s=0.5),)
+
+
+def test_a_refusal_is_said_and_kept(slabs):
+    overseer, said = slabs
+    hear(overseer, (50, 50), (2e-3, 8e-3), 6)
+    overseer.hear(told((50, 50), (2e-3, 8e-3), 70, refused="b: no memory"))
+    (move,) = overseer.ended()
+    assert (move.refused, move.took_s) == ("b: no memory", None)
+    assert said[-1] == "the slabs stay as they are: b: no memory"
+
+
+@pytest.fixture
+def watched(decided, slabs):
+    """An overseer of hosts over a pool that a test sets; everything settled, looks one after the other."""
+
+    def build(pool, *, beside=False, **settings):
+        said = []
+        policy = HostPolicy(HostSettings(**{"look_every_s": 1.0, "wait_s": 1.0, **settings}))
+        looks = Pool(decision=decided, options=OPTIONS, snapshot=pool, change_s=1.0, beside=beside)
+        return HostOverseer(slabs[0], policy, looks, said.append), said
+
+    return build
+
+
+def test_a_better_host_ends_the_run_when_two_looks_agree(watched):
+    overseer, said = watched(lambda: snapshot("abc", a=0.2, b=0.2))
+    orders = hear(overseer, (50, 50), (8e-3, 8e-3), 20)
+    (end,) = [order for order in orders if isinstance(order, CheckpointAndEnd)][:1]
+    assert end.why.startswith("going on on ")
+    assert "c" in end.why
+    assert said == []
+    assert overseer.report_every_s == AdaptSettings().slabs.report_every_s
+
+
+def test_no_better_host_ends_nothing(watched):
+    overseer, _ = watched(lambda: snapshot("abc", a=0.2, b=0.2, c=0.05))
+    assert hear(overseer, (50, 50), (2e-3, 2e-3), 20) == []
+
+
+def test_a_pool_that_cannot_be_looked_at_is_said_and_the_run_goes_on(watched):
+    def pool():
+        raise NoFeasiblePlan("nobody answers\nat all")
+
+    overseer, said = watched(pool)
+    assert hear(overseer, (50, 50), (2e-3, 2e-3), 4) == []
+    assert set(said) == {"no look at the pool: nobody answers"}
+
+
+def test_looks_go_on_beside_the_run_and_end_with_it(watched):
+    import threading
+
+    looking, free = threading.Event(), threading.Event()
+    looks = []
+
+    def pool():
+        looking.set()
+        assert free.wait(30)
+        looks.append(threading.current_thread().name)
+        return snapshot("ab", a=0.5, b=0.5)
+
+    overseer, _ = watched(pool, beside=True)
+    assert hear(overseer, (50, 50), (2e-3, 2e-3), 10) == []
+    assert looking.wait(30)
+    free.set()
+    assert overseer.ended() == ()
+    assert looks == ["look at the pool"]
+
+
+def test_before_the_first_reports_there_is_nothing_to_look_for(watched):
+    overseer, _ = watched(lambda: pytest.fail("looked"), wait_s=0.0, look_every_s=0.0)
+    assert overseer.hear(told((50, 50), (2e-3, 2e-3), 10)) is None
