@@ -1,0 +1,271 @@
+"""Launches through a real Slurm: ranks where the plan says, every end told for what it was, and nothing left of any."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+LAUNCH = Path(__file__).with_name("launch_in_cluster.py")
+SLEEP = f"{shutil.which('sleep')} 600"
+#: What a host of the cluster runs by itself.
+DAEMONS = (
+    "unshare --net",
+    "sshd_config",
+    "/init",
+    "sleep 1",
+    "munged",
+    "slurmctld",
+    "slurmd ",
+    "slurmscriptd",
+)
+
+
+def wait_for(what, within_s=60.0, complaint=lambda: "waited in vain"):
+    deadline = time.monotonic() + within_s
+    while not (found := what()):
+        assert time.monotonic() < deadline, complaint()
+        time.sleep(0.05)
+    return found
+
+
+def left(cluster):
+    """Jobs, and what runs on hosts besides the hosts themselves."""
+    testbed = cluster.testbed
+    found = [(h.name, c) for h in testbed.spec.hosts for c in testbed.processes(h.name).values()]
+    return cluster.jobs() + [
+        (host, command) for host, command in found if command and not any(word in command for word in DAEMONS)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(cluster):
+    yield
+    wait_for(lambda: not left(cluster), complaint=lambda: left(cluster))
+    cluster.wait_until_idle()
+
+
+@pytest.fixture
+def launch(cluster):
+    """Starts a launch on the login node; what still runs at the end is killed."""
+    started = []
+
+    def make(chain, *command, around=(), **options):
+        words = [*around, sys.executable, str(LAUNCH), json.dumps(options), chain, *command]
+        started.append(
+            subprocess.Popen(
+                cluster.testbed.command("head", words),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        )
+        return started[-1]
+
+    yield make
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def outcome(process):
+    out, err = process.communicate(timeout=120)
+    assert out.strip(), err
+    return json.loads(out.splitlines()[-1]), out.splitlines()[:-1], err
+
+
+def running(cluster, *hosts):
+    """Whether the program runs on all these hosts."""
+    return all(SLEEP in cluster.testbed.processes(host).values() for host in hosts)
+
+
+def of_launch(cluster, word):
+    """Processes on the login node, as the machine sees them, with this word in their command."""
+    return [pid for pid, command in cluster.testbed.processes("head").items() if word in command]
+
+
+def test_ranks_are_where_the_plan_says_also_when_a_host_comes_again(cluster, launch):
+    program = "hostname > RUN_DIR/rank-$PMI_RANK.txt; echo $PMI_SIZE $SLURM_STEP_NUM_TASKS"
+    chain = ("n1", "n3", "n1", "n2")
+    ended, said, _ = outcome(launch(",".join(chain), "sh", "-c", program, label=True))
+    assert (ended["ended"], ended["message"]) == ("finished", "")
+    assert [(s["host"], s["exit_code"]) for s in ended["statuses"]] == [(host, 0) for host in chain]
+    assert ended["left"] == {f"rank-{rank}.txt": f"{host}\n" for rank, host in enumerate(chain)}
+    assert sorted(said) == [f"[{rank}] 4 4" for rank in range(4)]
+
+
+def test_ranks_that_fail_are_named_with_their_codes(cluster, launch):
+    ended, _, _ = outcome(launch("n1,n2", "sh", "-c", "sleep $PMI_RANK; exit $((PMI_RANK + 3))"))
+    assert (ended["ended"], ended["exit_code"]) == ("failed", 3)
+    assert ended["message"] == "rank 0 on n1 ended with exit code 3"
+    ended, _, _ = outcome(launch("n1,n2", "sh", "-c", "[ $PMI_RANK = 0 ] || kill -9 $$; exec sleep 600"))
+    assert (ended["exit_code"], ended["message"]) == (137, "rank 1 on n2 was killed by signal 9 (KILL)")
+
+
+def test_mpi_works_and_its_abort_is_heard(cluster, launch):
+    program = (
+        "from mpi4py import MPI; c = MPI.COMM_WORLD; s = c.allreduce(c.rank); "
+        "print(s, flush=True); c.rank == 2 and c.Abort(5); c.Barrier()"
+    )
+    ended, said, _ = outcome(launch("n1,n2,n1", sys.executable, "-c", program))
+    assert said == ["3"] * 3
+    assert (ended["exit_code"], ended["message"]) == (
+        5,
+        "rank 2 on n1 aborted the run (MPI_Abort) with code 5",
+    )
+
+
+@pytest.mark.parametrize(
+    ("signals", "code", "name"),
+    [(("INT",), 130, "INT"), (("INT", "INT"), 130, "INT"), (("TERM",), 143, "TERM")],
+)
+def test_an_interrupted_run(cluster, launch, signals, code, name):
+    # what ignores the first interrupt is ended by the second
+    command = ["sh", "-c", f"trap '' INT; {SLEEP} & wait"] if len(signals) > 1 else SLEEP.split()
+    process = launch("n1,n2", *command)
+    wait_for(lambda: running(cluster, "n1", "n2"))
+    (launcher,) = of_launch(cluster, LAUNCH.name)
+    for number, each in enumerate(signals):
+        os.kill(launcher, getattr(signal, f"SIG{each}"))
+        if number + 1 < len(signals):
+            wait_for(lambda: "interrupt once more" in process.stderr.readline())
+    ended, _, _ = outcome(process)
+    assert (ended["ended"], ended["exit_code"]) == ("interrupted", code)
+    assert ended["message"] == f"the run was interrupted by signal {name}"
+
+
+@pytest.mark.parametrize(
+    "victim", [LAUNCH.name, "salloc --nodelist", "slurmholder.py guard", "slurmholder.py hold"]
+)
+def test_whoever_is_killed_nothing_is_left(cluster, launch, victim):
+    process = launch("n1,n2", *SLEEP.split())
+    wait_for(lambda: running(cluster, "n1", "n2"))
+    found = of_launch(cluster, victim)
+    os.kill(min(found), signal.SIGKILL)
+    process.communicate()
+
+
+def test_a_cancelled_job_is_told(cluster, launch):
+    process = launch("n1,n2", *SLEEP.split())
+    wait_for(lambda: running(cluster, "n1", "n2"))
+    job = cluster.jobs()[0].split()[0]
+    cluster.testbed.run("head", "scancel", job)
+    ended, _, _ = outcome(process)
+    assert (ended["ended"], ended["exit_code"]) == ("interrupted", 143)
+    assert ended["message"] == f"job {job} was cancelled by somebody (scancel)"
+
+
+def test_a_preempted_job_is_told(cluster, launch):
+    process = launch("n1,n2", *SLEEP.split())
+    wait_for(lambda: running(cluster, "n1", "n2"))
+    taken = cluster.testbed.run("head", "srun", "--partition=urgent", "--nodes=4", "--exclusive", "true")
+    assert taken.returncode == 0, taken.stderr
+    ended, _, _ = outcome(process)
+    assert (ended["ended"], ended["exit_code"]) == ("failed", 125)
+    assert "was preempted: Slurm gave its nodes to a job of higher priority" in ended["message"]
+
+
+def test_the_time_limit(cluster, launch):
+    ended, _, _ = outcome(launch("n1", *SLEEP.split(), time_limit_s=0.5))
+    assert (ended["ended"], ended["exit_code"]) == ("time limit", 124)
+
+
+def test_a_run_in_an_allocation_ends_before_the_allocation_does(cluster, launch):
+    around = ("salloc", "--quiet", "--nodes=2", "--nodelist=n1,n2", "--ntasks=3")
+    ended, _, _ = outcome(launch("n2,n1,n2", *SLEEP.split(), around=around, left_s=15.5))
+    assert (ended["ended"], ended["exit_code"]) == ("time limit", 124)
+    assert ended["message"].endswith("what the allocation leaves; give more with --time-limit")
+
+
+@pytest.mark.parametrize("way", ["crash", "freeze", "cut"])
+def test_a_node_is_lost(cluster, launch, way):
+    process = launch("n1,n2,n3", *SLEEP.split(), lost_s=4.0)
+    try:
+        wait_for(lambda: running(cluster, "n1", "n2", "n3"))
+        getattr(cluster.testbed, way)("n3")
+        ended, _, _ = outcome(process)
+    finally:
+        if way == "crash":
+            cluster.testbed.start("n3")
+            cluster.start("n3")
+        else:
+            {"freeze": cluster.testbed.thaw, "cut": cluster.testbed.mend}[way]("n3")
+    assert (ended["ended"], ended["exit_code"], list(ended["lost"])) == ("failed", 125, ["n3"])
+    assert "n3 was not heard of for " in ended["message"]
+
+
+def test_nodes_that_were_taken_are_waited_for(cluster, launch):
+    holder = subprocess.Popen(
+        cluster.testbed.command(
+            "head", ["salloc", "-Q", "--nodelist=n1", "--exclusive", "--time=1", *SLEEP.split()]
+        )
+    )
+    wait_for(lambda: "RUNNING n1" in " ".join(cluster.jobs()))
+    process = launch("n1", "true")
+    try:
+        assert "waits for nodes that others hold" in process.stderr.readline()
+    finally:
+        cluster.testbed.run("head", "scancel", "--user=root", "--state=RUNNING")
+        holder.wait()
+    assert outcome(process)[0]["ended"] == "finished"
+
+
+def test_who_does_not_want_to_wait_is_told_why(cluster, launch):
+    holder = subprocess.Popen(
+        cluster.testbed.command(
+            "head", ["salloc", "-Q", "--nodelist=n1", "--exclusive", "--time=1", *SLEEP.split()]
+        )
+    )
+    wait_for(lambda: "RUNNING n1" in " ".join(cluster.jobs()))
+    try:
+        ended, _, _ = outcome(launch("n1", "true", wishes={"immediate_s": 1.0}))
+    finally:
+        cluster.testbed.run("head", "scancel", "--user=root")
+        holder.wait()
+    assert ended["exit_code"] == 125
+    assert "the nodes of the plan are not free just now" in ended["error"]
+
+
+def test_a_node_that_was_drained_since_the_plan_was_made_is_named(cluster, launch):
+    cluster.control("update", "nodename=n2", "state=drain", "reason=memory errors")
+    try:
+        ended, _, _ = outcome(launch("n1,n2", "true"))
+    finally:
+        cluster.control("update", "nodename=n2", "state=resume")
+    assert (ended["ended"], ended["exit_code"]) == ("failed", 125)
+    assert ended["lost"] == {"n2": "is drained: memory errors"}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (
+            {"wishes": {"partition": "guarded", "account": "art"}},
+            "Slurm refuses the account for this partition",
+        ),
+        ({"wishes": {"partition": "closed"}}, "the partition takes no jobs now"),
+        ({"wishes": {"reservation": "friday"}}, "there is no such reservation"),
+        (
+            {"predicted_s": 300.0, "most_s": 120.0},
+            "the run is predicted to take 5 min and 2 min is the time limit",
+        ),
+        (
+            {"time_limit_s": 300.0, "most_s": 120.0},
+            "--time-limit of 5 min is more than the partition's 2 min",
+        ),
+    ],
+)
+def test_what_slurm_refuses_is_told_with_what_to_do(cluster, launch, options, error):
+    ended, _, _ = outcome(launch("n1", "true", **options))
+    assert error in ended["error"]
+    assert ended["exit_code"] == 125
