@@ -54,7 +54,7 @@ def read(options: Mapping[str, Any], resilience: Resilience | None) -> AdaptSett
             raise ConfigError(f"--adapt-settings {file}: needs --adapt slabs or --adapt hosts")
         return None
     if adapt == "hosts" and resilience is not None and resilience.file is None and not resilience.simulated:
-        raise ConfigError("--adapt hosts needs a checkpoint to go on from; add --checkpoint FILE")
+        raise ConfigError("--adapt hosts needs a checkpoint to go on from; leave --checkpoint off out")
     return AdaptSettings() if file is None else load_yaml(find_config(file), AdaptSettings)
 
 

@@ -1,0 +1,74 @@
+"""`apples-run --adapt` as users call it: over real ranks, on the mock grid, and with options that do not fit."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def apples_run(run):
+    return lambda *words: run("apples-run", *map(str, words))
+
+
+def test_a_real_run_that_needs_no_move_is_told_as_one(run, known, small):
+    ended = run("apples-run", *small, "-n", "2", "--adapt", "slabs", "--json", state=known)
+    assert ended.code == 0, ended.err
+    document = json.loads(ended.out)
+    assert (document["ended"], document["moves"]) == ("finished", [])
+
+
+MOCK = ("2000", "--mock", "--seed", "5")
+
+
+def test_the_mock_grid_moves_rows_and_says_every_move(apples_run):
+    ended = apples_run(*MOCK, "--adapt", "slabs", "--json")
+    assert ended.code == 0, ended.err
+    (move, *_) = json.loads(ended.out)["moves"]
+    assert sum(move["rows_before"]) == sum(move["rows_after"]) == 2000
+    assert move["took_s"] > 0
+    assert move["gain_s"] > move["cost_s"]
+    assert f"· {move['reason']}: moving " in ended.err
+    plain = apples_run(*MOCK, "--adapt", "slabs")
+    assert f"from iteration {move['iteration']}, gain " in plain.err
+
+
+def test_off_is_what_it_was(run, tmp_path):
+    ways = ((), ("--adapt", "off"))
+    documents = [
+        json.loads(run("apples-run", *MOCK, *words, "--json", state=tmp_path / f"state-{len(words)}").out)
+        for words in ways
+    ]
+    assert documents[0]["observed_s"] == documents[1]["observed_s"]
+    assert documents[0]["moves"] == []
+
+
+def test_settings_come_from_a_file(apples_run, tmp_path):
+    file = tmp_path / "adapt.yaml"
+    file.write_text("slabs: {minimum_gain: 0.9}\n")
+    ended = apples_run(*MOCK, "--adapt", "slabs", "--adapt-settings", file, "--json")
+    assert json.loads(ended.out)["moves"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--adapt-settings", "x.yaml"), "--adapt-settings x.yaml: needs --adapt slabs or --adapt hosts"),
+        (
+            ("--adapt", "hosts", "--checkpoint", "off"),
+            "--adapt hosts needs a checkpoint to go on from; leave --checkpoint off out",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_said(apples_run, small, words, said):
+    ended = apples_run(*small, *words)
+    assert ended.code == 2
+    assert said in ended.err
+
+
+def test_settings_that_cannot_be_are_said_with_their_place(apples_run, tmp_path):
+    file = tmp_path / "adapt.yaml"
+    file.write_text("slabs:\n  least_reports: 1\n  patience: 3\n")
+    ended = apples_run(*MOCK, "--adapt", "slabs", "--adapt-settings", file)
+    assert ended.code == 2
+    assert "patience" in ended.err
+    assert str(file) in ended.err
