@@ -165,6 +165,8 @@ class Enactor:
             f"{following.why}; {done} of {total} iterations are safe; planning again{gone} "
             f"(attempt {len(run.attempts) + 1}{self._of_limit(outcome)})"
         )
+        slots = sum(h.slots for h in run.decision.snapshot.hosts if h.name not in following.without)
+        run.request = _with_fewer_ranks(run.request, slots)
         decision = self._agent.decide(run.request, done=done, after=run.decision)
         run.decision = self._checkpoints.added(run.request, decision, self._notify)
         self._hear("plan", run.decision.document())
@@ -191,3 +193,12 @@ class Enactor:
     def _with_attempts(self, run: _Run) -> Record:
         assert run.record is not None
         return replace(run.record, attempts=tuple(run.attempts))
+
+
+def _with_fewer_ranks(request: RunRequest, slots: int) -> RunRequest:
+    """The request as it was, but for a number of ranks that the hosts which are left have no slots for."""
+    wanted = request.overrides.get("ranks")
+    if wanted is None or wanted <= slots:
+        return request
+    others = {name: value for name, value in request.overrides.items() if name != "ranks"}
+    return replace(request, overrides={**others, "max_ranks": wanted})

@@ -24,7 +24,7 @@ from apples.launching.command import SHIM
 from apples.launching.launcher import Launcher, Notify
 from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK
 from apples.launching.ssh import SshLauncher
-from apples.launching.stations import Place
+from apples.launching.stations import Place, Silence
 from apples.remote import hostcheck, preflight, speed
 from apples.remote.facts import HostFacts, Needs, holds
 from apples.remote.preflight import Candidate, Checked
@@ -39,6 +39,9 @@ from nws.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
 CHECKED = "one look at each host over ssh"
+
+#: Seconds that a host which has just been checked may take to be there for a run; one that takes longer is lost.
+CONNECT_S = 13.0
 
 #: Hosts of a pool whose links are measured with the check; more of them would take longer than most runs are worth.
 MOST_LINKED = 8
@@ -110,7 +113,7 @@ class SshWorld:
             if address is None and told is not None and here is not None:
                 interface = next((name for name, own in told.interfaces.items() if here in own), None)
             places[host.name] = Place(host=host.name, address=address, interface=interface)
-        return SshLauncher(places)
+        return SshLauncher(places, silence=Silence(connect_s=CONNECT_S))
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Check every host of the pool; raises `NoFeasiblePlan` with all reasons when none is fit."""

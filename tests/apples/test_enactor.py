@@ -339,3 +339,12 @@ def test_a_run_that_may_be_ended_to_go_on_elsewhere_keeps_its_file_whatever_fail
     request = RunRequest(size=30, template=d.toy, settings={"iterations": "1000"})
     decision = d.enactor.decide(request)
     assert (decision.keep.every, decision.interval.count) == (None, 1)
+
+
+def test_a_number_of_ranks_that_no_slots_are_left_for_becomes_a_limit(desk):
+    d = desk(lost("a3"), finished(1.0))
+    d.run(overrides={"ranks": 3})
+    assert [len(launch.plan.assignments) for launch in d.launches] == [3, 2]
+    kept = desk(lost("a3"), finished(1.0))
+    kept.run(overrides={"ranks": 2})
+    assert [len(launch.plan.assignments) for launch in kept.launches] == [2, 2]
