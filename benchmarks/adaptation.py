@@ -59,8 +59,9 @@ def spec() -> dict[str, Any]:
 class Runs:
     """Runs from the desk of a testbed that is up."""
 
-    def __init__(self, bed: Testbed, scratch: Path, iterations: int) -> None:
-        self.bed, self.scratch, self.iterations = bed, scratch, iterations
+    def __init__(self, bed: Testbed, scratch: Path, options: argparse.Namespace) -> None:
+        self.bed, self.scratch, self.iterations = bed, scratch, options.iterations
+        self._keep: Path | None = options.keep
 
     def start(self, adapt: str, progress: Path | None) -> subprocess.Popen[str]:
         """One run. progress : where one that is not watched tells how it goes, None for not at all"""
@@ -125,7 +126,12 @@ class Runs:
             put_out(load)
         if tail is not None:
             lines += map(json.loads, tail.lines())
-        return lines, at, ended(process)
+        document = ended(process)
+        if self._keep is not None:
+            kept = {"adapt": adapt, "loaded": loaded, "at": at, "lines": lines, "run": document}
+            with self._keep.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(kept) + "\n")
+        return lines, at, document
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -218,6 +224,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=400)
     parser.add_argument("--burners", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="append what the ranks told to this file, a run a line")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ.pop("STENCIL_APP_PROGRESS", None)
@@ -225,8 +232,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="adaptation-") as scratch:
         bed.up()
         try:
-            runs = Runs(bed, Path(scratch), options.iterations)
-            Runs(bed, Path(scratch), 20).whole("off")
+            runs = Runs(bed, Path(scratch), options)
+            # kernels are compiled and costs measured once, before anything is compared
+            runs.whole("off")
             {"step": step, "cost": cost}[options.part](runs, options)
         finally:
             bed.down()
