@@ -31,7 +31,7 @@ from apples.launching.steering import steered
 from apples.plan import Outcome
 from apples.slurm import commands, runner
 from apples.slurm.commands import PMI, Wishes, on_node
-from apples.slurm.records import parse_mpi_types
+from apples.slurm.records import Job, parse_mpi_types, parse_nodes
 from nws.settings.durations import format_seconds
 
 
@@ -135,7 +135,7 @@ class SlurmLauncher:
             if not refused.unavailable:
                 raise
             return _not_started(str(refused), refused.unavailable)
-        return explained(outcome, fate)
+        return explained(outcome, fate, _away(fate, request.plan.hosts))
 
     def _allocation(self, request: LaunchRequest, notify: Notify) -> Allocation:
         if self._cluster.enclosing is not None:
@@ -219,6 +219,14 @@ def check_pmi() -> None:
             f"srun cannot start MPICH's ranks here: it offers --mpi={', '.join(types) or 'nothing'} and they need "
             f"{PMI}; install Slurm's plugin mpi_{PMI}, or use --launcher ssh inside the allocation"
         )
+
+
+def _away(fate: Job | None, hosts: Sequence[str]) -> dict[str, str]:
+    """Hosts of a job that a failing node has ended in which nothing can be started now, and why."""
+    if fate is None or fate.state != "NODE_FAIL":
+        return {}
+    nodes = parse_nodes(runner.tried(["scontrol", "-o", "show", "nodes"]))
+    return {host: nodes[host].away for host in hosts if host in nodes and nodes[host].away}
 
 
 def _limited(request: LaunchRequest, left_s: float) -> LaunchRequest:

@@ -26,9 +26,10 @@ OPEN_S, RETRY_S = 30.0, 0.02
 
 def group_of(rank: int, hosts: str) -> int:
     """Which entry of `alpha:2,beta:1` a rank belongs to; each has a door of its own."""
+    before = 0
     for number, entry in enumerate(hosts.split(",")):
-        rank -= int(entry.rpartition(":")[2])
-        if rank < 0:
+        before += int(entry.rpartition(":")[2])
+        if rank < before:
             return number
     raise ValueError(f"no rank {rank} in {hosts}")
 

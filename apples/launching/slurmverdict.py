@@ -6,6 +6,7 @@ that somebody else ended explains why ranks and hosts seemed to be lost.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
@@ -23,8 +24,11 @@ _NOISE = "lacks support for cpu binding"
 _OURS = ("RUNNING", "COMPLETING", "COMPLETED", "PENDING")
 
 
-def explained(outcome: Outcome, fate: Job | None) -> Outcome:
-    """The outcome with Slurm's part in it; fate : the job as Slurm remembers it, None where it does not."""
+def explained(outcome: Outcome, fate: Job | None, away: Mapping[str, str] | None = None) -> Outcome:
+    """The outcome with Slurm's part in it; fate : the job as Slurm remembers it, None where it does not.
+
+    away : hosts that Slurm itself has lost, each with a predicate
+    """
     outcome = replace(outcome, message=_in_terms_of_slurm(outcome.message))
     if outcome.ended != "failed" or fate is None or fate.state in _OURS:
         return outcome
@@ -39,8 +43,10 @@ def explained(outcome: Outcome, fate: Job | None) -> Outcome:
         case "PREEMPTED":
             message = f"{job} was preempted: Slurm gave its nodes to a job of higher priority"
         case "NODE_FAIL":
-            message = f"{job} was ended because a node failed: {outcome.message}"
-            return replace(outcome, exit_code=LAUNCHER_FAILED, message=message)
+            lost = dict(away or {}) or outcome.lost
+            named = "; ".join(f"{host} {why}" for host, why in lost.items()) or outcome.message
+            message = f"{job} was ended because a node failed: {named}"
+            return replace(outcome, exit_code=LAUNCHER_FAILED, message=message, lost=lost)
         case "OUT_OF_MEMORY":
             message = f"{job} took more memory than it was given; {outcome.message}"
             return replace(outcome, message=message)
@@ -53,7 +59,13 @@ def explained(outcome: Outcome, fate: Job | None) -> Outcome:
 
 
 def needs_explaining(outcome: Outcome) -> bool:
-    """Whether Slurm may have had a hand in it: not where ranks failed by themselves, but for those that were killed."""
+    """Whether Slurm may have had a hand in it: not where ranks failed by themselves, but for those that were killed.
+
+    Nor where some hosts were lost and others were not: a job ends on all of them.
+    """
+    hosts = {status.host for status in outcome.statuses}
+    if outcome.lost and outcome.lost.keys() < hosts:
+        return False
     return outcome.ended == "failed" and outcome.exit_code in (LAUNCHER_FAILED, KILLED)
 
 

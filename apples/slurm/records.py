@@ -108,8 +108,9 @@ class Job:
 def fields(line: str) -> dict[str, str]:
     """`Key=value` pairs of one line; values that say nothing are empty."""
     found, places = {}, list(_KEY.finditer(line))
-    ends = [place.start() for place in places[1:]] + [len(line)]
-    for place, end in zip(places, ends, strict=True):
+    ends = [*(place.start() for place in places[1:]), len(line)]
+    # a line without keys has an end and no places
+    for place, end in zip(places, ends, strict=False):
         value = line[place.end() : end].strip()
         found[place[1]] = "" if value in _NOBODY else value
     return found

@@ -1,0 +1,187 @@
+"""Command lines, times and shapes; what complaints mean; what became of a job; what is kept of links."""
+
+import pytest
+
+from apples.errors import HistoryError
+from apples.launching.launcher import LaunchRequest
+from apples.launching.slurmallocation import waiting_text
+from apples.launching.slurmcommand import shape, wanted_s
+from apples.launching.slurmrank import group_of
+from apples.launching.slurmverdict import explained, needs_explaining
+from apples.plan import Outcome, RankStatus, unplanned
+from apples.remote.speed import LinkSpeed
+from apples.slurm import commands
+from apples.slurm.commands import Shape, Wishes
+from apples.slurm.keptlinks import KeptLinks
+from apples.slurm.meanings import meaning
+from apples.slurm.records import Job
+from apples.template import Workload
+
+
+def request(tmp_path, *hosts, rows=0.0, **options):
+    return LaunchRequest(
+        plan=unplanned(hosts, scheduler="test", application="test"),
+        workload=Workload(application="test", size=len(hosts), bytes_per_row=rows),
+        command=("true",),
+        run_dir=tmp_path,
+        **options,
+    )
+
+
+def test_an_allocation_has_the_plans_hosts_and_says_everything_itself():
+    wishes = Wishes(
+        partition="p", account="a", qos="q", reservation="r", constraint="c", exclusive=True, immediate_s=0.5
+    )
+    found = commands.salloc(
+        Shape(hosts=("n1", "n2"), ranks_each=3, minutes=7, threads=2, memory_bytes=1.5 * 2**20),
+        wishes,
+        ["hold"],
+    )
+    assert found[0] == "salloc"
+    assert found[-1] == "hold"
+    assert set(found[1:-1]) == {
+        *(
+            "--nodelist=n[1-2]",
+            "--nodes=2",
+            "--ntasks=6",
+            "--ntasks-per-node=3",
+            "--time=7",
+            "--job-name=apples-run",
+        ),
+        *("--cpus-per-task=2", "--mem=2M", "--partition=p", "--account=a", "--qos=q", "--reservation=r"),
+        *("--constraint=c", "--exclusive", "--immediate=1"),
+    }
+
+
+def test_what_an_enclosing_job_left_is_not_taken_for_our_wish():
+    environment = {"SLURM_NTASKS": "9", "SRUN_DEBUG": "1", "PMI_RANK": "0", "SLURM_CONF": "/c", "HOME": "/h"}
+    assert commands.clean_environment(environment) == {"SLURM_CONF": "/c", "HOME": "/h"}
+
+
+def test_every_host_gets_as_many_ranks_as_the_one_that_has_most(tmp_path):
+    plain = shape(request(tmp_path, "n1", "n3", "n1"), threads=1, counts_memory=True)
+    assert (plain.hosts, plain.ranks_each, plain.memory_bytes) == (("n1", "n3"), 2, 0.0)
+    counted = shape(request(tmp_path, "n1", "n3", "n1", rows=1e6), threads=1, counts_memory=True)
+    assert counted.memory_bytes == 2 * (1e6 + 128 * 2**20)
+
+
+def test_the_time_of_an_allocation(tmp_path):
+    assert wanted_s(request(tmp_path, "n1", time_limit_s=100.0)) == 145.0
+    limited = shape(request(tmp_path, "n1", time_limit_s=600.0), threads=1, counts_memory=False, most_s=150.0)
+    assert limited.minutes == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            "sinfo: error: Unable to contact slurm controller (connect failure)",
+            "Slurm's controller cannot be reached",
+        ),
+        (
+            "salloc: error: Job submit/allocate failed: Invalid partition name specified",
+            "there is no such partition",
+        ),
+        (
+            "salloc: error: Unable to allocate resources: Requested nodes are busy",
+            "the nodes of the plan are not free",
+        ),
+        ("srun: fatal: Could not establish a configuration source", "Slurm is not configured here"),
+        ("x: error: slow\nx: error: a word nobody knows", "Slurm refused (exit code 1): a word nobody knows"),
+        ("", "Slurm refused (exit code 1)"),
+    ],
+)
+def test_complaints_and_what_to_do(said, expected):
+    assert meaning(said, 1).startswith(expected)
+
+
+def test_silence():
+    assert meaning("", None).startswith("Slurm does not answer")
+
+
+def test_what_a_job_waits_for():
+    job = Job(number="3", state="PENDING", reason="Resources", expected="2026-01-01T10:00:00")
+    assert (
+        waiting_text(job)
+        == "job 3 waits for nodes that others hold; expected to start at 2026-01-01T10:00:00"
+    )
+    assert waiting_text(Job(number="3", state="PENDING", reason="Licenses")) == "job 3 waits (Licenses)"
+
+
+FAILED = Outcome(
+    ended="failed",
+    exit_code=125,
+    observed_s=1.0,
+    message="n1 was lost: its connection ended; n2 was lost: its connection ended",
+    statuses=tuple(RankStatus(rank=r, host=h, exit_code=None) for r, h in enumerate(("n1", "n2"))),
+    lost={"n1": "was lost", "n2": "was lost"},
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "code", "lost", "message"),
+    [
+        ("CANCELLED", "interrupted", 143, {}, "job 5 was cancelled by somebody (scancel)"),
+        ("TIMEOUT", "time limit", 124, {}, "job 5 was ended by Slurm at its time limit"),
+        ("PREEMPTED", "failed", 125, {}, "job 5 was preempted"),
+        ("NODE_FAIL", "failed", 125, {"n2": "is down"}, "job 5 was ended because a node failed: n2 is down"),
+        ("BOOT_FAIL", "failed", 125, FAILED.lost, "job 5 ended as BOOT_FAIL; n1 was lost"),
+        ("RUNNING", "failed", 125, FAILED.lost, "n1 was lost"),
+    ],
+)
+def test_what_became_of_the_job_explains_what_the_launch_saw(state, ended, code, lost, message):
+    found = explained(FAILED, Job(number="5", state=state), {"n2": "is down"})
+    assert (found.ended, found.exit_code, found.lost) == (ended, code, lost)
+    assert found.message.startswith(message)
+
+
+def test_slurm_is_asked_only_where_it_may_have_had_a_hand_in_it():
+    assert needs_explaining(FAILED)
+    some = Outcome(
+        ended="failed", exit_code=125, observed_s=1.0, statuses=FAILED.statuses, lost={"n1": "was lost"}
+    )
+    assert not needs_explaining(some)
+    assert not needs_explaining(Outcome(ended="failed", exit_code=3, observed_s=1.0))
+    assert needs_explaining(Outcome(ended="failed", exit_code=137, observed_s=1.0))
+    assert not needs_explaining(Outcome(ended="interrupted", exit_code=130, observed_s=1.0))
+
+
+def test_messages_speak_of_what_stands_in_the_place_of_mpiexec():
+    said = "rank 0 on n1 did not start (mpiexec ended with code 1): srun: X lacks support for cpu binding\nno plugin"
+    found = explained(Outcome(ended="failed", exit_code=125, observed_s=0.0, message=said), None)
+    assert found.message.endswith("no plugin")
+    assert "mpiexec" not in found.message
+
+
+def test_which_door_a_rank_goes_to():
+    assert [group_of(rank, "a:2,b:1,a:1") for rank in range(4)] == [0, 0, 1, 2]
+    with pytest.raises(ValueError, match="no rank 4 in a:4"):
+        group_of(4, "a:4")
+
+
+def link(source, target, latency_s=0.001):
+    return LinkSpeed(source=source, target=target, latency_s=latency_s, bandwidth_Bps=1e6)
+
+
+def test_links_are_kept_for_each_cluster(tmp_path):
+    path = tmp_path / "hosts" / "links.json"
+    lab, other = KeptLinks(path, "lab"), KeptLinks(path, "other")
+    assert lab.missing(["a", "b", "c"]) == ["a", "b", "c"]
+    lab.add([link("a", "b"), link("b", "a"), LinkSpeed(source="a", target="c", error="refused")])
+    other.add([link("a", "b", 0.5)])
+    assert lab.missing(["a", "b"]) == []
+    assert lab.missing(["a", "b", "c"]) == ["a", "b", "c"]
+    assert [(k.source, k.target, k.latency_s) for k in lab.among(["a", "b"])] == [
+        ("a", "b", 0.001),
+        ("b", "a", 0.001),
+    ]
+    assert [k.latency_s for k in other.among(["a", "b"])] == [0.5]
+    lab.add([link("a", "b", 0.002)])
+    assert [k.latency_s for k in lab.among(["a", "b"])] == [0.002, 0.001]
+
+
+def test_links_that_cannot_be_read_are_named(tmp_path):
+    path = tmp_path / "links.json"
+    path.write_text('{"format": "apples-slurm-links", "version": 1, "links": [{"cluster": "x"}]}')
+    with pytest.raises(HistoryError, match="has no list of links; remove it"):
+        KeptLinks(path, "lab").among(["a"])

@@ -1,0 +1,123 @@
+"""Slurm's answers, read; and what they cannot say."""
+
+import math
+from datetime import datetime
+
+import pytest
+
+from apples.slurm import records
+
+NODE = (
+    "NodeName=n1 Arch=x86_64 CoresPerSocket=4 CPUAlloc=2 CPUEfctv=8 CPUTot=8 CPULoad=3.83 AvailableFeatures=big,ib "
+    "ActiveFeatures=ib,big Gres=(null) NodeAddr=10.0.0.1 NodeHostName=n1 Version=22.05.8 "
+    "OS=Linux 6.1.0 #1 SMP PREEMPT_DYNAMIC @0  RealMemory=1000 AllocMem=200 FreeMem=900 Sockets=1 Boards=1 "
+    "State=MIXED+DRAIN ThreadsPerCore=2 TmpDisk=0 Weight=1 Owner=N/A Partitions=all,short "
+    "BootTime=2026-11-21T12:12:12 Reason=memory errors [root@2026-11-22T01:24:44]"
+)
+PARTITION = (
+    "PartitionName=all AllowGroups=ALL Default=YES MaxNodes=UNLIMITED MaxTime=1-02:00:00 Nodes=n[1-3],m7 "
+    "OverSubscribe=NO State=UP TotalCPUs=8"
+)
+JOB = (
+    "JobId=7 JobName=x UserId=root(0) JobState=RUNNING Reason=None Dependency=(null) TimeLimit=00:10:00 "
+    "StartTime=2026-01-01T10:00:00 EndTime=2026-01-01T10:10:00 Partition=all NodeList=n[1-2]"
+)
+NOW = datetime(2026, 1, 1, 10, 4)
+
+
+def test_a_node():
+    node = records.parse_nodes(NODE + "\n\n")["n1"]
+    assert (node.cpus, node.allocated_cpus, node.threads, node.address) == (8, 2, 2, "10.0.0.1")
+    assert (node.memory_bytes, node.allocated_bytes, node.free_bytes) == (
+        1000 * 2**20,
+        200 * 2**20,
+        900 * 2**20,
+    )
+    assert (node.features, node.states, node.load) == (("ib", "big"), ("MIXED", "DRAIN"), 3.83)
+    assert node.away == "is drained: memory errors"
+
+
+@pytest.mark.parametrize(
+    ("state", "away"),
+    [
+        ("IDLE", ""),
+        ("MIXED", ""),
+        ("ALLOCATED+COMPLETING", ""),
+        ("IDLE+PLANNED", ""),
+        ("DOWN*", "is down"),
+        ("IDLE*", "does not respond to Slurm"),
+        ("IDLE~+POWERED_DOWN", "is powered down"),
+        ("IDLE+RESERVED+MAINT", "is reserved"),
+    ],
+)
+def test_nodes_in_which_nothing_is_started(state, away):
+    assert records.parse_nodes(f"NodeName=a State={state}")["a"].away == away
+
+
+def test_a_node_of_which_little_is_known():
+    node = records.parse_nodes("NodeName=a State=DOWN* CPULoad=N/A FreeMem=N/A RealMemory=1")["a"]
+    assert math.isnan(node.load)
+    assert math.isnan(node.free_bytes)
+    assert node.cpus == 1
+
+
+def test_partitions():
+    found = records.parse_partitions(
+        f"{PARTITION}\nPartitionName=gang OverSubscribe=FORCE:3 Nodes=n1 State=DOWN\n"
+    )
+    one, gang = found["all"], found["gang"]
+    assert (one.nodes, one.default, one.max_time_s) == (("n1", "n2", "n3", "m7"), True, 26 * 3600)
+    assert (one.shared, one.exclusive, one.max_nodes) == (1, False, math.inf)
+    assert (gang.shared, gang.state, gang.default, gang.max_time_s) == (3, "DOWN", False, math.inf)
+    assert records.parse_partitions("PartitionName=x OverSubscribe=EXCLUSIVE Nodes=(null)")["x"].exclusive
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("2:00", 120), ("00:02:00", 120), ("1-00:00:01", 86401), ("30", 30), ("UNLIMITED", math.inf)],
+)
+def test_spans_of_time(text, expected):
+    assert records.seconds(text) == expected
+
+
+def test_what_is_no_span_of_time():
+    assert math.isnan(records.seconds("NONE"))
+
+
+def test_jobs():
+    job = records.parse_job(JOB, NOW)
+    assert (job.number, job.state, job.left_s, job.nodes, job.partition) == (
+        "7",
+        "RUNNING",
+        360,
+        ("n1", "n2"),
+        "all",
+    )
+    unlimited = records.parse_job("JobId=8 JobState=RUNNING TimeLimit=UNLIMITED EndTime=Unknown", NOW)
+    assert unlimited.left_s == math.inf
+    waiting = records.parse_job(
+        "JobId=9 JobState=PENDING Reason=Resources StartTime=Unknown EndTime=Unknown", NOW
+    )
+    assert (waiting.reason, waiting.expected, waiting.nodes) == ("Resources", "", ())
+    assert math.isnan(waiting.left_s)
+    assert records.parse_job("", NOW) is None
+
+
+def test_what_a_job_has_on_each_node():
+    text = "JobId=1 NodeList=n[1-3]   Nodes=n1 CPU_IDs=0-1,4 Mem=200 GRES=   Nodes=n[2-3] CPU_IDs=0 Mem=100 GRES="
+    assert records.allocated_cpus(text) == {"n1": 3, "n2": 1, "n3": 1}
+    assert records.allocated_memory(text) == {"n1": 200 * 2**20, "n2": 100 * 2**20, "n3": 100 * 2**20}
+
+
+def test_mpi_types_in_both_spellings():
+    new = "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4"
+    old = "srun: MPI types are...\nsrun: pmi2\nsrun: none"
+    assert records.parse_mpi_types(new) == ("pmix", "none", "pmi2")
+    assert records.parse_mpi_types(old) == ("pmi2", "none")
+
+
+def test_the_configuration():
+    found = records.parse_configuration(
+        "Configuration data as of now\nClusterName             = lab\nX = a=b\n"
+    )
+    assert found == {"ClusterName": "lab", "X": "a=b"}
