@@ -209,12 +209,20 @@ class SlabPolicy:
         if np.abs(np.log(means[1] / means[0])).max() > SAME_LOAD + math.sqrt(2) * noise:
             return None
         least = self._settings.minimum_gain + noise
+        if any(
+            self._to_gain(mean) < least * _seconds(part) for mean, part in zip(means, halves, strict=True)
+        ):
+            return None
         for mean, other in zip(means, reversed(halves), strict=True):
             rows = self._balanced(mean)
             if rows is None or self._saving(rows, other) < least * _seconds(other):
                 return None
         rows = self._balanced(_mean(window))
         return rows if rows != self.rows else None
+
+    def _to_gain(self, row_s: FloatArray) -> float:
+        """Seconds that the very best cut, in real rows and without limits, could take off an iteration."""
+        return float(slowest(self.rows, row_s[None, :])[0] - self._size / (1 / row_s).sum())
 
     def _balanced(self, row_s: FloatArray) -> tuple[int, ...] | None:
         rows = balanced(row_s, self._size, self._ground.min_rows, self._caps)

@@ -80,6 +80,7 @@ class MockLauncher:
             kept = None if every is None else max(0, happened.iterations - 1) // every * every
             return replace(lost, observed_s=took, kept_iterations=kept, moves=moves)
         if steering is not None and steering.ended:
+            notify(steering.why)
             return replace(_adapted(plan, happened), observed_s=took, moves=moves)
         notify(f"mock grid {grid.grid.name}: {took:.1f} s of simulated time")
         return replace(_finished(plan, happened), moves=moves)

@@ -50,13 +50,13 @@ class Moved:
 
 
 class Steering:
-    """One simulated run's. ended : the overseer wants a checkpoint and the end"""
+    """One simulated run's. ended : the overseer wants a checkpoint and the end.  why : it does, for the user"""
 
     def __init__(
         self, grid: MockGrid, workload: Workload, overseer: Overseer, chain: tuple[IntArray, IntArray]
     ) -> None:
         """chain : int64[P] each, hosts and rows."""
-        self.ended = False
+        self.ended, self.why = False, ""
         self._grid, self._workload, self._overseer = grid, workload, overseer
         self._hosts, self._rows = chain
         self._since: Standing | None = None
@@ -93,8 +93,8 @@ class Steering:
         match order:
             case NewSlabs(rows=rows):
                 return self._move(np.array(rows, dtype=np.int64), now)
-            case CheckpointAndEnd():
-                self.ended = True
+            case CheckpointAndEnd(why=why):
+                self.ended, self.why = True, why
         return None
 
     def _move(self, rows: IntArray, now: Standing) -> Moved:

@@ -1,0 +1,80 @@
+"""Whole runs that go on elsewhere: agent, enactor and overseer over the mock grid, from plan to record."""
+
+from dataclasses import replace
+
+import pytest
+
+from apples.agent import Agent, RunRequest
+from apples.applications.known import KnownByModel
+from apples.benchmarkstore import CalibrationStore
+from apples.checkpoints import Checkpoints
+from apples.cli.adapting import overseers
+from apples.costing import Costing
+from apples.enacting.resilience import Resilience
+from apples.enactor import Enactor
+from apples.history import History
+from apples.simulation.mock_world import MockWorld
+from tests.apples.simulation.conftest import host_grid
+
+
+@pytest.fixture
+def enacted(quiet, competitors, tmp_path):
+    """A run of two ranks in a pool of four hosts, under these loads: host → begin and end."""
+
+    def go(adapt, **loads):
+        from apples.adapting.settings import AdaptSettings
+
+        scenario = replace(quiet, application=replace(quiet.application, iterations=600, bytes_per_row=1e3))
+        world = MockWorld(host_grid(4), scenario, load="none", seed=1)
+        for host, (begin, end) in loads.items():
+            competitors(world.truth, int(host[1]), 3, begin, end)
+        said: list[str] = []
+        history = History(tmp_path / adapt / "history")
+        costing = Costing(CalibrationStore(tmp_path / adapt / "benchmarks"), history, {})
+        agent = Agent(world, history, costing, said.append)
+        resilience = Resilience(attempts=3, file=tmp_path / "run.ck", own=True, needed=True, simulated=True)
+        template = KnownByModel("toy", world.workload, "the scenario")
+        wanted = None if adapt == "off" else AdaptSettings()
+        request = RunRequest(
+            size=100,
+            template=template,
+            overrides={"ranks": 2},
+            resilience=resilience,
+            overseen=overseers(world, wanted, {"adapt": adapt}, said.append),
+        )
+        enactor = Enactor(agent, Checkpoints(resilience, world, history), said.append)
+        decision = enactor.decide(request)
+        return enactor.run(request, decision), said
+
+    return go
+
+
+#: Two hosts are taken at first; then the run's own are.
+LOADS = {"h2": (-200.0, 60.0), "h3": (-200.0, 60.0), "h0": (60.0, 1e5), "h1": (60.0, 1e5)}
+
+
+def test_a_run_whose_hosts_are_taken_goes_on_on_those_that_are_free(enacted):
+    done, said = enacted("hosts", **LOADS)
+    record = done.record
+    assert record.outcome.finished, record.outcome.message
+    first, second = record.attempts
+    assert (first.plan.hosts, second.plan.hosts) == (("h0", "h1"), ("h2", "h3"))
+    assert first.outcome.ended == "adapted"
+    assert second.first_iteration == first.outcome.kept_iterations
+    assert second.first_iteration + second.iterations == 600
+    assert any(line.startswith("going on on h[2-3] from a checkpoint") for line in said), said
+    stayed, _ = enacted("off", **LOADS)
+    assert len(stayed.record.attempts) == 1
+    assert record.outcome.observed_s < 0.6 * stayed.record.outcome.observed_s
+
+
+def test_one_whose_hosts_are_as_planned_stays(enacted):
+    done, _ = enacted("hosts")
+    assert len(done.record.attempts) == 1
+    assert done.record.outcome.moves == ()
+
+
+def test_a_record_with_moves_is_no_run_of_its_plan(enacted):
+    done, _ = enacted("slabs", h1=(60.0, 1e5))
+    assert len(done.record.outcome.moves) >= 1
+    assert not done.record.whole
