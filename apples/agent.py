@@ -299,6 +299,7 @@ class Agent:
                 "settings": dict(request.settings),
                 "scheduler": request.scheduler,
                 **request.overrides,
+                **({} if decision.keep is None else {"checkpoint": str(decision.keep.file)}),
                 **({} if decision.interval is None else {"checkpoint_bytes": decision.interval.size_bytes}),
             },
         )

@@ -86,37 +86,41 @@ class Checkpoints:
                 notify(f"{file} is there already and will be overwritten; --resume would go on from it")
 
     def safe(self, request: RunRequest, decision: Decision, outcome: Outcome, notify: Notify) -> int:
-        """Iterations that are done for good after an attempt that did not end well."""
+        """Iterations that are done for good after an attempt that did not end well; the file is verified."""
         if self.resilience.simulated:
             return decision.first_iteration + (outcome.kept_iterations or 0)
-        keep, template = decision.keep, request.template
-        if keep is None or not isinstance(template, Restartable):
-            return 0
-        found = _signature(keep.file)
-        if found is None or found == self._strange:
-            return 0
         try:
-            return template.iterations_in(keep.file, request.size, request.settings)
+            return self._held(request, decision, verified=True)
         except ConfigError as error:
-            self._strange = found
+            # The damaged one is not to be met again.
+            self._strange = None if decision.keep is None else _signature(decision.keep.file)
             notify(f"{error}; beginning at the beginning")
             return 0
 
-    def end(self, request: RunRequest, decision: Decision, outcome: Outcome) -> Outcome:
-        """Remove a file of ours that nobody needs any more, or say what can be gone on from."""
-        if decision.keep is None or self.resilience.simulated:
-            return outcome
-        file = decision.keep.file
-        if outcome.finished:
-            if self.resilience.own:
-                file.unlink(missing_ok=True)
-            return outcome
-        done = self.safe(request, decision, outcome, lambda line: None)
-        if not done:
-            return outcome
+    def finish(self, decision: Decision) -> None:
+        """The run did all its work: remove a file of ours."""
+        if decision.keep is not None and self.resilience.own and not self.resilience.simulated:
+            decision.keep.file.unlink(missing_ok=True)
+
+    def advice(self, request: RunRequest, decision: Decision) -> str:
+        """How a run that did not end well can be gone on with; empty where nothing is kept."""
+        try:
+            done = 0 if self.resilience.simulated else self._held(request, decision, verified=False)
+        except ConfigError:
+            return ""
+        if not done or decision.keep is None:
+            return ""
         total = decision.first_iteration + decision.workload.iterations
-        said = f"{done} of {total} iterations are safe; go on with --checkpoint {file} --resume"
-        return replace(outcome, message="; ".join(text for text in (outcome.message, said) if text))
+        return f"{done} of {total} iterations are safe; go on with --checkpoint {decision.keep.file} --resume"
+
+    def _held(self, request: RunRequest, decision: Decision, *, verified: bool) -> int:
+        """Iterations in the run's own file, 0 where it has none; raises `ConfigError` for one that is damaged."""
+        keep, template = decision.keep, request.template
+        if keep is None or not isinstance(template, Restartable):
+            return 0
+        if _signature(keep.file) in (None, self._strange):
+            return 0
+        return template.iterations_in(keep.file, request.size, request.settings, verified=verified)
 
     def sweep(self) -> None:
         """Remove what ranks that were killed at a checkpoint left beside the file."""

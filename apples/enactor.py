@@ -90,15 +90,29 @@ class Enactor:
             try:
                 outcome = self._attempts(run)
             except BaseException as error:
-                if run.record is not None:
-                    spent_s = self._agent.world.now() - run.started_at
-                    self._agent.break_off(self._with_attempts(run), error, spent_s)
+                self._broken_off(run, error)
                 raise
             finally:
                 self._checkpoints.sweep()
-            outcome = self._checkpoints.end(request, run.decision, outcome)
+            outcome = self._finished(run, outcome)
         record = self._agent.end(request, replace(self._with_attempts(run), outcome=outcome))
         return Enacted(record=record, decision=run.decision)
+
+    def _broken_off(self, run: _Run, error: BaseException) -> None:
+        if run.record is None:
+            return
+        self._agent.break_off(self._with_attempts(run), error, self._agent.world.now() - run.started_at)
+        advice = self._checkpoints.advice(run.request, run.decision)
+        if advice:
+            self._notify(advice)
+
+    def _finished(self, run: _Run, outcome: Outcome) -> Outcome:
+        """Tidy up behind a run that is over, or say how it can be gone on with."""
+        if outcome.finished:
+            self._checkpoints.finish(run.decision)
+            return outcome
+        texts = (outcome.message, self._checkpoints.advice(run.request, run.decision))
+        return replace(outcome, message="; ".join(text for text in texts if text))
 
     def _locked(self, decision: Decision) -> AbstractContextManager[None]:
         if decision.keep is None or self._resilience.simulated:

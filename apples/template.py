@@ -197,5 +197,10 @@ class Restartable(Protocol):
     def checkpoint_bytes(self, size: int, options: Mapping[str, str]) -> float:
         """Bytes of one checkpoint of a run of `size` rows."""
 
-    def iterations_in(self, file: Path, size: int, options: Mapping[str, str]) -> int:
-        """Iterations that a checkpoint holds; raises `ConfigError` where it is damaged, or of another run."""
+    def iterations_in(
+        self, file: Path, size: int, options: Mapping[str, str], *, verified: bool = True
+    ) -> int:
+        """Iterations that a checkpoint holds; raises `ConfigError` where it is damaged, or of another run.
+
+        verified : read all of it; else a look at its head will do
+        """

@@ -64,7 +64,9 @@ class KnownByModel:
         """See `apples.template.Restartable.checkpoint_bytes`: one of the two fields that memory holds."""
         return size * self._workload_of(size).bytes_per_row / 2.0
 
-    def iterations_in(self, file: Path, size: int, options: Mapping[str, str]) -> int:
+    def iterations_in(
+        self, file: Path, size: int, options: Mapping[str, str], *, verified: bool = True
+    ) -> int:
         """Always raises `ConfigError`: no program wrote a file."""
         raise ConfigError(
             f"--checkpoint {file}: {self.name} is {self.summary} and has no checkpoints to read"

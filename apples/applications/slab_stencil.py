@@ -106,18 +106,22 @@ class SlabProgram(ABC):
         """See `apples.template.Restartable.checkpoint_bytes`: one of the two fields that memory holds."""
         return size * self.workload(size, options).bytes_per_row / 2.0
 
-    def iterations_in(self, file: Path, size: int, options: Mapping[str, str]) -> int:
+    def iterations_in(
+        self, file: Path, size: int, options: Mapping[str, str], *, verified: bool = True
+    ) -> int:
         """See `apples.template.Restartable.iterations_in`."""
-        from stencil_app.checkpoint import mismatches, read_header
+        from stencil_app.checkpoint import mismatches, read_header, read_rows
         from stencil_app.errors import CheckpointError
 
         try:
             header = read_header(file)
+            wrong = mismatches(file, header, self.kept_as, self.parameters(size, options))
+            if wrong:
+                raise CheckpointError(wrong)
+            if verified:
+                read_rows(file, header, _Unkept(header.mesh[0]), 0)
         except CheckpointError as error:
             raise ConfigError(_of_checkpoint(error.problems)) from None
-        wrong = mismatches(file, header, self.kept_as, self.parameters(size, options))
-        if wrong:
-            raise ConfigError(_of_checkpoint(wrong))
         wanted = self.workload(size, options).iterations
         if header.iteration > wanted:
             raise ConfigError(
@@ -221,6 +225,19 @@ class SlabStencil(SlabProgram):
             bytes_fixed=PROCESS_BYTES + 4.0 * plane_bytes,
             min_rows=1,
         )
+
+
+class _Unkept:
+    """Rows that are read for their checksums only."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __setitem__(self, row: int, values: object) -> None:
+        """Forget them."""
 
 
 def _of_checkpoint(problems: Sequence[str]) -> list[str]:

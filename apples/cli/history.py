@@ -60,7 +60,11 @@ def _entry(record: Record) -> dict[str, Any]:
             "low_s": record.plan.low_s,
             "high_s": record.plan.high_s,
             "observed_s": None if outcome is None else outcome.observed_s,
-            "error": None if outcome is None else error(record.plan.predicted_s, outcome),
+            # What was tried again is not what the first plan promised.
+            "error": None
+            if outcome is None or len(record.attempts) > 1
+            else error(record.plan.predicted_s, outcome),
+            "attempts": len(record.attempts) or None,
             "ended": None if outcome is None else outcome.ended,
         }
     )
@@ -108,7 +112,8 @@ def _show_one(record: Record, as_json: bool) -> None:
     entry = _entry(record)
     observed = {} if record.outcome is None else {o.rank: o for o in record.outcome.observations}
     rows = []
-    for a in record.plan.assignments:
+    # What was observed is of the last attempt.
+    for a in (record.attempts[-1].plan if record.attempts else record.plan).assignments:
         seen = observed.get(a.rank)
         rows.append(
             [
@@ -124,6 +129,11 @@ def _show_one(record: Record, as_json: bool) -> None:
         f"run {record.id}: {entry['application']} {entry['size']}, {entry['scheduler']}, {entry['ended'] or _UNKNOWN}"
     )
     click.echo("\n".join(table(["host", "rank", "rows", "predicted", "observed", "waited"], rows)))
+    if len(record.attempts) > 1:
+        from apples.cli.report import attempt_lines
+        from apples.documents import attempt_document
+
+        click.echo("\n".join(attempt_lines([attempt_document(a) for a in record.attempts])))
     click.echo(f"predicted {seconds(entry['predicted_s'])}, observed {seconds(entry['observed_s'])}")
     if record.outcome is not None and record.outcome.message:
         click.echo(record.outcome.message)

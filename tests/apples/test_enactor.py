@@ -26,7 +26,7 @@ class Keeping:
     def checkpoint_bytes(self, size, options):
         return 8.0 * size
 
-    def iterations_in(self, file, size, options):
+    def iterations_in(self, file, size, options, *, verified=True):
         text = file.read_text()
         if not text.isdigit():
             raise ConfigError(f"--checkpoint {file}: its header is damaged")

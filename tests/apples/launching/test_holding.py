@@ -9,6 +9,10 @@ import pytest
 
 from apples.errors import LaunchError
 from apples.launching.holding import held
+from apples.launching.launcher import LaunchRequest
+from apples.launching.mpiexec import MpiexecLauncher
+from apples.plan import unplanned
+from apples.template import Workload
 
 HOLDER = """
 import sys, time
@@ -60,3 +64,20 @@ def test_after_an_error_it_is_free_again(tmp_path):
         raise ZeroDivisionError
     with held(tmp_path / "lock", "checkpoint x"):
         pass
+
+
+def test_a_run_directory_is_for_one_launch_at_a_time(tmp_path):
+    request = LaunchRequest(
+        plan=unplanned(["localhost"], scheduler="test", application="true"),
+        workload=Workload(application="true", size=1),
+        command=("true",),
+        run_dir=tmp_path,
+    )
+    with (
+        held(tmp_path / ".in-use", "it"),
+        pytest.raises(
+            LaunchError, match=rf"^run directory {tmp_path} is in use by process {os.getpid()} of "
+        ),
+    ):
+        MpiexecLauncher().run(request, print)
+    assert MpiexecLauncher().run(request, print).finished
