@@ -1,0 +1,156 @@
+"""What launching through Slurm costs, against ssh; and whether both make the same plan and the same answer.
+
+    python benchmarks/over_slurm.py [--repeat N] NODE...         on a login node; nodes must be idle, and take ssh for ssh
+    python benchmarks/over_slurm.py [--repeat N] --testbed       as root: on a cluster of its own
+
+Prints 10th, 50th and 90th percentile in seconds of making and giving back an allocation, of `true` on every node in an
+allocation that is there, of both, and of the same over ssh. Then the same job through both launchers: hosts, rows, checksum.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from apples.grid import Host
+from apples.launching.launcher import LaunchRequest, Launcher
+from apples.launching.slurm import Cluster, SlurmLauncher
+from apples.launching.slurmallocation import Made
+from apples.launching.ssh import SshLauncher
+from apples.launching.stations import Place
+from apples.plan import unplanned
+from apples.slurm.commands import Shape, Wishes
+from apples.sshworld import address_of
+from apples.template import Workload
+
+ROOT = Path(__file__).resolve().parent.parent
+JOB = ("64", "--app", "heat", "-s", "nx=32", "-s", "ny=32", "-s", "iterations=50", "--scheduler", "default")
+
+
+def silent(line: str) -> None:
+    """Nobody listens."""
+
+
+def launch_s(launcher: Launcher, hosts: list[str]) -> float:
+    """Seconds that `true` with a rank on every host takes, allocation included where one is made."""
+    with tempfile.TemporaryDirectory() as directory:
+        request = LaunchRequest(
+            plan=unplanned(hosts, scheduler="benchmark", application="true"),
+            workload=Workload(application="true", size=len(hosts)),
+            command=("true",),
+            run_dir=Path(directory),
+        )
+        start = time.perf_counter()
+        outcome = launcher.run(request, silent)
+        took = time.perf_counter() - start
+    if not outcome.finished:
+        sys.exit(outcome.message)
+    return took
+
+
+def allocation_s(hosts: list[str]) -> float:
+    """Seconds that an allocation takes to be made and given back, with nothing run in it."""
+    start = time.perf_counter()
+    with Made(Shape(hosts=tuple(hosts), ranks_each=1, minutes=1), Wishes(), silent):
+        pass
+    return time.perf_counter() - start
+
+
+def inside_s(hosts: list[str], repeat: int) -> list[float]:
+    """Seconds of launches in one allocation that is there."""
+    with Made(Shape(hosts=tuple(hosts), ranks_each=1, minutes=5), Wishes(), silent) as allocation:
+        launcher = SlurmLauncher(Cluster(hosts=tuple(hosts), enclosing=allocation.number))
+        return [launch_s(launcher, hosts) for _ in range(repeat)]
+
+
+def show(what: str, values: list[float]) -> None:
+    ordered = sorted(values)
+    low, middle, high = (ordered[round(q * (len(ordered) - 1))] for q in (0.1, 0.5, 0.9))
+    print(f"{what:44} {low:6.2f} {middle:6.2f} {high:6.2f}", flush=True)
+
+
+def answer(launcher: str, hosts: list[str]) -> tuple[list[tuple[str, int]], str]:
+    """Chain of (host, rows) and checksum of one run through the command, with a state of its own."""
+    command = [str(Path(sys.executable).parent / "apples-run"), *JOB, "--launcher", launcher, "--json"]
+    with tempfile.TemporaryDirectory() as state:
+        result = subprocess.run(
+            [*command, "-H", ",".join(f"{host}:1" for host in hosts)],
+            env={**os.environ, "APPLES_STATE": state},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if result.returncode != 0:
+        sys.exit(result.stderr)
+    found = re.search(r"checksum (\w+)", result.stderr)
+    chain = [(entry["host"], entry["rows"]) for entry in json.loads(result.stdout)["hosts"]]
+    return chain, found[1] if found else "none"
+
+
+def measure(hosts: list[str], repeat: int) -> None:
+    print(f"{len(hosts)} hosts, {repeat} times                                10 %   50 %   90 %")
+    over_ssh = SshLauncher({h: Place(host=h, address=address_of(Host(name=h))) for h in hosts})
+    through_slurm = SlurmLauncher(Cluster(hosts=tuple(hosts)))
+    show("allocation made and given back", [allocation_s(hosts) for _ in range(repeat)])
+    show("true, in an allocation that is there", inside_s(hosts, repeat))
+    show("true, allocation included", [launch_s(through_slurm, hosts) for _ in range(repeat)])
+    show("true, over ssh", [launch_s(over_ssh, hosts) for _ in range(repeat)])
+    answers = {launcher: answer(launcher, hosts) for launcher in ("ssh", "slurm")}
+    for launcher, (chain, checksum) in answers.items():
+        print(f"{launcher:6} {checksum}  {', '.join(f'{host} {rows}' for host, rows in chain)}")
+    same = answers["ssh"] == answers["slurm"]
+    print("same plan, same answer" if same else "DIFFERENT")
+    if not same:
+        sys.exit(1)
+
+
+def on_a_testbed(repeat: int) -> None:
+    """Bring up a cluster, and run this program on its login node."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from testbed import running
+    from testbed.description import parse
+    from testbed.grid import Testbed
+    from testbed.slurm import Node, Partition, Slurm, missing
+
+    why = running.missing() or missing()
+    if why:
+        sys.exit(why)
+    nodes = ("n1", "n2", "n3", "n4")
+    document = {
+        "name": f"bench-{uuid.uuid4().hex[:8]}",
+        "hosts": [{"name": name} for name in ("head", *nodes)],
+    }
+    with Testbed(parse(document)) as testbed:
+        partition = Partition(name="all", nodes=nodes, settings="Default=YES")
+        Slurm(testbed, "head", [Node(name=name) for name in nodes], [partition]).up()
+        words = [sys.executable, __file__, "--repeat", str(repeat), *nodes]
+        code = subprocess.run(testbed.command("head", words), check=False).returncode
+    sys.exit(code)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Cost of launching through Slurm, against ssh.")
+    parser.add_argument("hosts", nargs="*", metavar="NODE")
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--testbed", action="store_true")
+    arguments = parser.parse_args()
+    with contextlib.suppress(KeyboardInterrupt):
+        if arguments.testbed:
+            on_a_testbed(arguments.repeat)
+        elif arguments.hosts:
+            measure(arguments.hosts, arguments.repeat)
+        else:
+            parser.error("name nodes, or --testbed")
+
+
+if __name__ == "__main__":
+    main()

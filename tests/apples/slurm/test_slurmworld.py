@@ -1,0 +1,221 @@
+"""A cluster as a world: what Slurm's commands print becomes a pool. Slurm is a script here."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from apples import slurmworld
+from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
+from apples.grid import Grid, Host, LinkRule
+from apples.remote.facts import HostFacts, Survey
+from apples.remote.speed import LinkSpeed
+from apples.slurm.commands import Wishes
+from apples.slurm.keptlinks import KeptLinks
+from apples.slurm.looking import Seen
+from apples.slurmworld import Given, SlurmWorld
+
+#: Prints the file that is named after its words, as in `show-nodes`; complains as Slurm does where there is none.
+SCRIPT = """#!/bin/sh
+name=
+for word; do case $word in -*) ;; *) name=$name-$word;; esac; done
+if [ -f "SAYS/down" ]; then echo "scontrol: Unable to contact slurm controller (connect failure)" >&2; exit 1; fi
+cat "SAYS/${name#-}" 2>/dev/null || { echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1; }
+"""
+NODE = (
+    "NodeName={0} Arch=x86_64 CPUTot=2 CPUAlloc={1} RealMemory=1000 AllocMem=100 FreeMem=800 State={2} "
+    "NodeAddr={0}\n"
+)
+PARTITIONS = (
+    "PartitionName=all Default=YES Nodes=n[1-4] MaxTime=1:00:00 State=UP OverSubscribe=NO\n"
+    "PartitionName=closed Nodes=n1 State=DOWN\n"
+)
+CONFIG = "ClusterName = lab\nSelectTypeParameters = CR_CPU_MEMORY\n"
+
+
+@pytest.fixture
+def says(tmp_path, monkeypatch):
+    """Directory of what Slurm says, one file for each question."""
+    programs, says = tmp_path / "bin", tmp_path / "says"
+    for directory in (programs, says):
+        directory.mkdir()
+    (programs / "scontrol").write_text(SCRIPT.replace("SAYS", str(says)))
+    (programs / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    (says / "show-config").write_text(CONFIG)
+    (says / "show-partition").write_text(PARTITIONS)
+    states = (("n1", 0, "IDLE"), ("n2", 0, "IDLE"), ("n3", 2, "ALLOCATED"), ("n4", 0, "DOWN*"))
+    (says / "show-nodes").write_text("".join(NODE.format(*state) for state in states))
+    return says
+
+
+def world(tmp_path, **given):
+    return SlurmWorld(Given(state=tmp_path / "hosts", **given))
+
+
+def silent(line):
+    """Nobody listens."""
+
+
+def test_idle_nodes_are_the_pool_and_their_cpus_count_in_full(says, tmp_path):
+    notes = []
+    one = world(tmp_path)
+    snapshot = one.snapshot(notes.append)
+    assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
+        ("n1", 2, "slurm x86_64"),
+        ("n2", 2, "slurm x86_64"),
+    ]
+    assert snapshot.absent == {"n3": "other jobs hold all its 2 CPUs", "n4": "it is down"}
+    assert notes[0] == "looking at 4 nodes of partition all"
+    first = snapshot.conditions[0]
+    assert (first.availability.value, first.capacity.value, first.memory_bytes.value) == (
+        1.0,
+        2.0,
+        800 * 2.0**20,
+    )
+    assert (one.grid.name, one.reaches(snapshot.hosts[0]), one.reaches(Host(name="n3"))) == (
+        "all",
+        True,
+        False,
+    )
+    assert one.machine(snapshot.hosts[0]).startswith("slurm x86_64 python")
+    cluster = one.launcher._cluster
+    assert (cluster.most_s, cluster.counts_memory, cluster.enclosing) == (3600.0, True, None)
+
+
+def test_hosts_that_the_user_names_keep_their_order_and_what_is_said_of_them(says, tmp_path):
+    hosts = (Host(name="second", address="n2", slots=1, cpu_type="fast"), Host(name="n1", slots=8))
+    link = LinkRule(latency_s=0.01, bandwidth_Bps=5e6)
+    grid = Grid(name="file", hosts=hosts, links=(link,), source="lab.yaml")
+    snapshot = world(tmp_path, grid=grid, open_types=frozenset({"n1"})).snapshot(silent)
+    assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
+        ("n2", 1, "fast"),
+        ("n1", 2, "slurm x86_64"),
+    ]
+    assert snapshot.latency_s[0, 1] == 0.01
+
+
+def test_links_that_were_measured_once_are_known(says, tmp_path):
+    kept = KeptLinks(tmp_path / "hosts" / "slurm-links.json", "lab")
+    kept.add([LinkSpeed(source="n1", target="n2", latency_s=0.003, bandwidth_Bps=2e6)])
+    snapshot = world(tmp_path).snapshot(silent)
+    assert (snapshot.latency_s[0, 1], snapshot.bandwidth_Bps[0, 1]) == (0.003, 2e6)
+
+
+def test_as_many_nodes_as_the_user_allows(says, tmp_path):
+    snapshot = world(tmp_path, wishes=Wishes(nodes=(1, 1))).snapshot(silent)
+    assert [h.name for h in snapshot.hosts] == ["n1"]
+    assert snapshot.absent["n2"] == "--nodes allows 1"
+    with pytest.raises(NoFeasiblePlan, match=r"2 of 3 nodes can be had in partition all:\nn3: other jobs"):
+        world(tmp_path, wishes=Wishes(nodes=(3, 4))).snapshot(silent)
+
+
+def test_hosts_that_were_lost_are_not_planned_on_again(says, tmp_path):
+    one = world(tmp_path)
+    one.drop({"n1": "it was lost: its connection ended"})
+    snapshot = one.snapshot(silent)
+    assert [h.name for h in snapshot.hosts] == ["n2"]
+    assert snapshot.absent["n1"] == "it was lost: its connection ended"
+
+
+def test_nothing_is_idle(says, tmp_path):
+    (says / "show-nodes").write_text("".join(NODE.format(f"n{i}", 2, "ALLOCATED") for i in (1, 2, 3, 4)))
+    with pytest.raises(NoFeasiblePlan) as raised:
+        world(tmp_path).snapshot(silent)
+    assert str(raised.value).splitlines()[:2] == [
+        "no node can be had in partition all:",
+        "n1: other jobs hold all its 2 CPUs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        (
+            {"wishes": Wishes(partition="x")},
+            ConfigError,
+            "--partition x: there is no such partition; legal are all, closed",
+        ),
+        (
+            {"wishes": Wishes(partition="closed")},
+            NoFeasiblePlan,
+            "partition closed is DOWN and starts no jobs",
+        ),
+        ({"grid": Grid(name="g", hosts=(Host(name="n9"),))}, ConfigError, "n9 are no nodes of partition all"),
+        ({"job": "77"}, LaunchError, "scontrol: Slurm refused"),
+    ],
+)
+def test_what_cannot_be_is_told(says, tmp_path, given, kind, message):
+    with pytest.raises(kind, match=message.replace("(", r"\(")):
+        world(tmp_path, **given).snapshot(silent)
+
+
+def test_no_controller_and_no_slurm(says, tmp_path, monkeypatch):
+    (says / "down").touch()
+    with pytest.raises(LaunchError, match="Slurm's controller cannot be reached"):
+        world(tmp_path).snapshot(silent)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ProgramNotFound, match="scontrol is in none of the directories of PATH"):
+        world(tmp_path).snapshot(silent)
+
+
+def facts(name):
+    return HostFacts(
+        name=name,
+        resolved=("10.0.0.1",),
+        reached_at="10.0.0.1",
+        reached_from=None,
+        interfaces={"ib0": ("10.0.0.1",)},
+        versions={},
+        missing=(),
+        disks={},
+        cpu_model="Xeon",
+        shared_memory_bytes=1e9,
+        skew_s=0.0,
+        survey=Survey(availability=0.4, capacity=0.9, quota=None, cpus=2, memory_bytes=5e8, load=1.0),
+        survey_error=None,
+    )
+
+
+def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monkeypatch):
+    (says / "show-job-7").write_text(
+        "JobId=7 JobState=RUNNING TimeLimit=UNLIMITED EndTime=Unknown NodeList=n[1-3] Nodes=n1 CPU_IDs=0-1 Mem=200 "
+        "GRES= Nodes=n[2-3] CPU_IDs=0 Mem=1000 GRES=\n"
+    )
+    looked = []
+
+    def look(what, needs, notify):
+        looked.append(what)
+        return Seen(facts={n: facts(n) for n in ("n1", "n2")}, unfit={"n3": "has no numba"})
+
+    monkeypatch.setattr(slurmworld, "look", look)
+    one = world(tmp_path, job="7")
+    snapshot = one.snapshot(silent)
+    assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [("n1", 2, "Xeon"), ("n2", 1, "Xeon")]
+    assert snapshot.absent == {"n3": "it has no numba"}
+    assert [c.memory_bytes.value for c in snapshot.conditions] == [200 * 2.0**20, 5e8]
+    assert [c.availability.value for c in snapshot.conditions] == [1.0, 1.0]
+    assert (looked[0].job, looked[0].addresses) == ("7", {"n1": "n1", "n2": "n2", "n3": "n3"})
+    cluster = one.launcher._cluster
+    assert (cluster.enclosing, cluster.left_s) == ("7", math.inf)
+    # what was looked at before the plan is not looked at again
+    readied = one._ready("7", ["n1"], silent)
+    assert (readied.interfaces, readied.unfit, len(looked)) == ({"n1": "ib0"}, {}, 1)
+
+
+def test_an_allocation_that_is_over(says, tmp_path):
+    (says / "show-job-7").write_text("JobId=7 JobState=TIMEOUT EndTime=2026-01-01T10:00:00 NodeList=n1\n")
+    with pytest.raises(LaunchError, match=r"job 7 \(SLURM_JOB_ID\) is TIMEOUT"):
+        world(tmp_path, job="7").snapshot(silent)
+
+
+def test_checkpoints_need_a_directory_that_all_nodes_see(says, tmp_path, monkeypatch):
+    one = world(tmp_path)
+    one.snapshot(silent)
+    assert one.write_s(tmp_path / "x.ckpt", 1e3) is None
+    monkeypatch.setattr(slurmworld, "_file_system", lambda directory: "lustre")
+    assert one.write_s(tmp_path / "x.ckpt", 1e3) is not None
+
+
+def test_the_file_system_of_a_directory():
+    assert slurmworld._file_system(Path("/proc/self")) == "proc"
