@@ -1,10 +1,11 @@
 """What launching through Slurm costs, against ssh; and whether both make the same plan and the same answer.
 
-    python benchmarks/over_slurm.py [--repeat N] NODE...         on a login node; nodes must be idle, and take ssh for ssh
-    python benchmarks/over_slurm.py [--repeat N] --testbed       as root: on a cluster of its own
+    python benchmarks/over_slurm.py [--repeat N] NODE...      on a login node; nodes must be idle, and take ssh
+    python benchmarks/over_slurm.py [--repeat N] --testbed    as root: on a cluster of its own
 
 Prints 10th, 50th and 90th percentile in seconds of making and giving back an allocation, of `true` on every node in an
-allocation that is there, of both, and of the same over ssh. Then the same job through both launchers: hosts, rows, checksum.
+allocation that is there, of both, and of the same over ssh. Then the same job through both launchers: hosts, rows and
+checksum.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import uuid
 from pathlib import Path
 
 from apples.grid import Host
-from apples.launching.launcher import LaunchRequest, Launcher
+from apples.launching.launcher import Launcher, LaunchRequest
 from apples.launching.slurm import Cluster, SlurmLauncher
 from apples.launching.slurmallocation import Made
 from apples.launching.ssh import SshLauncher
