@@ -122,6 +122,7 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
     lines += [f"  - {entry['host']}: {entry['reason']}" for entry in document["left_out"]]
     lines += [f"  ~ {text}" for text in document["relaxed"]]
     lines += [f"  · {text}" for text in document["notes"]]
+    lines += _checkpoint_lines(document.get("checkpoints"))
     weather = document["snapshot"]
     lines.append(f"  weather from {weather['source']}:")
     for host in weather["hosts"][:_LISTED]:
@@ -132,6 +133,14 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
             f"({availability['method']}, {availability['samples']} samples{_old(availability['age_s'])}), {free} free"
         )
     return lines + _link_lines(weather)
+
+
+def _checkpoint_lines(checkpoints: dict[str, Any] | None) -> list[str]:
+    if checkpoints is None:
+        return []
+    every = checkpoints["every"]
+    often = "at the end only" if every is None else f"every {every} iterations"
+    return [f"  · checkpoints {often} to {checkpoints['file']}: {checkpoints['why']}"]
 
 
 def monitor_lines(monitor: dict[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from apples.cli.report import explanation_lines
+from apples.cli.report import attempt_lines, explanation_lines
 from apples.grid import Conditions, Estimate, Grid, Host, Snapshot
 from apples.snapshots import from_forecasts
 from nws.series import Forecast, Series
@@ -86,3 +86,25 @@ def test_a_snapshot_that_keeps_no_ages_is_told_without():
         bandwidth_error_Bps=np.zeros((1, 1)),
     )
     assert "measured" not in snapshot.as_json()["links"]
+
+
+def attempt(number, hosts, **more):
+    ranks = [{"host": host, "rank": rank, "rows": 8} for rank, host in enumerate(hosts)]
+    base = {"number": number, "hosts": ranks, "first_iteration": 0, "iterations": 100, "predicted_s": 10.0}
+    return {**base, "observed_s": 5.0, "error": None, "ended": "failed", "lost": {}, **more}
+
+
+def test_every_attempt_is_told_with_how_it_ended():
+    lines = attempt_lines(
+        [
+            attempt(1, ["a1", "a2"], lost={"a2": "was lost: its connection ended"}),
+            attempt(2, ["a1"], ended="adapted", first_iteration=40, iterations=60),
+            attempt(3, ["a1"], ended="finished", first_iteration=70, iterations=30, error=-0.2),
+        ]
+    )
+    assert lines == [
+        "           hosts  from  to iteration  predicted  observed",
+        "attempt 1      2     0           100       10 s       5 s, failed: a2 was lost: its connection ended",
+        "attempt 2      1    40           100       10 s       5 s, went on with another plan",
+        "attempt 3      1    70           100       10 s       5 s, prediction 20.0% too short",
+    ]
