@@ -19,7 +19,7 @@ from apples.checkpoints import Checkpoints
 from apples.documents import attempt_document
 from apples.enacting.attempts import Next, what_next
 from apples.enacting.resilience import Resilience
-from apples.errors import ApplesError
+from apples.errors import ApplesError, ConfigError
 from apples.launching.holding import held
 from apples.launching.launcher import Notify
 from apples.plan import Attempt, Outcome, Record
@@ -136,7 +136,7 @@ class Enactor:
                 return self._whole(run, over, "the time limit left nothing for another attempt")
             try:
                 self._plan_again(run, outcome, following)
-            except ApplesError as error:
+            except (ApplesError, ConfigError) as error:
                 failed = replace(outcome, exit_code=error.exit_code)
                 return self._whole(run, failed, f"another attempt could not be made: {error}")
 

@@ -348,3 +348,28 @@ def test_a_number_of_ranks_that_no_slots_are_left_for_becomes_a_limit(desk):
     kept = desk(lost("a3"), finished(1.0))
     kept.run(overrides={"ranks": 2})
     assert [len(launch.plan.assignments) for launch in kept.launches] == [2, 2]
+
+
+def test_a_host_that_is_lost_after_the_last_iteration(desk, tmp_path):
+    file = tmp_path / "run.ckpt"
+    d = desk(lost("a3", at_iteration=1000, file=file), finished(1.0), file=file, rule="iterations", every=200)
+    enacted = d.run()
+    assert enacted.record.outcome.finished
+    assert [(a.first_iteration, a.iterations) for a in enacted.record.attempts] == [(0, 1000), (1000, 0)]
+    assert d.launches[1].command[2] == "run.ckpt 200 True"
+    assert [r.id for r in d.bench.history.records()] == [enacted.record.id]
+
+
+def test_a_plan_that_cannot_be_made_for_the_rest_is_told(desk):
+    d = desk(lost("a3"))
+    decide = d.bench.agent.decide
+
+    def refused(request, *, done=0, after=None):
+        if after is not None:
+            raise ConfigError("max_ranks 0 is too few")
+        return decide(request, done=done)
+
+    d.bench.agent.decide = refused
+    outcome = d.run().record.outcome
+    assert outcome.exit_code == 2
+    assert outcome.message.endswith("another attempt could not be made: max_ranks 0 is too few")
