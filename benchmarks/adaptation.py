@@ -36,16 +36,16 @@ from tests.testbed.grid import Testbed
 BIN = Path(sys.executable).parent
 DESK = "desk"
 HOSTS = {"e1": 0, "e2": 1, "w1": 1, "w2": 0}
-SIZE, MESH = "128", ("nx=32", "ny=32")
+SIZE = "128"
 #: Seconds from the start of a load until sensors see nothing else.
 SETTLE_S = 4.0
 BURN = "while True: pass"
 
 
-def spec() -> dict[str, Any]:
-    """Four hosts that share two CPUs, at two sites, and the desk."""
+def spec(share: float) -> dict[str, Any]:
+    """Four hosts that share two CPUs, at two sites, and the desk. share : of a CPU, for each"""
     hosts = [
-        {"name": name, "site": "east" if name[0] == "e" else "west", "cpu": 0.4, "cpuset": cpu}
+        {"name": name, "site": "east" if name[0] == "e" else "west", "cpu": share, "cpuset": cpu}
         for name, cpu in HOSTS.items()
     ]
     return {
@@ -61,6 +61,7 @@ class Runs:
 
     def __init__(self, bed: Testbed, scratch: Path, options: argparse.Namespace) -> None:
         self.bed, self.scratch, self.iterations = bed, scratch, options.iterations
+        self._mesh = (f"nx={options.cells}", f"ny={options.cells}")
         self._keep: Path | None = options.keep
 
     def start(self, adapt: str, progress: Path | None) -> subprocess.Popen[str]:
@@ -71,7 +72,7 @@ class Runs:
         if progress is not None:
             variables += [f"STENCIL_APP_PROGRESS={progress}", "STENCIL_APP_REPORT_EVERY=0.5"]
         pool = ",".join(f"{host}:1" for host in HOSTS)
-        settings = (*MESH, f"iterations={self.iterations}")
+        settings = (*self._mesh, f"iterations={self.iterations}")
         words = [
             *(
                 "env",
@@ -224,11 +225,13 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=400)
     parser.add_argument("--burners", type=int, default=1)
+    parser.add_argument("--cpu", type=float, default=0.4, help="share of a CPU that each host has")
+    parser.add_argument("--cells", type=int, default=32, help="cells of a row, along x and along y")
     parser.add_argument("--keep", type=Path, help="append what the ranks told to this file, a run a line")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ.pop("STENCIL_APP_PROGRESS", None)
-    bed = Testbed(parse(spec()))
+    bed = Testbed(parse(spec(options.cpu)))
     with tempfile.TemporaryDirectory(prefix="adaptation-") as scratch:
         bed.up()
         try:

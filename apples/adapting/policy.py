@@ -1,11 +1,13 @@
 """When rows should move between the ranks of a run: reports in, moves out; no clock, no I/O.
 
 A move is made when the newest stretches of the run agree that another cut would have been faster by more than noise,
-by a minimum, and by several times what moving costs. Four things keep it from running after a load that comes and goes:
+by a minimum, and by several times what moving costs. Five things keep it from running after a load that comes and goes:
 
 - the cut found from one half of the stretches must have paid in the other half, so chance does not look like a gain;
 - what the evidence is old must pay for the move: a load that has lasted long is trusted longer;
 - moving back needs several times as many stretches, and twice as many again each time that happens;
+- a move must keep what it promised: when iterations are hardly shorter afterwards, on hosts as fast as before, it is
+  undone, for then something else than the mean speeds of the ranks is what makes them wait;
 - an account is kept of what moves have won or lost against the plan's slabs, which every report shows. When it has
   lost its allowance the rows go back, and half of the allowance is left for the rest.
 
@@ -32,6 +34,8 @@ REMEMBERED = 256
 LEAST_SPREAD, PRIOR_SPREAD = 0.01, 0.05
 #: Halves of the evidence may differ by so much, beyond their noise, and still tell of the same load.
 SAME_LOAD = 0.1
+#: Of the promised gain, this part must be there after a move; capacity may have sunk by so much for that to be judged.
+KEPT, SAME_CAPACITY = 0.3, 0.9
 #: Reports after which an order that nobody obeyed is forgotten.
 PATIENCE = 20
 
@@ -69,6 +73,19 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Trial:
+    """A move that must show its worth. rows : before it.  seconds : of an iteration then.  saving_s : promised of one
+
+    capacity : rows a second that all ranks together computed then
+    """
+
+    rows: tuple[int, ...]
+    seconds: float
+    saving_s: float
+    capacity: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Stretch:
     """What counts of a report. row_s : float64[P].  weight : iterations.  seconds : of one of them, without moves."""
 
@@ -100,6 +117,7 @@ class SlabPolicy:
         self._balance = 0.0
         self._allowance = self._settings.allowance
         self._per_row_s: float | None = None
+        self._trial: _Trial | None = None
 
     def hear(self, told: Progress) -> Proposal | None:
         """What to move to now, or None; a proposal counts as ordered."""
@@ -116,7 +134,7 @@ class SlabPolicy:
         if self._ordered is not None:
             return None
         rest = self._rest(told)
-        found = self._undo(told, rest) or self._better(rest)
+        found = self._broken(rest) or self._undo(told, rest) or self._better(rest)
         if found is not None:
             self._order(found)
         return found
@@ -145,7 +163,7 @@ class SlabPolicy:
         elif self._ordered is not None:
             self._waited += 1
             if told.refused is not None or self._waited > PATIENCE:
-                self._ordered = None
+                self._ordered = self._trial = None
                 self._reversals += 1
 
     def _keep_account(self, told: Progress) -> None:
@@ -173,6 +191,21 @@ class SlabPolicy:
         if self.rows == self._ground.rows or gain_s <= self._cost(self._ground.rows):
             return None
         return self._proposal(self._ground.rows, gain_s, left, "the load does not last: back to the plan")
+
+    def _broken(self, left: float) -> Proposal | None:
+        """Back to the slabs before the last move if it has not kept its promise."""
+        trial, newest = self._trial, list(self._stretches)
+        if trial is None or len(newest) < self._settings.least_reports:
+            return None
+        self._trial = None
+        saved_s = trial.seconds - _seconds(newest)
+        if saved_s >= KEPT * trial.saving_s or _capacity(_mean(newest)) < SAME_CAPACITY * trial.capacity:
+            return None
+        self._reversals += 2
+        gain_s = -left * saved_s
+        if gain_s <= self._cost(trial.rows):
+            return None
+        return self._proposal(trial.rows, gain_s, left, "iterations are no shorter than before: back again")
 
     def _better(self, left: float) -> Proposal | None:
         """The cut that the newest stretches agree on, if it is worth its price."""
@@ -277,6 +310,10 @@ class SlabPolicy:
     def _order(self, found: Proposal) -> None:
         if self._is_backwards(found.rows):
             self._reversals += 1
+        recent = list(self._stretches)[-self._settings.least_reports :]
+        promised_s = self._saving(found.rows, recent)
+        if found.rows != self._ground.rows:
+            self._trial = _Trial(self.rows, _seconds(recent), promised_s, _capacity(_mean(recent)))
         self._last_shift = np.subtract(found.rows, self.rows).astype(np.float64)
         self._ordered, self._waited = found.rows, 0
 
@@ -301,6 +338,11 @@ def _mean(stretches: Sequence[_Stretch]) -> FloatArray:
     weights = np.array([s.weight for s in stretches])
     found: FloatArray = np.average(np.stack([s.row_s for s in stretches]), axis=0, weights=weights)
     return np.maximum(found, 1e-300)
+
+
+def _capacity(row_s: FloatArray) -> float:
+    """Rows a second of all ranks together, if none waited."""
+    return float((1 / row_s).sum())
 
 
 def _seconds(stretches: Sequence[_Stretch]) -> float:
