@@ -158,16 +158,16 @@ class Agent:
         whole = template.workload(request.size, request.settings)
         workload = rest_of(whole, done)
         # Where all is done but the end of the program, hosts are chosen as for one iteration more.
-        planned = rest_of(whole, done - 1) if done and not workload.iterations else workload
+        demands = rest_of(whole, done - 1) if done and not workload.iterations else workload
         options = request.planning
         started = time.perf_counter()
         snapshot = self.world.snapshot(self._notify)
         measured = time.perf_counter()
         if request.scheduler in RESPECT_LIMITS:
-            check_room(snapshot, planned, options)
+            check_room(snapshot, demands, options)
         key, costs = self._prices(request, snapshot, after)
         priced = time.perf_counter()
-        plan = SCHEDULERS[request.scheduler](snapshot, planned, costs, options)
+        plan = SCHEDULERS[request.scheduler](snapshot, demands, costs, options)
         absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]
         plan = replace(plan, left_out=(*plan.left_out, *absent))
         planned = time.perf_counter()

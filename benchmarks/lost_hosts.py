@@ -64,19 +64,31 @@ class Run:
         command = [
             *("env", f"APPLES_STATE={state}", str(BIN / "apples-run"), SIZE, "--launcher", "ssh", "-H", pool),
             *(w for pair in (*MESH, f"history={self.history}") for w in ("-s", pair)),
-            *("-n", str(len(bed.spec.hosts) - 2), "--json", *words),
+            *("-n", str(len(bed.spec.hosts) - 2), "--json-lines", *words),
         ]
         self.lines: list[tuple[float, str]] = []
         self.process = subprocess.Popen(
             bed.command(DESK, command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self.events: list[dict[str, Any]] = []
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read, self._hear)]
+        for reader in self._readers:
+            reader.start()
 
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append((time.monotonic(), line.rstrip()))
+
+    def _hear(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    @property
+    def planned(self) -> list[str]:
+        """Hosts of the first plan."""
+        return [entry["host"] for entry in self.events[0]["hosts"]]
 
     def when(self, text: str) -> float | None:
         """When a line with this text came; None while it has not."""
@@ -102,11 +114,10 @@ class Run:
 
     def end(self) -> dict[str, Any]:
         """Its document, when it is over."""
-        assert self.process.stdout is not None
-        out = self.process.stdout.read()
         self.process.wait()
-        self._reader.join()
-        return json.loads(out) if out.strip() else {}
+        for reader in self._readers:
+            reader.join()
+        return self.events[-1] if self.events and self.events[-1]["event"] == "run" else {}
 
     @property
     def checksum(self) -> str:
@@ -149,7 +160,7 @@ def hit_one(
         words = ["-s", f"iterations={options.iterations}", "--checkpoint", str(directory / "run.ckpt")]
         run = Run(bed, state, directory, [*words, "--checkpoint-every", str(options.every)])
         began = run.wait_for("running mhd3d")
-        after_s, host = rng.uniform(0.0, 0.95 * plain["observed_s"]), rng.choice(plain["hosts"])
+        after_s, host = rng.uniform(0.0, 0.95 * plain["observed_s"]), rng.choice(run.planned)
         time.sleep(max(0.0, began + after_s - time.monotonic()))
         hit = time.monotonic()
         getattr(bed, way)(host)
