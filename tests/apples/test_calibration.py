@@ -18,7 +18,7 @@ from apples.calibration import (
     startup_overhead,
 )
 from apples.errors import HistoryError
-from apples.plan import Assignment, Outcome, Plan, RankObservation, Record
+from apples.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.regression import weighted_median
 from apples.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
 
@@ -420,3 +420,44 @@ def test_damaged_benchmarks_are_named_with_what_to_do(store):
             store.costs("heat")
         assert str(caught.value).startswith(f"{path}: {said}")
         assert "apples calibrate" in str(caught.value) or "upgrade" in str(caught.value)
+
+
+def in_attempts(record, *firsts):
+    """The same run, as an enactor keeps it that began at these iterations."""
+    attempts = tuple(
+        Attempt(
+            number=number,
+            started_at=0.0,
+            first_iteration=first,
+            iterations=1,
+            plan=record.plan,
+            outcome=record.outcome,
+        )
+        for number, first in enumerate(firsts, 1)
+    )
+    return replace(record, attempts=attempts)
+
+
+def test_runs_that_were_tried_again_or_resumed_teach_nothing():
+    plain = [a_run(1000, 10, 1000 * BM / 10 + 5.0), a_run(2000, 10, 2000 * BM / 10 + 5.0)]
+    broken = a_run(1000, 10, 500.0, slowdown=3.0)
+    for odd in (in_attempts(broken, 0, 50), in_attempts(broken, 50)):
+        assert fit_overhead([*plain, odd], COSTS) == fit_overhead(plain, COSTS)
+        assert corrections(COSTS, [*plain, odd]) == corrections(COSTS, plain)
+    once = [in_attempts(record, 0) for record in plain]
+    assert fit_overhead(once, COSTS) == fit_overhead(plain, COSTS)
+
+
+def test_checkpoints_are_not_taken_for_overhead():
+    bare = [a_run(1000 * k, 10, 1000 * k * BM / 10 + 5.0) for k in (1, 2, 3)]
+
+    def with_checkpoints(record, seconds):
+        outcome = record.outcome
+        seen = tuple(replace(o, checkpoint_s=seconds, checkpoints=3) for o in outcome.observations)
+        later = outcome.observed_s + seconds
+        return replace(record, outcome=replace(outcome, observations=seen, observed_s=later))
+
+    kept = [with_checkpoints(record, 7.0 * k) for k, record in enumerate(bare)]
+    assert fit_overhead(kept, COSTS).seconds(1000, 10) == pytest.approx(
+        fit_overhead(bare, COSTS).seconds(1000, 10)
+    )
