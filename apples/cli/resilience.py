@@ -76,12 +76,13 @@ def read(options: Mapping[str, Any], settings: Mapping[str, str]) -> Resilience:
     file: Path | None = None
     if own_file is not None:
         file = Path(own_file)
+        problems += _place(file, f"-s checkpoint={own_file}")
         if options["checkpoint_every"] is None:
             every_text = settings.get("checkpoint_every", "")
             rule, every = "iterations", int(every_text) if every_text.isdigit() else None
     elif asked not in (None, "auto", "off"):
         file = Path(asked)
-        problems += _place(file)
+        problems += _place(file, f"--checkpoint {file}")
     elif asked == "auto" or (asked is None and (attempts > 1 or needed)):
         own = True
         file = state_dir() / "checkpoints" / f"{_name()}.ckpt"
@@ -154,11 +155,11 @@ def _positive(text: str | None, flag: str, problems: list[str]) -> float | None:
     return seconds
 
 
-def _place(file: Path) -> list[str]:
+def _place(file: Path, flag: str) -> list[str]:
     """What is wrong with a checkpoint's place here; other hosts are asked in their check."""
-    flag, directory = f"--checkpoint {file}", file.absolute().parent
+    directory = file.absolute().parent
     if file.is_dir():
-        return [f"{flag}: is a directory; give a file, auto or off"]
+        return [f"{flag}: is a directory; give a file"]
     if not directory.is_dir():
         return [f"{flag}: the directory {directory} does not exist; make it first"]
     if not os.access(directory, os.W_OK):

@@ -159,7 +159,8 @@ def test_a_full_disk_leaves_the_previous_checkpoint(run_apart, known, small_disk
     [
         (["--resume"], "--resume: needs --checkpoint FILE, what to go on from"),
         (["--checkpoint", "/nowhere/a.ckpt"], "the directory /nowhere does not exist; make it first"),
-        (["--checkpoint", "/tmp"], "--checkpoint /tmp: is a directory; give a file, auto or off"),
+        (["--checkpoint", "/tmp"], "--checkpoint /tmp: is a directory; give a file"),
+        (["-s", "checkpoint=/nowhere/a"], "-s checkpoint=/nowhere/a: the directory /nowhere does not exist"),
         (["--checkpoint", "auto", "-s", "checkpoint=x"], "-s checkpoint=x exclude each other"),
         (
             ["--checkpoint", "off", "--mtbf", "1d"],
