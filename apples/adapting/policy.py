@@ -34,6 +34,8 @@ REMEMBERED = 256
 LEAST_SPREAD, PRIOR_SPREAD = 0.01, 0.05
 #: Halves of the evidence may differ by so much, beyond their noise, and still tell of the same load.
 SAME_LOAD = 0.1
+#: Stretches from which a scatter can be told.
+FEW = 4
 #: Of the promised gain, this part must be there after a move; capacity may have sunk by so much for that to be judged.
 KEPT, SAME_CAPACITY = 0.3, 0.9
 #: Reports after which an order that nobody obeyed is forgotten.
@@ -241,17 +243,31 @@ class SlabPolicy:
         noise = self._settings.sureness * spread / math.sqrt(half)
         if np.abs(np.log(means[1] / means[0])).max() > SAME_LOAD + math.sqrt(2) * noise:
             return None
-        least = self._settings.minimum_gain + noise
+        minimum = self._settings.minimum_gain
         if any(
-            self._to_gain(mean) < least * _seconds(part) for mean, part in zip(means, halves, strict=True)
+            self._to_gain(mean) < minimum * _seconds(part) for mean, part in zip(means, halves, strict=True)
         ):
             return None
         for mean, other in zip(means, reversed(halves), strict=True):
             rows = self._balanced(mean)
-            if rows is None or self._saving(rows, other) < least * _seconds(other):
+            if rows is None:
+                return None
+            least = minimum + min(noise, self._uncertainty(rows, other))
+            if self._saving(rows, other) < least * _seconds(other):
                 return None
         rows = self._balanced(_mean(window))
         return rows if rows != self.rows else None
+
+    def _uncertainty(self, rows: Sequence[int], stretches: list[_Stretch]) -> float:
+        """How far off the saving of a cut may be by its own scatter, a fraction; few stretches do not tell."""
+        count = len(stretches)
+        if count < FEW:
+            return math.inf
+        before = np.array([s.seconds for s in stretches])
+        saved = (before - self._replayed(rows, stretches)) / before.mean()
+        # a scatter that was itself seen in few stretches is not sure either
+        sureness = self._settings.sureness * (1 + 2 / (count - 1))
+        return sureness * float(saved.std(ddof=1)) / math.sqrt(count)
 
     def _to_gain(self, row_s: FloatArray) -> float:
         """Seconds that the very best cut, in real rows and without limits, could take off an iteration."""
