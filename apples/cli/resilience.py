@@ -76,7 +76,9 @@ def read(options: Mapping[str, Any], settings: Mapping[str, str]) -> Resilience:
     file: Path | None = None
     if own_file is not None:
         file = Path(own_file)
-        problems += _place(file, f"-s checkpoint={own_file}")
+        if options["launcher"] not in SPREADING:
+            # Of many hosts each says for itself whether it can write there.
+            problems += _place(file, f"-s checkpoint={own_file}")
         if options["checkpoint_every"] is None:
             every_text = settings.get("checkpoint_every", "")
             rule, every = "iterations", int(every_text) if every_text.isdigit() else None

@@ -50,9 +50,10 @@ def test_one_json_document(run, known, small):
 def test_json_lines_are_events(run, known, small):
     ended = run("apples-run", *small, "--json-lines", "-q", state=known)
     events = [json.loads(line) for line in ended.out.splitlines()]
-    assert [event["event"] for event in events] == ["plan", "run"]
+    assert [event["event"] for event in events] == ["plan", "attempt", "run"]
     assert "observed_s" not in events[0]
-    assert events[1]["ended"] == "finished"
+    assert events[1]["number"] == 1
+    assert events[1]["ended"] == events[2]["ended"] == "finished"
     assert re.fullmatch(r"heat .*\n", ended.err)
 
 
@@ -91,7 +92,7 @@ def test_one_row_is_one_rank(run, known):
 
 
 def test_a_rank_that_fails_gives_its_exit_code(run, known, small):
-    ended = run("apples-run", *small, "--set", "checkpoint=/nowhere/at/all", state=known)
+    ended = run("apples-run", *small, "--set", "output=/nowhere/at/all.npy", state=known)
     assert ended.code not in (0, 125)
     assert "/nowhere/at/all" in ended.err
     assert re.search(r"apples-run: rank \d on \S+ ", ended.err)
