@@ -7,14 +7,13 @@ state and expected start are told as they change; a wait that cannot end is an e
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -25,9 +24,8 @@ from apples.launching.command import BARE
 from apples.launching.launcher import Notify
 from apples.slurm import runner
 from apples.slurm.commands import Shape, Wishes, salloc
-from apples.slurm.meanings import HOPELESS, WAITS, meaning
+from apples.slurm.meanings import WAITS, hopeless, meaning
 from apples.slurm.records import Job
-from nws.settings.durations import format_seconds
 
 HOLDER = Path(__file__).with_name("slurmholder.py")
 
@@ -227,11 +225,11 @@ class Made:
         if text != self._told:
             self._notify(text)
             self._told = text
-        reason = job.reason.partition(",")[0]
-        if reason in HOPELESS:
+        why = hopeless(job.reason)
+        if why is not None:
             raise Refused(
-                f"job {job.number} would wait in vain ({job.reason}): {HOPELESS[reason]}",
-                self._unavailable(reason),
+                f"job {job.number} would wait in vain ({job.reason.replace('_', ' ')}): {why}",
+                self._unavailable(job.reason.partition(",")[0]),
             )
 
     def _unavailable(self, reason: str) -> dict[str, str]:
@@ -248,13 +246,3 @@ def waiting_text(job: Job) -> str:
     why = WAITS.get(job.reason or "None", f"({job.reason})")
     until = "" if job.expected in ("", "N/A", "Unknown") else f"; expected to start at {job.expected}"
     return f"job {job.number} waits {why}{until}"
-
-
-def time_text(left_s: float) -> str:
-    """A time limit for people."""
-    return "no time limit" if math.isinf(left_s) else format_seconds(left_s)
-
-
-def chain_text(hosts: Sequence[str]) -> str:
-    """Hosts for people."""
-    return fold(dict.fromkeys(hosts))

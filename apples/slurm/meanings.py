@@ -122,3 +122,17 @@ HOPELESS = {
     "JobHeldUser": "the job is held; scontrol release lets it go",
     "JobHeldAdmin": "an operator holds the job",
 }
+
+
+def hopeless(reason: str) -> str | None:
+    """What a job's reason means for us if it will wait for ever, None for one that will not.
+
+    reason : Slurm's word, or its sentence with underscores for blanks
+    """
+    word = reason.partition(",")[0]
+    if word in HOPELESS:
+        return HOPELESS[word]
+    text = reason.lower().replace("_", " ")
+    if "use this partition" in text or "not permitted" in text:
+        return HOPELESS["QOSNotAllowed" if "qos" in text else "AccountNotAllowed"]
+    return None

@@ -213,39 +213,32 @@ def test_a_node_is_lost(cluster, launch):
         cluster.control("update", "nodename=n3", "state=down", "reason=crashed")
         cluster.testbed.start("n3")
         cluster.start("n3")
-        cluster.control("update", "nodename=n3", "state=resume")
     assert (ended["ended"], ended["exit_code"], list(ended["lost"])) == ("failed", 125, ["n3"])
     assert "n3 was not heard of for " in ended["message"]
 
 
-def test_nodes_that_were_taken_are_waited_for(cluster, launch):
-    holder = subprocess.Popen(
-        cluster.testbed.command(
-            "head", ["salloc", "-Q", "--nodelist=n1", "--exclusive", "--time=1", *SLEEP.split()]
-        )
+@pytest.fixture
+def taken(cluster):
+    """Somebody else's job has the first node; a function that ends it."""
+    run = cluster.testbed.run
+    job = run(
+        "head", "sbatch", "--parsable", "--nodelist=n1", "--exclusive", "--output=/dev/null", "--wrap", SLEEP
     )
-    wait_for(lambda: "RUNNING n1" in " ".join(cluster.jobs()))
+    number = job.stdout.strip()
+    wait_for(lambda: f"{number} RUNNING n1" in cluster.jobs(), complaint=lambda: job.stderr)
+    yield lambda: run("head", "scancel", number)
+    run("head", "scancel", number)
+
+
+def test_nodes_that_were_taken_are_waited_for(cluster, launch, taken):
     process = launch("n1", "true")
-    try:
-        assert "waits for nodes that others hold" in process.stderr.readline()
-    finally:
-        cluster.testbed.run("head", "scancel", "--user=root", "--state=RUNNING")
-        holder.wait()
+    assert "waits for nodes that others hold" in process.stderr.readline()
+    taken()
     assert outcome(process)[0]["ended"] == "finished"
 
 
-def test_who_does_not_want_to_wait_is_told_why(cluster, launch):
-    holder = subprocess.Popen(
-        cluster.testbed.command(
-            "head", ["salloc", "-Q", "--nodelist=n1", "--exclusive", "--time=1", *SLEEP.split()]
-        )
-    )
-    wait_for(lambda: "RUNNING n1" in " ".join(cluster.jobs()))
-    try:
-        ended, _, _ = outcome(launch("n1", "true", wishes={"immediate_s": 1.0}))
-    finally:
-        cluster.testbed.run("head", "scancel", "--user=root")
-        holder.wait()
+def test_who_does_not_want_to_wait_is_told_why(cluster, launch, taken):
+    ended, _, _ = outcome(launch("n1", "true", wishes={"immediate_s": 1.0}))
     assert ended["exit_code"] == 125
     assert "the nodes of the plan are not free just now" in ended["error"]
 
@@ -265,7 +258,7 @@ def test_a_node_that_was_drained_since_the_plan_was_made_is_named(cluster, launc
     [
         (
             {"wishes": {"partition": "guarded", "account": "art"}},
-            "Slurm refuses the account for this partition",
+            "the account may not use this partition; give another with --account",
         ),
         ({"wishes": {"partition": "closed"}}, "the partition takes no jobs now"),
         ({"wishes": {"reservation": "friday"}}, "there is no such reservation"),

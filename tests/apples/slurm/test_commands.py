@@ -13,7 +13,7 @@ from apples.remote.speed import LinkSpeed
 from apples.slurm import commands
 from apples.slurm.commands import Shape, Wishes
 from apples.slurm.keptlinks import KeptLinks
-from apples.slurm.meanings import meaning
+from apples.slurm.meanings import hopeless, meaning
 from apples.slurm.records import Job
 from apples.template import Workload
 
@@ -97,6 +97,24 @@ def test_complaints_and_what_to_do(said, expected):
 
 def test_silence():
     assert meaning("", None).startswith("Slurm does not answer")
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("Resources", None),
+        ("PartitionDown", "the partition takes no jobs now"),
+        ("ReqNodeNotAvail, UnavailableNodes:n1", "nodes of the plan are not available any more"),
+        (
+            "Job's_account_not_known,_so_it_can't_use_this_partition_(p_allows_x)",
+            "the account may not use this",
+        ),
+        ("Job's_QOS_not_permitted_to_use_this_partition", "the quality of service may not be used here"),
+    ],
+)
+def test_waits_that_do_not_end(reason, expected):
+    found = hopeless(reason)
+    assert found is None if expected is None else found.startswith(expected)
 
 
 def test_what_a_job_waits_for():
