@@ -197,16 +197,18 @@ class SlabPolicy:
     def _broken(self, left: float) -> Proposal | None:
         """Back to the slabs before the last move if it has not kept its promise."""
         trial, newest = self._trial, list(self._stretches)
-        if trial is None or len(newest) < self._settings.least_reports:
+        least = self._settings.least_reports
+        if trial is None or len(newest) not in (least, 4 * least, 16 * least):
             return None
-        self._trial = None
         saved_s = trial.seconds - _seconds(newest)
         if saved_s >= KEPT * trial.saving_s or _capacity(_mean(newest)) < SAME_CAPACITY * trial.capacity:
             return None
-        self._reversals += 2
         gain_s = -left * saved_s
         if gain_s <= self._cost(trial.rows):
+            # neither better nor worse: it is judged once more, by more
             return None
+        self._trial = None
+        self._reversals += 2
         return self._proposal(trial.rows, gain_s, left, "iterations are no shorter than before: back again")
 
     def _better(self, left: float) -> Proposal | None:
