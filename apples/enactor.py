@@ -131,7 +131,7 @@ class Enactor:
                 return self._whole(run, outcome, following.why if len(run.attempts) > 1 else "")
             assert run.record is not None
             self._agent.note(self._with_attempts(run))
-            if self._left_s(run) is not None and not self._left_s(run):
+            if self._left_s(run) == 0.0:
                 over = replace(outcome, ended="time limit", exit_code=_TIME_LIMIT)
                 return self._whole(run, over, "the time limit left nothing for another attempt")
             try:
@@ -167,6 +167,8 @@ class Enactor:
     def _plan_again(self, run: _Run, outcome: Outcome, following: Next) -> None:
         """Drop hosts, find out what is safe, and decide on the rest; raises what `Agent.decide` does."""
         world = self._agent.world
+        # A rank that was frozen half-way through a checkpoint must not go on with the next attempt's.
+        self._checkpoints.sweep()
         done = self._checkpoints.safe(run.request, run.decision, outcome, self._notify)
         total = run.decision.first_iteration + run.decision.workload.iterations
         gone = ""
