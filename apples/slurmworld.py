@@ -150,7 +150,11 @@ class SlurmWorld:
         self._configure()
         partitions = records.parse_partitions(runner.asked(["scontrol", "-o", "show", "partition"]))
         partition = _chosen(partitions, wishes.partition)
-        names = partition.nodes if self._given.grid is None else tuple(self._named(partition))
+        names = (
+            partition.nodes
+            if self._given.grid is None
+            else tuple(self._named(partition.nodes, f"partition {partition.name}"))
+        )
         partition = replace(partition, nodes=names)
         self.grid = replace(self.grid, name=partition.name, source=f"partition {partition.name}")
         notify(f"looking at {len(names)} nodes of partition {partition.name}")
@@ -164,16 +168,12 @@ class SlurmWorld:
         self._cluster = replace(self._cluster, most_s=partition.max_time_s)
         return found
 
-    def _named(self, partition: Partition) -> list[str]:
-        """Nodes of the partition that the user's grid has, by name or address; raises `ConfigError` for others."""
-        known = set(partition.nodes)
-        names = [host.name if host.name in known else host.address or host.name for host in self._hosts()]
-        unknown = [name for name in names if name not in known]
+    def _named(self, nodes: Sequence[str], where: str) -> list[str]:
+        """Those of the nodes that the user's grid has, by name or address, in its order; raises `ConfigError`."""
+        names = [host.name if host.name in nodes else host.address or host.name for host in self._hosts()]
+        unknown = [name for name in names if name not in nodes]
         if unknown:
-            raise ConfigError(
-                f"{fold(unknown)} are no nodes of partition {partition.name} ({fold(partition.nodes)}); "
-                "correct the names, or give another with --partition"
-            )
+            raise ConfigError(f"{fold(unknown)} are no nodes of {where} ({fold(nodes)}); correct the names")
         return names
 
     def _allocated(self, notify: Notify) -> Pool:
@@ -192,13 +192,8 @@ class SlurmWorld:
         self._cluster = replace(self._cluster, left_s=job.left_s)
         self._nodes = runner.nodes()
         cpus, memory = records.allocated_cpus(text), records.allocated_memory(text)
-        wanted = {host.name for host in self._hosts()} if self._given.grid is not None else set(cpus)
-        outside = sorted(wanted - set(cpus))
-        if outside:
-            raise ConfigError(
-                f"{fold(outside)} are no nodes of job {number} ({fold(cpus)}); correct the names"
-            )
-        nodes = {name: self._nodes.get(name, Node(name=name)) for name in cpus if name in wanted}
+        names = list(cpus) if self._given.grid is None else self._named(tuple(cpus), f"job {number}")
+        nodes = {name: self._nodes.get(name, Node(name=name)) for name in names}
         seen = self._look(number, nodes, notify)
         self._facts = dict(seen.facts)
         offers = tuple(

@@ -276,3 +276,37 @@ def test_what_slurm_refuses_is_told_with_what_to_do(cluster, launch, options, er
     ended, _, _ = outcome(launch("n1", "true", **options))
     assert error in ended["error"]
     assert ended["exit_code"] == 125
+
+
+HEAT = (
+    "--app",
+    "heat",
+    "-s",
+    "nx=16",
+    "-s",
+    "ny=16",
+    "-s",
+    "iterations=20",
+    "--scheduler",
+    "default",
+    "--json",
+)
+
+
+def told_by(cluster, launcher):
+    """Chain of (host, rows), what the program printed, and the document of one run of the command."""
+    command = (str(BIN / "apples-run"), "12", *HEAT, "--launcher", launcher, "-H", "n3:1,n1:1,n2:1")
+    result = cluster.testbed.run("head", *command)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    printed = [line for line in result.stderr.splitlines() if line.startswith("heat ")]
+    return [(host["host"], host["rows"]) for host in document["hosts"]], printed, document
+
+
+def test_the_same_job_through_ssh_and_through_slurm(cluster):
+    chain, printed, _ = told_by(cluster, "ssh")
+    assert (chain, len(printed)) == ([("n3", 4), ("n1", 4), ("n2", 4)], 1)
+    through_slurm = told_by(cluster, "slurm")
+    assert through_slurm[:2] == (chain, printed)
+    assert through_slurm[2]["left_out"] == []
+    assert [host["exit_code"] for host in through_slurm[2]["hosts"]] == [0, 0, 0]

@@ -203,6 +203,20 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
     assert (readied.interfaces, readied.unfit, len(looked)) == ({"n1": "ib0"}, {}, 1)
 
 
+def test_nodes_of_an_allocation_keep_the_order_in_which_they_are_named(says, tmp_path, monkeypatch):
+    (says / "show-job-7").write_text(
+        "JobId=7 JobState=RUNNING NodeList=n[1-2] Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=\n"
+    )
+    seen = Seen(facts={n: facts(n) for n in ("n1", "n2")})
+    monkeypatch.setattr(slurmworld, "look", lambda what, needs, notify: seen)
+    grid = Grid(name="g", hosts=(Host(name="b", address="n2"), Host(name="n1")))
+    snapshot = world(tmp_path, job="7", grid=grid).snapshot(silent)
+    assert [(h.name, h.slots) for h in snapshot.hosts] == [("n2", 1), ("n1", 1)]
+    other = Grid(name="g", hosts=(Host(name="n4"),))
+    with pytest.raises(ConfigError, match=r"n4 are no nodes of job 7 \(n\[1-2\]\); correct the names"):
+        world(tmp_path, job="7", grid=other).snapshot(silent)
+
+
 def test_an_allocation_that_is_over(says, tmp_path):
     (says / "show-job-7").write_text("JobId=7 JobState=TIMEOUT EndTime=2026-01-01T10:00:00 NodeList=n1\n")
     with pytest.raises(LaunchError, match=r"job 7 \(SLURM_JOB_ID\) is TIMEOUT"):
