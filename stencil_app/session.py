@@ -110,7 +110,7 @@ def need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
     lacking = shortage(comm, needed)
     problems = []
     if lacking is not None:
-        problems.append(f"{lacking} for {problem.size} rows; take fewer rows, a smaller mesh or more hosts")
+        problems.append(f"{lacking}; take fewer rows, a smaller mesh or more hosts")
     agree(comm, problems)
 
 

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -89,7 +90,8 @@ class Steering:
         self._progress = where.progress if comm.rank == 0 else None
         self._slabs = where.slabs if comm.rank == 0 else None
         self._every_s = where.every_s
-        self._began = self._reported_at = self._looked_at = perf_counter()
+        self._began = self._reported_at = perf_counter()
+        self._looked_at = -inf
         self._seen = self._offer = ""
         self._refused: str | None = None
         self._counted = 0

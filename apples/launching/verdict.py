@@ -53,7 +53,7 @@ def judge(launch: Launch, ending: Ending) -> Outcome:
     if len(records) == len(launch.hosts) and all(r.exit_code == 0 for r in records):
         return _outcome(launch, "finished", 0, "")
     if ending.cause == "adapted" and len(records) == len(launch.hosts) and not launch.lost:
-        odd = [r for r in records if r.shell_code not in (0, ADAPTED)]
+        odd = [r for r in records if _is_odd(r)]
         if not odd:
             return _outcome(launch, "adapted", ADAPTED, "the run was ended to go on with another plan")
         return _outcome(launch, "failed", max(r.shell_code for r in odd), _blame(odd, len(launch.hosts)))
@@ -67,6 +67,13 @@ def judge(launch: Launch, ending: Ending) -> Outcome:
         code = max(r.shell_code for r in culprits)
         return _outcome(launch, "failed", code, _blame(culprits, len(launch.hosts)))
     return _launcher_lost(launch)
+
+
+def _is_odd(record: RankRecord) -> bool:
+    """Ended otherwise than ranks do that were asked for a checkpoint; the last ones may be killed with the first."""
+    if record.exit_code is None:
+        return _to_blame(record)
+    return record.exit_code not in (0, ADAPTED)
 
 
 def _to_blame(record: RankRecord) -> bool:
