@@ -80,7 +80,10 @@ def test_already_past_the_end(kept):
         (lambda data: b"nonsense" + data[8:], "not a checkpoint; give a file that --checkpoint wrote"),
         (lambda data: data[:-9], "truncated: .* use an older checkpoint or start afresh"),
         (lambda data: data[:24] + b"?" + data[25:], "its header is damaged; .* afresh without --resume"),
-        (lambda data: data[:5000] + b"?" + data[5001:], "the checksum of row [0-9]+ does not match: .* --resume"),
+        (
+            lambda data: data[:5000] + b"?" + data[5001:],
+            "the checksum of row [0-9]+ does not match: .* --resume",
+        ),
     ],
 )
 def test_damaged(kept, tmp_path, spoil, said):

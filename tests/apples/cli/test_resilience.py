@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 #: Of this mesh there are benchmarks.
-SLABS = ("64", "--app", "heat", "-s", "nx=32", "-s", "ny=32", "-n", "2")
+SLABS = ("64", "--app", "heat", "-s", "nx=32", "-s", "ny=32", "-n", "1")
 LONG = (*SLABS, "-s", "iterations=2000")
 EVERY = ("--checkpoint-every", "100")
 
@@ -58,7 +58,7 @@ def unbroken():
 def test_a_killed_rank_costs_no_more_than_the_way_from_the_last_checkpoint(start, known, tmp_path, unbroken):
     file = tmp_path / "run.ckpt"
     command = start(
-        "apples-run", *LONG, *EVERY, "--checkpoint", file, "--attempts", "2", "--json", state=known
+        "apples-run", *LONG, "-n", "2", *EVERY, "--checkpoint", file, "--attempts", "2", "--json", state=known
     )
     wait_for_file(file, command)
     os.kill(ranks(command)[0], signal.SIGKILL)
@@ -94,7 +94,8 @@ def test_a_killed_agent_and_a_run_that_goes_on(start, known, tmp_path, unbroken,
 
 def test_the_second_run_at_a_checkpoint_is_told_who_is_first(start, known, tmp_path, run_apart):
     file = tmp_path / "run.ckpt"
-    first = start("apples-run", *LONG, *EVERY, "--checkpoint", file, state=known)
+    for_long = (*SLABS, "-s", "iterations=1000000")
+    first = start("apples-run", *for_long, "--checkpoint", file, state=known)
     wait_for_file(tmp_path / ".run.ckpt.lock", first)
     second = run_apart("apples-run", *LONG, "--checkpoint", file, state=known)
     assert second.code == 125
@@ -145,7 +146,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_leaves_the_previous_checkpoint(run_apart, known, small_disk):
     file = small_disk / "run.ckpt"
-    words = ("apples-run", *SLABS, "-s", "iterations=8")
+    words = ("apples-run", *SLABS, "-n", "2", "-s", "iterations=8")
     done = run_apart(*words, "--checkpoint", file, "--checkpoint-every", "4", "--attempts", "3", state=known)
     assert done.code == 4, done.err
     assert f"{file}: could not be written on {os.uname().nodename} (No space left on device)" in done.err
