@@ -96,3 +96,10 @@ def test_settings_out_of_their_range_are_all_named():
         "slabs: least_reports 1: two stretches at least can agree",
         "hosts: minimum_gain 1.5: expected a fraction of what is left, below 1",
     ]
+
+
+def test_the_file_that_is_shipped_lists_the_defaults():
+    from apples.config import find_config
+    from nws.settings.reader import load_yaml
+
+    assert load_yaml(find_config("adaptation.yaml"), AdaptSettings) == AdaptSettings()
