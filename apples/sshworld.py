@@ -41,7 +41,7 @@ from nws.series import Forecast, Resource, Series
 CHECKED = "one look at each host over ssh"
 
 #: Seconds that a host which has just been checked may take to be there for a run; one that takes longer is lost.
-CONNECT_S = 13.0
+CONNECT_S = 12.0
 
 #: Hosts of a pool whose links are measured with the check; more of them would take longer than most runs are worth.
 MOST_LINKED = 8
