@@ -221,10 +221,11 @@ class Made:
         job = runner.job(self.number) if self.number else None
         if job is None or job.state != "PENDING":
             return
-        text = waiting_text(job)
-        if text != self._told:
-            self._notify(text)
-            self._told = text
+        # an expected start that is put off by seconds, look after look, is no news
+        news = f"{job.reason} {job.expected[: len('2026-01-01T10:00')]}"
+        if news != self._told:
+            self._notify(waiting_text(job))
+            self._told = news
         why = hopeless(job.reason)
         if why is not None:
             raise Refused(
