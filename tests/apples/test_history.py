@@ -129,7 +129,11 @@ def test_every_bad_file_is_named_with_what_to_do(history):
         ("i.json", {"snapshot": {"hosts": {"alpha": 1}}}, "snapshot.hosts: should be a list"),
         ("j.json", {"snapshot": {"hosts": [5]}}, "snapshot.hosts.0.host: should be text"),
         ("k.json", {"snapshot": {"hosts": [{"host": "alpha"}]}}, "snapshot.hosts.0.cpu_type: should be text"),
-        ("l.json", {"workload": {"iterations": "many"}}, "workload.iterations: should be a number, 0 or more"),
+        (
+            "l.json",
+            {"workload": {"iterations": "many"}},
+            "workload.iterations: should be a number, 0 or more",
+        ),
     ):
         text = json.dumps(whole | {"record": whole["record"] | part})
         bad[name] = (text, f"is not a whole record: record.{said}")
