@@ -114,7 +114,7 @@ def test_a_site_that_cannot_say(run, slurm, body, message):
     ],
 )
 def test_a_command_that_will_not_do(run, history, arguments, code, message):
-    done = asked(run, "--trace", history, *arguments)
+    done = asked(run, "--trace", history, *arguments, PATH="/nowhere")
     assert done.code == code
     assert message in done.err
 
