@@ -94,8 +94,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
     ranks = [rank for run in idle for rank in run["hosts"]]
     start_cpu_s = statistics.median(rank["observed"]["setup_s"] * shares[rank["host"]] for rank in ranks)
     beyond_s = statistics.median(
-        run["observed_s"] - max(rank["observed"]["total_s"] for rank in run["hosts"])
-        for run in idle
+        run["observed_s"] - max(rank["observed"]["total_s"] for rank in run["hosts"]) for run in idle
     )
     silence = TrafficTruth(mean_stay_s=NEVER_S, busy_share=0.0, busy_most=0.0, quiet_most=0.0)
     workload = workload_of(1)

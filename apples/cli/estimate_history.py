@@ -37,7 +37,12 @@ class Ends:
 
 
 def read_history(trace: Path | None, queue: Path | None, scheme: Scheme) -> Ends:
-    """The named log, the named queue, else this site's Slurm, else our own queue. Raises `ConfigError`."""
+    """The named log, the named queue, else this site's Slurm, else our own queue. Raises `ConfigError`.
+
+    Slurm's programs may be there without a cluster behind them: what they say is told, and our queue's jobs are taken.
+    """
+    import click
+
     from apples.errors import ConfigError
     from apples.livequeue.places import store_path
     from apples.simulation.batch.reading import read_trace
@@ -49,7 +54,13 @@ def read_history(trace: Path | None, queue: Path | None, scheme: Scheme) -> Ends
     own = store_path(queue)
     program = None if queue is not None else shutil.which("sacct")
     if program is not None:
-        return _of_trace(_asked(program, scheme), time.time())
+        try:
+            return _of_trace(_asked(program, scheme), time.time())
+        except ConfigError as error:
+            if not own.exists():
+                raise
+            click.echo(f"{str(error).partition(';')[0]}; going by our own queue", err=True)
+            return _of_queue(own)
     if queue is None and not own.exists():
         raise ConfigError(
             f"no sacct here and no queue of ours ({own}), so no history; name a job log with --trace FILE"

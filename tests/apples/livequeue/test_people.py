@@ -102,6 +102,12 @@ def test_the_queue_is_the_history_of_estimates(manager, cli, tmp_path):
     words = ("--walltime", "100", "--project", "sun", "--user", getpass.getuser(), "--config", config)
     found = json.loads(call("estimate", *words, "--json", **nothing))
     assert (found["source"], found["similar"]) == ("history", 3)
+    broken = tmp_path / "bin" / "sacct"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\necho no cluster here >&2\nexit 1\n")
+    broken.chmod(0o755)
+    beside = {"env": {**os.environ, "PATH": f"{broken.parent}:/bin"}}
+    assert json.loads(call("estimate", *words, "--json", **beside))["similar"] == 3
     assert 1.0 <= found["estimate_s"] < 60.0
     assert call("estimate", "--score").splitlines()[0].split() == [
         "source",
