@@ -20,7 +20,7 @@ from apples.hostlist import fold
 from apples.launching.launcher import Launcher, Notify
 from apples.launching.slurm import Cluster, Readied, SlurmLauncher
 from apples.remote.facts import HostFacts, holds
-from apples.remote.warmhosts import WarmHosts
+from apples.remote.warmhosts import Kernels, WarmHosts
 from apples.serviceweather import ServiceWeather
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
@@ -77,8 +77,7 @@ class SlurmWorld:
         self._disk_bytes: dict[str, float] = {}
         self._wished: list[str] = []
         self._dropped: dict[str, str] = {}
-        self._kernels: tuple[str, ...] = ()
-        self._warm: WarmHosts | None = None
+        self._kernels: Kernels | None = None
 
     def need_disk(self, path: Path, size_bytes: float) -> None:
         """Every host must be able to write so much at `path`, and see what the others write there."""
@@ -90,7 +89,7 @@ class SlurmWorld:
 
     def keep_warm(self, command: Sequence[str], hosts: WarmHosts) -> None:
         """Before ranks are started, have `command` compile the kernels on every node that `hosts` does not know."""
-        self._kernels, self._warm = tuple(command), hosts
+        self._kernels = Kernels(command=tuple(command), warm=hosts)
 
     def drop(self, hosts: Mapping[str, str]) -> None:
         """See `apples.worlds.Enactable.drop`."""
@@ -300,7 +299,6 @@ class SlurmWorld:
             addresses={name: node.address or name for name, node in nodes.items()},
             links=None if self._service is not None or self.grid.links else self._links,
             kernels=self._kernels,
-            warm=self._warm,
         )
         with needed(self._disk_bytes, self._wished) as needs:
             return look(what, needs, notify)

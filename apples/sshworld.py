@@ -19,7 +19,6 @@ from pathlib import Path
 
 from apples.errors import LaunchError, NoFeasiblePlan
 from apples.grid import Grid, Host, Snapshot
-from apples.hostlist import fold
 from apples.launching.command import SHIM
 from apples.launching.launcher import Launcher, Notify
 from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK
@@ -30,7 +29,7 @@ from apples.remote.facts import HostFacts, Needs, holds
 from apples.remote.preflight import Candidate, Checked
 from apples.remote.speed import Asked, LinkSpeed
 from apples.remote.ssh import find_ssh, ssh_command
-from apples.remote.warmhosts import WarmHosts
+from apples.remote.warmhosts import Kernels, WarmHosts
 from apples.serviceweather import ServiceWeather
 from apples.snapshots import from_forecasts, with_composed
 from apples.template import Benchmark, BenchmarkRequest
@@ -74,8 +73,7 @@ class SshWorld:
         self._disk_bytes: dict[str, float] = {}
         self._wished: list[str] = []
         self._dropped: dict[str, str] = {}
-        self._warm_command: tuple[str, ...] = ()
-        self._warm_hosts: WarmHosts | None = None
+        self._kernels: Kernels | None = None
 
     def need_disk(self, path: Path, size_bytes: float) -> None:
         """Every host must be able to write so much at `path`, and see what the others write there."""
@@ -99,7 +97,7 @@ class SshWorld:
 
     def keep_warm(self, command: Sequence[str], hosts: WarmHosts) -> None:
         """Before plans are made, have `command` compile the kernels on every host that `hosts` does not know."""
-        self._warm_command, self._warm_hosts = tuple(command), hosts
+        self._kernels = Kernels(command=tuple(command), warm=hosts)
 
     @property
     def launcher(self) -> Launcher:
@@ -211,35 +209,24 @@ class SshWorld:
         return host
 
     def _warm(self, notify: Notify) -> dict[str, str]:
-        """Compile the kernels once on every host that is new, all at once; hosts where that fails, and why.
-
-        Ranks would all compile at their start, and benchmarks would count it.
-        """
-        if not self._warm_command or self._warm_hosts is None:
+        """Hosts on which the kernels could not be compiled, and why."""
+        if self._kernels is None:
             return {}
-        known = set(self._warm_hosts.known())
-        texts = {
-            host.name: f"{host.name} {self.machine(host)} {' '.join(self._warm_command)}"
-            for host in self._pool.hosts
-            if host.name in self._facts
-        }
-        new = [host for host in self._pool.hosts if host.name in texts and texts[host.name] not in known]
-        if not new:
-            return {}
-        notify(f"looking after compiled kernels on {fold(host.name for host in new)} (once)")
+        kernels = self._kernels
+        hosts = {host.name: host for host in self._pool.hosts if host.name in self._facts}
 
-        def one(host: Host) -> str | None:
-            command, address = self._warm_command, address_of(host)
+        def one(name: str) -> str | None:
+            command, address = kernels.command, address_of(hosts[name])
             if address is not None:
                 command = tuple(ssh_command(find_ssh(), address, command))
             try:
-                warmed(command, lambda line: notify(f"{host.name}: {line}"))
+                warmed(command, lambda line: notify(f"{name}: {line}"))
             except LaunchError as error:
                 return str(error)
             return None
 
-        failed = {host.name: why for host, why in zip(new, preflight.together(one, new), strict=True) if why}
-        self._warm_hosts.add(texts[host.name] for host in new if host.name not in failed)
+        machines = {name: self.machine(host) for name, host in hosts.items()}
+        failed = kernels.look_after(machines, one, notify)
         return {name: f"its kernels could not be compiled: {why}" for name, why in failed.items()}
 
     def _address_here(self) -> str | None:

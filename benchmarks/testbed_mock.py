@@ -30,12 +30,11 @@ from apples.launching.launcher import LaunchRequest
 from apples.plan import Assignment, unplanned
 from apples.simulation.mock_world import MockWorld
 from apples.simulation.scenario import (
+    NOBODY,
     ApplicationTruth,
     CpuTruth,
     HostTruth,
-    LoadTruth,
     NetworkTruth,
-    RegimeTruth,
     Scenario,
     SensorTruth,
     StartupTruth,
@@ -46,13 +45,6 @@ from tests.testbed.description import Spec, load
 
 #: A year without anything happening.
 NEVER_S = 3e7
-NOBODY = LoadTruth(
-    regimes=(RegimeTruth(mean_stay_s=NEVER_S, interval_s=None, duration_s=1.0),),
-    brief_interval_s=1e12,
-    brief_duration_s=1.0,
-    process_bytes=10e6,
-    process_bytes_spread=0.0,
-)
 TEMPLATE = applications.get("mhd3d")
 SETTINGS = dict(pair.split("=") for pair in MESH)
 

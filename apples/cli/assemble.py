@@ -13,6 +13,7 @@ from apples.agent import Agent, RunRequest
 from apples.applications.known import KnownByModel
 from apples.cli import adapting, resilience, slurmoptions
 from apples.cli.console import Console
+from apples.cli.exclusions import MOCK, MONITOR, excluded, without_hosts
 from apples.cli.places import open_benchmarks, open_history
 from apples.costing import Costing
 from apples.errors import ConfigError
@@ -198,20 +199,14 @@ def _contradictions(options: Mapping[str, Any]) -> list[str]:
 
 def _not_over_ssh(options: Mapping[str, Any]) -> list[str]:
     """What --launcher ssh cannot be together with, and what it needs."""
-    found = [
-        f"--launcher ssh and {flag} exclude each other: {why}"
-        for name, flag, why in (
-            ("mock", "--mock", "the mock grid has no real hosts"),
-            ("scenario", "--scenario", "the mock grid has no real hosts"),
-            ("policy", "--policy", "turns are taken on this machine only"),
-            ("monitor", "--monitor", "the monitor's pages are of this machine only"),
-            ("wait", "--wait", "ranks are told how to wait on this machine only"),
-        )
-        if options[name]
-    ]
-    if all(options[name] is None for name in ("grid_file", "hosts", "hostfile")):
-        found.append("--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE")
-    return found
+    reasons = {
+        "mock": MOCK,
+        "scenario": MOCK,
+        "policy": "turns are taken on this machine only",
+        "monitor": MONITOR,
+        "wait": "ranks are told how to wait on this machine only",
+    }
+    return [*excluded("--launcher ssh", options, reasons), *without_hosts(options)]
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:

@@ -77,17 +77,12 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) ->
 def _world(options: dict[str, Any], template: Template, console: Console) -> World:
     """The machines asked for; those over ssh have been looked at, for it is they who say what they are."""
     from apples.cli.assemble import open_world, prepare_hosts
+    from apples.cli.exclusions import without_hosts
     from apples.errors import ConfigError
 
-    named = [
-        flag
-        for name, flag in (("hosts", "-H"), ("hostfile", "--hostfile"), ("grid_file", "--grid"))
-        if options[name]
-    ]
-    if options["launcher"] == "ssh" and not named:
-        raise ConfigError(
-            "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE"
-        )
+    problems = without_hosts(options) if options["launcher"] == "ssh" else []
+    if problems:
+        raise ConfigError(problems)
     asked = dict.fromkeys(("mock", "scenario", "include", "exclude"))
     world, _ = open_world({**asked, **options}, None, console.note)
     if options["launcher"] == "ssh":

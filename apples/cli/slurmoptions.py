@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from apples.cli.exclusions import MOCK, MONITOR, excluded
+
 if TYPE_CHECKING:
     from apples.gridfile import GridFile
     from apples.launching.launcher import Notify
@@ -56,18 +58,15 @@ def problems(options: Mapping[str, Any]) -> list[str]:
     given = [name for name in (*_OF_ALLOCATIONS, "nodes") if options.get(name)]
     if options["launcher"] != "slurm":
         return [f"--{name} is for --launcher slurm; add it, or leave --{name} out" for name in given]
-    found = [
-        f"--launcher slurm and {flag} exclude each other: {why}"
-        for name, flag, why in (
-            ("mock", "--mock", "the mock grid has no real hosts"),
-            ("scenario", "--scenario", "the mock grid has no real hosts"),
-            ("policy", "--policy", "Slurm shares its nodes itself"),
-            ("monitor", "--monitor", "the monitor's pages are of this machine only"),
-            ("wait", "--wait", "ranks are told how to wait on this machine only"),
-            ("queue", "--queue", "Slurm has its own queue"),
-        )
-        if options.get(name)
-    ]
+    reasons = {
+        "mock": MOCK,
+        "scenario": MOCK,
+        "policy": "Slurm shares its nodes itself",
+        "monitor": MONITOR,
+        "wait": "ranks are told how to wait on this machine only",
+        "queue": "Slurm has its own queue",
+    }
+    found = excluded("--launcher slurm", options, reasons)
     job = job_around()
     if job is not None:
         found += [

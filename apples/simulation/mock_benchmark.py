@@ -16,7 +16,7 @@ from apples.errors import LaunchError
 from apples.grid import Host
 from apples.simulation.execution import Job, execute
 from apples.simulation.mock_grid import MockGrid
-from apples.simulation.scenario import LoadTruth, RegimeTruth, Scenario
+from apples.simulation.scenario import NOBODY, Scenario
 from apples.simulation.window import Chain
 from apples.template import Benchmark, Workload
 
@@ -25,19 +25,11 @@ _SLABS = (25, 50, 100, 200, 400)
 _SWEEPS = 50
 #: Share of the host's memory that a benchmark may take.
 _MEMORY_SHARE = 0.8
-#: Nobody computes: what "dedicated" means.
-_NOBODY = LoadTruth(
-    regimes=(RegimeTruth(mean_stay_s=1e9, interval_s=None, duration_s=1.0),),
-    brief_interval_s=math.inf,
-    brief_duration_s=1.0,
-    process_bytes=0.0,
-    process_bytes_spread=0.0,
-)
 
 
 def dedicated(grid: MockGrid) -> MockGrid:
     """The same machines without anybody else's processes; links keep their traffic."""
-    scenario: Scenario = replace(grid.scenario, loads={"dedicated": _NOBODY})
+    scenario: Scenario = replace(grid.scenario, loads={"dedicated": NOBODY})
     idle = MockGrid(grid.grid, scenario, load="dedicated", seed=grid.seed)
     idle.died_at = grid.died_at
     return idle

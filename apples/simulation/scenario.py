@@ -7,6 +7,7 @@ a scheduler: it sees readings of sensors, benchmarks and finished runs only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,6 +176,16 @@ class LoadTruth:
     process_bytes_spread: NotNegative
     campaigns: CampaignTruth | None = None
     standing: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
+
+
+#: Nobody computes: what "dedicated" means.
+NOBODY = LoadTruth(
+    regimes=(RegimeTruth(mean_stay_s=1e9, interval_s=None, duration_s=1.0),),
+    brief_interval_s=math.inf,
+    brief_duration_s=1.0,
+    process_bytes=0.0,
+    process_bytes_spread=0.0,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from apples.remote import preflight, speed
 from apples.remote.facts import HostFacts, Needs
 from apples.remote.preflight import Candidate
 from apples.remote.speed import Asked
-from apples.remote.warmhosts import WarmHosts
+from apples.remote.warmhosts import Kernels
 from apples.slurm import runner
 from apples.slurm.commands import on_node
 from apples.slurm.keptlinks import KeptLinks
@@ -49,14 +49,13 @@ class Look:
 
     job : that the nodes belong to.  addresses : node → the name or address by which Slurm calls it
     links : measured where they are not known, None where somebody else says what they are like
-    kernels : command that compiles them, empty for none; warm : nodes where that was done
+    kernels : to be compiled where they are not yet, None for none
     """
 
     job: str
     addresses: Mapping[str, str]
     links: KeptLinks | None = None
-    kernels: tuple[str, ...] = ()
-    warm: WarmHosts | None = None
+    kernels: Kernels | None = None
     limit_s: float = preflight.LIMIT_S
 
 
@@ -96,43 +95,22 @@ def _measure_links(what: Look, fit: Sequence[Asked], notify: Notify) -> None:
 
 
 def _compile(what: Look, facts: Mapping[str, HostFacts], notify: Notify) -> dict[str, str]:
-    """Compile the kernels on nodes that are new; those where that fails, and why."""
-    if not what.kernels or what.warm is None:
+    """Nodes on which the kernels could not be compiled, and why."""
+    if what.kernels is None:
         return {}
-    known = set(what.warm.known())
-    texts = {
-        node: f"{node} {told.cpu_model} {sorted(told.versions.items())} {' '.join(what.kernels)}"
-        for node, told in facts.items()
-    }
-    new = [node for node in facts if texts[node] not in known]
-    if not new:
-        return {}
-    notify(f"looking after compiled kernels on {len(new)} node{'s' * (len(new) != 1)} (once)")
-    srun = runner.find("srun")
+    command, srun = what.kernels.command, runner.find("srun")
 
     def one(node: str) -> str | None:
-        words = [*runner.without_enclosing(), *on_node(srun, what.job, node), *what.kernels]
         try:
-            result = subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=WARM_S,
-                start_new_session=True,
-                check=False,
-            )
+            result = runner.ended([*on_node(srun, what.job, node), *command], WARM_S)
         except subprocess.TimeoutExpired:
             return f"that took more than {WARM_S:g} s"
-        return (
-            None
-            if result.returncode == 0
-            else (result.stderr.strip().splitlines() or ["no reason given"])[-1]
-        )
+        if result.returncode == 0:
+            return None
+        return (result.stderr.strip().splitlines() or ["no reason given"])[-1]
 
-    failed = {node: why for node, why in zip(new, preflight.together(one, new), strict=True) if why}
-    what.warm.add(texts[node] for node in new if node not in failed)
+    machines = {node: f"{told.cpu_model} {sorted(told.versions.items())}" for node, told in facts.items()}
+    failed = what.kernels.look_after(machines, one, notify)
     return {node: f"could not compile its kernels: {why}" for node, why in failed.items()}
 
 

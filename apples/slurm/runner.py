@@ -64,21 +64,25 @@ def without_enclosing() -> list[str]:
     return ["/usr/bin/env", *(word for name in gone for word in ("-u", name))] if gone else []
 
 
+def ended(words: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
+    """A command that has ended, free of what an enclosing job left; raises `subprocess.TimeoutExpired`."""
+    return subprocess.run(
+        words,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=limit_s,
+        env=slurm_environment(),
+        start_new_session=True,
+        check=False,
+    )
+
+
 def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str] | str:
     """The result, or why there is none."""
-    words = [find(command[0]), *command[1:]]
     try:
-        result = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=limit_s,
-            env=slurm_environment(),
-            start_new_session=True,
-            check=False,
-        )
+        result = ended([find(command[0]), *command[1:]], limit_s)
     except subprocess.TimeoutExpired as expired:
         said = expired.stderr or b""
         return meaning(said.decode(errors="replace") if isinstance(said, bytes) else said)
