@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from apples.benchmarkstore import CalibrationStore
-from apples.calibration import correct, fit_overhead, outdated
+from apples.calibration import Lessons, correct, outdated, taught
 from apples.grid import Host
 from apples.history import History
 from apples.launching.launcher import Notify
@@ -21,8 +21,11 @@ from apples.plan import Record
 from apples.template import BenchmarkRequest, Costs, Overhead, Template
 from apples.worlds import World
 
-#: Records that teach one prediction; older ones have lost their weight anyway.
-_NEWEST = 200
+#: Records that teach one prediction; older ones have lost their weight anyway. Fewer of slabs of each other size.
+_NEWEST, _NEWEST_OTHERS = 200, 50
+
+#: Slabs of other sizes are asked for this many powers of two to either side; caches hold others very differently.
+_NEAR = 2
 
 #: Slabs of benchmarks are no larger than this, in bytes: beyond it no cache holds anything of the slab.
 LARGEST_SLAB_BYTES = 400e6
@@ -50,31 +53,34 @@ class Costing:
         self._history = history
         self._stated = stated or {}
 
-    def key(self, world: World, application: Application) -> str:
-        """What benchmarks are filed under: the world and all that changes what a row costs."""
+    def key(self, world: World, application: Application, rows: int | None = None) -> str:
+        """What benchmarks are filed under: the world and all that changes what a row costs.
+
+        rows : of a slab, default those of an equal share
+        """
         template, settings = application.template, dict(sorted(application.settings.items()))
+        rows = slab_class(world, application) if rows is None else rows
         # The first word is the interpreter's place, which costs nothing; iterations are not part of a benchmark.
-        words = template.benchmark_command(Path("-"), settings, slab_class(world, application))
+        words = template.benchmark_command(Path("-"), settings, rows)
         return f"{world.name} {template.name} {' '.join(words[1:])}"
 
-    def record_key(self, world: World, application: Application) -> str:
-        """What records are filed under: runs teach only runs of the same costs on the same grid."""
-        return f"{self.key(world, application)} on {world.grid.name}"
+    def record_key(self, world: World, application: Application, rows: int | None = None) -> str:
+        """What records are filed under: runs teach runs of the same costs on the same grid most."""
+        return f"{self.key(world, application, rows)} on {world.grid.name}"
 
     def costs(self, world: World, application: Application, notify: Notify) -> Costs:
         """Corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
         # The history comes first: one that cannot be read must not show only after minutes of benchmarks.
-        records = self._history.records(self.record_key(world, application), newest=_NEWEST)
+        known = self.lessons(world, application)
         for host in _one_of_each_type(world):
             if world.reaches(host):
                 self._measure(world, application, host, notify)
-        self._refresh(world, application, records, notify)
-        return self._taught(world, application, records)
+        self._refresh(world, application, known, notify)
+        return self._taught(world, application, known)
 
     def known(self, world: World, application: Application) -> Costs:
         """The same without measuring anything; CPU types of which nothing is known are missing."""
-        records = self._history.records(self.record_key(world, application), newest=_NEWEST)
-        return self._taught(world, application, records)
+        return self._taught(world, application, self.lessons(world, application))
 
     def calibrate(self, world: World, application: Application, notify: Notify) -> None:
         """Measure every benchmark anew, whatever is kept."""
@@ -82,12 +88,29 @@ class Costing:
             if world.reaches(host):
                 self._measure(world, application, host, notify, anew=True)
 
+    def lessons(self, world: World, application: Application) -> tuple[list[Record], list[Lessons]]:
+        """Runs that teach, oldest first: those on slabs of the same size, and those on slabs of others."""
+        records = self._history.records(self.record_key(world, application), newest=_NEWEST)
+        others = []
+        for rows in near_classes(world, application):
+            key = self.record_key(world, application, rows)
+            found = self._history.records(key, newest=_NEWEST_OTHERS)
+            if found:
+                benchmarks, since = self.measured(world, application, rows)
+                others.append(Lessons(records=found, benchmarks=benchmarks, since=since))
+        return records, others
+
     def _refresh(
-        self, world: World, application: Application, records: Sequence[Record], notify: Notify
+        self,
+        world: World,
+        application: Application,
+        known: tuple[Sequence[Record], Sequence[Lessons]],
+        notify: Notify,
     ) -> None:
         """Measure again what the newest runs contradict."""
+        records, others = known
         benchmarks, since = self.measured(world, application)
-        corrected = correct(benchmarks, records, since)
+        corrected = correct(benchmarks, records, since, others)
         hosts = {host.cpu_type: host for host in _one_of_each_type(world) if world.reaches(host)}
         for cpu_type, found in outdated(corrected, records, since).items():
             if cpu_type not in hosts or cpu_type not in since:
@@ -99,28 +122,31 @@ class Costing:
             )
             self._measure(world, application, hosts[cpu_type], notify, anew=True)
 
-    def measured(self, world: World, application: Application) -> tuple[Costs, Mapping[str, float]]:
-        """Benchmarks without what runs have taught, and CPU type → when each was measured (none that is stated)."""
-        key = self.key(world, application)
+    def measured(
+        self, world: World, application: Application, rows: int | None = None
+    ) -> tuple[Costs, Mapping[str, float]]:
+        """Benchmarks without what runs have taught, and CPU type → when each was measured (none that is stated).
+
+        rows : of a slab, default those of an equal share
+        """
+        key = self.key(world, application, rows)
         kept = {h.cpu_type: self._store.get(key, world.machine(h)) for h in _one_of_each_type(world)}
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
-        return self._benchmarks(world, application), since
+        return self._benchmarks(world, application, key), since
 
-    def _taught(self, world: World, application: Application, records: Sequence[Record]) -> Costs:
-        """Benchmarks corrected by all runs since; overhead fitted to runs of as many iterations.
-
-        What a run computed longer than expected grows with its iterations and would pass for overhead in a shorter one.
-        """
-        iterations = application.template.workload(application.size, application.settings).iterations
-        alike = [r for r in records if r.workload.get("iterations", 1) == iterations]
+    def _taught(
+        self, world: World, application: Application, known: tuple[Sequence[Record], Sequence[Lessons]]
+    ) -> Costs:
+        records, others = known
         benchmarks, since = self.measured(world, application)
-        priced = correct(benchmarks, records, since)
-        return replace(priced, overhead=fit_overhead(alike, priced, prior=priced.overhead))
+        own = Lessons(records=records, benchmarks=benchmarks, since=since)
+        iterations = application.template.workload(application.size, application.settings).iterations
+        return taught(own, others, iterations)
 
-    def _benchmarks(self, world: World, application: Application) -> Costs:
-        """What is kept, over what the grid file states."""
+    def _benchmarks(self, world: World, application: Application, key: str) -> Costs:
+        """What is kept under a key, over what the grid file states."""
         types = {host.cpu_type: world.machine(host) for host in _one_of_each_type(world)}
-        measured = self._store.costs(self.key(world, application), types)
+        measured = self._store.costs(key, types)
         stated = self._stated.get(application.template.name)
         if measured is None:
             return stated or Costs(seconds_per_row={})
@@ -160,9 +186,21 @@ def slab_class(world: World, application: Application) -> int:
 
     What a row costs depends on how much of a slab stays in the caches.
     """
-    workload = application.template.workload(application.size, application.settings)
     share = application.size / sum(host.slots for host in world.grid.hosts)
-    rows: int = 2 ** round(math.log2(max(share, 1.0)))
+    return _class(application, round(math.log2(max(share, 1.0))))
+
+
+def near_classes(world: World, application: Application) -> list[int]:
+    """Rows of slabs of other sizes, up to four times as many and down to a quarter: a row costs much the same."""
+    own = slab_class(world, application)
+    exponent = round(math.log2(own))
+    near = {_class(application, max(0, exponent + step)) for step in range(-_NEAR, _NEAR + 1)}
+    return sorted(near - {own})
+
+
+def _class(application: Application, exponent: int) -> int:
+    rows: int = 2**exponent
+    workload = application.template.workload(application.size, application.settings)
     most = LARGEST_SLAB_BYTES / workload.bytes_per_row if workload.bytes_per_row > 0 else rows
     return max(1, min(rows, int(most)))
 

@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apples.calibration.runs import PRIOR_SPREAD, expected_compute, finished, recency, unhidden_exchanges
+from apples.calibration.runs import (
+    PRIOR_SPREAD,
+    Lessons,
+    expected_compute,
+    finished,
+    recency,
+    unhidden_exchanges,
+)
 from apples.grid import FloatArray
 from apples.plan import Record
 from apples.regression import weighted_median
@@ -50,31 +57,43 @@ class Corrections:
     hosts: Mapping[str, Correction]
 
 
-def correct(costs: Costs, records: Sequence[Record], since: Since | None = None) -> Costs:
-    """The costs with benchmarks moved towards what finished runs computed in, as far as the runs agree."""
-    found = corrections(costs, records, since)
-    tables = {
-        cpu_type: {ranks: seconds * found.types[cpu_type].factor for ranks, seconds in table.items()}
-        if cpu_type in found.types
-        else table
-        for cpu_type, table in costs.seconds_per_row.items()
-    }
-    factors = {host: one.factor for host, one in found.hosts.items() if one.factor != 1.0}
-    return replace(
-        costs, seconds_per_row=tables, host_factors=factors, communication=exchanges(records).factor
+def correct(
+    costs: Costs, records: Sequence[Record], since: Since | None = None, others: Sequence[Lessons] = ()
+) -> Costs:
+    """The costs with benchmarks moved towards what finished runs computed in, as far as the runs agree.
+
+    others : of slabs of other sizes. What they teach is believed until runs on slabs of this size know better
+    """
+    corrected = _applied(costs, corrections(costs, records, since, others))
+    return replace(corrected, communication=exchanges(records, [r for r, _ in _by_age(others)]).factor)
+
+
+def corrections(
+    costs: Costs, records: Sequence[Record], since: Since | None = None, others: Sequence[Lessons] = ()
+) -> Corrections:
+    """Factors on the benchmarks of types and hosts that ran, each between 1 and the median of observed / expected.
+
+    costs : benchmarks as they were measured.  since : when; earlier runs say nothing of them.  others : see `correct`
+    """
+    believed = _agreed([(r, of.benchmarks, of.since) for r, of in _by_age(others) if finished(r)])
+    known = _applied(costs, believed)
+    own = _agreed([(r, known, since) for r in records if finished(r)])
+    return Corrections(
+        types=_multiplied(believed.types, own.types), hosts=_multiplied(believed.hosts, own.hosts)
     )
 
 
-def corrections(costs: Costs, records: Sequence[Record], since: Since | None = None) -> Corrections:
-    """Factors on the benchmarks of types and hosts that ran, each between 1 and the median of observed / expected.
+def _by_age(others: Sequence[Lessons]) -> list[tuple[Record, Lessons]]:
+    runs = [(record, lessons) for lessons in others for record in lessons.records]
+    return sorted(runs, key=lambda run: run[0].id)
 
-    costs : benchmarks as they were measured.  since : when; earlier runs say nothing of them
-    """
+
+def _agreed(runs: Sequence[tuple[Record, Costs, Since | None]]) -> Corrections:
+    """What finished runs, oldest first, say of the benchmarks each is priced with."""
     types: dict[str, _Seen] = {}
     hosts: dict[str, _Seen] = {}
     type_of: dict[str, str] = {}
-    usable = [r for r in records if finished(r)]
-    for index, record in enumerate(usable):
+    for index, (record, costs, since) in enumerate(runs):
         logs, kinds = _host_logs(record, costs, since), _types(record)
         for host, log in logs.items():
             type_of[host] = kinds[host]
@@ -82,7 +101,7 @@ def corrections(costs: Costs, records: Sequence[Record], since: Since | None = N
         for cpu_type in {kinds[host] for host in logs}:
             log = float(np.median([log for host, log in logs.items() if kinds[host] == cpu_type]))
             types.setdefault(cpu_type, []).append((index, log))
-    weights = recency(len(usable))
+    weights = recency(len(runs))
     of_types = {cpu_type: _shrunk(seen, weights) for cpu_type, seen in types.items()}
     of_hosts = {}
     for host, seen in hosts.items():
@@ -91,12 +110,40 @@ def corrections(costs: Costs, records: Sequence[Record], since: Since | None = N
     return Corrections(types=of_types, hosts=of_hosts)
 
 
-def exchanges(records: Sequence[Record]) -> Correction:
+def _applied(costs: Costs, found: Corrections) -> Costs:
+    tables = {
+        cpu_type: {ranks: seconds * found.types[cpu_type].factor for ranks, seconds in table.items()}
+        if cpu_type in found.types
+        else table
+        for cpu_type, table in costs.seconds_per_row.items()
+    }
+    factors = {host: one.factor for host, one in found.hosts.items() if one.factor != 1.0}
+    return replace(costs, seconds_per_row=tables, host_factors=factors)
+
+
+def _multiplied(first: Mapping[str, Correction], then: Mapping[str, Correction]) -> dict[str, Correction]:
+    none = Correction(factor=1.0, runs=0)
+    pairs = {name: (first.get(name, none), then.get(name, none)) for name in [*first, *then]}
+    return {
+        name: Correction(factor=a.factor * b.factor, runs=a.runs + b.runs) for name, (a, b) in pairs.items()
+    }
+
+
+def exchanges(records: Sequence[Record], others: Sequence[Record] = ()) -> Correction:
     """Factor on communication: what ranks waited for exchanges, over what links and messages would have taken.
 
     Asked of the rank that computed longest in each run: the others wait for it, too. A code that computes while its
     messages are under way waits for less; the factor is never greater than what was seen, nor less than a hundredth.
+
+    others : runs on slabs of other sizes, oldest first, as for `correct`
     """
+    believed = _hidden(others, 1.0)
+    own = _hidden(records, believed.factor)
+    return Correction(factor=believed.factor * own.factor, runs=believed.runs + own.runs)
+
+
+def _hidden(records: Sequence[Record], believed: float) -> Correction:
+    """What runs say of a factor on communication that is believed."""
     seen: _Seen = []
     usable = [r for r in records if finished(r)]
     for index, record in enumerate(usable):
@@ -105,7 +152,7 @@ def exchanges(records: Sequence[Record]) -> Correction:
         slowest = max(record.outcome.observations, key=lambda o: o.compute_s, default=None)
         if slowest is not None and alone.get(slowest.rank, 0.0) > 0:
             ratio = max(slowest.communicate_s / alone[slowest.rank], LEAST_EXCHANGE)
-            seen.append((index, math.log(ratio)))
+            seen.append((index, math.log(ratio / believed)))
     if not seen:
         return Correction(factor=1.0, runs=0)
     return _shrunk(seen, recency(len(usable)))

@@ -8,7 +8,7 @@ the runs can carry.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,20 +21,26 @@ from apples.template import Benchmark, Costs, Overhead
 
 
 def fit_overhead(
-    records: Sequence[Record], costs: Costs | None = None, *, prior: Overhead | None = None
+    records: Sequence[Record],
+    costs: Costs | Callable[[Record], Costs] | None = None,
+    *,
+    prior: Overhead | None = None,
 ) -> Overhead:
     """Overhead of runs like these, oldest first; runs that did not finish teach nothing.
 
-    costs : benchmarks to price the runs' computation with; None takes the plans' own predictions
+    costs : benchmarks to price the runs' computation with, the same for all or those of each run; None takes the
+        plans' own predictions
     prior : what is believed without records (default none): terms the records cannot carry come from it, and it is
         the answer where a fit would have done worse on the (weighted) median of the records.
     """
     prior = Overhead() if prior is None else prior
-    usable = [r for r in records if finished(r) and math.isfinite(without_overhead(r, costs))]
+    ended = [r for r in records if finished(r)]
+    rest = [without_overhead(r, costs(r) if callable(costs) else costs) for r in ended]
+    usable = [r for r, seconds in zip(ended, rest, strict=True) if math.isfinite(seconds)]
     if not usable:
         return prior
     observed = np.array([observed_s(r) for r in usable])
-    extra = observed - np.array([without_overhead(r, costs) for r in usable])
+    extra = observed - np.array([seconds for seconds in rest if math.isfinite(seconds)])
     inputs = [(r.plan.size, len(r.plan.assignments)) for r in usable]
     believed = np.array([prior.seconds(size, ranks) for size, ranks in inputs])
     design = np.array([[1.0, ranks, ranks**2, size] for size, ranks in inputs])

@@ -7,7 +7,8 @@ not learnt twice.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +21,18 @@ HALF_LIFE_RUNS = 30.0
 
 #: Scatter assumed before runs show their own, as one more run would: a tenth of the time.
 PRIOR_SPREAD = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lessons:
+    """Runs on slabs of one size, oldest first, and the benchmarks that tell what they should have taken.
+
+    since : CPU type → when its benchmark was measured; earlier runs say nothing of it
+    """
+
+    records: Sequence[Record]
+    benchmarks: Costs
+    since: Mapping[str, float] | None = None
 
 
 def finished(record: Record) -> bool:

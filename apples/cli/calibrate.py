@@ -56,9 +56,9 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) ->
     if not options["show"]:
         costing.calibrate(world, application, console.note)
     costs = costing.known(world, application)
-    records = history.records(costing.record_key(world, application))
+    records, others = costing.lessons(world, application)
     raw, since = costing.measured(world, application)
-    found = corrections(raw, records, since)
+    found = corrections(raw, records, since, others)
     if options["as_json"]:
         key = costing.key(world, application)
         click.echo(

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from apples.benchmarkstore import FORMAT, CalibrationStore
 from apples.calibration import (
     HALF_LIFE_RUNS,
+    Lessons,
     correct,
     corrections,
     fit_overhead,
     outdated,
     startup_overhead,
+    taught,
 )
 from apples.errors import HistoryError
 from apples.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
@@ -461,3 +463,52 @@ def test_checkpoints_are_not_taken_for_overhead():
     assert fit_overhead(kept, COSTS).seconds(1000, 10) == pytest.approx(
         fit_overhead(bare, COSTS).seconds(1000, 10)
     )
+
+
+# Slabs of other sizes: their benchmark says 2 · BM of a row where ours says BM.
+
+WIDER = Costs(seconds_per_row={"node": {1: 2 * BM, 2: 4 * BM}})
+
+
+def on_wider_slabs(count, **facts):
+    """Runs that their own benchmark prices right but for `slowdown`, and ours only by half."""
+    slowdown = 2 * facts.pop("slowdown", 1.0)
+    runs = [
+        replace(a_run(400, 4, 2 * BM * 100 + 3.0, slowdown=slowdown, **facts), id=f"{k:02}")
+        for k in range(count)
+    ]
+    return Lessons(records=runs, benchmarks=WIDER)
+
+
+def test_a_slab_size_that_never_ran_believes_its_neighbours():
+    wider = on_wider_slabs(8, slow=(1,), slowdown=1.2)
+    costs = correct(COSTS, [], None, [wider])
+    assert costs.row_seconds("node", 1, "h0") == pytest.approx(1.2 * BM, rel=0.01)
+    assert costs.row_seconds("node", 1, "h1") == pytest.approx(1.2 * 1.4 * BM, rel=0.01)
+
+
+def test_runs_on_slabs_of_this_size_know_better():
+    wider = on_wider_slabs(8, slowdown=1.2)
+    own = [a_run(200, 4, 20.0, slowdown=0.9)] * 8
+    assert correct(COSTS, own, None, [wider]).row_seconds("node", 1) == pytest.approx(0.9 * BM, rel=0.01)
+    found = corrections(COSTS, own, None, [wider]).types["node"]
+    assert (found.factor, found.runs) == (pytest.approx(0.9, rel=0.01), 16)
+
+
+def test_one_run_on_slabs_of_this_size_moves_little_of_what_eight_others_taught():
+    wider = on_wider_slabs(8, slowdown=1.2)
+    own = [a_run(200, 4, 20.0, slowdown=1.15)]
+    assert correct(COSTS, own, None, [wider]).row_seconds("node", 1) == pytest.approx(1.19 * BM, rel=0.01)
+
+
+def test_exchanges_and_overhead_are_believed_from_neighbours_too():
+    wider = on_wider_slabs(8, exchange=(2.0, 0.5))
+    costs = taught(Lessons(records=[], benchmarks=COSTS), [wider], 1)
+    assert costs.communication == pytest.approx(0.25, rel=0.02)
+    assert costs.overhead.seconds(200, 4) == pytest.approx(3.0 - 0.5, abs=0.1)
+    assert costs.overhead.source == "fitted to 8 runs"
+
+
+def test_runs_of_other_lengths_teach_no_overhead():
+    wider = on_wider_slabs(8)
+    assert taught(Lessons(records=[], benchmarks=COSTS), [wider], 100).overhead == Overhead()

@@ -3,7 +3,7 @@
 import pytest
 
 from apples.agent import RunRequest
-from apples.costing import LARGEST_SLAB_BYTES, Application, rank_counts, slab_class
+from apples.costing import LARGEST_SLAB_BYTES, Application, near_classes, rank_counts, slab_class
 from apples.errors import HistoryError, LaunchError
 from apples.grid import Host
 from apples.template import Costs, Overhead
@@ -170,3 +170,26 @@ def test_a_benchmark_that_no_longer_holds_is_measured_again(bench, observed):
     b.world.benchmarked.clear()
     run_of(b, 32 * 10 * 2e-3)
     assert b.world.benchmarked == []
+
+
+def test_what_one_slab_size_taught_is_known_to_the_next(bench, observed):
+    b = bench(Host(name="a"), Host(name="b"), script=[finished(1.0)] * 9)
+    b.observed = observed
+    for _ in range(8):
+        run_of(b, 32 * 10 * 1.3e-3)
+    (first,) = costs(b).seconds_per_row.values()
+    (other,) = costs(b, size=128).seconds_per_row.values()
+    (far,) = costs(b, size=1024).seconds_per_row.values()
+    assert (first[1], other[1], far[1]) == (
+        pytest.approx(1.3e-3, rel=0.01),
+        pytest.approx(1.3e-3, rel=0.01),
+        1e-3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "near"), [(1, [2, 4]), (2, [2, 4]), (64, [8, 16, 64, 128]), (10**9, [128, 256])]
+)
+def test_slabs_of_like_sizes(bench, size, near):
+    b = bench(Host(name="a"), Host(name="b"))
+    assert near_classes(b.world, application(b, size=size)) == near

@@ -1,0 +1,38 @@
+"""What an application costs by all that is known: benchmarks, and runs on slabs of this and other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from apples.calibration.corrections import correct
+from apples.calibration.overhead import fit_overhead
+from apples.calibration.runs import Lessons
+from apples.plan import Record
+from apples.template import Costs
+
+
+def taught(own: Lessons, others: Sequence[Lessons], iterations: int) -> Costs:
+    """Benchmarks corrected by all runs since; overhead fitted to runs of as many iterations.
+
+    What a run computed longer than expected grows with its iterations and would pass for overhead in a shorter one.
+    Runs on slabs of other sizes are asked first, each priced with the benchmarks of its own; what they teach is
+    believed until runs on slabs of this size know better.
+    """
+    corrected = _corrected(own, others)
+    costs_of: dict[str, Costs] = {}
+    for lessons in others:
+        costs = _corrected(lessons, [own, *(other for other in others if other is not lessons)])
+        costs_of.update(dict.fromkeys((r.id for r in lessons.records), costs))
+    elsewhere = sorted((r for lessons in others for r in lessons.records), key=lambda r: r.id)
+    prior = fit_overhead(_alike(elsewhere, iterations), lambda r: costs_of[r.id], prior=corrected.overhead)
+    overhead = fit_overhead(_alike(own.records, iterations), corrected, prior=prior)
+    return replace(corrected, overhead=overhead)
+
+
+def _corrected(own: Lessons, others: Sequence[Lessons]) -> Costs:
+    return correct(own.benchmarks, own.records, own.since, others)
+
+
+def _alike(records: Sequence[Record], iterations: int) -> list[Record]:
+    return [r for r in records if r.workload.get("iterations", 1) == iterations]
