@@ -1,7 +1,7 @@
-"""What in-run adaptation gains and costs: real runs over four hosts of a testbed, and a load that comes on the way.
+"""What in-run adaptation gains and costs: real runs over hosts of a testbed, and a load that comes on the way.
 
-    sudo python benchmarks/adaptation.py step [--turns 5] [--iterations 400] [--burners 1]
-    sudo python benchmarks/adaptation.py cost [--turns 10] [--iterations 200]
+    sudo python benchmarks/adaptation.py step [--turns 5] [--iterations 800] [--burners 1] [--hosts 2]
+    sudo python benchmarks/adaptation.py cost [--turns 10] [--iterations 300] [--hosts 2]
 
 step : in each turn three runs, in an order that changes. With --adapt slabs and with --adapt off a process that only
     computes is started on one host, inside its limits, when a quarter of the iterations is done; what is compared is
@@ -9,7 +9,9 @@ step : in each turn three runs, in an order that changes. With --adapt slabs and
     planned when that process is there already: what a fresh plan takes for an iteration
 cost : nothing changes; pairs of runs with and without --adapt slabs, in an order that changes
 
-Every run is an `apples-run --launcher ssh` of its own from the testbed's desk. Needs root, as tests/testbed does.
+Two hosts have a CPU each, as machines do. Four share two CPUs by quotas: a rank that waits polls, and eats its quota
+while it does, so that quotas unbalance more than the load. Every run is an `apples-run --launcher ssh` of its own from
+the testbed's desk. Needs root, as tests/testbed does.
 """
 
 from __future__ import annotations
@@ -35,18 +37,25 @@ from tests.testbed.grid import Testbed
 
 BIN = Path(sys.executable).parent
 DESK = "desk"
-HOSTS = {"e1": 0, "e2": 1, "w1": 1, "w2": 0}
+#: How many hosts: the CPU each stands on, and its share of it unless told otherwise.
+HOSTS = {2: ({"e1": 0, "w1": 1}, 1.0), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0}, 0.4)}
 SIZE = "128"
 #: Seconds from the start of a load until sensors see nothing else.
 SETTLE_S = 4.0
 BURN = "while True: pass"
 
 
-def spec(share: float) -> dict[str, Any]:
-    """Four hosts that share two CPUs, at two sites, and the desk. share : of a CPU, for each"""
+def spec(count: int, share: float | None) -> dict[str, Any]:
+    """So many hosts at two sites, and the desk. share : of a CPU, for each"""
+    cpus, usual = HOSTS[count]
     hosts = [
-        {"name": name, "site": "east" if name[0] == "e" else "west", "cpu": share, "cpuset": cpu}
-        for name, cpu in HOSTS.items()
+        {
+            "name": name,
+            "site": "east" if name[0] == "e" else "west",
+            "cpu": usual if share is None else share,
+            "cpuset": cpu,
+        }
+        for name, cpu in cpus.items()
     ]
     return {
         "name": f"adapt-{uuid.uuid4().hex[:6]}",
@@ -63,6 +72,7 @@ class Runs:
         self.bed, self.scratch, self.iterations = bed, scratch, options.iterations
         self._mesh = (f"nx={options.cells}", f"ny={options.cells}")
         self._keep: Path | None = options.keep
+        self.hosts = list(HOSTS[options.hosts][0])
 
     def start(self, adapt: str, progress: Path | None) -> subprocess.Popen[str]:
         """One run. progress : where one that is not watched tells how it goes, None for not at all"""
@@ -71,7 +81,7 @@ class Runs:
         variables = [f"APPLES_STATE={self.scratch / 'state'}", f"TMPDIR={temporary}"]
         if progress is not None:
             variables += [f"STENCIL_APP_PROGRESS={progress}", "STENCIL_APP_REPORT_EVERY=0.5"]
-        pool = ",".join(f"{host}:1" for host in HOSTS)
+        pool = ",".join(f"{host}:1" for host in self.hosts)
         settings = (*self._mesh, f"iterations={self.iterations}")
         words = [
             *(
@@ -87,7 +97,7 @@ class Runs:
                 pool,
             ),
             *(word for pair in settings for word in ("-s", pair)),
-            *("-n", str(len(HOSTS)), "--checkpoint", "off", "--attempts", "1"),
+            *("-n", str(len(self.hosts)), "--checkpoint", "off", "--attempts", "1"),
             *("--adapt", adapt, "--json"),
         ]
         process = subprocess.Popen(
@@ -166,7 +176,7 @@ def step(runs: Runs, options: argparse.Namespace) -> None:
     rng = random.Random(options.seed)
     against: dict[str, list[float]] = {"fresh": [], "off": []}
     for turn in range(options.turns):
-        host = rng.choice(list(HOSTS))
+        host = rng.choice(runs.hosts)
         found: dict[str, float] = {}
         moved = ""
         for way in rng.sample(("slabs", "off", "fresh"), 3):
@@ -223,15 +233,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=("step", "cost"))
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--iterations", type=int, default=400)
+    parser.add_argument("--iterations", type=int, default=800)
+    parser.add_argument("--hosts", type=int, choices=HOSTS, default=2)
     parser.add_argument("--burners", type=int, default=1)
-    parser.add_argument("--cpu", type=float, default=0.4, help="share of a CPU that each host has")
+    parser.add_argument("--cpu", type=float, help="share of a CPU that each host has (1 of two, 0.4 of four)")
     parser.add_argument("--cells", type=int, default=32, help="cells of a row, along x and along y")
     parser.add_argument("--keep", type=Path, help="append what the ranks told to this file, a run a line")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ.pop("STENCIL_APP_PROGRESS", None)
-    bed = Testbed(parse(spec(options.cpu)))
+    bed = Testbed(parse(spec(options.hosts, options.cpu)))
     with tempfile.TemporaryDirectory(prefix="adaptation-") as scratch:
         bed.up()
         try:

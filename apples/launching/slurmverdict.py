@@ -13,7 +13,7 @@ from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
 from apples.plan import Outcome
 from apples.slurm.records import Job
 
-CANCELLED, KILLED = 143, 137
+TERMINATED, KILLED = 143, 137
 
 #: What is said of `mpiexec` and its proxies holds for what stands in their place.
 _WORDS = {"(mpiexec ": "(srun ", "mpiexec or hydra_pmi_proxy": "srun or slurmstepd"}
@@ -39,7 +39,7 @@ def explained(outcome: Outcome, fate: Job | None, away: Mapping[str, str] | None
             return replace(outcome, ended="time limit", exit_code=TIME_LIMIT, message=message, lost={})
         case "CANCELLED":
             message = f"{job} was cancelled by somebody (scancel)"
-            return replace(outcome, ended="interrupted", exit_code=CANCELLED, message=message, lost={})
+            return replace(outcome, ended="interrupted", exit_code=TERMINATED, message=message, lost={})
         case "PREEMPTED":
             message = f"{job} was preempted: Slurm gave its nodes to a job of higher priority"
         case "NODE_FAIL":
@@ -59,14 +59,14 @@ def explained(outcome: Outcome, fate: Job | None, away: Mapping[str, str] | None
 
 
 def needs_explaining(outcome: Outcome) -> bool:
-    """Whether Slurm may have had a hand in it: not where ranks failed by themselves, but for those that were killed.
+    """Whether Slurm may have had a hand in it: not where ranks failed by themselves, unless they were told to end.
 
     Nor where some hosts were lost and others were not: a job ends on all of them.
     """
     hosts = {status.host for status in outcome.statuses}
     if outcome.lost and outcome.lost.keys() < hosts:
         return False
-    return outcome.ended == "failed" and outcome.exit_code in (LAUNCHER_FAILED, KILLED)
+    return outcome.ended == "failed" and outcome.exit_code in (LAUNCHER_FAILED, TERMINATED, KILLED)
 
 
 def _in_terms_of_slurm(message: str) -> str:

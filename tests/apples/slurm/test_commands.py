@@ -160,7 +160,8 @@ def test_slurm_is_asked_only_where_it_may_have_had_a_hand_in_it():
     )
     assert not needs_explaining(some)
     assert not needs_explaining(Outcome(ended="failed", exit_code=3, observed_s=1.0))
-    assert needs_explaining(Outcome(ended="failed", exit_code=137, observed_s=1.0))
+    for told_to_end in (143, 137):
+        assert needs_explaining(Outcome(ended="failed", exit_code=told_to_end, observed_s=1.0))
     assert not needs_explaining(Outcome(ended="interrupted", exit_code=130, observed_s=1.0))
 
 

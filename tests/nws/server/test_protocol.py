@@ -240,12 +240,13 @@ def test_a_refused_body_that_never_ends_is_given_up(connect, monkeypatch):
 
 def test_an_answer_nobody_reads_is_given_up(start, connect, service, monkeypatch, eventually):
     monkeypatch.setattr(protocol, "READING_S", 0.1)
-    monkeypatch.setattr(service, "events", lambda *_: [{"text": "a" * 1000}] * 20_000)
+    asked = []
+    monkeypatch.setattr(service, "events", lambda *_: asked.append(1) or [{"text": "a" * 1000}] * 20_000)
     own = start(service)
     peer = connect(own)
     peer.say(b"GET /v1/events HTTP/1.1\r\n" + HOST + b"\r\n")
     state = own.server.uvicorn.server_state
-    eventually(lambda: state.tasks)
+    eventually(lambda: asked)
     eventually(lambda: not state.connections and not state.tasks)
 
 
