@@ -9,9 +9,9 @@ step : in each turn three runs, in an order that changes. With --adapt slabs and
     planned when that process is there already: what a fresh plan takes for an iteration
 cost : nothing changes; pairs of runs with and without --adapt slabs, in an order that changes
 
-Two hosts have a CPU each, as machines do. Four share two CPUs by quotas: a rank that waits polls, and eats its quota
-while it does, so that quotas unbalance more than the load. Every run is an `apples-run --launcher ssh` of its own from
-the testbed's desk. Needs root, as tests/testbed does.
+Two hosts have a CPU each, but for what the desk and the link take. Four share two CPUs by quotas: a rank that waits
+polls, and eats its quota while it does, so that quotas unbalance more than the load. Every run is an
+`apples-run --launcher ssh` of its own from the testbed's desk. Needs root, as tests/testbed does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -38,7 +39,7 @@ from tests.testbed.grid import Testbed
 BIN = Path(sys.executable).parent
 DESK = "desk"
 #: How many hosts: the CPU each stands on, and its share of it unless told otherwise.
-HOSTS = {2: ({"e1": 0, "w1": 1}, 1.0), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0}, 0.4)}
+HOSTS = {2: ({"e1": 0, "w1": 1}, 0.8), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0}, 0.4)}
 SIZE = "128"
 #: Seconds from the start of a load until sensors see nothing else.
 SETTLE_S = 4.0
@@ -112,7 +113,7 @@ class Runs:
 
     def told(
         self, adapt: str, loaded: str | None = None, burners: int = 1
-    ) -> tuple[list[dict[str, Any]], int, dict]:
+    ) -> tuple[list[dict[str, Any]], int, dict[str, Any]]:
         """Lines of one run, how many were there when the load came, and its document.
 
         loaded : host that a load comes to when a quarter is done
@@ -236,12 +237,16 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=800)
     parser.add_argument("--hosts", type=int, choices=HOSTS, default=2)
     parser.add_argument("--burners", type=int, default=1)
-    parser.add_argument("--cpu", type=float, help="share of a CPU that each host has (1 of two, 0.4 of four)")
+    parser.add_argument(
+        "--cpu", type=float, help="share of a CPU that each host has (0.8 of two, 0.4 of four)"
+    )
     parser.add_argument("--cells", type=int, default=32, help="cells of a row, along x and along y")
     parser.add_argument("--keep", type=Path, help="append what the ranks told to this file, a run a line")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     os.environ.pop("STENCIL_APP_PROGRESS", None)
+    # Also one that is told to end takes its hosts with it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     bed = Testbed(parse(spec(options.hosts, options.cpu)))
     with tempfile.TemporaryDirectory(prefix="adaptation-") as scratch:
         bed.up()

@@ -19,6 +19,8 @@ from .running import run, within
 
 RELAY = Path(__file__).with_name("relay.py")
 WAN = "wan"
+#: Bytes of bursts, and the rate from which on frames pass whole.
+FEW_FRAMES, WHOLE_FRAME, FAST_BPS = 6000, 70_000, 100_000_000
 
 
 def bridge_of(site: SiteSpec) -> str:
@@ -124,8 +126,9 @@ class Network:
         if rate_bps is None:
             run(where("del", "dev", device, "root"), check=False)
             return
-        # a burst of two milliseconds, and never less than a few frames
-        burst = max(6000, rate_bps // 8 // 500)
+        # a burst of two milliseconds, and never less than a few frames; a fast link takes the largest frames whole,
+        # for if they are cut in pieces here, the relay behind has forty times as many to hold
+        burst = max(WHOLE_FRAME if rate_bps >= FAST_BPS else FEW_FRAMES, rate_bps // 8 // 500)
         bucket = ["tbf", "rate", str(rate_bps), "burst", str(burst), "latency", "50ms"]
         run(where("replace", "dev", device, "root", *bucket))
 
