@@ -1,13 +1,14 @@
 """What one host finds out of itself in a moment, and of its links to others, for a check that somebody asks for.
 
-No store and no forecast: the sensors are read once. The far end of a link probe is an echo server that lives as long as
-the check. Source: Wolski et al. 2000, §2.4.
+No store and no forecast: a few looks at the CPUs and the median of them, for a session that starts is busy for a moment
+itself. The far end of a link probe is an echo server that lives as long as the check. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
 
 import math
 import os
+from statistics import median
 
 from nws.errors import ProbeError
 from nws.sensors.cgroups import Cgroups
@@ -20,6 +21,9 @@ from nws.series import Resource
 #: A link probe of a check is short: its transfer lasts so long, and is so large at most.
 QUICK = ProbePlan(round_trips=11, enough_s=0.05, most_bytes=8 << 20, timeout_s=5.0, connect_s=3.0)
 
+#: Looks at the CPUs, 0.3 s each.
+LOOKS = 3
+
 
 def survey() -> dict[str, float | int | None]:
     """CPU and memory of this host now; raises `ProbeError` where the system does not say.
@@ -29,12 +33,13 @@ def survey() -> dict[str, float | int | None]:
     memory_bytes : bytes a new process can touch.  load : processes that ran or wanted to, over the last minute
     """
     limits = Cgroups()
-    cpu = {m.series.resource: m.value for m in CpuSensor(host="here").measure()}
+    sensor = CpuSensor(host="here")
+    looks = [{m.series.resource: m.value for m in sensor.measure()} for _ in range(LOOKS)]
     quotas = [limit.cpus for limit in limits.cpu_limits()]
     usable = len(os.sched_getaffinity(0))
     return {
-        "availability": cpu[Resource.CPU_NEW],
-        "capacity": cpu[Resource.CPU_CAPACITY],
+        "availability": median(look[Resource.CPU_NEW] for look in looks),
+        "capacity": median(look[Resource.CPU_CAPACITY] for look in looks),
         "quota": min(quotas, default=None),
         "cpus": max(1, min([usable, *(math.ceil(q) for q in quotas)])),
         "memory_bytes": MemorySensor(host="here").measure()[0].value,
