@@ -71,9 +71,9 @@ def _start(design: FloatArray, target: FloatArray, weights: FloatArray) -> tuple
     picks = picks[np.abs(np.linalg.det(design[picks])) > _SINGULAR]
     exact = np.linalg.solve(design[picks], target[picks][..., None])[..., 0]
     starts = np.vstack([_solve(design, target, weights), exact])
-    scales = [_scale(residuals, weights, terms) for residuals in target - starts @ design.T]
+    scales = _scales(target - starts @ design.T, weights, terms)
     best = int(np.argmin(scales))
-    return starts[best], scales[best]
+    return starts[best], float(scales[best])
 
 
 def choose_terms(
@@ -144,11 +144,19 @@ def _solve(design: FloatArray, target: FloatArray, weights: FloatArray) -> Float
     return solution
 
 
-def _scale(residuals: FloatArray, weights: FloatArray, terms: int) -> float:
-    """Robust standard deviation; as many residuals as terms are near zero by construction and do not count."""
+def _scales(residuals: FloatArray, weights: FloatArray, terms: int) -> FloatArray:
+    """Robust standard deviation of each row; as many residuals as terms are near zero by construction and do not count.
+
+    residuals : float64[S, n]
+    """
     sizes = np.abs(residuals)
-    counted = np.argsort(sizes, kind="stable")[terms:]
-    return _TO_DEVIATION * weighted_median(sizes[counted], weights[counted]) if len(counted) else 0.0
+    counted = np.argsort(sizes, axis=1, kind="stable")[:, terms:]
+    if not counted.shape[1]:
+        return np.zeros(len(sizes))
+    below = np.cumsum(weights[counted], axis=1)
+    middle = counted[np.arange(len(sizes)), (below < below[:, -1:] / 2).sum(axis=1)]
+    medians: FloatArray = sizes[np.arange(len(sizes)), middle]
+    return _TO_DEVIATION * medians
 
 
 def _biweight(ratios: FloatArray) -> FloatArray:
