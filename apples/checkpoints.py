@@ -28,6 +28,9 @@ from nws.settings.durations import format_seconds
 #: Runs from which costs and failure rates are learnt.
 _NEWEST = 200
 
+#: Seconds that a checkpoint of ours is kept for a run which nobody goes on with.
+KEPT_S = 30 * 86400.0
+
 Signature = tuple[int, int, int]
 
 
@@ -80,6 +83,8 @@ class Checkpoints:
         if decision.keep is None or self.resilience.simulated:
             return
         file = decision.keep.file
+        if self.resilience.own:
+            _forget(file.parent, self._world.now() - KEPT_S)
         if not decision.keep.restart:
             self._strange = _signature(file)
             if self._strange is not None:
@@ -187,3 +192,12 @@ def _signature(file: Path) -> Signature | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _forget(directory: Path, before: float) -> None:
+    """Remove checkpoints of ours, and what lies beside them, that were last written before some instant."""
+    for path in directory.glob("*.ckpt*"):
+        # others may be doing the same
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < before:
+                path.unlink()

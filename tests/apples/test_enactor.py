@@ -1,6 +1,7 @@
 """One run in as many attempts as it takes: who is dropped, what is safe, what is said, and when it ends."""
 
 import json
+import os
 
 import pytest
 
@@ -248,6 +249,17 @@ def test_a_file_of_ours_goes_with_success_and_what_killed_ranks_left_goes_always
     d = desk(launch, file=file, own=True, rule="iterations", every=100)
     d.run()
     assert list(tmp_path.glob("*.ckpt*")) + list(tmp_path.glob(".*.ckpt*")) == []
+
+
+def test_checkpoints_of_ours_that_nobody_went_on_with_are_forgotten(desk, tmp_path):
+    file = tmp_path / "run.ckpt"
+    d = desk(finished(1.0), file=file, own=True, rule="iterations", every=100)
+    for name, days in (("old.ckpt", 31), ("young.ckpt", 29), ("mine.dat", 99)):
+        (tmp_path / name).touch()
+        written = d.bench.world.time - days * 86400
+        os.utime(tmp_path / name, (written, written))
+    d.run()
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["mine.dat", "young.ckpt"]
 
 
 def test_the_second_run_with_one_checkpoint_is_refused(desk, tmp_path):
