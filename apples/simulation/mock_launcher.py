@@ -14,6 +14,7 @@ import numpy as np
 
 from apples.errors import LaunchError
 from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
 from apples.plan import Outcome, Plan, RankObservation, RankStatus
 from apples.simulation.execution import Execution, Job, execute
 from apples.simulation.mock_grid import MockGrid
@@ -21,8 +22,8 @@ from apples.simulation.steering import Steering
 from apples.simulation.window import Chain
 from apples.template import Workload
 
-#: What ranks end with when the launcher ends them because another was lost (SIGTERM), and on a time limit.
-_TERMINATED, _TIME_LIMIT = 15, 124
+#: What ranks end with when the launcher ends them because another was lost: SIGTERM.
+_TERMINATED = 15
 
 
 class MockLauncher:
@@ -155,7 +156,7 @@ def _lost(plan: Plan, host: str, happened: Execution) -> Outcome:
     )
     return Outcome(
         ended="failed",
-        exit_code=128 + _TERMINATED,
+        exit_code=LAUNCHER_FAILED,
         observed_s=took,
         statuses=statuses,
         message=f"host {host} was lost after {took:.1f} s; the other ranks were ended. "
@@ -170,7 +171,7 @@ def _ended_by_limit(plan: Plan, limit_s: float) -> Outcome:
     )
     return Outcome(
         ended="time limit",
-        exit_code=_TIME_LIMIT,
+        exit_code=TIME_LIMIT,
         observed_s=limit_s,
         statuses=statuses,
         message=f"the time limit of {limit_s:g} s ended the run",
