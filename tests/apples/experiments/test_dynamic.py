@@ -16,8 +16,8 @@ from apples.experiments.dynamic_workloads import application_kinds, applications
 
 @pytest.fixture(scope="module")
 def small():
-    """F9 with two policies, two loads, two seeds and 12 jobs."""
-    chosen = {"jobs": 12, "seeds": (1, 2), "loads": (0.5, 0.9), "policies": ("batch", "fcs")}
+    """F9 with two policies, two loads, two seeds and 6 jobs."""
+    chosen = {"jobs": 6, "seeds": (1, 2), "loads": (0.5, 0.9), "policies": ("batch", "fcs")}
     return run("F9", lambda line: None, chosen)
 
 
