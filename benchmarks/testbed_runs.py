@@ -1,11 +1,11 @@
 """Real runs over hosts of a testbed: how good predictions are, and what the planner gains under load.
 
     sudo python benchmarks/testbed_runs.py accuracy [--runs 62] [--teach 14] [--same 10]
-    sudo python benchmarks/testbed_runs.py gain [--turns 40]
+    sudo python benchmarks/testbed_runs.py gain [--turns 24]
     python benchmarks/testbed_runs.py report FILE...
 
 accuracy : unloaded runs of many sizes and pools. The first teach overhead and corrections; the others begin with what
-    those have taught and teach nothing themselves. Then one run again and again: the noise floor
+    those have taught and teach nothing themselves. Between them one run comes again and again: the noise floor
 gain : before each turn, other people's processes are drawn on every host; then each scheduler runs once, in an order
     that changes, with a pause in which sensors settle
 
@@ -106,13 +106,14 @@ def accuracy(runs: Runs, options: argparse.Namespace) -> None:
         runs.run(SIZES[k % len(SIZES)], pools[k % len(pools)], part="teach")
     taught, cases = runs.state, [(s, p) for s in SIZES for p in pools]
     rng.shuffle(cases)
+    again = {round(options.runs * k / options.same) for k in range(options.same)}
     for k in range(options.runs):
+        if k in again:
+            with _copy(taught) as runs.state:
+                runs.run(SIZES[-1], runs.hosts, part="same")
         size, pool = cases[k % len(cases)]
         with _copy(taught) as runs.state:
             runs.run(size, pool, part="test")
-    for _ in range(options.same):
-        with _copy(taught) as runs.state:
-            runs.run(SIZES[-1], runs.hosts, part="same")
     runs.state = taught
 
 
@@ -227,7 +228,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=62)
     parser.add_argument("--teach", type=int, default=14)
     parser.add_argument("--same", type=int, default=10)
-    parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--turns", type=int, default=24)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--grid", type=Path, default=GRID)
     parser.add_argument("--out", type=Path, help="lines of JSON, one a run")
