@@ -33,6 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from apples.launching.steering import PROGRESS, Tail
+from benchmarks.burners import burn, put_out
 from tests.testbed.description import parse
 from tests.testbed.grid import Testbed
 
@@ -43,7 +44,6 @@ HOSTS = {2: ({"e1": 0, "w1": 1}, 0.8), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0},
 SIZE = "128"
 #: Seconds from the start of a load until sensors see nothing else.
 SETTLE_S = 4.0
-BURN = "while True: pass"
 
 
 def spec(count: int, share: float | None) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Runs:
                 if loaded and not load and lines and lines[-1]["iteration"] >= self.iterations // 4:
                     at, load = len(lines), burn(self.bed, loaded, burners)
         finally:
-            put_out(load)
+            put_out(self.bed, load)
         if tail is not None:
             lines += map(json.loads, tail.lines())
         document = ended(process)
@@ -153,18 +153,6 @@ def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
         sys.exit(err)
     document: dict[str, Any] = json.loads(out)
     return document
-
-
-def burn(bed: Testbed, host: str, count: int) -> list[subprocess.Popen[bytes]]:
-    """Processes that compute for nobody, inside a host."""
-    command = bed.command(host, [sys.executable, "-S", "-c", BURN])
-    return [subprocess.Popen(command, stdin=subprocess.DEVNULL) for _ in range(count)]
-
-
-def put_out(load: list[subprocess.Popen[bytes]]) -> None:
-    for process in load:
-        process.kill()
-        process.wait()
 
 
 def iteration_s(lines: list[dict[str, Any]]) -> float:
@@ -187,7 +175,7 @@ def step(runs: Runs, options: argparse.Namespace) -> None:
                     time.sleep(SETTLE_S)
                     lines, at, _ = runs.told("off")
                 finally:
-                    put_out(load)
+                    put_out(runs.bed, load)
                 found[way] = iteration_s(lines[1:])
                 continue
             lines, at, document = runs.told(way, host, options.burners)

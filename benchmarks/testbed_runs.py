@@ -1,7 +1,7 @@
 """Real runs over hosts of a testbed: how good predictions are, and what the planner gains under load.
 
     sudo python benchmarks/testbed_runs.py accuracy [--runs 62] [--teach 14] [--same 10]
-    sudo python benchmarks/testbed_runs.py gain [--turns 24]
+    sudo python benchmarks/testbed_runs.py gain [--turns 20]
     python benchmarks/testbed_runs.py report FILE...
 
 accuracy : unloaded runs of many sizes and pools. The first teach overhead and corrections; the others begin with what
@@ -23,7 +23,6 @@ import random
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.burners import burn, put_out
 from tests.testbed.description import load
 from tests.testbed.grid import Testbed
 
@@ -50,7 +50,6 @@ SCHEDULERS = ("apples", "default", "smart-user")
 LOADS, LIKELY = (0, 1, 2), (0.5, 0.3, 0.2)
 #: Seconds from the begin of a load until sensors see nothing else.
 SETTLE_S = 4.0
-BURN = "while True: pass"
 
 
 class Runs:
@@ -133,18 +132,12 @@ def gain(runs: Runs, options: argparse.Namespace) -> None:
 @contextlib.contextmanager
 def burning(bed: Testbed, load: dict[str, int]) -> Iterator[None]:
     """So many processes that compute on each host."""
-    processes = [
-        subprocess.Popen(bed.command(host, [sys.executable, "-S", "-c", BURN]), stdin=subprocess.DEVNULL)
-        for host, count in load.items()
-        for _ in range(count)
-    ]
+    processes = [process for host, count in load.items() for process in burn(bed, host, count)]
     try:
         time.sleep(SETTLE_S)
         yield
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        put_out(bed, processes)
 
 
 @contextlib.contextmanager
@@ -228,7 +221,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=62)
     parser.add_argument("--teach", type=int, default=14)
     parser.add_argument("--same", type=int, default=10)
-    parser.add_argument("--turns", type=int, default=24)
+    parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--grid", type=Path, default=GRID)
     parser.add_argument("--out", type=Path, help="lines of JSON, one a run")

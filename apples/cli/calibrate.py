@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples.cli.resilience import SPREADING
+from apples.cli.slurmoptions import with_slurm
+
 if TYPE_CHECKING:
     from apples.calibration.corrections import Corrections
     from apples.cli.console import Console
@@ -23,11 +26,12 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--launcher",
-    type=click.Choice(["mpiexec", "ssh"]),
+    type=click.Choice(["mpiexec", "ssh", "slurm"]),
     default="mpiexec",
     show_default=True,
-    help="mpiexec: this machine; ssh: one host of each CPU type of the pool.",
+    help="mpiexec: this machine; ssh, slurm: one host of each CPU type of the pool, or of what is idle.",
 )
+@with_slurm
 @click.option("-g", "--grid", "grid_file", metavar="FILE", help="Pool from a grid file (YAML).")
 @click.option("-H", "--host", "hosts", metavar="LIST", help="Pool: names, brackets, slots (a:2,node[01-08]).")
 @click.option("--hostfile", metavar="FILE", help="Pool from a file, one host a line.")
@@ -75,17 +79,20 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) ->
 
 
 def _world(options: dict[str, Any], template: Template, console: Console) -> World:
-    """The machines asked for; those over ssh have been looked at, for it is they who say what they are."""
+    """The machines asked for; hosts elsewhere have been looked at, for it is they who say what they are."""
+    from apples.cli import slurmoptions
     from apples.cli.assemble import open_world, prepare_hosts
     from apples.cli.exclusions import without_hosts
     from apples.errors import ConfigError
 
-    problems = without_hosts(options) if options["launcher"] == "ssh" else []
+    problems = slurmoptions.problems(options)
+    if options["launcher"] == "ssh":
+        problems += without_hosts(options)
     if problems:
         raise ConfigError(problems)
     asked = dict.fromkeys(("mock", "scenario", "include", "exclude"))
     world, _ = open_world({**asked, **options}, None, console.note)
-    if options["launcher"] == "ssh":
+    if options["launcher"] in SPREADING:
         prepare_hosts(world, template)
         world.snapshot(console.note)
     return world

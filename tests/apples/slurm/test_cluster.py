@@ -311,3 +311,12 @@ def test_the_same_job_through_ssh_and_through_slurm(cluster):
     assert through_slurm[:2] == (chain, printed)
     assert through_slurm[2]["left_out"] == []
     assert [host["exit_code"] for host in through_slurm[2]["hosts"]] == [0, 0, 0]
+
+
+def test_benchmarks_of_a_partition_are_measured_where_its_ranks_would_run(cluster):
+    words = ("12", *HEAT[:6], "--launcher", "slurm", "-H", "n1:1,n2:1", "--json")
+    result = cluster.testbed.run("head", str(BIN / "apples"), "calibrate", *words)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["key"].startswith("slurm heat ")
+    assert all(seconds > 0 for table in document["seconds_per_row"].values() for seconds in table.values())
