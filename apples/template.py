@@ -90,12 +90,15 @@ class Costs:
     host_factors : host → how much longer it takes than its type; hosts that are not named take 1
     communication : seconds that ranks wait for an exchange, over those that links and messages would take: less than 1
         for codes that compute meanwhile
+    start_cpu_s : CPU seconds that a rank takes until its first iteration, for which all wait; on an idle CPU it is part
+        of the overhead, on a busy one it takes longer
     """
 
     seconds_per_row: Mapping[str, Mapping[int, float]]
     overhead: Overhead = field(default_factory=Overhead)
     host_factors: Mapping[str, float] = field(default_factory=dict)
     communication: float = 1.0
+    start_cpu_s: float = 0.0
 
     def row_seconds(self, cpu_type: str, ranks: int, host: str = "") -> float:
         """BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.

@@ -7,6 +7,7 @@ not learnt twice.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from apples.grid import Conditions, Estimate, FloatArray
 from apples.plan import Record
+from apples.regression import weighted_median
 from apples.template import Costs
 
 #: Runs after which a run counts half.
@@ -59,10 +61,31 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
     priced = {} if costs is None else expected_compute(record, costs)
     factor = record.plan.communication if costs is None else costs.communication
     exchanges = unhidden_exchanges(record)
-    return max(
+    slowest_s = max(
         (priced.get(a.rank, a.compute_s) + factor * exchanges[a.rank] for a in record.plan.assignments),
         default=math.nan,
     )
+    return slowest_s if costs is None else slowest_s + costs.start_cpu_s * slowness(record)
+
+
+def slowness(record: Record) -> float:
+    """Seconds for one of CPU time on the busiest CPU of a run, by its forecasts; 0 where they say nothing."""
+    return max((1 / share for share in _shares(record).values()), default=0.0)
+
+
+def start_cpu_s(records: Sequence[Record]) -> float:
+    """CPU seconds that ranks take until their first iteration, weighted median over runs, oldest first.
+
+    All wait for the last, so a run tells of its busiest CPU. 0 where no run tells.
+    """
+    usable = [r for r in records if finished(r)]
+    told = []
+    for weight, record in zip(recency(len(usable)), usable, strict=True):
+        assert record.outcome is not None
+        longest_s, slow = max((o.setup_s for o in record.outcome.observations), default=0.0), slowness(record)
+        if longest_s > 0 and slow > 0:
+            told.append((longest_s / slow, float(weight)))
+    return weighted_median(*np.array(told).T) if told else 0.0
 
 
 def unhidden_exchanges(record: Record) -> dict[int, float]:
@@ -73,22 +96,31 @@ def unhidden_exchanges(record: Record) -> dict[int, float]:
 
 def expected_compute(record: Record, costs: Costs) -> dict[int, float]:
     """Comp_i of each rank by these costs and the run's own forecasts; ranks that cannot be priced are missing."""
-    hosts = {entry["host"]: entry for entry in record.snapshot.get("hosts", [])}
+    kinds = {entry["host"]: entry["cpu_type"] for entry in record.snapshot.get("hosts", [])}
     iterations = record.workload.get("iterations", 1)
-    sharing: dict[str, int] = {}
-    for a in record.plan.assignments:
-        sharing[a.host] = sharing.get(a.host, 0) + 1
-    expected = {}
-    for a in record.plan.assignments:
-        entry = hosts.get(a.host)
-        if entry is None or entry["cpu_type"] not in costs.seconds_per_row:
-            continue
-        share = _share(entry, sharing[a.host])
-        if share > 0:
-            expected[a.rank] = (
-                a.rows * iterations * costs.row_seconds(entry["cpu_type"], sharing[a.host], a.host) / share
-            )
-    return expected
+    sharing, shares = _sharing(record), _shares(record)
+    return {
+        a.rank: a.rows
+        * iterations
+        * costs.row_seconds(kinds[a.host], sharing[a.host], a.host)
+        / shares[a.rank]
+        for a in record.plan.assignments
+        if a.rank in shares and kinds[a.host] in costs.seconds_per_row
+    }
+
+
+def _sharing(record: Record) -> dict[str, int]:
+    """Ranks of each host."""
+    return Counter(a.host for a in record.plan.assignments)
+
+
+def _shares(record: Record) -> dict[int, float]:
+    """CPU share of each rank by the forecasts of its run; ranks of whose host they say nothing are missing."""
+    hosts, sharing = {entry["host"]: entry for entry in record.snapshot.get("hosts", [])}, _sharing(record)
+    found = {
+        a.rank: _share(hosts[a.host], sharing[a.host]) for a in record.plan.assignments if a.host in hosts
+    }
+    return {rank: share for rank, share in found.items() if share > 0}
 
 
 def _share(entry: Mapping[str, object], ranks: int) -> float:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from apples.calibration.corrections import correct
 from apples.calibration.overhead import fit_overhead
-from apples.calibration.runs import Lessons
+from apples.calibration.runs import Lessons, start_cpu_s
 from apples.plan import Record
 from apples.template import Costs
 
@@ -19,12 +19,15 @@ def taught(own: Lessons, others: Sequence[Lessons], iterations: int) -> Costs:
     Runs on slabs of other sizes are asked first, each priced with the benchmarks of its own; what they teach is
     believed until runs on slabs of this size know better.
     """
-    corrected = _corrected(own, others)
+    elsewhere = sorted((r for lessons in others for r in lessons.records), key=lambda r: r.id)
+    # What ranks compute before their first iteration hardly depends on slabs.
+    start_s = start_cpu_s(sorted([*own.records, *elsewhere], key=lambda r: r.id))
+    corrected = replace(_corrected(own, others), start_cpu_s=start_s)
     costs_of: dict[str, Costs] = {}
     for lessons in others:
         costs = _corrected(lessons, [own, *(other for other in others if other is not lessons)])
+        costs = replace(costs, start_cpu_s=start_s)
         costs_of.update(dict.fromkeys((r.id for r in lessons.records), costs))
-    elsewhere = sorted((r for lessons in others for r in lessons.records), key=lambda r: r.id)
     prior = fit_overhead(_alike(elsewhere, iterations), lambda r: costs_of[r.id], prior=corrected.overhead)
     overhead = fit_overhead(_alike(own.records, iterations), corrected, prior=prior)
     return replace(corrected, overhead=overhead)

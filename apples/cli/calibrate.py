@@ -105,6 +105,7 @@ def _document(costs: Costs, found: Corrections, runs: int) -> dict[str, Any]:
         "corrections": {t: {"factor": c.factor, "runs": c.runs} for t, c in found.types.items()},
         "hosts": {h: {"factor": c.factor, "runs": c.runs} for h, c in found.hosts.items()},
         "overhead": asdict(costs.overhead),
+        "start_cpu_s": costs.start_cpu_s,
     }
 
 
@@ -121,6 +122,8 @@ def _lines(costs: Costs, found: Corrections) -> list[str]:
         own = [[host, f"{c.factor:.3f}", str(c.runs)] for host, c in found.hosts.items()]
         lines += ["", *table(["host", "beyond its type's", "runs"], own), ""]
     overhead = costs.overhead
+    if costs.start_cpu_s:
+        lines.append(f"until the first iteration a rank takes {costs.start_cpu_s:.3g} s of CPU time")
     lines.append(
         f"overhead {overhead.constant_s:.3g} s {overhead.per_row_s:+.3g} s·size {overhead.per_rank_s:+.3g} s·P "
         f"{overhead.per_rank2_s:+.3g} s·P² ± {overhead.error_s:.2g} s ({overhead.source})"

@@ -8,7 +8,8 @@ Comp_i = x_i·BM_i/Avail_i is linear in the slab height x_i, so for planning a r
 that leave a host share its interface, so the slots of a host belong beside each other. It also knows that ranks
 wait for each other in every iteration: see `coupling`.
 
-Over_i depends on the number of ranks only. Source: Wolski et al. 2000, §3.1.
+Over_i depends on the number of ranks, and in *exchange* on the busiest of their CPUs, which the first iteration waits
+for. Source: Wolski et al. 2000, §3.1.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> Ra
     spills = options.allow_spill or options.model == "exchange"
     return RankLines(
         slope=problem.slope[hosts, sharing] * coupling(problem, chains, options),
-        fixed=communicate + chains.spread(problem.overhead[chains.lengths]),
+        fixed=communicate + chains.spread(overheads(problem, chains)),
         communicate=communicate,
         cap=problem.cap[hosts, sharing],
         bend=np.minimum(problem.memory_rows[hosts, sharing], NO_BEND)
@@ -96,6 +97,14 @@ def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> Ra
         else np.full(len(hosts), NO_BEND),
         spill_factor=options.spill_factor,
     )
+
+
+def overheads(problem: Problem, chains: Chains) -> FloatArray:
+    """Over of every chain, float64[K] seconds: what its length costs, and starting on its busiest CPU."""
+    hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
+    slowness = chains.highest(1 / problem.priced_share[hosts, sharing])
+    found: FloatArray = problem.overhead[chains.lengths] + problem.start_cpu_s * slowness
+    return found
 
 
 def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:

@@ -39,7 +39,8 @@ class Problem:
     side : float64[H, H], seconds to exchange with a neighbour on host j, whole run; `UNUSABLE_S` where they cannot
     communication : factor that is part of `side` and `transfer` (`apples.template.Costs`)
     transfer : float64[H, H], the part of `side` that occupies the interfaces of both hosts; 0 within a host
-    overhead : float64[N+1], Over for P ranks
+    overhead : float64[N+1], Over for P ranks, but for starting
+    start_cpu_s : CPU seconds of a rank until its first iteration (`apples.template.Costs`)
     """
 
     size: int
@@ -59,6 +60,7 @@ class Problem:
     communication: float
     overhead: FloatArray
     overhead_error_s: float
+    start_cpu_s: float
     messages: float
     bytes_exchanged: float
     latency_s: FloatArray
@@ -110,8 +112,9 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         raise NoFeasiblePlan(_nobody(workload, excluded))
     hosts = tuple(snapshot.hosts[h] for h in keep)
     tables = _side_by_side(rows)
-    # The paper's model takes links at their word.
-    factor = costs.communication if options.model == "exchange" else 1.0
+    # The paper's model takes links at their word, and starting for a part of the overhead.
+    is_papers = options.model == "paper"
+    factor = 1.0 if is_papers else costs.communication
     network = _network(snapshot, keep, workload)
     # More ranks than each can have its smallest slab on a host are never of use.
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
@@ -135,6 +138,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         communication=factor,
         overhead=np.array([costs.overhead.seconds(workload.size, int(p)) for p in ranks]),
         overhead_error_s=overhead_error_s if is_known(overhead_error_s) else 0.0,
+        start_cpu_s=0.0 if is_papers else costs.start_cpu_s,
         messages=workload.messages,
         bytes_exchanged=workload.bytes_exchanged,
         latency_s=network.latency_s,

@@ -15,7 +15,7 @@ from apples.planning.bounds import UncertainRanks
 from apples.planning.candidates import Schedule, real_makespans
 from apples.planning.chains import Chains
 from apples.planning.host_table import own_host
-from apples.planning.model import coupling, rank_lines
+from apples.planning.model import coupling, overheads, rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 from apples.planning.rank_order import tree_positions
@@ -33,7 +33,7 @@ def assignments(
     Waiting for ranks that do not have the CPU counts as communication.
     """
     chains = Chains.of([schedule.chain])
-    overhead = float(problem.overhead[len(schedule.chain)])
+    overhead = float(overheads(problem, chains)[0])
     busy = ranks.compute()
     compute = busy / coupling(problem, chains, options)
     communicate = rank_lines(problem, chains, options).communicate + busy - compute
@@ -128,16 +128,16 @@ def _why_not(problem: Problem, schedule: Schedule, spare: IntArray, options: Pla
     position = tree_positions(problem)
     chains = Chains.of([_with(chain, int(p), position) for p in spare])
     finish = real_makespans(problem, chains, options)
-    more = float(problem.overhead[len(chain) + 1] - problem.overhead[len(chain)])
+    more = overheads(problem, chains) - overheads(problem, Chains.of([chain]))
     old = rank_lines(problem, Chains.of([chain]), options).communicate.max()
     new = chains.highest(rank_lines(problem, chains, options).communicate)
     reasons = []
-    for t, comm in zip(finish.tolist(), new.tolist(), strict=True):
+    for t, comm, longer in zip(finish.tolist(), new.tolist(), more.tolist(), strict=True):
         if not math.isfinite(t):
             reasons.append("with it the work cannot be placed")
             continue
         change = t / schedule.makespan_s - 1
-        costs = f"overhead {more:+.3g} s, slowest exchange {comm - float(old):+.3g} s"
+        costs = f"overhead {longer:+.3g} s, slowest exchange {comm - float(old):+.3g} s"
         if problem.coupling:
             reasons.append(f"the further constraints are met without it ({costs})")
         elif change < -LEAST_GAIN:

@@ -19,6 +19,7 @@ from apples.calibration import (
     startup_overhead,
     taught,
 )
+from apples.calibration.runs import start_cpu_s
 from apples.errors import HistoryError
 from apples.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.regression import weighted_median
@@ -40,6 +41,7 @@ def a_run(
     at=0.0,
     slow=(),
     exchange=(0.0, 0.0),
+    setup_s=0.0,
 ):
     """A run on `ranks` hosts (or slots of one), planned with COSTS; ranks computed `slowdown` times as long.
 
@@ -65,7 +67,7 @@ def a_run(
             host=f"h{r // slots}",
             rows=size // ranks,
             iterations=1,
-            setup_s=0.0,
+            setup_s=setup_s,
             compute_s=compute * slowdown * (1.4 if r in slow else 1.0),
             communicate_s=exchange[1] * (1.0 if r in slow or not slow else 9.0),
             wait_s=0.0,
@@ -512,3 +514,28 @@ def test_exchanges_and_overhead_are_believed_from_neighbours_too():
 def test_runs_of_other_lengths_teach_no_overhead():
     wider = on_wider_slabs(8)
     assert taught(Lessons(records=[], benchmarks=COSTS), [wider], 100).overhead == Overhead()
+
+
+def starting(availability, observed_s, setup_s):
+    """A run that computes for 100 · BM / availability."""
+    return a_run(400, 4, observed_s, availability=availability, setup_s=setup_s)
+
+
+def test_what_ranks_compute_before_the_first_iteration_is_told_by_busy_and_idle_runs_alike():
+    runs = [
+        starting(1.0, 9.0, 1.5),
+        starting(0.5, 9.0, 3.0),
+        starting(0.1, 9.0, 15.0),
+        starting(1.0, 9.0, 7.0),
+    ]
+    assert start_cpu_s(runs) == pytest.approx(1.5)
+    assert start_cpu_s([a_run(400, 4, 9.0)]) == 0.0
+
+
+def test_a_start_on_a_busy_cpu_takes_longer_and_the_overhead_is_the_rest():
+    runs = [
+        starting(share, 100 * BM / share + 1.5 / share + 4.0, 1.5 / share) for share in (1.0, 0.5, 0.25, 1.0)
+    ]
+    costs = taught(Lessons(records=runs, benchmarks=COSTS), [], 1)
+    assert costs.start_cpu_s == pytest.approx(1.5)
+    assert costs.overhead.constant_s == pytest.approx(4.0)

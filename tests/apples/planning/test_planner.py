@@ -351,3 +351,30 @@ def test_options_are_all_read(pool):
     ):
         other = make_plan(snapshot, work, pool.costs(per_rank2_s=0.2), replace(base, **change))
         assert other != plain, change
+
+
+def test_a_busy_host_is_left_out_where_all_would_wait_for_its_start(pool):
+    snapshot, workload = pool.snapshot([1.0, 1.0, 0.05]), pool.workload(100)
+    free = make_plan(snapshot, workload, pool.costs())
+    assert free.hosts == ("h0", "h1", "h2")
+    costs = replace(pool.costs(constant_s=2.0), start_cpu_s=1.0)
+    plan = make_plan(snapshot, workload, costs)
+    assert plan.hosts == ("h0", "h1")
+    assert [a.overhead_s for a in plan.assignments] == [3.0, 3.0]
+    assert plan.predicted_s == pytest.approx(50 + 3.0)
+    (left,) = plan.left_out
+    assert "overhead +19 s" in left.reason
+
+
+def test_the_papers_model_knows_nothing_of_starts(pool):
+    options = PlanningOptions(model="paper")
+    plans = [
+        make_plan(
+            pool.snapshot([1.0, 0.05]),
+            pool.workload(100),
+            replace(pool.costs(), start_cpu_s=seconds),
+            options,
+        )
+        for seconds in (0.0, 9.0)
+    ]
+    assert plans[0] == plans[1]
