@@ -3,9 +3,9 @@
     python benchmarks/testbed_mock.py FILE...
 
 FILE : lines of `benchmarks/testbed_runs.py gain`. Of them the mock grid is told: each host's share of a CPU (from the
-testbed's file), what a row costs and what ranks compute before their first sweep (from the runs without load), the
-links as they were measured, and how many other processes each host had. It is not told how long any loaded run took.
-Every plan that was run is then run there; prints the ratio of makespans, and how the schedulers rank in both worlds.
+testbed's file), what a row costs and what starting takes on the slowest host (from the runs without load), the links
+as they were measured, and how many other processes each host had. It is not told how long any loaded run took. Every
+plan that was run is then run there; prints the ratio of makespans, and how the schedulers rank in both worlds.
 """
 
 from __future__ import annotations
@@ -79,14 +79,18 @@ def grid_of(spec: Spec, lines: Sequence[dict[str, Any]]) -> Grid:
     return Grid(name=spec.name, hosts=hosts, links=links)
 
 
+def _start_s(run: dict[str, Any]) -> float:
+    """Seconds of a run that are no iterations: interpreters and what they import, which all wait for."""
+    ranks = [rank["observed"] for rank in run["hosts"]]
+    return float(run["observed_s"] - max(rank["total_s"] - rank["setup_s"] for rank in ranks))
+
+
 def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, float]) -> Scenario:
     """What is true of the testbed without load. row_s : host → seconds of its share for a row and iteration."""
     idle = [line["run"] for line in lines if line["part"] == "teach"]
     shares = {host.name: host.cpu for host in spec.hosts}
-    ranks = [rank for run in idle for rank in run["hosts"]]
-    start_cpu_s = statistics.median(rank["observed"]["setup_s"] * shares[rank["host"]] for rank in ranks)
-    beyond_s = statistics.median(
-        run["observed_s"] - max(rank["observed"]["total_s"] for rank in run["hosts"]) for run in idle
+    start_cpu_s = statistics.median(
+        _start_s(run) * min(shares[rank["host"]] for rank in run["hosts"]) for run in idle
     )
     silence = TrafficTruth(mean_stay_s=NEVER_S, busy_share=0.0, busy_most=0.0, quiet_most=0.0)
     workload = workload_of(1)
@@ -138,7 +142,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
             start_spread=0.0,
             lookup_s=0.0,
             lookup_spread=1.0,
-            finish_s=beyond_s,
+            finish_s=0.0,
         ),
         loads={"none": NOBODY},
         sensors=SensorTruth(
