@@ -112,9 +112,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         raise NoFeasiblePlan(_nobody(workload, excluded))
     hosts = tuple(snapshot.hosts[h] for h in keep)
     tables = _side_by_side(rows)
-    # The paper's model takes links at their word, and starting for a part of the overhead.
-    is_papers = options.model == "paper"
-    factor = 1.0 if is_papers else costs.communication
+    factor, start_cpu_s = _beyond_the_paper(costs, options)
     network = _network(snapshot, keep, workload)
     # More ranks than each can have its smallest slab on a host are never of use.
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
@@ -138,7 +136,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         communication=factor,
         overhead=np.array([costs.overhead.seconds(workload.size, int(p)) for p in ranks]),
         overhead_error_s=overhead_error_s if is_known(overhead_error_s) else 0.0,
-        start_cpu_s=0.0 if is_papers else costs.start_cpu_s,
+        start_cpu_s=start_cpu_s,
         messages=workload.messages,
         bytes_exchanged=workload.bytes_exchanged,
         latency_s=network.latency_s,
@@ -147,6 +145,11 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         excluded=tuple(excluded),
         workload=workload,
     )
+
+
+def _beyond_the_paper(costs: Costs, options: PlanningOptions) -> tuple[float, float]:
+    """Factor on communication, and CPU seconds of a start: the paper takes links at their word, starts for overhead."""
+    return (1.0, 0.0) if options.model == "paper" else (costs.communication, costs.start_cpu_s)
 
 
 def _nobody(workload: Workload, excluded: list[tuple[str, str]]) -> str:
