@@ -23,7 +23,9 @@ def burn(bed: Testbed, host: str, count: int) -> list[subprocess.Popen[bytes]]:
 
 
 def put_out(bed: Testbed, load: list[subprocess.Popen[bytes]]) -> None:
-    """End them; raises `RuntimeError` if one is left anywhere, for it would be in every later figure."""
+    """End them, if there are any; raises `RuntimeError` if one is left, for it would be in every later figure."""
+    if not load:
+        return
     for process in load:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
