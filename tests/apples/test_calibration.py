@@ -516,6 +516,14 @@ def test_runs_of_other_lengths_teach_no_overhead():
     assert taught(Lessons(records=[], benchmarks=COSTS), [wider], 100).overhead == Overhead()
 
 
+def test_a_start_that_benchmarks_have_shown_is_not_paid_twice():
+    shown = replace(COSTS, overhead=Overhead(constant_s=5.0))
+    runs = [a_run(400, 4, 100 * BM + 9.0, setup_s=1.5)] * 4
+    costs = taught(Lessons(records=runs, benchmarks=shown), [], iterations := 100)
+    assert runs[0].workload["iterations"] != iterations
+    assert costs.overhead.constant_s + costs.start_cpu_s == pytest.approx(5.0)
+
+
 def starting(availability, observed_s, setup_s):
     """A run that computes for 100 · BM / availability."""
     return a_run(400, 4, observed_s, availability=availability, setup_s=setup_s)
