@@ -92,6 +92,8 @@ class Costs:
         for codes that compute meanwhile
     start_cpu_s : CPU seconds that a rank takes until its first iteration, for which all wait; on an idle CPU it is part
         of the overhead, on a busy one it takes longer
+    message_cpu_s : CPU seconds that a rank takes for each of its messages M, beyond its rows: a rank that seldom has a
+        CPU is late for its neighbours, and the run waits
     """
 
     seconds_per_row: Mapping[str, Mapping[int, float]]
@@ -99,6 +101,7 @@ class Costs:
     host_factors: Mapping[str, float] = field(default_factory=dict)
     communication: float = 1.0
     start_cpu_s: float = 0.0
+    message_cpu_s: float = 0.0
 
     def row_seconds(self, cpu_type: str, ranks: int, host: str = "") -> float:
         """BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.

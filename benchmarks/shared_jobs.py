@@ -1,7 +1,7 @@
 """Jobs that share two one-core nodes of this machine, real ranks under every policy; medians of some repetitions.
 
-    python benchmarks/shared_jobs.py [--part scenarios|gmet|slice] [--mpi "MPICH 4"] [--seconds 30] [--slice 100ms]
-                                     [--repetitions 5]
+    python benchmarks/shared_jobs.py [--part scenarios|gmet|slice] [--scenario 3.1|3.2] [--mpi "MPICH 4"]
+                                     [--seconds 30] [--slice 100ms] [--repetitions 5]
 
 scenarios : two jobs of 1 ms granularity, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other
     way round), one after the other (FCFS: policy batch), uncoordinated, gang scheduled, spin-block, FCS
@@ -45,9 +45,11 @@ NAMES = {
     "spin-block": "SB",
     "fcs": "FCS",
 }
-#: Shares of the length of one job, so that sweeps of short jobs have the shape of long ones.
-GMETS = (0.02, 0.05, 0.1, 0.2, 0.5)
-SLICES = (0.05, 0.1, 0.25, 0.5, 1.0)
+#: Shares of the length of one job, so that sweeps of short jobs have the shape of long ones. Slices are well below one:
+#: a rank that is done polls for the others until its slice ends, so jobs of one slice measure whether they just fit in.
+GMETS = (0.005, 0.01, 0.02, 0.05, 0.1)
+SLICES = (0.02, 0.05, 0.1, 0.2, 0.4)
+SWEPT_AT_SLICE, SWEPT_AT_GMET = 0.1, 0.02
 PATTERNS = ("ring", "none")
 
 #: Sends each rank to the node manager of its node.
@@ -146,6 +148,8 @@ def scenarios(mpi: Mpi, rate: float, options: argparse.Namespace, slice_s: float
     """Turnaround and mean response by policy."""
     iterations = round(options.seconds * 1e3)
     for scenario, imbalances in SCENARIOS.items():
+        if not scenario.startswith(options.scenario):
+            continue
         workload = Workload(mpi=mpi, imbalances=imbalances, iterations=iterations, rate=rate)
         turnarounds: dict[str, list[float]] = {}
         means: dict[str, list[float]] = {}
@@ -180,15 +184,16 @@ def sweep(mpi: Mpi, rate: float, options: argparse.Namespace) -> None:
         )
         print(f"{'communicates' if pattern == 'ring' else 'does not communicate'}:")
         for part in GMETS if gmet else SLICES:
-            swept_s = part * options.seconds
-            slice_s, gmet_s = (options.seconds, swept_s) if gmet else (swept_s, SLICES[1] * options.seconds)
+            slices, gmets = (SWEPT_AT_SLICE, part) if gmet else (part, SWEPT_AT_GMET)
+            slice_s, gmet_s = slices * options.seconds, gmets * options.seconds
             said = ("--slice", f"{slice_s:g}s", "--gmet", f"{gmet_s:g}s")
             means = [
                 statistics.mean(responses(workload, "message-driven", 0.1, said)[0])
                 for _ in range(options.repetitions)
             ]
             print(
-                f"  slice {slice_s:6.2f} s, GMET {gmet_s:6.2f} s: mean response {statistics.median(means):7.2f} s",
+                f"  slice {slice_s:6.2f} s, GMET {gmet_s:6.2f} s: mean response {statistics.median(means):7.2f} s "
+                f"({min(means):.2f} to {max(means):.2f})",
                 flush=True,
             )
 
@@ -196,6 +201,7 @@ def sweep(mpi: Mpi, rate: float, options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=["scenarios", "gmet", "slice"], default="scenarios")
+    parser.add_argument("--scenario", default="", help="how its name begins; both without it")
     parser.add_argument("--mpi", default="MPICH 4", help="how its name begins")
     parser.add_argument("--seconds", type=float, default=30.0, help="of one job, alone")
     parser.add_argument("--slice", default="100ms")

@@ -3,9 +3,10 @@
     python benchmarks/testbed_mock.py FILE...
 
 FILE : lines of `benchmarks/testbed_runs.py gain`. Of them the mock grid is told: each host's share of a CPU (from the
-testbed's file), what a row costs and what starting takes on the slowest host (from the runs without load), the links
-as they were measured, and how many other processes each host had. It is not told how long any loaded run took. Every
-plan that was run is then run there; prints the ratio of makespans, and how the schedulers rank in both worlds.
+testbed's file), what a row, starting and the messages of an iteration cost in CPU time (from the runs without load),
+the links as they were measured, and how many other processes each host had. It is not told how long any loaded run
+took. Every plan that was run is then run there; prints the ratio of makespans, and how the schedulers rank in both
+worlds.
 """
 
 from __future__ import annotations
@@ -85,6 +86,13 @@ def _start_s(run: dict[str, Any]) -> float:
     return float(run["observed_s"] - max(rank["total_s"] - rank["setup_s"] for rank in ranks))
 
 
+def _message_cpu_s(run: dict[str, Any], shares: dict[str, float]) -> float:
+    """CPU seconds for the messages of an iteration, of the rank that waited least: the others waited for it."""
+    waits = ((rank["observed"]["wait_s"], rank) for rank in run["hosts"])
+    least_s, rank = min(waits, key=lambda pair: pair[0])
+    return float(least_s / rank["observed"]["iterations"] * shares[rank["host"]])
+
+
 def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, float]) -> Scenario:
     """What is true of the testbed without load. row_s : host → seconds of its share for a row and iteration."""
     idle = [line["run"] for line in lines if line["part"] == "teach"]
@@ -135,6 +143,9 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
             stall_s=0.0,
             host_traffic=silence,
             uplink_traffic=silence,
+            message_cpu_s=statistics.median(
+                _message_cpu_s(run, shares) for run in idle if len(run["hosts"]) > 1
+            ),
         ),
         startup=StartupTruth(
             start_wait_s=0.0,

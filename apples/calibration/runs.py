@@ -60,9 +60,12 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
     """Predicted time of the slowest rank but for the overhead, seconds."""
     priced = {} if costs is None else expected_compute(record, costs)
     factor = record.plan.communication if costs is None else costs.communication
-    exchanges = unhidden_exchanges(record)
+    exchanges, handling = unhidden_exchanges(record), _handling(record, costs)
     slowest_s = max(
-        (priced.get(a.rank, a.compute_s) + factor * exchanges[a.rank] for a in record.plan.assignments),
+        (
+            priced.get(a.rank, a.compute_s) + factor * exchanges[a.rank] + handling.get(a.rank, 0.0)
+            for a in record.plan.assignments
+        ),
         default=math.nan,
     )
     return slowest_s if costs is None else slowest_s + costs.start_cpu_s * slowness(record)
@@ -86,6 +89,36 @@ def start_cpu_s(records: Sequence[Record]) -> float:
         if longest_s > 0 and slow > 0:
             told.append((longest_s / slow, float(weight)))
     return weighted_median(*np.array(told).T) if told else 0.0
+
+
+def message_cpu_s(records: Sequence[Record]) -> float:
+    """CPU seconds that ranks take for each of their messages, weighted median over runs, oldest first.
+
+    Whoever waited least in the reduction that ends an iteration is whom the others waited for: what it waited itself
+    was its own messages. 0 where no run tells.
+    """
+    usable = [r for r in records if finished(r) and _messages(r) > 0]
+    told = []
+    for weight, record in zip(recency(len(usable)), usable, strict=True):
+        assert record.outcome is not None
+        shares = _shares(record)
+        waited = [(o.wait_s, shares[o.rank]) for o in record.outcome.observations if o.rank in shares]
+        if len(waited) > 1:
+            least_s, share = min(waited)
+            told.append((least_s * share / _messages(record), float(weight)))
+    return weighted_median(*np.array(told).T) if told else 0.0
+
+
+def _messages(record: Record) -> float:
+    return float(record.workload.get("messages", 0.0))
+
+
+def _handling(record: Record, costs: Costs | None) -> dict[int, float]:
+    """What each rank takes for its messages by these costs, seconds; ranks of which nothing is known are missing."""
+    if costs is None or len(record.plan.assignments) < 2:
+        return {}
+    cpu_s = costs.message_cpu_s * _messages(record)
+    return {rank: cpu_s / share for rank, share in _shares(record).items()}
 
 
 def unhidden_exchanges(record: Record) -> dict[int, float]:

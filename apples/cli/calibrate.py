@@ -106,6 +106,7 @@ def _document(costs: Costs, found: Corrections, runs: int) -> dict[str, Any]:
         "hosts": {h: {"factor": c.factor, "runs": c.runs} for h, c in found.hosts.items()},
         "overhead": asdict(costs.overhead),
         "start_cpu_s": costs.start_cpu_s,
+        "message_cpu_s": costs.message_cpu_s,
     }
 
 
@@ -124,6 +125,8 @@ def _lines(costs: Costs, found: Corrections) -> list[str]:
     overhead = costs.overhead
     if costs.start_cpu_s:
         lines.append(f"until the first iteration a rank takes {costs.start_cpu_s:.3g} s of CPU time")
+    if costs.message_cpu_s:
+        lines.append(f"for the messages of an iteration it takes {costs.message_cpu_s * 1e3:.3g} ms")
     lines.append(
         f"overhead {overhead.constant_s:.3g} s {overhead.per_row_s:+.3g} s·size {overhead.per_rank_s:+.3g} s·P "
         f"{overhead.per_rank2_s:+.3g} s·P² ± {overhead.error_s:.2g} s ({overhead.source})"

@@ -9,7 +9,7 @@ that leave a host share its interface, so the slots of a host belong beside each
 wait for each other in every iteration: see `coupling`.
 
 Over_i depends on the number of ranks, and in *exchange* on the busiest of their CPUs, which the first iteration waits
-for. Source: Wolski et al. 2000, §3.1.
+for, and on the rank's own, which its messages wait for. Source: Wolski et al. 2000, §3.1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TIME_SLICE_S = 4e-3
 class RankLines:
     """What each member of each chain costs; all float64[L], seconds and rows.
 
-    slope : seconds per row, `coupling` included.  fixed : Comm + Over.  communicate : Comm alone
+    slope : seconds per row, `coupling` included.  fixed : Comm + Over, `handling` included.  communicate : Comm alone
     cap : rows it may hold.  bend : rows after which a row costs `spill_factor` times as much
     """
 
@@ -89,7 +89,7 @@ def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> Ra
     spills = options.allow_spill or options.model == "exchange"
     return RankLines(
         slope=problem.slope[hosts, sharing] * coupling(problem, chains, options),
-        fixed=communicate + chains.spread(overheads(problem, chains)),
+        fixed=communicate + chains.spread(overheads(problem, chains)) + handling(problem, chains),
         communicate=communicate,
         cap=problem.cap[hosts, sharing],
         bend=np.minimum(problem.memory_rows[hosts, sharing], NO_BEND)
@@ -104,6 +104,14 @@ def overheads(problem: Problem, chains: Chains) -> FloatArray:
     hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
     slowness = chains.highest(1 / problem.priced_share[hosts, sharing])
     found: FloatArray = problem.overhead[chains.lengths] + problem.start_cpu_s * slowness
+    return found
+
+
+def handling(problem: Problem, chains: Chains) -> FloatArray:
+    """What each rank takes for its messages on its share of a CPU, float64[L] seconds; 0 where it has no neighbour."""
+    hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
+    talks = chains.spread((chains.lengths > 1).astype(np.float64))
+    found: FloatArray = talks * problem.messages_cpu_s / problem.priced_share[hosts, sharing]
     return found
 
 

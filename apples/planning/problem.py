@@ -7,7 +7,7 @@ Source: Wolski et al. 2000, §3.1 (Comp_i, Comm_i), §3.3 (memory and array limi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ class Problem:
     transfer : float64[H, H], the part of `side` that occupies the interfaces of both hosts; 0 within a host
     overhead : float64[N+1], Over for P ranks, but for starting
     start_cpu_s : CPU seconds of a rank until its first iteration (`apples.template.Costs`)
+    messages_cpu_s : CPU seconds of a rank for its messages, whole run
     """
 
     size: int
@@ -61,6 +62,7 @@ class Problem:
     overhead: FloatArray
     overhead_error_s: float
     start_cpu_s: float
+    messages_cpu_s: float
     messages: float
     bytes_exchanged: float
     latency_s: FloatArray
@@ -112,12 +114,11 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         raise NoFeasiblePlan(_nobody(workload, excluded))
     hosts = tuple(snapshot.hosts[h] for h in keep)
     tables = _side_by_side(rows)
-    factor, start_cpu_s = _beyond_the_paper(costs, options)
+    costs = _as_modelled(costs, workload, options)
     network = _network(snapshot, keep, workload)
     # More ranks than each can have its smallest slab on a host are never of use.
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
     ranks = np.arange(sum(slots) + 1)
-    overhead_error_s = costs.overhead.error_s
     return Problem(
         size=workload.size,
         min_rows=demands.min_rows,
@@ -130,13 +131,14 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         share=tables[3],
         share_error=tables[4],
         priced_share=tables[5],
-        side=np.where(network.side < UNUSABLE_S, network.side * factor, network.side),
-        transfer=network.transfer * factor,
-        side_error=network.side_error * factor,
-        communication=factor,
+        side=np.where(network.side < UNUSABLE_S, network.side * costs.communication, network.side),
+        transfer=network.transfer * costs.communication,
+        side_error=network.side_error * costs.communication,
+        communication=costs.communication,
         overhead=np.array([costs.overhead.seconds(workload.size, int(p)) for p in ranks]),
-        overhead_error_s=overhead_error_s if is_known(overhead_error_s) else 0.0,
-        start_cpu_s=start_cpu_s,
+        overhead_error_s=costs.overhead.error_s if is_known(costs.overhead.error_s) else 0.0,
+        start_cpu_s=costs.start_cpu_s,
+        messages_cpu_s=costs.message_cpu_s * workload.messages,
         messages=workload.messages,
         bytes_exchanged=workload.bytes_exchanged,
         latency_s=network.latency_s,
@@ -147,9 +149,13 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     )
 
 
-def _beyond_the_paper(costs: Costs, options: PlanningOptions) -> tuple[float, float]:
-    """Factor on communication, and CPU seconds of a start: the paper takes links at their word, starts for overhead."""
-    return (1.0, 0.0) if options.model == "paper" else (costs.communication, costs.start_cpu_s)
+def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> Costs:
+    """The paper's model takes links at their word, and starts and messages for overhead, as on idle CPUs."""
+    if options.model != "paper":
+        return costs
+    idle_s = costs.start_cpu_s + costs.message_cpu_s * workload.messages
+    overhead = replace(costs.overhead, constant_s=costs.overhead.constant_s + idle_s)
+    return replace(costs, overhead=overhead, communication=1.0, start_cpu_s=0.0, message_cpu_s=0.0)
 
 
 def _nobody(workload: Workload, excluded: list[tuple[str, str]]) -> str:

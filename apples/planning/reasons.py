@@ -15,7 +15,7 @@ from apples.planning.bounds import UncertainRanks
 from apples.planning.candidates import Schedule, real_makespans
 from apples.planning.chains import Chains
 from apples.planning.host_table import own_host
-from apples.planning.model import coupling, overheads, rank_lines
+from apples.planning.model import coupling, handling, overheads, rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 from apples.planning.rank_order import tree_positions
@@ -33,7 +33,7 @@ def assignments(
     Waiting for ranks that do not have the CPU counts as communication.
     """
     chains = Chains.of([schedule.chain])
-    overhead = float(overheads(problem, chains)[0])
+    overhead = overheads(problem, chains)[0] + handling(problem, chains)
     busy = ranks.compute()
     compute = busy / coupling(problem, chains, options)
     communicate = rank_lines(problem, chains, options).communicate + busy - compute
@@ -50,7 +50,7 @@ def assignments(
                 rows=int(schedule.rows[rank]),
                 compute_s=float(compute[rank]),
                 communicate_s=float(communicate[rank]),
-                overhead_s=overhead,
+                overhead_s=float(overhead[rank]),
             )
         )
     return tuple(result)

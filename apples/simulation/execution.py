@@ -128,11 +128,12 @@ class _Run:
         noise = np.exp(self.rng.normal(0.0, spread, (count, ranks)))
         transfer = self._transfer_noise(count)
         barrier = self._barrier_noise(count)
+        handled = self._handled()
         for k in range(count):
             begun = self.t
             swept = self._computed(begun, work * noise[k])
             exchanged = self._exchanged(swept, transfer[k])
-            self.t = exchanged
+            self.t = exchanged if handled is None else self._computed(exchanged, handled)
             self._barrier(barrier[k])
             self.compute += swept - begun
             self.communicate += exchanged - swept
@@ -243,6 +244,11 @@ class _Run:
         result[:-1] = ended
         np.maximum(result[1:], ended, out=result[1:])
         return result
+
+    def _handled(self) -> FloatArray | None:
+        """What each rank computes for its messages of a sweep, float64[P] seconds; None where nobody does."""
+        cpu_s = self.job.messages * self.grid.scenario.network.message_cpu_s
+        return np.full(len(self.t), cpu_s) if cpu_s and len(self.t) > 1 else None
 
     def _transfer_noise(self, count: int) -> list[tuple[FloatArray, FloatArray]]:
         """Per sweep (factor of each link's transfer time, seconds stalled), float64[P-1] each."""

@@ -99,6 +99,7 @@ class NetworkTruth:
     link_spread : standard deviation of a pair's latency and bandwidth round the nominal, as a fraction
     uplink_Bps : capacity of the link from a site's switch to the rest, shared by all that cross it
     message_s : software time for each message of the application, both ends together
+    message_cpu_s : CPU seconds of a rank for each message of the application; longer where it gets less of a CPU
     transfer_spread : standard deviation of one transfer's time, as a fraction
     stall_probability, stall_s : a message that is lost waits this long for its repetition
     """
@@ -112,6 +113,7 @@ class NetworkTruth:
     stall_s: NotNegative
     host_traffic: TrafficTruth
     uplink_traffic: TrafficTruth
+    message_cpu_s: NotNegative = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

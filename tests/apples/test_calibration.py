@@ -19,7 +19,7 @@ from apples.calibration import (
     startup_overhead,
     taught,
 )
-from apples.calibration.runs import start_cpu_s
+from apples.calibration.runs import message_cpu_s, start_cpu_s
 from apples.errors import HistoryError
 from apples.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.regression import weighted_median
@@ -42,10 +42,13 @@ def a_run(
     slow=(),
     exchange=(0.0, 0.0),
     setup_s=0.0,
+    waits=(),
+    messages=0.0,
 ):
     """A run on `ranks` hosts (or slots of one), planned with COSTS; ranks computed `slowdown` times as long.
 
     slow : ranks that computed 1.4 times as long as the others.  exchange : predicted and observed of each, seconds
+    waits : of each rank, in the reduction
     """
     per_host = {1: BM, 2: 2 * BM}[slots]
     compute = per_host * size / ranks / availability
@@ -70,7 +73,7 @@ def a_run(
             setup_s=setup_s,
             compute_s=compute * slowdown * (1.4 if r in slow else 1.0),
             communicate_s=exchange[1] * (1.0 if r in slow or not slow else 9.0),
-            wait_s=0.0,
+            wait_s=waits[r] if waits else 0.0,
             total_s=compute,
         )
         for r in range(ranks)
@@ -104,7 +107,7 @@ def a_run(
         plan=plan,
         outcome=outcome,
         snapshot={"hosts": hosts},
-        workload={"iterations": 1},
+        workload={"iterations": 1, "messages": messages},
     )
 
 
@@ -546,4 +549,25 @@ def test_a_start_on_a_busy_cpu_takes_longer_and_the_overhead_is_the_rest():
     ]
     costs = taught(Lessons(records=runs, benchmarks=COSTS), [], 1)
     assert costs.start_cpu_s == pytest.approx(1.5)
+    assert costs.overhead.constant_s == pytest.approx(4.0)
+
+
+def late(availability, least_s, observed_s=9.0):
+    """Four ranks, 10 messages; the second is whom the others wait for, and waits `least_s` itself."""
+    return a_run(400, 4, observed_s, availability=availability, waits=(5.0, least_s, 7.0, 6.0), messages=10.0)
+
+
+def test_what_messages_cost_is_told_by_the_rank_that_all_wait_for():
+    assert message_cpu_s([late(1.0, 0.2), late(0.5, 0.4), late(0.1, 2.0)]) == pytest.approx(0.02)
+
+
+def test_runs_without_messages_or_neighbours_tell_nothing_of_them():
+    assert message_cpu_s([a_run(400, 4, 9.0, waits=(1.0,) * 4)]) == 0.0
+    assert message_cpu_s([a_run(100, 1, 9.0, waits=(1.0,), messages=10.0)]) == 0.0
+
+
+def test_messages_on_a_busy_cpu_take_longer_and_the_overhead_is_the_rest():
+    runs = [late(share, 0.2 / share, 100 * BM / share + 0.2 / share + 4.0) for share in (1.0, 0.5, 0.25, 1.0)]
+    costs = taught(Lessons(records=runs, benchmarks=COSTS), [], 1)
+    assert costs.message_cpu_s == pytest.approx(0.02)
     assert costs.overhead.constant_s == pytest.approx(4.0)

@@ -366,15 +366,34 @@ def test_a_busy_host_is_left_out_where_all_would_wait_for_its_start(pool):
     assert "overhead +19 s" in left.reason
 
 
-def test_the_papers_model_knows_nothing_of_starts(pool):
+def test_the_papers_model_takes_starts_and_messages_for_overhead(pool):
     options = PlanningOptions(model="paper")
-    plans = [
+    without, told = (
         make_plan(
             pool.snapshot([1.0, 0.05]),
-            pool.workload(100),
-            replace(pool.costs(), start_cpu_s=seconds),
+            pool.workload(100, messages=10),
+            replace(pool.costs(), start_cpu_s=seconds, message_cpu_s=seconds / 100),
             options,
         )
         for seconds in (0.0, 9.0)
-    ]
-    assert plans[0] == plans[1]
+    )
+    assert told.hosts == without.hosts
+    assert [a.rows for a in told.assignments] == [a.rows for a in without.assignments]
+    assert told.predicted_s == pytest.approx(without.predicted_s + 9.0 + 10 * 0.09)
+
+
+def test_a_host_that_is_late_for_its_messages_gets_fewer_rows(pool):
+    snapshot, workload = pool.snapshot([1.0, 0.2]), pool.workload(120, messages=10)
+    costs = replace(pool.costs(), message_cpu_s=0.2)
+    free, told = make_plan(snapshot, workload, pool.costs()), make_plan(snapshot, workload, costs)
+    assert [a.rows for a in free.assignments] == [100, 20]
+    # Messages cost 2 s on the first, 10 s on the second: 102 + 2 s and 18·5 + 10 s, where 101 rows left 105 s.
+    assert {a.host: a.overhead_s for a in told.assignments} == {"h0": 2.0, "h1": 10.0}
+    assert [a.rows for a in told.assignments] == [102, 18]
+    assert told.predicted_s == pytest.approx(102 + 2.0, abs=0.01)
+
+
+def test_a_rank_alone_has_no_messages(pool):
+    costs = replace(pool.costs(), message_cpu_s=0.2)
+    plan = make_plan(pool.snapshot([0.5]), pool.workload(10, messages=10), costs)
+    assert [a.overhead_s for a in plan.assignments] == [0.0]

@@ -58,6 +58,18 @@ def test_a_slow_kind_of_cpu_starts_later(quiet, quiet_grid, chain):
     assert done.setup_s[0] == pytest.approx(1.0 + 4.0 + 1.0, abs=1e-3)
 
 
+def test_messages_are_handled_on_the_share_of_a_cpu_that_a_rank_gets(quiet, quiet_grid, chain):
+    standing = replace(quiet.loads["none"], standing={"h1": 3})
+    network = replace(quiet.network, message_cpu_s=0.01)
+    scenario = replace(no_lookups(quiet), loads={"none": standing}, network=network)
+    grid = quiet_grid(2, scenario)
+    done = run(grid, chain(grid, 50.0, 10.0), messages=2.0, at=5e4)
+    # The first handles its own in 10 · 2 · 0.01 s and waits for the second, which takes four times as long.
+    assert done.wait_s == pytest.approx([0.8, 0.8], rel=0.05)
+    alone = run(grid, chain(grid, 50.0), messages=2.0, at=5e4)
+    assert alone.wait_s[0] == 0.0
+
+
 def test_a_second_cpu_takes_the_first_competitor(quiet_grid, chain, competitors):
     grid = quiet_grid(1, cpu_type="two")
     competitors(grid, 0, 1, -10.0, 1e4)
