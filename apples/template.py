@@ -94,6 +94,8 @@ class Costs:
         of the overhead, on a busy one it takes longer
     message_cpu_s : CPU seconds that a rank takes for each of its messages M, beyond its rows: a rank that seldom has a
         CPU is late for its neighbours, and the run waits
+    reduction_hops : latencies of the slowest link between its ranks that a run waits for with each of M, beyond the
+        exchanges: the reduction that ends an iteration crosses it, there and back
     """
 
     seconds_per_row: Mapping[str, Mapping[int, float]]
@@ -102,6 +104,7 @@ class Costs:
     communication: float = 1.0
     start_cpu_s: float = 0.0
     message_cpu_s: float = 0.0
+    reduction_hops: float = 0.0
 
     def row_seconds(self, cpu_type: str, ranks: int, host: str = "") -> float:
         """BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.

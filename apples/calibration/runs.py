@@ -10,12 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from apples.grid import Conditions, Estimate, FloatArray
 from apples.plan import Record
-from apples.regression import weighted_median
+from apples.regression import choose_terms, weighted_median
 from apples.template import Costs
 
 #: Runs after which a run counts half.
@@ -77,25 +78,33 @@ def slowness(record: Record) -> float:
 
 
 def start_cpu_s(records: Sequence[Record]) -> float:
-    """CPU seconds that ranks take until their first iteration, weighted median over runs, oldest first.
+    """CPU seconds that ranks take until their first iteration, robustly over runs, oldest first.
 
-    All wait for the last, so a run tells of its busiest CPU. 0 where no run tells.
+    All wait for the last, so a run tells of its busiest CPU. What passes before ranks look at the clock (interpreters),
+    and after, counts as far as it grows with how busy that is. 0 where no run tells.
     """
     usable = [r for r in records if finished(r)]
     told = []
     for weight, record in zip(recency(len(usable)), usable, strict=True):
         assert record.outcome is not None
-        longest_s, slow = max((o.setup_s for o in record.outcome.observations), default=0.0), slowness(record)
+        seen, slow = record.outcome.observations, slowness(record)
+        longest_s = max((o.setup_s for o in seen), default=0.0)
         if longest_s > 0 and slow > 0:
-            told.append((longest_s / slow, float(weight)))
-    return weighted_median(*np.array(told).T) if told else 0.0
+            outside_s = record.outcome.observed_s - max(o.total_s for o in seen)
+            told.append((longest_s / slow, slow, outside_s, float(weight)))
+    if not told:
+        return 0.0
+    inside, slow_of, outside, weights = np.array(told).T
+    design = np.stack((np.ones_like(slow_of), slow_of), axis=1)
+    fit = choose_terms(design, outside, weights, lambda c: bool(c[1] >= 0))
+    return weighted_median(inside, weights) + (0.0 if fit is None else float(fit.coefficients[1]))
 
 
-def message_cpu_s(records: Sequence[Record]) -> float:
-    """CPU seconds that ranks take for each of their messages, weighted median over runs, oldest first.
+def message_costs(records: Sequence[Record]) -> tuple[float, float]:
+    """What each message costs a rank, fitted to runs, oldest first: CPU seconds, and latencies of the slowest link.
 
     Whoever waited least in the reduction that ends an iteration is whom the others waited for: what it waited itself
-    was its own messages. 0 where no run tells.
+    was its own messages, and the reduction's way to the others and back. (0, 0) where no run tells.
     """
     usable = [r for r in records if finished(r) and _messages(r) > 0]
     told = []
@@ -105,8 +114,12 @@ def message_cpu_s(records: Sequence[Record]) -> float:
         waited = [(o.wait_s, shares[o.rank]) for o in record.outcome.observations if o.rank in shares]
         if len(waited) > 1:
             least_s, share = min(waited)
-            told.append((least_s * share / _messages(record), float(weight)))
-    return weighted_median(*np.array(told).T) if told else 0.0
+            told.append((1 / share, _slowest_link_s(record), least_s / _messages(record), float(weight)))
+    if not told:
+        return 0.0, 0.0
+    *inputs, waits, weights = np.array(told).T
+    fit = choose_terms(np.stack(inputs, axis=1), waits, weights, lambda c: bool((c >= 0).all()))
+    return (0.0, 0.0) if fit is None else (float(fit.coefficients[0]), float(fit.coefficients[1]))
 
 
 def _messages(record: Record) -> float:
@@ -117,8 +130,25 @@ def _handling(record: Record, costs: Costs | None) -> dict[int, float]:
     """What each rank takes for its messages by these costs, seconds; ranks of which nothing is known are missing."""
     if costs is None or len(record.plan.assignments) < 2:
         return {}
-    cpu_s = costs.message_cpu_s * _messages(record)
-    return {rank: cpu_s / share for rank, share in _shares(record).items()}
+    messages = _messages(record)
+    reductions_s = costs.reduction_hops * messages * _slowest_link_s(record)
+    return {
+        rank: costs.message_cpu_s * messages / share + reductions_s for rank, share in _shares(record).items()
+    }
+
+
+def _slowest_link_s(record: Record) -> float:
+    """The longest latency between neighbours of a run by its forecasts, seconds; 0 within one host."""
+    links = record.snapshot.get("links", {})
+    usual = _latency_s(links.get("usual"))
+    known = {(pair["from"], pair["to"]): _latency_s(pair) for pair in links.get("pairs", [])}
+    hosts = [a.host for a in sorted(record.plan.assignments, key=lambda a: a.rank)]
+    return max((known.get(ends, usual) for ends in pairwise(hosts) if ends[0] != ends[1]), default=0.0)
+
+
+def _latency_s(link: object) -> float:
+    value = link.get("latency_s") if isinstance(link, dict) else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
 
 def unhidden_exchanges(record: Record) -> dict[int, float]:

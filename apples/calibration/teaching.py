@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from apples.calibration.corrections import correct
 from apples.calibration.overhead import fit_overhead
-from apples.calibration.runs import Lessons, message_cpu_s, start_cpu_s
+from apples.calibration.runs import Lessons, message_costs, start_cpu_s
 from apples.plan import Record
 from apples.template import Costs
 
@@ -22,12 +22,16 @@ def taught(own: Lessons, others: Sequence[Lessons], iterations: int) -> Costs:
     elsewhere = sorted((r for lessons in others for r in lessons.records), key=lambda r: r.id)
     # What ranks compute before their first iteration, and for messages, hardly depends on slabs.
     everywhere = sorted([*own.records, *elsewhere], key=lambda r: r.id)
-    start_s, message_s = start_cpu_s(everywhere), message_cpu_s(everywhere)
-    corrected = replace(_corrected(own, others), start_cpu_s=start_s, message_cpu_s=message_s)
+    start_s, (message_s, hops) = start_cpu_s(everywhere), message_costs(everywhere)
+
+    def beyond(costs: Costs) -> Costs:
+        return replace(costs, start_cpu_s=start_s, message_cpu_s=message_s, reduction_hops=hops)
+
+    corrected = beyond(_corrected(own, others))
     costs_of: dict[str, Costs] = {}
     for lessons in others:
         costs = _corrected(lessons, [own, *(other for other in others if other is not lessons)])
-        costs = replace(costs, start_cpu_s=start_s, message_cpu_s=message_s)
+        costs = beyond(costs)
         costs_of.update(dict.fromkeys((r.id for r in lessons.records), costs))
     # What benchmarks showed of a start holds the same CPU time, on an idle CPU: it must not be paid twice.
     shown_s = corrected.overhead.constant_s

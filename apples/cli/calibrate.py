@@ -107,6 +107,7 @@ def _document(costs: Costs, found: Corrections, runs: int) -> dict[str, Any]:
         "overhead": asdict(costs.overhead),
         "start_cpu_s": costs.start_cpu_s,
         "message_cpu_s": costs.message_cpu_s,
+        "reduction_hops": costs.reduction_hops,
     }
 
 
@@ -126,7 +127,10 @@ def _lines(costs: Costs, found: Corrections) -> list[str]:
     if costs.start_cpu_s:
         lines.append(f"until the first iteration a rank takes {costs.start_cpu_s:.3g} s of CPU time")
     if costs.message_cpu_s:
-        lines.append(f"for the messages of an iteration it takes {costs.message_cpu_s * 1e3:.3g} ms")
+        lines.append(
+            f"for the messages of an iteration it takes {costs.message_cpu_s * 1e3:.3g} ms of CPU time, and waits for "
+            f"{costs.reduction_hops:.3g} latencies of the slowest link"
+        )
     lines.append(
         f"overhead {overhead.constant_s:.3g} s {overhead.per_row_s:+.3g} s·size {overhead.per_rank_s:+.3g} s·P "
         f"{overhead.per_rank2_s:+.3g} s·P² ± {overhead.error_s:.2g} s ({overhead.source})"

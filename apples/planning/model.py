@@ -9,7 +9,8 @@ that leave a host share its interface, so the slots of a host belong beside each
 wait for each other in every iteration: see `coupling`.
 
 Over_i depends on the number of ranks, and in *exchange* on the busiest of their CPUs, which the first iteration waits
-for, and on the rank's own, which its messages wait for. Source: Wolski et al. 2000, §3.1.
+for, and on the rank's own, which its messages wait for; reductions cross the slowest link. Source: Wolski et al. 2000,
+§3.1.
 """
 
 from __future__ import annotations
@@ -108,11 +109,15 @@ def overheads(problem: Problem, chains: Chains) -> FloatArray:
 
 
 def handling(problem: Problem, chains: Chains) -> FloatArray:
-    """What each rank takes for its messages on its share of a CPU, float64[L] seconds; 0 where it has no neighbour."""
+    """What each rank takes for its messages on its share of a CPU, and for reductions over the chain's slowest link.
+
+    float64[L] seconds; 0 where there is no neighbour.
+    """
     hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
     talks = chains.spread((chains.lengths > 1).astype(np.float64))
+    slowest_s = chains.highest(np.maximum(*_neighbours(problem, chains, problem.latency_s)))
     found: FloatArray = talks * problem.messages_cpu_s / problem.priced_share[hosts, sharing]
-    return found
+    return found + problem.reduction_hops * chains.spread(slowest_s)
 
 
 def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:

@@ -42,6 +42,7 @@ class Problem:
     overhead : float64[N+1], Over for P ranks, but for starting
     start_cpu_s : CPU seconds of a rank until its first iteration (`apples.template.Costs`)
     messages_cpu_s : CPU seconds of a rank for its messages, whole run
+    reduction_hops : latencies of a chain's slowest link that its reductions take, whole run
     """
 
     size: int
@@ -63,6 +64,7 @@ class Problem:
     overhead_error_s: float
     start_cpu_s: float
     messages_cpu_s: float
+    reduction_hops: float
     messages: float
     bytes_exchanged: float
     latency_s: FloatArray
@@ -118,7 +120,6 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     network = _network(snapshot, keep, workload)
     # More ranks than each can have its smallest slab on a host are never of use.
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
-    ranks = np.arange(sum(slots) + 1)
     return Problem(
         size=workload.size,
         min_rows=demands.min_rows,
@@ -135,10 +136,11 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         transfer=network.transfer * costs.communication,
         side_error=network.side_error * costs.communication,
         communication=costs.communication,
-        overhead=np.array([costs.overhead.seconds(workload.size, int(p)) for p in ranks]),
+        overhead=np.array([costs.overhead.seconds(workload.size, p) for p in range(sum(slots) + 1)]),
         overhead_error_s=costs.overhead.error_s if is_known(costs.overhead.error_s) else 0.0,
         start_cpu_s=costs.start_cpu_s,
         messages_cpu_s=costs.message_cpu_s * workload.messages,
+        reduction_hops=costs.reduction_hops * workload.messages,
         messages=workload.messages,
         bytes_exchanged=workload.bytes_exchanged,
         latency_s=network.latency_s,
@@ -150,12 +152,14 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
 
 
 def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> Costs:
-    """The paper's model takes links at their word, and starts and messages for overhead, as on idle CPUs."""
+    """The paper's model takes links at their word, starts and messages for overhead as on idle CPUs; no reductions."""
     if options.model != "paper":
         return costs
     idle_s = costs.start_cpu_s + costs.message_cpu_s * workload.messages
     overhead = replace(costs.overhead, constant_s=costs.overhead.constant_s + idle_s)
-    return replace(costs, overhead=overhead, communication=1.0, start_cpu_s=0.0, message_cpu_s=0.0)
+    return replace(
+        costs, overhead=overhead, communication=1.0, start_cpu_s=0.0, message_cpu_s=0.0, reduction_hops=0.0
+    )
 
 
 def _nobody(workload: Workload, excluded: list[tuple[str, str]]) -> str:

@@ -131,13 +131,17 @@ def _why_not(problem: Problem, schedule: Schedule, spare: IntArray, options: Pla
     more = overheads(problem, chains) - overheads(problem, Chains.of([chain]))
     old = rank_lines(problem, Chains.of([chain]), options).communicate.max()
     new = chains.highest(rank_lines(problem, chains, options).communicate)
+    later = chains.highest(handling(problem, chains)) - handling(problem, Chains.of([chain])).max()
     reasons = []
-    for t, comm, longer in zip(finish.tolist(), new.tolist(), more.tolist(), strict=True):
+    for t, comm, longer, late in zip(
+        finish.tolist(), new.tolist(), more.tolist(), later.tolist(), strict=True
+    ):
         if not math.isfinite(t):
             reasons.append("with it the work cannot be placed")
             continue
         change = t / schedule.makespan_s - 1
         costs = f"overhead {longer:+.3g} s, slowest exchange {comm - float(old):+.3g} s"
+        costs += f", messages and reductions {late:+.3g} s" if late else ""
         if problem.coupling:
             reasons.append(f"the further constraints are met without it ({costs})")
         elif change < -LEAST_GAIN:

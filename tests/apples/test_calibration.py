@@ -19,7 +19,7 @@ from apples.calibration import (
     startup_overhead,
     taught,
 )
-from apples.calibration.runs import message_cpu_s, start_cpu_s
+from apples.calibration.runs import message_costs, start_cpu_s
 from apples.errors import HistoryError
 from apples.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.regression import weighted_median
@@ -44,11 +44,14 @@ def a_run(
     setup_s=0.0,
     waits=(),
     messages=0.0,
+    latency_s=0.0,
+    outside_s=0.0,
 ):
     """A run on `ranks` hosts (or slots of one), planned with COSTS; ranks computed `slowdown` times as long.
 
     slow : ranks that computed 1.4 times as long as the others.  exchange : predicted and observed of each, seconds
-    waits : of each rank, in the reduction
+    waits : of each rank, in the reduction.  latency_s : between hosts.  outside_s : before and after the ranks' own
+        time
     """
     per_host = {1: BM, 2: 2 * BM}[slots]
     compute = per_host * size / ranks / availability
@@ -74,7 +77,7 @@ def a_run(
             compute_s=compute * slowdown * (1.4 if r in slow else 1.0),
             communicate_s=exchange[1] * (1.0 if r in slow or not slow else 9.0),
             wait_s=waits[r] if waits else 0.0,
-            total_s=compute,
+            total_s=observed_s - outside_s,
         )
         for r in range(ranks)
     )
@@ -106,7 +109,7 @@ def a_run(
         key="pmhd3d",
         plan=plan,
         outcome=outcome,
-        snapshot={"hosts": hosts},
+        snapshot={"hosts": hosts, "links": {"usual": {"latency_s": latency_s}, "pairs": []}},
         workload={"iterations": 1, "messages": messages},
     )
 
@@ -552,18 +555,35 @@ def test_a_start_on_a_busy_cpu_takes_longer_and_the_overhead_is_the_rest():
     assert costs.overhead.constant_s == pytest.approx(4.0)
 
 
-def late(availability, least_s, observed_s=9.0):
+def late(availability, least_s, observed_s=9.0, latency_s=0.0):
     """Four ranks, 10 messages; the second is whom the others wait for, and waits `least_s` itself."""
-    return a_run(400, 4, observed_s, availability=availability, waits=(5.0, least_s, 7.0, 6.0), messages=10.0)
+    return a_run(
+        400,
+        4,
+        observed_s,
+        availability=availability,
+        waits=(5.0, least_s, 7.0, 6.0),
+        messages=10.0,
+        latency_s=latency_s,
+    )
 
 
 def test_what_messages_cost_is_told_by_the_rank_that_all_wait_for():
-    assert message_cpu_s([late(1.0, 0.2), late(0.5, 0.4), late(0.1, 2.0)]) == pytest.approx(0.02)
+    assert message_costs([late(1.0, 0.2), late(0.5, 0.4), late(0.1, 2.0)]) == (pytest.approx(0.02), 0.0)
+
+
+def test_reductions_that_cross_a_slow_link_are_told_from_busy_cpus():
+    runs = [
+        late(share, 10 * (0.02 / share + 5 * latency_s), latency_s=latency_s)
+        for share in (1.0, 0.5, 0.25)
+        for latency_s in (0.0, 0.002, 0.01)
+    ]
+    assert message_costs(runs) == (pytest.approx(0.02), pytest.approx(5.0))
 
 
 def test_runs_without_messages_or_neighbours_tell_nothing_of_them():
-    assert message_cpu_s([a_run(400, 4, 9.0, waits=(1.0,) * 4)]) == 0.0
-    assert message_cpu_s([a_run(100, 1, 9.0, waits=(1.0,), messages=10.0)]) == 0.0
+    assert message_costs([a_run(400, 4, 9.0, waits=(1.0,) * 4)]) == (0.0, 0.0)
+    assert message_costs([a_run(100, 1, 9.0, waits=(1.0,), messages=10.0)]) == (0.0, 0.0)
 
 
 def test_messages_on_a_busy_cpu_take_longer_and_the_overhead_is_the_rest():
@@ -571,3 +591,18 @@ def test_messages_on_a_busy_cpu_take_longer_and_the_overhead_is_the_rest():
     costs = taught(Lessons(records=runs, benchmarks=COSTS), [], 1)
     assert costs.message_cpu_s == pytest.approx(0.02)
     assert costs.overhead.constant_s == pytest.approx(4.0)
+
+
+def test_what_passes_before_ranks_look_at_the_clock_counts_as_far_as_it_grows_with_the_load():
+    def run(share):
+        return a_run(
+            400,
+            4,
+            BM * 100 / share + 1.5 / share + 0.9 + 0.25 / share,
+            availability=share,
+            setup_s=1.5 / share,
+            outside_s=0.9 + 0.25 / share,
+        )
+
+    assert start_cpu_s([run(1.0), run(1.0), run(0.5)]) == pytest.approx(1.5)
+    assert start_cpu_s([run(s) for s in (1.0, 0.5, 0.4, 0.25, 0.2)]) == pytest.approx(1.75)

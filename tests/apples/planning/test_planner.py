@@ -393,7 +393,20 @@ def test_a_host_that_is_late_for_its_messages_gets_fewer_rows(pool):
     assert told.predicted_s == pytest.approx(102 + 2.0, abs=0.01)
 
 
+def test_reductions_wait_for_the_slowest_link_of_the_chain(pool):
+    latency = np.array([[0, 0.001, 0.1], [0.001, 0, 0.1], [0.1, 0.1, 0]])
+    snapshot, workload = pool.snapshot([1.0, 1.0, 1.0], latency=latency), pool.workload(120, messages=10)
+    costs = replace(pool.costs(), reduction_hops=30.0)
+    assert len(make_plan(snapshot, workload, pool.costs()).hosts) == 3
+    plan = make_plan(snapshot, workload, costs)
+    # 10 · 30 latencies of 0.1 s would be 30 s, of 0.001 s they are 0.3 s.
+    assert plan.hosts == ("h0", "h1")
+    assert [a.overhead_s for a in plan.assignments] == pytest.approx([0.3, 0.3])
+    (left,) = plan.left_out
+    assert "reductions +29.7 s" in left.reason
+
+
 def test_a_rank_alone_has_no_messages(pool):
-    costs = replace(pool.costs(), message_cpu_s=0.2)
+    costs = replace(pool.costs(), message_cpu_s=0.2, reduction_hops=30.0)
     plan = make_plan(pool.snapshot([0.5]), pool.workload(10, messages=10), costs)
     assert [a.overhead_s for a in plan.assignments] == [0.0]
