@@ -71,16 +71,16 @@ class Costing:
     def costs(self, world: World, application: Application, notify: Notify) -> Costs:
         """Corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
         # The history comes first: one that cannot be read must not show only after minutes of benchmarks.
-        known = self.lessons(world, application)
+        records, others = self._records(world, application), self._others(world, application)
         for host in _one_of_each_type(world):
             if world.reaches(host):
                 self._measure(world, application, host, notify)
-        self._refresh(world, application, known, notify)
-        return self._taught(world, application, known)
+        self._refresh(world, application, self._own(world, application, records), others, notify)
+        return self._taught(application, self._own(world, application, records), others)
 
     def known(self, world: World, application: Application) -> Costs:
         """The same without measuring anything; CPU types of which nothing is known are missing."""
-        return self._taught(world, application, self.lessons(world, application))
+        return self._taught(application, *self.lessons(world, application))
 
     def calibrate(self, world: World, application: Application, notify: Notify) -> None:
         """Measure every benchmark anew, whatever is kept."""
@@ -88,9 +88,19 @@ class Costing:
             if world.reaches(host):
                 self._measure(world, application, host, notify, anew=True)
 
-    def lessons(self, world: World, application: Application) -> tuple[list[Record], list[Lessons]]:
-        """Runs that teach, oldest first: those on slabs of the same size, and those on slabs of others."""
-        records = self._history.records(self.record_key(world, application), newest=_NEWEST)
+    def lessons(self, world: World, application: Application) -> tuple[Lessons, list[Lessons]]:
+        """What teaches: benchmarks and runs on slabs of the same size, and those on slabs of others."""
+        records = self._records(world, application)
+        return self._own(world, application, records), self._others(world, application)
+
+    def _records(self, world: World, application: Application) -> list[Record]:
+        return self._history.records(self.record_key(world, application), newest=_NEWEST)
+
+    def _own(self, world: World, application: Application, records: Sequence[Record]) -> Lessons:
+        benchmarks, since = self.measured(world, application)
+        return Lessons(records=records, benchmarks=benchmarks, since=since)
+
+    def _others(self, world: World, application: Application) -> list[Lessons]:
         others = []
         for rows in near_classes(world, application):
             key = self.record_key(world, application, rows)
@@ -98,22 +108,20 @@ class Costing:
             if found:
                 benchmarks, since = self.measured(world, application, rows)
                 others.append(Lessons(records=found, benchmarks=benchmarks, since=since))
-        return records, others
+        return others
 
     def _refresh(
         self,
         world: World,
         application: Application,
-        known: tuple[Sequence[Record], Sequence[Lessons]],
+        own: Lessons,
+        others: Sequence[Lessons],
         notify: Notify,
     ) -> None:
         """Measure again what the newest runs contradict."""
-        records, others = known
-        benchmarks, since = self.measured(world, application)
-        corrected = correct(benchmarks, records, since, others)
         hosts = {host.cpu_type: host for host in _one_of_each_type(world) if world.reaches(host)}
-        for cpu_type, found in outdated(corrected, records, since).items():
-            if cpu_type not in hosts or cpu_type not in since:
+        for cpu_type, found in outdated(correct(own, others), own).items():
+            if cpu_type not in hosts or cpu_type not in (own.since or {}):
                 continue
             how = f"{abs(found.factor - 1):.0%} {'longer' if found.factor > 1 else 'shorter'}"
             notify(
@@ -134,12 +142,7 @@ class Costing:
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
         return self._benchmarks(world, application, key), since
 
-    def _taught(
-        self, world: World, application: Application, known: tuple[Sequence[Record], Sequence[Lessons]]
-    ) -> Costs:
-        records, others = known
-        benchmarks, since = self.measured(world, application)
-        own = Lessons(records=records, benchmarks=benchmarks, since=since)
+    def _taught(self, application: Application, own: Lessons, others: Sequence[Lessons]) -> Costs:
         iterations = application.template.workload(application.size, application.settings).iterations
         return taught(own, others, iterations)
 

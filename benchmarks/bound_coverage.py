@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from apples.calibration import correct, fit_overhead
+from apples.calibration import Lessons, correct, fit_overhead
 from apples.experiments.mock_runs import PLANNERS, Session, calibrated
 from apples.experiments.settings import Settings, load_settings
 from apples.plan import Record
@@ -45,7 +45,7 @@ def learning(settings: Settings, first_seed: int, costs: Costs) -> list[Record]:
     records: list[Record] = []
     for k in range(LEARNING_RUNS):
         size = int(rng.choice(settings.sizes))
-        known = correct(costs, records)
+        known = correct(Lessons(records=records, benchmarks=costs))
         known = replace(known, overhead=fit_overhead(records, known, prior=costs.overhead))
         records.append(one_run(settings, (size, first_seed + k), "loaded", known))
     return records

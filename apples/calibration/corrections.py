@@ -57,29 +57,25 @@ class Corrections:
     hosts: Mapping[str, Correction]
 
 
-def correct(
-    costs: Costs, records: Sequence[Record], since: Since | None = None, others: Sequence[Lessons] = ()
-) -> Costs:
-    """The costs with benchmarks moved towards what finished runs computed in, as far as the runs agree.
+def correct(own: Lessons, others: Sequence[Lessons] = ()) -> Costs:
+    """The benchmarks moved towards what finished runs computed in, as far as the runs agree.
 
     others : of slabs of other sizes. What they teach is believed until runs on slabs of this size know better
     """
-    corrected = _applied(costs, corrections(costs, records, since, others))
-    return replace(corrected, communication=exchanges(records, [r for r, _ in _by_age(others)]).factor)
+    corrected = _applied(own.benchmarks, corrections(own, others))
+    return replace(corrected, communication=exchanges(own.records, [r for r, _ in _by_age(others)]).factor)
 
 
-def corrections(
-    costs: Costs, records: Sequence[Record], since: Since | None = None, others: Sequence[Lessons] = ()
-) -> Corrections:
+def corrections(own: Lessons, others: Sequence[Lessons] = ()) -> Corrections:
     """Factors on the benchmarks of types and hosts that ran, each between 1 and the median of observed / expected.
 
-    costs : benchmarks as they were measured.  since : when; earlier runs say nothing of them.  others : see `correct`
+    others : see `correct`
     """
     believed = _agreed([(r, of.benchmarks, of.since) for r, of in _by_age(others) if finished(r)])
-    known = _applied(costs, believed)
-    own = _agreed([(r, known, since) for r in records if finished(r)])
+    known = _applied(own.benchmarks, believed)
+    found = _agreed([(r, known, own.since) for r in own.records if finished(r)])
     return Corrections(
-        types=_multiplied(believed.types, own.types), hosts=_multiplied(believed.hosts, own.hosts)
+        types=_multiplied(believed.types, found.types), hosts=_multiplied(believed.hosts, found.hosts)
     )
 
 
@@ -158,16 +154,14 @@ def _hidden(records: Sequence[Record], believed: float) -> Correction:
     return _shrunk(seen, recency(len(usable)))
 
 
-def outdated(
-    corrected: Costs, records: Sequence[Record], since: Since | None = None
-) -> dict[str, Correction]:
+def outdated(corrected: Costs, own: Lessons) -> dict[str, Correction]:
     """CPU types whose benchmark the newest runs contradict, all in one direction, and by how much in the median.
 
     corrected : costs after `correct`; what earlier runs have taught already is no contradiction
     """
     newest: dict[str, list[float]] = {}
-    for record in reversed([r for r in records if finished(r)]):
-        logs, kinds = _host_logs(record, corrected, since), _types(record)
+    for record in reversed([r for r in own.records if finished(r)]):
+        logs, kinds = _host_logs(record, corrected, own.since), _types(record)
         for cpu_type in {kinds[host] for host in logs}:
             seen = newest.setdefault(cpu_type, [])
             if len(seen) < OUTDATED_RUNS:

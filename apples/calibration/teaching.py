@@ -27,11 +27,10 @@ def taught(own: Lessons, others: Sequence[Lessons], iterations: int) -> Costs:
     def beyond(costs: Costs) -> Costs:
         return replace(costs, start_cpu_s=start_s, message_cpu_s=message_s, reduction_hops=hops)
 
-    corrected = beyond(_corrected(own, others))
+    corrected = beyond(correct(own, others))
     costs_of: dict[str, Costs] = {}
     for lessons in others:
-        costs = _corrected(lessons, [own, *(other for other in others if other is not lessons)])
-        costs = beyond(costs)
+        costs = beyond(correct(lessons, [own, *(other for other in others if other is not lessons)]))
         costs_of.update(dict.fromkeys((r.id for r in lessons.records), costs))
     # What benchmarks showed of a start holds the same CPU time, on an idle CPU: it must not be paid twice.
     shown_s = corrected.overhead.constant_s
@@ -39,10 +38,6 @@ def taught(own: Lessons, others: Sequence[Lessons], iterations: int) -> Costs:
     prior = fit_overhead(_alike(elsewhere, iterations), lambda r: costs_of[r.id], prior=believed)
     overhead = fit_overhead(_alike(own.records, iterations), corrected, prior=prior)
     return replace(corrected, overhead=overhead)
-
-
-def _corrected(own: Lessons, others: Sequence[Lessons]) -> Costs:
-    return correct(own.benchmarks, own.records, own.since, others)
 
 
 def _alike(records: Sequence[Record], iterations: int) -> list[Record]:

@@ -60,14 +60,13 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) ->
     if not options["show"]:
         costing.calibrate(world, application, console.note)
     costs = costing.known(world, application)
-    records, others = costing.lessons(world, application)
-    raw, since = costing.measured(world, application)
-    found = corrections(raw, records, since, others)
+    own, others = costing.lessons(world, application)
+    found = corrections(own, others)
     if options["as_json"]:
         key = costing.key(world, application)
         click.echo(
             json.dumps(
-                {"version": 1, "application": app, "key": key, **_document(costs, found, len(records))}
+                {"version": 1, "application": app, "key": key, **_document(costs, found, len(own.records))}
             )
         )
         return

@@ -114,6 +114,11 @@ def a_run(
     )
 
 
+def lessons(records, since=None, *, benchmarks=COSTS):
+    """Runs, and the benchmarks they say something of."""
+    return Lessons(records=records, benchmarks=benchmarks, since=since)
+
+
 def runs_under(overhead, count, *, noise=0.0, disturbed=0.0, seed=0):
     """Runs of sizes and counts as in the paper whose overhead is `overhead`, some of them disturbed by load."""
     rng = np.random.default_rng(seed)
@@ -232,14 +237,14 @@ def test_a_fit_is_never_worse_than_no_fit_on_the_median_of_its_runs(runs, believ
 
 def test_runs_that_agree_move_a_benchmark_all_the_way():
     records = [a_run(1000, 10, 30.0, slowdown=1.3) for _ in range(10)]
-    corrected = correct(COSTS, records)
+    corrected = correct(lessons(records))
     assert corrected.row_seconds("node", 1) == pytest.approx(1.3 * BM, rel=0.01)
     assert corrected.row_seconds("node", 2) == pytest.approx(2 * 1.3 * BM, rel=0.01)
 
 
 def test_one_run_slightly_off_moves_next_to_nothing_and_one_far_off_most_of_the_way():
-    (slight,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=1.02)]).types.values()
-    (far,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=1.5)]).types.values()
+    (slight,) = corrections(lessons([a_run(1000, 10, 30.0, slowdown=1.02)])).types.values()
+    (far,) = corrections(lessons([a_run(1000, 10, 30.0, slowdown=1.5)])).types.values()
     assert 1 < slight.factor < 1.005
     assert 1.4 < far.factor < 1.5
 
@@ -247,19 +252,19 @@ def test_one_run_slightly_off_moves_next_to_nothing_and_one_far_off_most_of_the_
 def test_runs_that_contradict_each_other_move_less_than_runs_that_agree():
     agree = [a_run(1000, 10, 30.0, slowdown=1.2)] * 6
     differ = [a_run(1000, 10, 30.0, slowdown=s) for s in (0.7, 1.2, 1.9, 0.8, 1.7, 1.2)]
-    (agreed,) = corrections(COSTS, agree).types.values()
-    (disputed,) = corrections(COSTS, differ).types.values()
+    (agreed,) = corrections(lessons(agree)).types.values()
+    (disputed,) = corrections(lessons(differ)).types.values()
     assert abs(disputed.factor - 1) < abs(agreed.factor - 1)
 
 
 def test_low_availability_is_no_fault_of_the_benchmark():
     records = [a_run(1000, 10, 60.0, availability=0.5)] * 5
-    assert correct(COSTS, records) == COSTS
+    assert correct(lessons(records)) == COSTS
 
 
 def test_ranks_that_share_a_host_are_held_against_the_benchmark_for_sharing():
     records = [a_run(1000, 10, 60.0, slots=2, slowdown=1.25)] * 10
-    (found,) = corrections(COSTS, records).types.values()
+    (found,) = corrections(lessons(records)).types.values()
     assert found.factor == pytest.approx(1.25, rel=0.02)
     assert found.runs == 10
 
@@ -276,26 +281,26 @@ def test_what_was_learnt_is_not_learnt_twice():
         )
         for r in first
     ]
-    assert correct(COSTS, first + later).row_seconds("node", 1) == pytest.approx(1.3 * BM, rel=0.01)
+    assert correct(lessons(first + later)).row_seconds("node", 1) == pytest.approx(1.3 * BM, rel=0.01)
 
 
 def test_machines_that_did_not_run_keep_their_benchmark():
     costs = Costs(seconds_per_row={**COSTS.seconds_per_row, "idle": {1: 1.0}})
-    corrected = correct(costs, [a_run(1000, 10, 30.0, slowdown=1.3)] * 3)
+    corrected = correct(lessons([a_run(1000, 10, 30.0, slowdown=1.3)] * 3, benchmarks=costs))
     assert corrected.seconds_per_row["idle"] == {1: 1.0}
-    assert correct(costs, []) == costs
+    assert correct(lessons([], benchmarks=costs)) == costs
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(0.2, 5), min_size=1, max_size=12))
 def test_a_correction_lies_between_no_correction_and_the_median(slowdowns):
-    (found,) = corrections(COSTS, [a_run(1000, 10, 30.0, slowdown=s) for s in slowdowns]).types.values()
+    (found,) = corrections(lessons([a_run(1000, 10, 30.0, slowdown=s) for s in slowdowns])).types.values()
     ratios = sorted(slowdowns)
     assert min(1.0, ratios[0]) - 1e-9 <= found.factor <= max(1.0, ratios[-1]) + 1e-9
 
 
 def test_a_host_slower_than_its_kind_is_priced_by_itself():
-    corrected = correct(COSTS, [a_run(1000, 5, 30.0, slowdown=1.1, slow=(2,))] * 10)
+    corrected = correct(lessons([a_run(1000, 5, 30.0, slowdown=1.1, slow=(2,))] * 10))
     assert corrected.row_seconds("node", 1, "h0") == pytest.approx(1.1 * BM, rel=0.01)
     assert corrected.row_seconds("node", 1, "h2") == pytest.approx(1.4 * 1.1 * BM, rel=0.01)
     assert corrected.row_seconds("node", 1, "new") == pytest.approx(1.1 * BM, rel=0.01)
@@ -303,19 +308,19 @@ def test_a_host_slower_than_its_kind_is_priced_by_itself():
 
 def test_a_host_that_was_slow_once_is_hardly_blamed():
     runs = [a_run(1000, 5, 30.0) for _ in range(9)] + [a_run(1000, 5, 30.0, slow=(2,))]
-    assert correct(COSTS, runs).row_seconds("node", 1, "h2") == pytest.approx(BM, rel=0.01)
+    assert correct(lessons(runs)).row_seconds("node", 1, "h2") == pytest.approx(BM, rel=0.01)
 
 
 def test_runs_before_a_benchmark_say_nothing_of_it():
     runs = [a_run(1000, 5, 30.0, slowdown=1.5, at=10.0)] * 5 + [a_run(1000, 5, 30.0, at=20.0)] * 5
-    assert correct(COSTS, runs, {"node": 15.0}) == COSTS
-    assert corrections(COSTS, runs, {"node": 5.0}).types["node"].runs == 10
+    assert correct(lessons(runs, {"node": 15.0})) == COSTS
+    assert corrections(lessons(runs, {"node": 5.0})).types["node"].runs == 10
 
 
 def test_a_benchmark_that_the_newest_runs_contradict_alike_is_outdated():
     usual = [a_run(1000, 5, 30.0)] * 12
     throttled = [a_run(1000, 5, 30.0, slowdown=1.5)] * 3
-    (found,) = outdated(correct(COSTS, usual + throttled), usual + throttled).values()
+    (found,) = outdated(correct(lessons(usual + throttled)), lessons(usual + throttled)).values()
     assert found.factor == pytest.approx(1.5, rel=0.02)
     assert found.runs == 3
 
@@ -332,33 +337,33 @@ def test_a_benchmark_that_the_newest_runs_contradict_alike_is_outdated():
 )
 def test_a_benchmark_is_not_outdated_by(newest):
     runs = [a_run(1000, 5, 30.0)] * 12 + [a_run(1000, 5, 30.0, slowdown=s) for s in newest]
-    assert outdated(correct(COSTS, runs), runs) == {}
+    assert outdated(correct(lessons(runs)), lessons(runs)) == {}
 
 
 def test_what_runs_have_taught_already_outdates_nothing():
     runs = [a_run(1000, 5, 30.0, slowdown=1.5)] * 8
-    assert outdated(correct(COSTS, runs), runs) == {}
+    assert outdated(correct(lessons(runs)), lessons(runs)) == {}
 
 
 def test_exchanges_that_computing_hides_are_priced_as_they_were_waited_for():
     runs = [a_run(1000, 4, 60.0, exchange=(10.0, 2.5))] * 6
-    assert correct(COSTS, runs).communication == pytest.approx(0.25, rel=0.01)
+    assert correct(lessons(runs)).communication == pytest.approx(0.25, rel=0.01)
     hidden = [a_run(1000, 4, 60.0, exchange=(10.0, 0.0))] * 6
-    assert correct(COSTS, hidden).communication == pytest.approx(0.01, rel=0.01)
-    assert correct(COSTS, [a_run(1000, 4, 60.0)] * 6).communication == 1.0
+    assert correct(lessons(hidden)).communication == pytest.approx(0.01, rel=0.01)
+    assert correct(lessons([a_run(1000, 4, 60.0)] * 6)).communication == 1.0
 
 
 def test_who_waits_for_a_slow_neighbour_does_not_say_what_exchanges_cost():
     runs = [a_run(1000, 4, 60.0, slow=(1,), exchange=(10.0, 2.5))] * 6
-    assert correct(COSTS, runs).communication == pytest.approx(0.25, rel=0.01)
+    assert correct(lessons(runs)).communication == pytest.approx(0.25, rel=0.01)
 
 
 def test_what_was_learnt_of_exchanges_is_not_learnt_twice():
     first = [a_run(1000, 4, 60.0, exchange=(10.0, 2.5))] * 3
     later = [a_run(1000, 4, 60.0, exchange=(2.5, 2.5))] * 3
     later = [replace(r, plan=replace(r.plan, communication=0.25)) for r in later]
-    assert correct(COSTS, first + later).communication == pytest.approx(0.25, rel=0.01)
-    priced = correct(COSTS, first + later)
+    assert correct(lessons(first + later)).communication == pytest.approx(0.25, rel=0.01)
+    priced = correct(lessons(first + later))
     observed = 250 * BM + 2.5 + 7.0
     told = [replace(r, outcome=replace(r.outcome, observed_s=observed)) for r in first + later]
     assert fit_overhead(told, priced).seconds(1000, 4) == pytest.approx(7.0, rel=0.02)
@@ -453,7 +458,7 @@ def test_runs_that_were_tried_again_or_resumed_teach_nothing():
     broken = a_run(1000, 10, 500.0, slowdown=3.0)
     for odd in (in_attempts(broken, 0, 50), in_attempts(broken, 50)):
         assert fit_overhead([*plain, odd], COSTS) == fit_overhead(plain, COSTS)
-        assert corrections(COSTS, [*plain, odd]) == corrections(COSTS, plain)
+        assert corrections(lessons([*plain, odd])) == corrections(lessons(plain))
     once = [in_attempts(record, 0) for record in plain]
     assert fit_overhead(once, COSTS) == fit_overhead(plain, COSTS)
 
@@ -485,12 +490,12 @@ def on_wider_slabs(count, **facts):
         replace(a_run(400, 4, 2 * BM * 100 + 3.0, slowdown=slowdown, **facts), id=f"{k:02}")
         for k in range(count)
     ]
-    return Lessons(records=runs, benchmarks=WIDER)
+    return lessons(runs, benchmarks=WIDER)
 
 
 def test_a_slab_size_that_never_ran_believes_its_neighbours():
     wider = on_wider_slabs(8, slow=(1,), slowdown=1.2)
-    costs = correct(COSTS, [], None, [wider])
+    costs = correct(lessons([]), [wider])
     assert costs.row_seconds("node", 1, "h0") == pytest.approx(1.2 * BM, rel=0.01)
     assert costs.row_seconds("node", 1, "h1") == pytest.approx(1.2 * 1.4 * BM, rel=0.01)
 
@@ -498,20 +503,20 @@ def test_a_slab_size_that_never_ran_believes_its_neighbours():
 def test_runs_on_slabs_of_this_size_know_better():
     wider = on_wider_slabs(8, slowdown=1.2)
     own = [a_run(200, 4, 20.0, slowdown=0.9)] * 8
-    assert correct(COSTS, own, None, [wider]).row_seconds("node", 1) == pytest.approx(0.9 * BM, rel=0.01)
-    found = corrections(COSTS, own, None, [wider]).types["node"]
+    assert correct(lessons(own), [wider]).row_seconds("node", 1) == pytest.approx(0.9 * BM, rel=0.01)
+    found = corrections(lessons(own), [wider]).types["node"]
     assert (found.factor, found.runs) == (pytest.approx(0.9, rel=0.01), 16)
 
 
 def test_one_run_on_slabs_of_this_size_moves_little_of_what_eight_others_taught():
     wider = on_wider_slabs(8, slowdown=1.2)
     own = [a_run(200, 4, 20.0, slowdown=1.15)]
-    assert correct(COSTS, own, None, [wider]).row_seconds("node", 1) == pytest.approx(1.19 * BM, rel=0.01)
+    assert correct(lessons(own), [wider]).row_seconds("node", 1) == pytest.approx(1.19 * BM, rel=0.01)
 
 
 def test_exchanges_and_overhead_are_believed_from_neighbours_too():
     wider = on_wider_slabs(8, exchange=(2.0, 0.5))
-    costs = taught(Lessons(records=[], benchmarks=COSTS), [wider], 1)
+    costs = taught(lessons([]), [wider], 1)
     assert costs.communication == pytest.approx(0.25, rel=0.02)
     assert costs.overhead.seconds(200, 4) == pytest.approx(3.0 - 0.5, abs=0.1)
     assert costs.overhead.source == "fitted to 8 runs"
@@ -519,13 +524,13 @@ def test_exchanges_and_overhead_are_believed_from_neighbours_too():
 
 def test_runs_of_other_lengths_teach_no_overhead():
     wider = on_wider_slabs(8)
-    assert taught(Lessons(records=[], benchmarks=COSTS), [wider], 100).overhead == Overhead()
+    assert taught(lessons([]), [wider], 100).overhead == Overhead()
 
 
 def test_a_start_that_benchmarks_have_shown_is_not_paid_twice():
     shown = replace(COSTS, overhead=Overhead(constant_s=5.0))
     runs = [a_run(400, 4, 100 * BM + 9.0, setup_s=1.5)] * 4
-    costs = taught(Lessons(records=runs, benchmarks=shown), [], iterations := 100)
+    costs = taught(lessons(runs, benchmarks=shown), [], iterations := 100)
     assert runs[0].workload["iterations"] != iterations
     assert costs.overhead.constant_s + costs.start_cpu_s == pytest.approx(5.0)
 
@@ -550,7 +555,7 @@ def test_a_start_on_a_busy_cpu_takes_longer_and_the_overhead_is_the_rest():
     runs = [
         starting(share, 100 * BM / share + 1.5 / share + 4.0, 1.5 / share) for share in (1.0, 0.5, 0.25, 1.0)
     ]
-    costs = taught(Lessons(records=runs, benchmarks=COSTS), [], 1)
+    costs = taught(lessons(runs), [], 1)
     assert costs.start_cpu_s == pytest.approx(1.5)
     assert costs.overhead.constant_s == pytest.approx(4.0)
 
@@ -588,7 +593,7 @@ def test_runs_without_messages_or_neighbours_tell_nothing_of_them():
 
 def test_messages_on_a_busy_cpu_take_longer_and_the_overhead_is_the_rest():
     runs = [late(share, 0.2 / share, 100 * BM / share + 0.2 / share + 4.0) for share in (1.0, 0.5, 0.25, 1.0)]
-    costs = taught(Lessons(records=runs, benchmarks=COSTS), [], 1)
+    costs = taught(lessons(runs), [], 1)
     assert costs.message_cpu_s == pytest.approx(0.02)
     assert costs.overhead.constant_s == pytest.approx(4.0)
 
