@@ -47,12 +47,12 @@ from tests.testbed.description import Spec, load
 #: A year without anything happening.
 NEVER_S = 3e7
 TEMPLATE = applications.get("mhd3d")
-SETTINGS = dict(pair.split("=") for pair in MESH)
 
 
-def workload_of(size: int) -> Workload:
+def workload_of(run: dict[str, Any]) -> Workload:
     """Demands of a run of the series."""
-    return TEMPLATE.workload(size, SETTINGS)
+    iterations = f"iterations={run['attempts'][0]['iterations']}"
+    return TEMPLATE.workload(run["size"], dict(pair.split("=") for pair in (*MESH, iterations)))
 
 
 def grid_of(spec: Spec, lines: Sequence[dict[str, Any]]) -> Grid:
@@ -101,7 +101,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
         _start_s(run) * min(shares[rank["host"]] for rank in run["hosts"]) for run in idle
     )
     silence = TrafficTruth(mean_stay_s=NEVER_S, busy_share=0.0, busy_most=0.0, quiet_most=0.0)
-    workload = workload_of(1)
+    workload = workload_of(idle[0])
     return Scenario(
         name=spec.name,
         grid="",
@@ -193,7 +193,7 @@ def makespan(grid: Grid, scenario: Scenario, line: dict[str, Any]) -> float:
     )
     with tempfile.TemporaryDirectory() as directory:
         request = LaunchRequest(
-            plan=plan, workload=workload_of(run["size"]), command=("mhd3d",), run_dir=Path(directory)
+            plan=plan, workload=workload_of(run), command=("mhd3d",), run_dir=Path(directory)
         )
         return world.launcher.run(request, lambda text: None).observed_s
 

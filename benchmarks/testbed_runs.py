@@ -1,7 +1,7 @@
 """Real runs over hosts of a testbed: how good predictions are, and what the planner gains under load.
 
-    sudo python benchmarks/testbed_runs.py accuracy [--runs 62] [--teach 14] [--same 10]
-    sudo python benchmarks/testbed_runs.py gain [--turns 20]
+    sudo python benchmarks/testbed_runs.py accuracy [--runs 62] [--teach 20] [--same 10] [--iterations 60]
+    sudo python benchmarks/testbed_runs.py gain [--turns 20] [--teach 8] [--iterations 60]
     python benchmarks/testbed_runs.py report FILE...
 
 accuracy : unloaded runs of many sizes and pools. The first teach overhead and corrections; the others begin with what
@@ -41,7 +41,7 @@ BIN = Path(sys.executable).parent
 GRID = ROOT / "tests/testbed/wan4.yaml"
 DESK = "desk"
 #: The paper's own application, its planes small enough for the link between the sites.
-MESH = ("nx=32", "ny=32", "iterations=60")
+MESH = ("nx=32", "ny=32")
 SIZES = (128, 160, 192, 224, 256)
 #: Sizes under load, where runs take long.
 LOADED_SIZES = SIZES[:-1]
@@ -53,10 +53,11 @@ SETTLE_S = 4.0
 
 
 class Runs:
-    """Runs from the desk of a testbed that is up, each told to a file."""
+    """Runs from the desk of a testbed that is up, each of so many iterations and told to a file."""
 
-    def __init__(self, testbed: Testbed, out: Path, state: Path) -> None:
+    def __init__(self, testbed: Testbed, iterations: int, out: Path, state: Path) -> None:
         self.testbed, self.state = testbed, state
+        self.settings = (*MESH, f"iterations={iterations}")
         self.hosts = [h.name for h in testbed.spec.hosts if h.name != DESK]
         self._out = out
 
@@ -65,7 +66,7 @@ class Runs:
         pool = ",".join(f"{h}:1" for h in self.hosts)
         for size in SIZES:
             words = [f"{size}", "-a", "mhd3d", "--launcher", "ssh", "-H", pool, "--show", "--json"]
-            words += [w for pair in MESH for w in ("-s", pair)]
+            words += [w for pair in self.settings for w in ("-s", pair)]
             state = f"APPLES_STATE={self.state}"
             ended = self.testbed.run(DESK, "env", state, str(BIN / "apples"), "calibrate", *words)
             if ended.returncode != 0:
@@ -79,7 +80,7 @@ class Runs:
     def run(self, size: int, pool: list[str], scheduler: str = "apples", **facts: Any) -> dict[str, Any]:
         """One run; ends the program if it fails. facts : what else its line should say"""
         words = [f"{size}", "--launcher", "ssh", "-H", ",".join(f"{h}:1" for h in pool), "--json"]
-        words += ["--scheduler", scheduler, *(w for pair in MESH for w in ("-s", pair))]
+        words += ["--scheduler", scheduler, *(w for pair in self.settings for w in ("-s", pair))]
         state = f"APPLES_STATE={self.state}"
         began = time.time()
         ended = self.testbed.run(DESK, "env", state, str(BIN / "apples-run"), *words, timeout_s=600)
@@ -219,9 +220,10 @@ def main() -> None:
     parser.add_argument("part", choices=["accuracy", "gain", "report"])
     parser.add_argument("files", nargs="*", type=Path, help="with report: lines of earlier series")
     parser.add_argument("--runs", type=int, default=62)
-    parser.add_argument("--teach", type=int, default=14)
+    parser.add_argument("--teach", type=int, default=20)
     parser.add_argument("--same", type=int, default=10)
     parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--iterations", type=int, default=60, help="of every run")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--grid", type=Path, default=GRID)
     parser.add_argument("--out", type=Path, help="lines of JSON, one a run")
@@ -233,7 +235,9 @@ def main() -> None:
         os.chdir(ROOT)
         out = options.out or Path(tempfile.mkdtemp(prefix="testbed-runs-")) / "runs.jsonl"
         with Testbed(load(options.grid)) as bed, tempfile.TemporaryDirectory(prefix="testbed-runs-") as state:
-            {"accuracy": accuracy, "gain": gain}[options.part](Runs(bed, out, Path(state)), options)
+            {"accuracy": accuracy, "gain": gain}[options.part](
+                Runs(bed, options.iterations, out, Path(state)), options
+            )
         files = [out]
     report([json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()])
 
