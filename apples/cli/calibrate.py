@@ -126,9 +126,10 @@ def _lines(costs: Costs, found: Corrections) -> list[str]:
     if costs.start_cpu_s:
         lines.append(f"until the first iteration a rank takes {costs.start_cpu_s:.3g} s of CPU time")
     if costs.message_cpu_s:
+        hops = costs.reduction_hops
+        waits = f", and waits for {hops:.3g} latencies of the slowest link" if hops else ""
         lines.append(
-            f"for the messages of an iteration it takes {costs.message_cpu_s * 1e3:.3g} ms of CPU time, and waits for "
-            f"{costs.reduction_hops:.3g} latencies of the slowest link"
+            f"for each of its messages it takes {costs.message_cpu_s * 1e3:.3g} ms of CPU time{waits}"
         )
     lines.append(
         f"overhead {overhead.constant_s:.3g} s {overhead.per_row_s:+.3g} s·size {overhead.per_rank_s:+.3g} s·P "
