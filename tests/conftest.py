@@ -1,6 +1,14 @@
-"""No test reads or writes what the user's own runs have left."""
+"""No test reads or writes what the user's own runs have left, and interrupts are heard whoever starts the tests."""
+
+import signal
 
 import pytest
+
+
+def pytest_configure(config):
+    """What a shell starts in the background may find the interrupt ignored, and so would each program a test starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

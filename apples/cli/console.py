@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -101,6 +101,35 @@ def _unwind_when_terminated() -> None:
         # A signal that is ignored stays ignored (`nohup`).
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, unwind)
+
+
+@contextmanager
+def signals_held_back() -> Iterator[Callable[[], None]]:
+    """Signals that would end this program wait until the function that it yields is called, or until the end.
+
+    Each then does what it would have done; those that are ignored stay so.
+    """
+    waiting: list[int] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        waiting.append(number)
+
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: handler for number, handler in found.items() if callable(handler)}
+
+    def let_through() -> None:
+        while handlers:
+            number, handler = handlers.popitem()
+            signal.signal(number, handler)
+        while waiting:
+            signal.raise_signal(waiting.pop(0))
+
+    for number in handlers:
+        signal.signal(number, wait)
+    try:
+        yield let_through
+    finally:
+        let_through()
 
 
 Lazy = Callable[[], click.Command]

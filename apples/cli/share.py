@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from apples.cli.console import signals_held_back
+
 if TYPE_CHECKING:
     from apples.daemons.client import NodeClient
     from apples.monitoring.job import MonitoredJob
@@ -92,9 +94,14 @@ def _run(command: list[str], variables: dict[str, str]) -> int:
 
     A TERM or HUP of ours is passed on as TERM, and the program's end waited for.
     """
-    with subprocess.Popen(command, env={**os.environ, **variables}) as process:
+    # A program may run long before we have heard that it was started; nothing may take us away meanwhile.
+    with (
+        signals_held_back() as let_through,
+        subprocess.Popen(command, env={**os.environ, **variables}) as process,
+    ):
         while True:
             try:
+                let_through()
                 code = process.wait()
             except KeyboardInterrupt:
                 # It has had the same one; what it makes of it is what we wait for.

@@ -20,6 +20,7 @@ from typing import Protocol, Self
 
 from apples.errors import LaunchError
 from apples.hostlist import fold
+from apples.launching import slurmholder
 from apples.launching.command import BARE
 from apples.launching.launcher import Notify
 from apples.slurm import runner
@@ -27,7 +28,7 @@ from apples.slurm.commands import Shape, Wishes, salloc
 from apples.slurm.meanings import WAITS, hopeless, meaning
 from apples.slurm.records import Job
 
-HOLDER = Path(__file__).with_name("slurmholder.py")
+HOLDER = Path(slurmholder.__file__)
 
 #: Seconds between looks at a job that waits, and until an allocation that was given back must be gone.
 LOOK_S, GONE_S = 2.0, 15.0
@@ -96,7 +97,7 @@ class Made:
         self.left_s = 60.0 * shape.minutes
         self._shape, self._wishes, self._notify = shape, wishes, notify
         self._guard: subprocess.Popen[bytes] | None = None
-        self._lifeline = self._answer = -1
+        self._lifeline = self._answer = self._salloc = -1
         self._said = b""
         self._told = ""
 
@@ -146,13 +147,17 @@ class Made:
             guard.wait()
         self._hear(guard)
         if guard.returncode < 0 and self.number:
-            # It was killed, perhaps with the job still in the queue.
+            # It was killed, perhaps with the job still in the queue. A job that is cancelled while its `salloc` gives
+            # it back can leave that waiting for ever, so one comes after the other.
+            if self._salloc >= 0:
+                slurmholder.end(self._salloc)
             runner.tried(["scancel", "--quiet", self.number])
         assert guard.stderr is not None
         guard.stderr.close()
-        if self._answer >= 0:
-            os.close(self._answer)
-            self._answer = -1
+        for fd in (self._answer, self._salloc):
+            if fd >= 0:
+                os.close(fd)
+        self._answer = self._salloc = -1
 
     def _start(self) -> None:
         lifeline, self._lifeline = os.pipe()
@@ -190,7 +195,9 @@ class Made:
             if self._answer in found:
                 answer = os.read(self._answer, 64)
                 if answer:
-                    self.number = answer.decode().strip()
+                    self.number, salloc_pid = answer.decode().split()
+                    with contextlib.suppress(ProcessLookupError):
+                        self._salloc = os.pidfd_open(int(salloc_pid))
                     return
                 raise self._refusal(self._guard.wait())
             self._hear()

@@ -6,8 +6,8 @@ Run as a bare script, once around `salloc` and once as the command that `salloc`
     python -I -S slurmholder.py hold LIFELINE ANSWER            (what the guard puts in place of that last word)
 
 LIFELINE is the read end of a pipe whose other end only the launcher has; to ANSWER the number of the job is written
-once it is ours. An `salloc` that is killed before it has its nodes leaves its job in the queue, and one that is killed
-later its allocation: so it is told to end, and only by force when it does not.
+once it is ours, and that of the process `salloc`. An `salloc` that is killed before it has its nodes leaves its job in
+the queue, and one that is killed later its allocation: so it is told to end, and only by force when it does not.
 """
 
 from __future__ import annotations
@@ -43,13 +43,19 @@ def guard(lifeline: int, answer: int, command: list[str]) -> int:
     poll.register(ended, select.POLLIN)
     ready = [fd for fd, _ in poll.poll()]
     if ended not in ready:
-        poll.unregister(lifeline)
-        for patience_s, number in ((BY_ITSELF_S, signal.SIGTERM), (AFTER_TERM_S, signal.SIGKILL)):
-            if poll.poll(1000.0 * patience_s):
-                break
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+        end(ended)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def end(process: int) -> None:
+    """Wait until the process of this pidfd ends: by itself, when it is told to, or by force."""
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    for patience_s, number in ((BY_ITSELF_S, signal.SIGTERM), (AFTER_TERM_S, signal.SIGKILL)):
+        if poll.poll(1000.0 * patience_s):
+            return
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, number)
 
 
 def hold(lifeline: int, answer: int) -> int:
@@ -57,7 +63,7 @@ def hold(lifeline: int, answer: int) -> int:
     parent = os.getppid()
     salloc = os.pidfd_open(parent)
     job = os.environ["SLURM_JOB_ID"]
-    os.write(answer, f"{job}\n".encode())
+    os.write(answer, f"{job} {parent}\n".encode())
     os.close(answer)
     poll = select.poll()
     poll.register(lifeline, select.POLLIN)

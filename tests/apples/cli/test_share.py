@@ -3,11 +3,13 @@
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from apples.cli import share
 from apples.daemons.lab import Lab
 from apples.monitoring import build
 from apples.monitoring.environment import default_directory
@@ -52,6 +54,36 @@ def test_one_that_is_ended_ends_its_program_and_removes_its_pages(start, node, n
     assert command.end() == 128 + number
     assert command.survivors() == []
     assert left_of(job) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["TERM", "INT"])
+def test_a_signal_that_comes_while_the_program_is_being_started_is_heard(monkeypatch, number):
+    started = []
+
+    class Popen(subprocess.Popen):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            started.append(self)
+            if number == signal.SIGINT:
+                self.kill()
+            # it runs, and we have not come back from starting it
+            signal.raise_signal(number)
+
+    def unwind(number, frame):
+        raise SystemExit(128 + number)
+
+    monkeypatch.setattr(share.subprocess, "Popen", Popen)
+    before = signal.signal(signal.SIGTERM, unwind)
+    try:
+        if number == signal.SIGTERM:
+            with pytest.raises(SystemExit, match="143"):
+                share._run(["sleep", "600"], {})
+        else:
+            # which the program had too, and it decides
+            assert share._run(["sleep", "600"], {}) == 137
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert started[0].returncode == (-15 if number == signal.SIGTERM else -9)
 
 
 @pytest.mark.parametrize("called", ["löser", "a program", "x" * 200, "-", "."])
