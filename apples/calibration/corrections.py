@@ -20,6 +20,7 @@ from apples.calibration.runs import (
     expected_compute,
     finished,
     recency,
+    recent,
     unhidden_exchanges,
 )
 from apples.grid import FloatArray
@@ -139,19 +140,21 @@ def exchanges(records: Sequence[Record], others: Sequence[Record] = ()) -> Corre
 
 
 def _hidden(records: Sequence[Record], believed: float) -> Correction:
-    """What runs say of a factor on communication that is believed."""
+    """What runs say of a factor on communication that is believed; the longer their exchanges, the more they say.
+
+    So the sum of absolute misses is least, and not a median of ratios of which most are of next to nothing.
+    """
     seen: _Seen = []
-    usable = [r for r in records if finished(r)]
-    for index, record in enumerate(usable):
+    weights = []
+    for record, weight in recent(records):
         assert record.outcome is not None
         alone = unhidden_exchanges(record)
         slowest = max(record.outcome.observations, key=lambda o: o.compute_s, default=None)
-        if slowest is not None and alone.get(slowest.rank, 0.0) > 0:
-            ratio = max(slowest.communicate_s / alone[slowest.rank], LEAST_EXCHANGE)
-            seen.append((index, math.log(ratio / believed)))
-    if not seen:
-        return Correction(factor=1.0, runs=0)
-    return _shrunk(seen, recency(len(usable)))
+        if slowest is not None and (alone_s := alone.get(slowest.rank, 0.0)) > 0:
+            ratio = max(slowest.communicate_s / alone_s, LEAST_EXCHANGE)
+            seen.append((len(seen), math.log(ratio / believed)))
+            weights.append(weight * alone_s)
+    return _shrunk(seen, np.array(weights)) if seen else Correction(factor=1.0, runs=0)
 
 
 def outdated(corrected: Costs, own: Lessons) -> dict[str, Correction]:

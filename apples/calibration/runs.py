@@ -16,6 +16,7 @@ import numpy as np
 
 from apples.grid import Conditions, Estimate, FloatArray
 from apples.plan import Record
+from apples.planning.model import waiting_factor
 from apples.regression import choose_terms, weighted_median
 from apples.template import Costs
 
@@ -51,6 +52,12 @@ def observed_s(record: Record) -> float:
     return record.outcome.observed_s - kept_s
 
 
+def recent(records: Sequence[Record]) -> list[tuple[Record, float]]:
+    """Those of the runs, oldest first, that finished, and what each counts."""
+    usable = [r for r in records if finished(r)]
+    return list(zip(usable, recency(len(usable)).tolist(), strict=True))
+
+
 def recency(count: int) -> FloatArray:
     """Weights of runs, oldest first, float64[count]; the newest counts 1."""
     weights: FloatArray = np.exp2(-np.arange(count - 1.0, -1.0, -1.0) / HALF_LIFE_RUNS)
@@ -59,13 +66,19 @@ def recency(count: int) -> FloatArray:
 
 def without_overhead(record: Record, costs: Costs | None) -> float:
     """Predicted time of the slowest rank but for the overhead, seconds."""
-    priced = {} if costs is None else expected_compute(record, costs)
     factor = record.plan.communication if costs is None else costs.communication
-    exchanges, handling = unhidden_exchanges(record), _handling(record, costs)
+    compute = planned_compute(record)
+    if costs is not None:
+        compute |= expected_compute(record, costs)
+    exchanges, handling, waiting = (
+        unhidden_exchanges(record),
+        _handling(record, costs),
+        waiting_for_cpus(record, compute),
+    )
     slowest_s = max(
         (
-            priced.get(a.rank, a.compute_s) + factor * exchanges[a.rank] + handling.get(a.rank, 0.0)
-            for a in record.plan.assignments
+            compute[rank] + waiting[rank] + factor * exchanges[rank] + handling.get(rank, 0.0)
+            for rank in compute
         ),
         default=math.nan,
     )
@@ -83,15 +96,14 @@ def start_cpu_s(records: Sequence[Record]) -> float:
     All wait for the last, so a run tells of its busiest CPU. What passes before ranks look at the clock (interpreters),
     and after, counts as far as it grows with how busy that is. 0 where no run tells.
     """
-    usable = [r for r in records if finished(r)]
     told = []
-    for weight, record in zip(recency(len(usable)), usable, strict=True):
+    for record, weight in recent(records):
         assert record.outcome is not None
         seen, slow = record.outcome.observations, slowness(record)
         longest_s = max((o.setup_s for o in seen), default=0.0)
         if longest_s > 0 and slow > 0:
             outside_s = record.outcome.observed_s - max(o.total_s for o in seen)
-            told.append((longest_s / slow, slow, outside_s, float(weight)))
+            told.append((longest_s / slow, slow, outside_s, weight))
     if not told:
         return 0.0
     inside, slow_of, outside, weights = np.array(told).T
@@ -103,18 +115,21 @@ def start_cpu_s(records: Sequence[Record]) -> float:
 def message_costs(records: Sequence[Record]) -> tuple[float, float]:
     """What each message costs a rank, fitted to runs, oldest first: CPU seconds, and latencies of the slowest link.
 
-    Whoever waited least in the reduction that ends an iteration is whom the others waited for: what it waited itself
-    was its own messages, and the reduction's way to the others and back. (0, 0) where no run tells.
+    Whoever waited least in the reduction that ends an iteration is whom the others waited for: what it waited itself,
+    but for what short iterations wait for others' CPUs, was its own messages, and the reduction's way to the others
+    and back. (0, 0) where no run tells.
     """
-    usable = [r for r in records if finished(r) and _messages(r) > 0]
     told = []
-    for weight, record in zip(recency(len(usable)), usable, strict=True):
+    for record, weight in recent([r for r in records if _messages(r) > 0]):
         assert record.outcome is not None
-        shares = _shares(record)
-        waited = [(o.wait_s, shares[o.rank]) for o in record.outcome.observations if o.rank in shares]
+        seen, shares = record.outcome.observations, _shares(record)
+        priced = waiting_for_cpus(record, {o.rank: o.compute_s for o in seen})
+        waited = [
+            (max(o.wait_s - priced.get(o.rank, 0.0), 0.0), shares[o.rank]) for o in seen if o.rank in shares
+        ]
         if len(waited) > 1:
             least_s, share = min(waited)
-            told.append((1 / share, _slowest_link_s(record), least_s / _messages(record), float(weight)))
+            told.append((1 / share, _slowest_link_s(record), least_s / _messages(record), weight))
     if not told:
         return 0.0, 0.0
     *inputs, waits, weights = np.array(told).T
@@ -143,7 +158,8 @@ def _slowest_link_s(record: Record) -> float:
     usual = _latency_s(links.get("usual"))
     known = {(pair["from"], pair["to"]): _latency_s(pair) for pair in links.get("pairs", [])}
     hosts = [a.host for a in sorted(record.plan.assignments, key=lambda a: a.rank)]
-    return max((known.get(ends, usual) for ends in pairwise(hosts) if ends[0] != ends[1]), default=0.0)
+    crossed = [ends for a, b in pairwise(hosts) if a != b for ends in ((a, b), (b, a))]
+    return max((known.get(ends, usual) for ends in crossed), default=0.0)
 
 
 def _latency_s(link: object) -> float:
@@ -151,10 +167,36 @@ def _latency_s(link: object) -> float:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
 
+def planned_compute(record: Record) -> dict[int, float]:
+    """Comp_i of each rank as it was planned, seconds."""
+    return {a.rank: a.compute_s for a in record.plan.assignments}
+
+
 def unhidden_exchanges(record: Record) -> dict[int, float]:
     """What each rank's exchanges would have taken by links and messages alone, seconds."""
-    plan = record.plan
-    return {a.rank: a.communicate_s / plan.communication for a in plan.assignments}
+    plan, waiting = record.plan, waiting_for_cpus(record, planned_compute(record))
+    alone = {a.rank: a.communicate_s - waiting[a.rank] for a in plan.assignments}
+    # What a difference leaves of two equal numbers is no exchange.
+    return {
+        a.rank: alone[a.rank] / plan.communication if alone[a.rank] > 1e-9 * a.communicate_s else 0.0
+        for a in plan.assignments
+    }
+
+
+def waiting_for_cpus(record: Record, compute: Mapping[int, float]) -> dict[int, float]:
+    """What each rank waits, seconds, while others have no CPU, if they compute for so many (`model.waiting_factor`)."""
+    plan, shares = record.plan, _shares(record)
+    ranks, rows = (
+        [a.rank for a in plan.assignments],
+        np.array([a.rows for a in plan.assignments], dtype=float),
+    )
+    own = np.array([compute.get(rank, 0.0) for rank in ranks])
+    if plan.model == "paper" or len(shares) < len(ranks) or not (rows * own > 0).all():
+        return dict.fromkeys(ranks, 0.0)
+    iteration_s = rows.sum() / (rows / own).sum() / record.workload.get("iterations", 1)
+    absent = -np.log([shares[rank] for rank in ranks])
+    waits = own * (waiting_factor(absent.sum() - absent, iteration_s) - 1)
+    return dict(zip(ranks, waits.tolist(), strict=True))
 
 
 def expected_compute(record: Record, costs: Costs) -> dict[int, float]:

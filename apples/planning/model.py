@@ -123,18 +123,26 @@ def handling(problem: Problem, chains: Chains) -> FloatArray:
 def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:
     """How much longer each rank takes because the others do not have their CPUs when it has its own, float64[L] ≥ 1.
 
-    Iterations much shorter than a time slice go on only while all ranks run at once: the product of all shares,
-    not the smallest. Iterations much longer average over many slices, and nothing is added. The paper's model
-    leaves this to the overhead.
+    The paper's model leaves this to the overhead.
     """
     if options.model == "paper":
         return np.ones(len(chains.members))
     hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
-    absent = np.log(problem.priced_share[hosts, sharing])
+    absent = -np.log(problem.priced_share[hosts, sharing])
     iteration_s = problem.size / chains.total(1 / problem.slope[hosts, sharing]) / problem.workload.iterations
-    weight = TIME_SLICE_S / (TIME_SLICE_S + iteration_s)
-    others = chains.spread(chains.total(absent)) - absent
-    factor: FloatArray = np.exp(-chains.spread(weight) * others)
+    return waiting_factor(chains.spread(chains.total(absent)) - absent, chains.spread(iteration_s))
+
+
+def waiting_factor(absent: FloatArray, iteration_s: FloatArray) -> FloatArray:
+    """How much longer a rank takes whose fellows do not have their CPUs all the time, float64[...] ≥ 1.
+
+    absent : sum of -ln(share) over the other ranks.  iteration_s : of all of them, were there nothing to wait for
+
+    Iterations much shorter than a time slice go on only while all ranks run at once: the product of all shares,
+    not the smallest. Iterations much longer average over many slices; what each of their messages still waits for a
+    CPU is the price of a message, so that nothing of the order of slice / iteration is to be added here.
+    """
+    factor: FloatArray = np.exp(absent / (1 + (iteration_s / TIME_SLICE_S) ** 2))
     return factor
 
 

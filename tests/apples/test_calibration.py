@@ -369,6 +369,14 @@ def test_what_was_learnt_of_exchanges_is_not_learnt_twice():
     assert fit_overhead(told, priced).seconds(1000, 4) == pytest.approx(7.0, rel=0.02)
 
 
+def test_runs_with_long_exchanges_say_more_of_them_than_many_with_next_to_none():
+    runs = [
+        *[a_run(1000, 4, 60.0, exchange=(0.01, 0.1))] * 6,
+        *[a_run(1000, 4, 60.0, exchange=(10.0, 2.5))] * 3,
+    ]
+    assert correct(lessons(runs)).communication == pytest.approx(0.25, rel=0.02)
+
+
 def test_startup_of_benchmarks_gives_a_constant_and_a_part_per_rank():
     several = [
         Benchmark(ranks=r, seconds_per_row=1.0, startup_s=0.4 + 0.1 * r, bytes_per_row=0.0) for r in (1, 2, 4)
@@ -584,6 +592,34 @@ def test_reductions_that_cross_a_slow_link_are_told_from_busy_cpus():
         for latency_s in (0.0, 0.002, 0.01)
     ]
     assert message_costs(runs) == (pytest.approx(0.02), pytest.approx(5.0))
+
+
+def in_short_iterations(share, least_s=0.0, overhead_s=0.0):
+    """Four ranks that get on only while all have their CPUs, planned as such; each waits for messages besides."""
+    compute_s = 100 * BM / share
+    waits_s = compute_s * (share**-3 - 1)
+    run = a_run(
+        400,
+        4,
+        compute_s + waits_s + least_s + overhead_s,
+        availability=share,
+        waits=(waits_s + 5.0, waits_s + least_s, waits_s + 7.0, waits_s + 6.0),
+        messages=10.0,
+    )
+    chain = tuple(replace(a, communicate_s=waits_s) for a in run.plan.assignments)
+    return replace(
+        run,
+        plan=replace(run.plan, model="exchange", assignments=chain),
+        workload={**run.workload, "iterations": 10**9},
+    )
+
+
+def test_what_short_iterations_wait_for_cpus_is_not_taken_for_messages():
+    runs = [in_short_iterations(share, 0.2 / share, 4.0) for share in (1.0, 0.5, 0.8, 1.0)]
+    assert message_costs(runs) == (pytest.approx(0.02), 0.0)
+    costs = taught(lessons(runs), [], 10**9)
+    assert costs.communication == 1.0
+    assert costs.overhead.constant_s == pytest.approx(4.0, rel=1e-3)
 
 
 def test_runs_without_messages_or_neighbours_tell_nothing_of_them():

@@ -74,6 +74,12 @@ def test_half_a_slice_of_waiting_where_an_iteration_is_a_slice_long(pool):
     assert slowed(problem, [0, 1]) == pytest.approx([2**0.5, 1.0])
 
 
+def test_what_is_waited_falls_with_the_square_of_an_iteration_that_takes_many_slices(pool):
+    # 10 slices: what is of the order of a slice in an iteration is priced with its messages.
+    problem = pool.problem(pool.snapshot([1.0, 0.5]), pool.workload(30), pool.costs(4e-2 * 1.5 / 30))
+    assert slowed(problem, [0, 1]) == pytest.approx([2 ** (1 / 101), 1.0])
+
+
 def test_nobody_waits_on_idle_hosts_nor_in_the_paper_s_model(pool):
     idle = pool.problem(pool.snapshot([1.0, 1.0]), pool.workload(30), pool.costs(1e-9))
     busy = pool.problem(pool.snapshot([1.0, 0.5]), pool.workload(30), pool.costs(1e-9))
