@@ -174,11 +174,24 @@ def report(lines: list[dict[str, Any]]) -> None:
         middle = statistics.median(same)
         spread = statistics.fmean(abs(t / middle - 1) for t in same)
         print(f"noise floor: {len(same)} times the same run: {middle:.2f} s, mean deviation {spread:.1%}")
+    if tests:
+        print(f"  a row of one host: mean deviation from run to run {_row_spread(tests):.1%}")
     turns: dict[int, dict[str, dict[str, Any]]] = {}
     for line in lines:
         if line["part"] == "gain":
             turns.setdefault(line["turn"], {})[line["scheduler"]] = line
     _report_gains([turn for turn in turns.values() if len(turn) == len(SCHEDULERS)])
+
+
+def _row_spread(lines: list[dict[str, Any]]) -> float:
+    """How far what a host computes a row in strays from its own median, in the mean over runs."""
+    seconds: dict[str, list[float]] = {}
+    for line in lines:
+        for rank in line["run"]["hosts"]:
+            seen = rank["observed"]
+            seconds.setdefault(rank["host"], []).append(seen["compute_s"] / rank["rows"] / seen["iterations"])
+    strays = [abs(s / statistics.median(found) - 1) for found in seconds.values() for s in found]
+    return statistics.fmean(strays)
 
 
 def _report_gains(turns: list[dict[str, dict[str, Any]]]) -> None:

@@ -64,7 +64,8 @@ def correct(own: Lessons, others: Sequence[Lessons] = ()) -> Costs:
     others : of slabs of other sizes. What they teach is believed until runs on slabs of this size know better
     """
     corrected = _applied(own.benchmarks, corrections(own, others))
-    return replace(corrected, communication=exchanges(own.records, [r for r, _ in _by_age(others)]).factor)
+    # How much of an exchange computing hides does not depend on whose slabs taught it.
+    return replace(corrected, communication=exchanges([r for r, _ in _by_age([own, *others])]).factor)
 
 
 def corrections(own: Lessons, others: Sequence[Lessons] = ()) -> Corrections:
@@ -126,23 +127,13 @@ def _multiplied(first: Mapping[str, Correction], then: Mapping[str, Correction])
     }
 
 
-def exchanges(records: Sequence[Record], others: Sequence[Record] = ()) -> Correction:
+def exchanges(records: Sequence[Record]) -> Correction:
     """Factor on communication: what ranks waited for exchanges, over what links and messages would have taken.
 
-    Asked of the rank that computed longest in each run: the others wait for it, too. A code that computes while its
-    messages are under way waits for less; the factor is never greater than what was seen, nor less than a hundredth.
-
-    others : runs on slabs of other sizes, oldest first, as for `correct`
-    """
-    believed = _hidden(others, 1.0)
-    own = _hidden(records, believed.factor)
-    return Correction(factor=believed.factor * own.factor, runs=believed.runs + own.runs)
-
-
-def _hidden(records: Sequence[Record], believed: float) -> Correction:
-    """What runs say of a factor on communication that is believed; the longer their exchanges, the more they say.
-
-    So the sum of absolute misses is least, and not a median of ratios of which most are of next to nothing.
+    Asked of the rank that computed longest in each run, oldest first: the others wait for it, too. A code that computes
+    while its messages are under way waits for less; the factor is never greater than what was seen, nor less than a
+    hundredth. The longer a run's exchanges, the more it says, so that the sum of absolute misses is least: a median of
+    ratios would be one of runs that exchanged next to nothing.
     """
     seen: _Seen = []
     weights = []
@@ -152,7 +143,7 @@ def _hidden(records: Sequence[Record], believed: float) -> Correction:
         slowest = max(record.outcome.observations, key=lambda o: o.compute_s, default=None)
         if slowest is not None and (alone_s := alone.get(slowest.rank, 0.0)) > 0:
             ratio = max(slowest.communicate_s / alone_s, LEAST_EXCHANGE)
-            seen.append((len(seen), math.log(ratio / believed)))
+            seen.append((len(seen), math.log(ratio)))
             weights.append(weight * alone_s)
     return _shrunk(seen, np.array(weights)) if seen else Correction(factor=1.0, runs=0)
 
