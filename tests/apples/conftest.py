@@ -1,5 +1,9 @@
-"""A world of fakes for the agent: its hosts, weather, benchmarks and launcher are whatever the test says."""
+"""A world of fakes for the agent: its hosts, weather, benchmarks and launcher are whatever the test says.
 
+And the monitor's library, built once.
+"""
+
+import shutil
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,6 +14,7 @@ from apples.costing import Costing
 from apples.errors import ConfigError
 from apples.grid import Grid, Host, Snapshot
 from apples.history import History
+from apples.monitoring import build
 from apples.plan import RankObservation
 from apples.template import Benchmark, Workload
 from apples.testing import FakeLauncher
@@ -139,3 +144,22 @@ def observed():
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def built_once(tmp_path_factory):
+    """The library, compiled for the whole session."""
+    if not any(shutil.which(name) for name in build.COMPILERS):
+        pytest.skip("no C compiler on this machine; the monitor is compiled where it is used")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("APPLES_STATE", str(tmp_path_factory.mktemp("built")))
+        return build.monitor_library()
+
+
+@pytest.fixture
+def library(built_once, state_of_its_own):
+    """The library in the state directory of this test, as an earlier run would have left it."""
+    place = state_of_its_own / "monitor" / built_once.name
+    place.parent.mkdir(parents=True)
+    place.symlink_to(built_once)
+    return place

@@ -11,7 +11,6 @@ import pytest
 
 from apples.cli import share
 from apples.daemons.lab import Lab
-from apples.monitoring import build
 from apples.monitoring.environment import default_directory
 
 #: Leaves a page as a rank would, says so, and stays.
@@ -19,10 +18,8 @@ LEAVES_A_PAGE = 'touch "$APPLES_MONITOR/$APPLES_JOB.0" "$APPLES_MONITOR/$APPLES_
 
 
 @pytest.fixture
-def node():
+def node(library):
     """A node manager, and the options that name it. Its directory has a path short enough for a socket."""
-    if not any(shutil.which(name) for name in build.COMPILERS):
-        pytest.skip("no C compiler on this machine; the monitor is compiled where it is used")
     place = Path(tempfile.mkdtemp(prefix="share-"))
     with Lab(place, {"a": "0"}, policy="uncoordinated") as lab:
         lab.start_node("a", managed=False)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from apples.monitoring import build
 from apples.monitoring.job import MonitoredJob
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -74,25 +73,6 @@ def mpi(request, tmp_path):
         (tmp_path / "lib" / "libmpi.so.12").symlink_to(LIBRARIES / "libmpich.so.12")
         found.environment.update(LD_LIBRARY_PATH=str(tmp_path / "lib"), MPI4PY_MPIABI="mpich")
     return found
-
-
-@pytest.fixture(scope="session")
-def built_once(tmp_path_factory):
-    """The library, compiled for the whole session."""
-    if not any(shutil.which(name) for name in build.COMPILERS):
-        pytest.skip("no C compiler on this machine; the monitor is compiled where it is used")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("APPLES_STATE", str(tmp_path_factory.mktemp("built")))
-        return build.monitor_library()
-
-
-@pytest.fixture
-def library(built_once, state_of_its_own):
-    """The library in the state directory of this test, as an earlier run would have left it."""
-    place = state_of_its_own / "monitor" / built_once.name
-    place.parent.mkdir(parents=True)
-    place.symlink_to(built_once)
-    return place
 
 
 @pytest.fixture(scope="session")
