@@ -70,11 +70,8 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
     compute = planned_compute(record)
     if costs is not None:
         compute |= expected_compute(record, costs)
-    exchanges, handling, waiting = (
-        unhidden_exchanges(record),
-        _handling(record, costs),
-        waiting_for_cpus(record, compute),
-    )
+    exchanges, handling = unhidden_exchanges(record), _handling(record, costs)
+    waiting = waiting_for_cpus(record, compute)
     slowest_s = max(
         (
             compute[rank] + waiting[rank] + factor * exchanges[rank] + handling.get(rank, 0.0)
@@ -186,10 +183,8 @@ def unhidden_exchanges(record: Record) -> dict[int, float]:
 def waiting_for_cpus(record: Record, compute: Mapping[int, float]) -> dict[int, float]:
     """What each rank waits, seconds, while others have no CPU, if they compute for so many (`model.waiting_factor`)."""
     plan, shares = record.plan, _shares(record)
-    ranks, rows = (
-        [a.rank for a in plan.assignments],
-        np.array([a.rows for a in plan.assignments], dtype=float),
-    )
+    ranks = [a.rank for a in plan.assignments]
+    rows = np.array([float(a.rows) for a in plan.assignments])
     own = np.array([compute.get(rank, 0.0) for rank in ranks])
     if plan.model == "paper" or len(shares) < len(ranks) or not (rows * own > 0).all():
         return dict.fromkeys(ranks, 0.0)

@@ -18,17 +18,22 @@ def taught(own: Lessons, others: Sequence[Lessons], iterations: int) -> Costs:
     What runs on slabs of other sizes teach of rows is believed until runs on slabs of this size know better. All else
     hardly depends on slabs, so all runs are asked alike, each priced with the benchmarks of its own slabs.
     """
-    everywhere = sorted((r for of in (own, *others) for r in of.records), key=lambda r: r.id)
+    everybody = (own, *others)
+    everywhere = sorted((r for lessons in everybody for r in lessons.records), key=lambda r: r.id)
     start_s, (message_s, hops) = start_cpu_s(everywhere), message_costs(everywhere)
-    costs_of: dict[str, Costs] = {}
-
-    def corrected(lessons: Lessons) -> Costs:
-        costs = correct(lessons, [other for other in (own, *others) if other is not lessons])
-        costs = replace(costs, start_cpu_s=start_s, message_cpu_s=message_s, reduction_hops=hops)
-        costs_of.update((r.id, costs) for r in lessons.records)
-        return costs
-
-    costs, *_ = [corrected(lessons) for lessons in (own, *others)]
+    corrected = [
+        replace(
+            correct(lessons, [other for other in everybody if other is not lessons]),
+            start_cpu_s=start_s,
+            message_cpu_s=message_s,
+            reduction_hops=hops,
+        )
+        for lessons in everybody
+    ]
+    costs_of = {
+        r.id: priced for lessons, priced in zip(everybody, corrected, strict=True) for r in lessons.records
+    }
+    costs = corrected[0]
     # What benchmarks showed of a start holds the same CPU time, on an idle CPU: it must not be paid twice.
     shown_s = costs.overhead.constant_s
     believed = replace(costs.overhead, constant_s=min(shown_s, max(shown_s - start_s, 0.0)))
