@@ -2,8 +2,9 @@
 
 A benchmark is made on one host of a type, alone; hosts of one type differ all the same, by their cooling, their
 neighbours behind the same processor, or a quota that costs more than it says. Each factor is shrunk by its own
-uncertainty. A benchmark that the newest runs contradict all alike, although earlier runs have corrected it, is of a
-machine that is no more: it is worth measuring again.
+uncertainty, and so is what the benchmarks of two slabs differ by: two short runs differ by themselves. A benchmark
+that the newest runs contradict all alike, although earlier runs have corrected it, is of a machine that is no more:
+it is worth measuring again.
 """
 
 from __future__ import annotations
@@ -73,12 +74,33 @@ def corrections(own: Lessons, others: Sequence[Lessons] = ()) -> Corrections:
 
     others : see `correct`
     """
-    believed = _agreed([(r, of.benchmarks, of.since) for r, of in _by_age(others) if finished(r)])
+    priced = {id(of): _believed(own.benchmarks, of.benchmarks) for of in others}
+    believed = _agreed([(r, priced[id(of)], of.since) for r, of in _by_age(others) if finished(r)])
     known = _applied(own.benchmarks, believed)
     found = _agreed([(r, known, own.since) for r in own.records if finished(r)])
     return Corrections(
         types=_multiplied(believed.types, found.types), hosts=_multiplied(believed.hosts, found.hosts)
     )
+
+
+def _believed(own: Costs, other: Costs) -> Costs:
+    """What rows of another slab cost: as its benchmarks say where those differ clearly, else as in slabs of this size.
+
+    A row that caches hold in one slab and not in the other costs two or three times as much there; what benchmarks
+    stray by is about a tenth, and runs that are priced with such a chance difference would teach it.
+    """
+    tables = dict(other.seconds_per_row)
+    for cpu_type, table in own.seconds_per_row.items():
+        logs = [math.log(tables[cpu_type][n] / table[n]) for n in table if n in tables.get(cpu_type, {})]
+        if logs:
+            factor = math.exp(_beyond(float(np.median(logs)), 2 * PRIOR_SPREAD**2 / len(logs)))
+            tables[cpu_type] = {ranks: seconds * factor for ranks, seconds in table.items()}
+    return replace(other, seconds_per_row=tables)
+
+
+def _beyond(difference: float, variance: float) -> float:
+    """What of a difference is no chance: nothing of one well within what it strays by, all of one well beyond."""
+    return float(difference / (1 + (variance / difference**2) ** 2)) if difference else 0.0
 
 
 def _by_age(others: Sequence[Lessons]) -> list[tuple[Record, Lessons]]:

@@ -508,6 +508,13 @@ def test_a_slab_size_that_never_ran_believes_its_neighbours():
     assert costs.row_seconds("node", 1, "h1") == pytest.approx(1.2 * 1.4 * BM, rel=0.01)
 
 
+def test_what_two_benchmarks_differ_by_by_chance_is_not_taught_on():
+    little_more = Costs(seconds_per_row={"node": {1: 1.06 * BM, 2: 2.12 * BM}})
+    runs = [replace(a_run(400, 4, 1.06 * BM * 100 + 3.0, slowdown=1.06), id=f"{k:02}") for k in range(8)]
+    costs = correct(lessons([]), [lessons(runs, benchmarks=little_more)])
+    assert costs.row_seconds("node", 1) == pytest.approx(1.06 * BM, rel=0.01)
+
+
 def test_runs_on_slabs_of_this_size_know_better():
     wider = on_wider_slabs(8, slowdown=1.2)
     own = [a_run(200, 4, 20.0, slowdown=0.9)] * 8
