@@ -22,7 +22,7 @@ from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.roster import Roster
 from apples.daemons.settings import SharingSettings
 from apples.daemons.streams import Stream, keep_honest
-from apples.daemons.timer import now, raw
+from apples.daemons.timer import between_beats, now, raw
 from apples.daemons.wire import (
     LONGEST_LINE,
     VERSION,
@@ -122,7 +122,7 @@ class ManagerDaemon:
         settle_memory()
         self._start = now()
         self._loop.at(self._start, lambda: self._beat(0))
-        self._loop.after(PULSE_S, self._second)
+        self._next_second()
         try:
             self._loop.run()
         finally:
@@ -318,7 +318,10 @@ class ManagerDaemon:
             self._needed_at = instant + _NEXT_S
         if self._while_needed and instant > self._needed_at:
             self._loop.stop()
-        self._loop.after(PULSE_S, self._second)
+        self._next_second()
+
+    def _next_second(self) -> None:
+        self._loop.at(between_beats(self._start, self._sharing.slice_s, now() + PULSE_S), self._second)
 
     def view(self) -> Json:
         """The whole machine, for people."""

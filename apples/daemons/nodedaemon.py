@@ -30,7 +30,7 @@ from apples.daemons.processes import Registration
 from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.reception import Answer, Reception
 from apples.daemons.settings import SharingSettings
-from apples.daemons.timer import now, raw
+from apples.daemons.timer import between_beats, now, raw
 from apples.daemons.wire import BeatMessage, Json
 from apples.errors import SharingError
 
@@ -143,7 +143,7 @@ class NodeDaemon:
         if kind.own_timer:
             self._loop.at(now() + self._own_slice_s, lambda: self._own_slice(now() + self._own_slice_s))
             self._loop.after(LOOK_S, lambda: self._look(now() + LOOK_S))
-        self._loop.after(PULSE_S, self._second)
+        self._next_second()
         settle_memory()
         try:
             self._loop.run()
@@ -312,7 +312,10 @@ class NodeDaemon:
             self._needed_at = instant + _NEXT_S
         if self._settings.while_needed and instant > self._needed_at:
             self._loop.stop()
-        self._loop.after(PULSE_S, self._second)
+        self._next_second()
+
+    def _next_second(self) -> None:
+        self._loop.at(between_beats(self._acted_at, self._slice_s, now() + PULSE_S), self._second)
 
     def _enforce(self) -> None:
         if not self.node.enforce(now(), may_stop=self._guard.ready, stopping=self._stopping):

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import time
 
 _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
+_MOST_MOVED_S = 0.5
 
 
 class _Spec(ctypes.Structure):
@@ -51,6 +53,15 @@ class Timer:
 def raw() -> float:
     """The clock as the hardware runs, which nothing sets or slews, seconds."""
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+
+
+def between_beats(beat: float, slice_s: float, when: float) -> float:
+    """The middle of the slice that `when` lies in, by the instant of any beat: what is in no hurry holds up no beat.
+
+    `when` itself where that would move it by more than half a second: beats so rare are seldom met.
+    """
+    middle = beat + (math.floor((when - beat) / slice_s) + 0.5) * slice_s
+    return middle if abs(middle - when) <= _MOST_MOVED_S else when
 
 
 def now() -> float:
