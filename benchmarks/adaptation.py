@@ -2,12 +2,16 @@
 
     sudo python benchmarks/adaptation.py step [--turns 5] [--iterations 800] [--burners 1] [--hosts 2]
     sudo python benchmarks/adaptation.py cost [--turns 10] [--iterations 300] [--hosts 2]
+    sudo python benchmarks/adaptation.py hosts [--turns 5] [--iterations 1200] [--burners 8] [--hosts 2]
 
 step : in each turn three runs, in an order that changes. With --adapt slabs and with --adapt off a process that only
     computes is started on one host, inside its limits, when a quarter of the iterations is done; what is compared is
     the time of an iteration from then to the end, the search for the load and the moves counted. The third run is
     planned when that process is there already: what a fresh plan takes for an iteration
 cost : nothing changes; pairs of runs with and without --adapt slabs, in an order that changes
+hosts : others compute on one host from before the run, so that the plan leaves it out, and end when a quarter is done.
+    With --adapt hosts the run ends with a checkpoint, and goes on on more hosts; compared with --adapt off, from then
+    to the end
 
 Two hosts have a CPU each, but for what the desk and the link take. Four share two CPUs by quotas: a rank that waits
 polls, and eats its quota while it does, so that quotas unbalance more than the load. Every run is an
@@ -27,6 +31,8 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +50,8 @@ HOSTS = {2: ({"e1": 0, "w1": 1}, 0.8), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0},
 SIZE = "128"
 #: Seconds from the start of a load until sensors see nothing else.
 SETTLE_S = 4.0
+#: Looks at the pool that do not wait as long as users would want them to.
+LOOKS = "hosts: {look_every_s: 3, wait_s: 5, looks: 2}\n"
 
 
 def spec(count: int, share: float | None) -> dict[str, Any]:
@@ -66,6 +74,16 @@ def spec(count: int, share: float | None) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A run that was watched. at : how many of its lines came in its first quarter.  rest_s : from there to its end"""
+
+    lines: list[dict[str, Any]]
+    at: int
+    rest_s: float
+    document: dict[str, Any]
+
+
 class Runs:
     """Runs from the desk of a testbed that is up."""
 
@@ -73,6 +91,8 @@ class Runs:
         self.bed, self.scratch, self.iterations = bed, scratch, options.iterations
         self._mesh = (f"nx={options.cells}", f"ny={options.cells}")
         self._keep: Path | None = options.keep
+        #: Whether all hosts are taken, whatever the planner would choose.
+        self._fixed = options.part != "hosts"
         self.hosts = list(HOSTS[options.hosts][0])
 
     def start(self, adapt: str, progress: Path | None) -> subprocess.Popen[str]:
@@ -85,65 +105,74 @@ class Runs:
         pool = ",".join(f"{host}:1" for host in self.hosts)
         settings = (*self._mesh, f"iterations={self.iterations}")
         words = [
-            *(
-                "env",
-                *variables,
-                str(BIN / "apples-run"),
-                SIZE,
-                "-a",
-                "mhd3d",
-                "--launcher",
-                "ssh",
-                "-H",
-                pool,
-            ),
-            *(word for pair in settings for word in ("-s", pair)),
-            *("-n", str(len(self.hosts)), "--checkpoint", "off", "--attempts", "1"),
-            *("--adapt", adapt, "--json"),
+            "env",
+            *variables,
+            str(BIN / "apples-run"),
+            SIZE,
+            "-a",
+            "mhd3d",
+            "--launcher",
+            "ssh",
+            "-H",
+            pool,
         ]
+        words += [word for pair in settings for word in ("-s", pair)]
+        words += ["--adapt", adapt, "--json"]
+        if self._fixed:
+            words += ["-n", str(len(self.hosts)), "--checkpoint", "off", "--attempts", "1"]
+        elif adapt == "hosts":
+            looks = self.scratch / "looks.yaml"
+            looks.write_text(LOOKS, encoding="ascii")
+            words += ["--adapt-settings", str(looks)]
         process = subprocess.Popen(
             self.bed.command(DESK, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.temporary = temporary
         return process
 
-    def whole(self, adapt: str) -> dict[str, Any]:
-        """One run from begin to end, without anything else."""
-        return ended(self.start(adapt, None))
-
-    def told(
-        self, adapt: str, loaded: str | None = None, burners: int = 1
-    ) -> tuple[list[dict[str, Any]], int, dict[str, Any]]:
-        """Lines of one run, how many were there when the load came, and its document.
-
-        loaded : host that a load comes to when a quarter is done
-        """
+    def told(self, adapt: str, then: Callable[[], None] = lambda: None) -> Told:
+        """One run that is watched. then : called when a quarter is done"""
         progress = self.scratch / f"{uuid.uuid4().hex[:8]}.jsonl"
         process = self.start(adapt, progress if adapt == "off" else None)
         tail: Tail | None = Tail(str(progress)) if adapt == "off" else None
         lines: list[dict[str, Any]] = []
-        load: list[subprocess.Popen[bytes]] = []
-        at = 0
-        try:
-            while process.poll() is None:
-                time.sleep(0.05)
-                if tail is None:
-                    found = list(self.temporary.glob(f"apples-run-*/{PROGRESS}"))
-                    tail = Tail(str(found[0])) if found else None
-                    continue
-                lines += map(json.loads, tail.lines())
-                if loaded and not load and lines and lines[-1]["iteration"] >= self.iterations // 4:
-                    at, load = len(lines), burn(self.bed, loaded, burners)
-        finally:
-            put_out(self.bed, load)
+        at, since = 0, 0.0
+        while process.poll() is None:
+            time.sleep(0.05)
+            if tail is None:
+                found = list(self.temporary.glob(f"apples-run-*/{PROGRESS}"))
+                tail = Tail(str(found[0])) if found else None
+                continue
+            lines += map(json.loads, tail.lines())
+            if not since and lines and lines[-1]["iteration"] >= self.iterations // 4:
+                at, since = len(lines), time.monotonic()
+                then()
+        rest_s = time.monotonic() - since
         if tail is not None:
             lines += map(json.loads, tail.lines())
         document = ended(process)
         if self._keep is not None:
-            kept = {"adapt": adapt, "loaded": loaded, "at": at, "lines": lines, "run": document}
+            kept = {"adapt": adapt, "at": at, "rest_s": rest_s, "lines": lines, "run": document}
             with self._keep.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(kept) + "\n")
-        return lines, at, document
+        return Told(lines=lines, at=at, rest_s=rest_s, document=document)
+
+    def loaded(self, adapt: str, host: str, burners: int) -> Told:
+        """One run, on one of whose hosts so many processes begin to compute when a quarter is done."""
+        load: list[subprocess.Popen[bytes]] = []
+        try:
+            return self.told(adapt, lambda: load.extend(burn(self.bed, host, burners)))
+        finally:
+            put_out(self.bed, load)
+
+    def relieved(self, adapt: str, host: str, burners: int) -> Told:
+        """The other way round: they compute before it, and end when a quarter is done."""
+        load = burn(self.bed, host, burners)
+        try:
+            time.sleep(SETTLE_S)
+            return self.told(adapt, lambda: put_out(self.bed, load))
+        finally:
+            put_out(self.bed, load)
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -173,16 +202,15 @@ def step(runs: Runs, options: argparse.Namespace) -> None:
                 load = burn(runs.bed, host, options.burners)
                 try:
                     time.sleep(SETTLE_S)
-                    lines, at, _ = runs.told("off")
+                    found[way] = iteration_s(runs.told("off").lines[1:])
                 finally:
                     put_out(runs.bed, load)
-                found[way] = iteration_s(lines[1:])
                 continue
-            lines, at, document = runs.told(way, host, options.burners)
-            found[way] = iteration_s(lines[at:])
+            run = runs.loaded(way, host, options.burners)
+            found[way] = iteration_s(run.lines[run.at :])
             if way == "slabs":
-                before = iteration_s(lines[1:at])
-                moved = "; ".join(f"{m['iteration']}: {m['rows_after']}" for m in document["moves"])
+                before = iteration_s(run.lines[1 : run.at])
+                moved = "; ".join(f"{m['iteration']}: {m['rows_after']}" for m in run.document["moves"])
         against["fresh"].append(found["slabs"] / found["fresh"])
         against["off"].append(found["slabs"] / found["off"])
         print(
@@ -202,7 +230,7 @@ def cost(runs: Runs, options: argparse.Namespace) -> None:
     rng = random.Random(options.seed)
     ratios = []
     for turn in range(options.turns):
-        found = {way: runs.whole(way) for way in rng.sample(("slabs", "off"), 2)}
+        found = {way: ended(runs.start(way, None)) for way in rng.sample(("slabs", "off"), 2)}
         seconds = {way: document["observed_s"] for way, document in found.items()}
         ratios.append(seconds["slabs"] / seconds["off"])
         moves = len(found["slabs"]["moves"])
@@ -218,13 +246,38 @@ def cost(runs: Runs, options: argparse.Namespace) -> None:
     )
 
 
+def hosts(runs: Runs, options: argparse.Namespace) -> None:
+    """Others leave a host that the plan has left to them."""
+    rng = random.Random(options.seed)
+    ratios = []
+    for turn in range(options.turns):
+        host = rng.choice(runs.hosts)
+        found = {way: runs.relieved(way, host, options.burners) for way in rng.sample(("hosts", "off"), 2)}
+        rest_s = {way: run.rest_s for way, run in found.items()}
+        ratios.append(rest_s["hosts"] / rest_s["off"])
+        document = found["hosts"].document
+        attempts = "; then ".join(f"{a['ended']} on {chain(a)}" for a in document["attempts"])
+        print(
+            f"{turn + 1:3} others leave {host}: from then to the end off {rest_s['off']:6.1f} s on "
+            f"{chain(found['off'].document)}, hosts {rest_s['hosts']:6.1f} s ({attempts or chain(document)}), "
+            f"ratio {ratios[-1]:.3f}",
+            flush=True,
+        )
+    print(f"hosts / off: median {statistics.median(ratios):.3f}, {min(ratios):.3f} … {max(ratios):.3f}")
+
+
+def chain(run: dict[str, Any]) -> str:
+    """Hosts and rows of a run or an attempt."""
+    return " ".join(f"{h['host']}:{h['rows']}" for h in run["hosts"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=("step", "cost"))
+    parser.add_argument("part", choices=("step", "cost", "hosts"))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=800)
     parser.add_argument("--hosts", type=int, choices=HOSTS, default=2)
-    parser.add_argument("--burners", type=int, default=1)
+    parser.add_argument("--burners", type=int, default=1, help="processes of others")
     parser.add_argument(
         "--cpu", type=float, help="share of a CPU that each host has (0.8 of two, 0.4 of four)"
     )
@@ -241,8 +294,8 @@ def main() -> None:
         try:
             runs = Runs(bed, Path(scratch), options)
             # kernels are compiled and costs measured once, before anything is compared
-            runs.whole("off")
-            {"step": step, "cost": cost}[options.part](runs, options)
+            ended(runs.start("off", None))
+            {"step": step, "cost": cost, "hosts": hosts}[options.part](runs, options)
         finally:
             bed.down()
 

@@ -23,12 +23,16 @@ def burn(bed: Testbed, host: str, count: int) -> list[subprocess.Popen[bytes]]:
 
 
 def put_out(bed: Testbed, load: list[subprocess.Popen[bytes]]) -> None:
-    """End them, if there are any; raises `RuntimeError` if one is left, for it would be in every later figure."""
+    """End them, if there are any, and empty the list.
+
+    Raises `RuntimeError` if one is left, for it would be in every later figure.
+    """
     if not load:
         return
     for process in load:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    load.clear()
     deadline = time.monotonic() + GONE_S
     while left := [h.name for h in bed.spec.hosts if any(BURN in c for c in bed.processes(h.name).values())]:
         if time.monotonic() > deadline:

@@ -40,6 +40,8 @@ class Machine:
         self._waiting: deque[tuple[str, tuple[str, ...]]] = deque()
         self._number = 0
         self._slot: int | None = None
+        #: Slots with jobs and what a beat of each says, kept until the matrix changes: most beats bring nothing new.
+        self._turns: list[int] | None = None
         self._beats: dict[int, Beat] = {}
 
     @property
@@ -69,24 +71,26 @@ class Machine:
         """A job is gone, waiting or not; returns those that are in because of it."""
         self._waiting = deque(entry for entry in self._waiting if entry[0] != job)
         self._matrix.remove(job)
-        self._beats.clear()
+        self._changed()
         return self._admit({})
 
     def set_node(self, node: str, processors: int) -> tuple[Allotment, ...]:
         """A node has come or changed; returns the jobs that are in because of it."""
         self._matrix.set_node(node, processors)
-        self._beats.clear()
+        self._changed()
         return self._admit({})
 
     def remove_node(self, node: str) -> tuple[str, ...]:
         """A node is gone; returns the jobs with processes there, which stay until they `leave`."""
-        self._beats.clear()
+        self._changed()
         return self._matrix.remove_node(node)
 
     def beat(self) -> Beat:
         """The next slot in turn."""
         self._number += 1
-        slots = [slot for slot in range(self._matrix.slots) if self._matrix.row(slot)]
+        if self._turns is None:
+            self._turns = [slot for slot in range(self._matrix.slots) if self._matrix.row(slot)]
+        slots = self._turns
         if not slots:
             self._slot = None
             return Beat(number=self._number, slot=None)
@@ -101,6 +105,11 @@ class Machine:
             self._beats[slot] = self._describe(slot)
         return self._beats[slot]
 
+    def _changed(self) -> None:
+        """The matrix has."""
+        self._turns = None
+        self._beats.clear()
+
     def _admit(self, slots: Mapping[str, int]) -> tuple[Allotment, ...]:
         admitted = []
         while self._waiting:
@@ -114,7 +123,7 @@ class Machine:
             self._waiting.popleft()
             admitted.append(allotment)
         if admitted:
-            self._beats.clear()
+            self._changed()
         return tuple(admitted)
 
     def _describe(self, slot: int) -> Beat:

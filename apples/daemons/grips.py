@@ -235,9 +235,11 @@ class ProcessGrip:
             return None
 
     def _send(self, number: signal.Signals) -> None:
-        # One that has taken another identity since is its new owner's business.
-        with suppress(PermissionError):
+        try:
             send(self._pidfd, number, self._group)
+        except PermissionError:
+            # It has taken another identity since: its new owner's business. (No `suppress`: this is most of a turn.)
+            return
 
 
 def _may_renice() -> bool:

@@ -2,7 +2,8 @@
 
 Not asyncio: a beat every 100 ms wants to be early in the slice, and asyncio adds its own rounding to milliseconds,
 60 ms to the start and most of the cost of a beat. A scheduler of jobs has more jitter still. To wake up is what costs
-most here, and a kernel timer costs as much again; only who gives the beat itself needs one. Nothing here decides.
+most here, and to set a kernel timer costs as much again; only who has short slices of its own needs that. Nothing here
+decides.
 """
 
 from __future__ import annotations
@@ -90,14 +91,15 @@ class Loop:
 
     def run(self) -> None:
         """Until `stop`."""
+        patience_s = self._ring()
         while not self._stopped:
-            for fd, _ in self._epoll.poll(self._patience_s(), _MOST_READY):
+            for fd, _ in self._epoll.poll(patience_s, _MOST_READY):
                 if (handler := self._ready.get(fd)) is not None:
                     handler()
                 else:
                     # The timer: what is due is looked for below.
                     self._armed = None
-            self._ring()
+            patience_s = self._ring()
 
     def stop(self) -> None:
         """Leave `run` after the handler that is at work."""
@@ -109,30 +111,28 @@ class Loop:
             self._timer.close()
         self._epoll.close()
 
-    def _patience_s(self) -> float | None:
-        """How long to wait for descriptors; None where the timer ends it, or nothing does."""
-        while self._alarms and self._alarms[0][2].call is None:
-            heapq.heappop(self._alarms)
-        first = self._alarms[0][0] if self._alarms else None
-        if self._timer is None:
-            if self._deadline is not None and (first is None or self._deadline < first):
-                first = self._deadline
-            return None if first is None else max(first - now(), 0.0)
-        if first != self._armed:
-            self._timer.set(first)
-            self._armed = first
-        return None
-
-    def _ring(self) -> None:
+    def _ring(self) -> float | None:
+        """Do what is due; how long to wait for descriptors then, None where the timer ends it, or nothing does."""
         instant = now()
         if self._deadline is not None and self._deadline <= instant and self._overdue is not None:
             self._deadline = None
             self._overdue()
-        while self._alarms and self._alarms[0][0] <= instant and not self._stopped:
-            alarm = heapq.heappop(self._alarms)[2]
-            self._armed = None
+        alarms = self._alarms
+        while alarms and (alarms[0][0] <= instant or alarms[0][2].call is None) and not self._stopped:
+            alarm = heapq.heappop(alarms)[2]
             if alarm.call is not None:
+                self._armed = None
                 alarm.call()
+                instant = now()
+        first = alarms[0][0] if alarms else None
+        if self._timer is None:
+            if self._deadline is not None and (first is None or self._deadline < first):
+                first = self._deadline
+            return None if first is None else max(first - instant, 0.0)
+        if first != self._armed:
+            self._timer.set(first)
+            self._armed = first
+        return None
 
 
 class EndSignals:

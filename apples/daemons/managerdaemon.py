@@ -1,9 +1,9 @@
 """The machine manager: joins roster, nodes' streams and the beat in one loop.
 
 Every slice one datagram says whose turn it is, by multicast to all who have been seen to hear it, one by one to the
-others. Instants are counted from the start and not from the last beat, so lateness never adds up; a beat that is half
-a slice late is left out, since two close together would cheat the slot between. Which jobs are in, and where, is
-decided in `roster` and `apples.coscheduling.machine`; what a beat means on a node, by its policy. Paper: FCS, 2.2.
+others. A kernel timer drums from the start on, so lateness never adds up; a beat that is half a slice late is left
+out, since two close together would cheat the slot between. Which jobs are in, and where, is decided in `roster` and
+`apples.coscheduling.machine`; what a beat means on a node, by its policy. Paper: FCS, 2.2.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.roster import Roster
 from apples.daemons.settings import SharingSettings
 from apples.daemons.streams import Stream, keep_honest
-from apples.daemons.timer import between_beats, now, raw
+from apples.daemons.timer import Timer, between_beats, now, raw
 from apples.daemons.wire import (
     LONGEST_LINE,
     VERSION,
@@ -87,7 +87,9 @@ class ManagerDaemon:
         self._while_needed = while_needed
         self._needed_at = now() + _FIRST_S
         raise_descriptors()
-        self._loop = Loop()
+        self._loop = Loop(precise=False)
+        self._drum = Timer()
+        self._start, self._tick = 0.0, -1
         self._listener, self._datagrams = _bound(sharing.listen)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self.roster = Roster(sharing.rows, now())
@@ -121,7 +123,8 @@ class ManagerDaemon:
         )
         settle_memory()
         self._start = now()
-        self._loop.at(self._start, lambda: self._beat(0))
+        self._drum.every(self._start, sharing.slice_s)
+        self._loop.watch(self._drum.fileno(), self._beat)
         self._next_second()
         try:
             self._loop.run()
@@ -137,6 +140,7 @@ class ManagerDaemon:
         self._door.close()
         self._loop.forget(self._datagrams.fileno())
         self._datagrams.close()
+        self._drum.close()
         self._loop.close()
 
     @property
@@ -147,10 +151,13 @@ class ManagerDaemon:
 
     # the beat
 
-    def _beat(self, tick: int) -> None:
-        slice_s = self._sharing.slice_s
-        late = now() - (self._start + tick * slice_s)
-        if late < 0.5 * slice_s:
+    def _beat(self) -> None:
+        due = self._drum.expired()
+        if due == 0:
+            return
+        self._tick += due
+        late = now() - (self._start + self._tick * self._sharing.slice_s)
+        if late < 0.5 * self._sharing.slice_s:
             beat = self.roster.machine.beat()
             self._number += 1
             message = BeatMessage(
@@ -158,14 +165,12 @@ class ManagerDaemon:
                 version=self.roster.version,
                 slot=-1 if beat.slot is None else beat.slot,
                 sent_s=raw(),
-                slice_s=slice_s,
+                slice_s=self._sharing.slice_s,
             )
             self._send(self._seal.beat(message))
             self._late.append(late)
-        missed = int(late / slice_s)
-        self._left_out += missed + (late % slice_s >= 0.5 * slice_s)
-        following = tick + missed + 1
-        self._loop.at(self._start + following * slice_s, lambda: self._beat(following))
+            due -= 1
+        self._left_out += due
 
     def _send(self, datagram: bytes) -> None:
         if self._multicast is not None:

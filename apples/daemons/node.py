@@ -325,7 +325,8 @@ class Node:
         if order.favoured != member.favoured:
             member.favoured = order.favoured
             member.grip.favour(order.favoured)
-        self._limit(member, order, now)
+        if order.share is not None or member.processors is not None:
+            self._limit(member, order, now)
         if isinstance(self.policy, MessageDriven):
             scheduled = process.job == self.policy.scheduled
             if scheduled != member.scheduled:

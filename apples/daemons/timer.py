@@ -1,4 +1,4 @@
-"""A kernel timer as a file descriptor: wakes a poll at an instant of the monotonic clock, to the microsecond.
+"""A kernel timer as a file descriptor: wakes a poll at instants of the monotonic clock, to the microsecond.
 
 `epoll` rounds its time-outs up to milliseconds and `select` takes no descriptor above 1023; Python offers
 `timerfd` from 3.13 only, so the two calls are made here.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import sys
 import time
 
 _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
@@ -44,6 +45,18 @@ class Timer:
         self._spec.first_s, self._spec.first_ns = divmod(nanoseconds, 1_000_000_000)
         if self._libc.timerfd_settime(self._fd, _ABSOLUTE, self._reference, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
+
+    def every(self, first: float, seconds: float) -> None:
+        """Expire at `first` (seconds of `time.monotonic`), and again every so many seconds; nothing adds up."""
+        self._spec.every_s, self._spec.every_ns = divmod(round(seconds * 1e9), 1_000_000_000)
+        self.set(first)
+
+    def expired(self) -> int:
+        """How often it has since this was last asked; 0 where it has not."""
+        try:
+            return int.from_bytes(os.read(self._fd, 8), sys.byteorder)
+        except BlockingIOError:
+            return 0
 
     def close(self) -> None:
         """Give the descriptor back."""

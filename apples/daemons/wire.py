@@ -137,6 +137,7 @@ class BeatSeal:
 
     def __init__(self, key: bytes, session: str) -> None:
         self._session = bytes.fromhex(session)
+        self._beat_begins, self._here_begins = _BEAT_MAGIC + self._session, _HERE_MAGIC + self._session
         # Kept with the key worked in: beginning anew would be most of what a beat costs.
         self._keyed = blake2b(key=derive(key, "datagrams", session), digest_size=_MAC)
 
@@ -155,8 +156,8 @@ class BeatSeal:
 
     def open_beat(self, datagram: bytes) -> BeatMessage:
         """The beat in a datagram; raises `Forged`, also for one of another session."""
-        body = self._body(datagram, _BEAT.size, _BEAT_MAGIC)
-        _, _, number, version, sent_s, slot, slice_us = _BEAT.unpack(body)
+        self._check(datagram, _BEAT.size, self._beat_begins)
+        _, _, number, version, sent_s, slot, slice_us = _BEAT.unpack_from(datagram)
         return BeatMessage(number, version, slot, sent_s, slice_us / 1e6)
 
     def here(self, node: str, number: int) -> bytes:
@@ -166,17 +167,15 @@ class BeatSeal:
 
     def open_here(self, datagram: bytes) -> tuple[str, int]:
         """Who shows itself, and its count; raises `Forged`."""
-        body = self._body(datagram, _HERE.size, _HERE_MAGIC)
-        _, _, node, number = _HERE.unpack(body)
+        self._check(datagram, _HERE.size, self._here_begins)
+        _, _, node, number = _HERE.unpack_from(datagram)
         return node.hex(), number
 
-    def _body(self, datagram: bytes, size: int, magic: bytes) -> bytes:
-        body = datagram[:size]
-        if len(datagram) != size + _MAC or not body.startswith(magic + self._session):
+    def _check(self, datagram: bytes, size: int, begins: bytes) -> None:
+        if len(datagram) != size + _MAC or not datagram.startswith(begins):
             raise Forged("a datagram that is not of this session")
-        if not hmac.compare_digest(datagram[size:], self._mac(body)):
+        if not hmac.compare_digest(datagram[size:], self._mac(datagram[:size])):
             raise Forged("a datagram that is not sealed with our key")
-        return body
 
     def _mac(self, body: bytes) -> bytes:
         keyed = self._keyed.copy()

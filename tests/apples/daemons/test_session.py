@@ -20,6 +20,7 @@ def place(lab, monkeypatch):
     yield directory
     # they outlive the session, not this test
     for process in started:
+        process.terminate()
         process.wait(30)
 
 
