@@ -2,16 +2,16 @@
 
     sudo python benchmarks/adaptation.py step [--turns 5] [--iterations 800] [--burners 1] [--hosts 2]
     sudo python benchmarks/adaptation.py cost [--turns 10] [--iterations 300] [--hosts 2]
-    sudo python benchmarks/adaptation.py hosts [--turns 5] [--iterations 1200] [--burners 8] [--hosts 2]
+    sudo python benchmarks/adaptation.py hosts [--turns 5] [--iterations 400] [--burners 2]
 
 step : in each turn three runs, in an order that changes. With --adapt slabs and with --adapt off a process that only
     computes is started on one host, inside its limits, when a quarter of the iterations is done; what is compared is
     the time of an iteration from then to the end, the search for the load and the moves counted. The third run is
     planned when that process is there already: what a fresh plan takes for an iteration
 cost : nothing changes; pairs of runs with and without --adapt slabs, in an order that changes
-hosts : others compute on one host from before the run, so that the plan leaves it out, and end when a quarter is done.
-    With --adapt hosts the run ends with a checkpoint, and goes on on more hosts; compared with --adapt off, from then
-    to the end
+hosts : others compute on one host from before the run, so that the plan leaves it out; when a quarter is done they
+    leave it and come to the other. With --adapt hosts the run ends with a checkpoint and goes on there; compared with
+    --adapt off, from then to the end
 
 Two hosts have a CPU each, but for what the desk and the link take. Four share two CPUs by quotas: a rank that waits
 polls, and eats its quota while it does, so that quotas unbalance more than the load. Every run is an
@@ -130,13 +130,14 @@ class Runs:
         self.temporary = temporary
         return process
 
-    def told(self, adapt: str, then: Callable[[], None] = lambda: None) -> Told:
-        """One run that is watched. then : called when a quarter is done"""
+    def told(self, adapt: str, load: str, then: Callable[[], None] = lambda: None) -> Told:
+        """One run that is watched. load : of others, in words.  then : called when a quarter is done"""
         progress = self.scratch / f"{uuid.uuid4().hex[:8]}.jsonl"
         process = self.start(adapt, progress if adapt == "off" else None)
         tail: Tail | None = Tail(str(progress)) if adapt == "off" else None
         lines: list[dict[str, Any]] = []
-        at, since = 0, 0.0
+        at = 0
+        since: float | None = None
         while process.poll() is None:
             time.sleep(0.05)
             if tail is None:
@@ -144,15 +145,18 @@ class Runs:
                 tail = Tail(str(found[0])) if found else None
                 continue
             lines += map(json.loads, tail.lines())
-            if not since and lines and lines[-1]["iteration"] >= self.iterations // 4:
+            if since is None and lines and lines[-1]["iteration"] >= self.iterations // 4:
                 at, since = len(lines), time.monotonic()
                 then()
-        rest_s = time.monotonic() - since
+        over = time.monotonic()
         if tail is not None:
             lines += map(json.loads, tail.lines())
         document = ended(process)
+        if since is None:
+            sys.exit("the run was over before anybody heard of its first quarter; give it more --iterations")
+        rest_s = over - since
         if self._keep is not None:
-            kept = {"adapt": adapt, "at": at, "rest_s": rest_s, "lines": lines, "run": document}
+            kept = {"adapt": adapt, "load": load, "at": at, "rest_s": rest_s, "lines": lines, "run": document}
             with self._keep.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(kept) + "\n")
         return Told(lines=lines, at=at, rest_s=rest_s, document=document)
@@ -161,16 +165,22 @@ class Runs:
         """One run, on one of whose hosts so many processes begin to compute when a quarter is done."""
         load: list[subprocess.Popen[bytes]] = []
         try:
-            return self.told(adapt, lambda: load.extend(burn(self.bed, host, burners)))
+            return self.told(adapt, f"comes to {host}", lambda: load.extend(burn(self.bed, host, burners)))
         finally:
             put_out(self.bed, load)
 
-    def relieved(self, adapt: str, host: str, burners: int) -> Told:
-        """The other way round: they compute before it, and end when a quarter is done."""
+    def swapped(self, adapt: str, host: str, burners: int) -> Told:
+        """One run; they compute on a host before it, and on the other when a quarter is done."""
+        other = next(name for name in self.hosts if name != host)
         load = burn(self.bed, host, burners)
+
+        def swap() -> None:
+            put_out(self.bed, load)
+            load.extend(burn(self.bed, other, burners))
+
         try:
             time.sleep(SETTLE_S)
-            return self.told(adapt, lambda: put_out(self.bed, load))
+            return self.told(adapt, f"goes from {host} to {other}", swap)
         finally:
             put_out(self.bed, load)
 
@@ -202,7 +212,7 @@ def step(runs: Runs, options: argparse.Namespace) -> None:
                 load = burn(runs.bed, host, options.burners)
                 try:
                     time.sleep(SETTLE_S)
-                    found[way] = iteration_s(runs.told("off").lines[1:])
+                    found[way] = iteration_s(runs.told("off", f"on {host}").lines[1:])
                 finally:
                     put_out(runs.bed, load)
                 continue
@@ -247,18 +257,18 @@ def cost(runs: Runs, options: argparse.Namespace) -> None:
 
 
 def hosts(runs: Runs, options: argparse.Namespace) -> None:
-    """Others leave a host that the plan has left to them."""
+    """Others leave the host that the plan has left to them, and come to the one it took."""
     rng = random.Random(options.seed)
     ratios = []
     for turn in range(options.turns):
         host = rng.choice(runs.hosts)
-        found = {way: runs.relieved(way, host, options.burners) for way in rng.sample(("hosts", "off"), 2)}
+        found = {way: runs.swapped(way, host, options.burners) for way in rng.sample(("hosts", "off"), 2)}
         rest_s = {way: run.rest_s for way, run in found.items()}
         ratios.append(rest_s["hosts"] / rest_s["off"])
         document = found["hosts"].document
         attempts = "; then ".join(f"{a['ended']} on {chain(a)}" for a in document["attempts"])
         print(
-            f"{turn + 1:3} others leave {host}: from then to the end off {rest_s['off']:6.1f} s on "
+            f"{turn + 1:3} others leave {host} for the other: from then to the end off {rest_s['off']:6.1f} s on "
             f"{chain(found['off'].document)}, hosts {rest_s['hosts']:6.1f} s ({attempts or chain(document)}), "
             f"ratio {ratios[-1]:.3f}",
             flush=True,
@@ -275,9 +285,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=("step", "cost", "hosts"))
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--iterations", type=int, default=800)
+    parser.add_argument("--iterations", type=int, help="of every run (400 in part hosts, else 800)")
     parser.add_argument("--hosts", type=int, choices=HOSTS, default=2)
-    parser.add_argument("--burners", type=int, default=1, help="processes of others")
+    parser.add_argument("--burners", type=int, help="processes of others (2 in part hosts, else 1)")
     parser.add_argument(
         "--cpu", type=float, help="share of a CPU that each host has (0.8 of two, 0.4 of four)"
     )
@@ -285,6 +295,12 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="append what the ranks told to this file, a run a line")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    if options.part == "hosts" and options.hosts != 2:
+        parser.error("part hosts has two hosts")
+    usual = (
+        {"iterations": 400, "burners": 2} if options.part == "hosts" else {"iterations": 800, "burners": 1}
+    )
+    vars(options).update({name: value for name, value in usual.items() if getattr(options, name) is None})
     os.environ.pop("STENCIL_APP_PROGRESS", None)
     # Also one that is told to end takes its hosts with it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

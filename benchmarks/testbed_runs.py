@@ -175,12 +175,32 @@ def report(lines: list[dict[str, Any]]) -> None:
         spread = statistics.fmean(abs(t / middle - 1) for t in same)
         print(f"noise floor: {len(same)} times the same run: {middle:.2f} s, mean deviation {spread:.1%}")
     if tests:
+        pairs, stray = _repeated(tests)
+        print(
+            f"  {pairs} test runs of a size that chose the same hosts as others: mean deviation {stray:.1%}"
+        )
         print(f"  a row of one host: mean deviation from run to run {_row_spread(tests):.1%}")
     turns: dict[int, dict[str, dict[str, Any]]] = {}
     for line in lines:
         if line["part"] == "gain":
             turns.setdefault(line["turn"], {})[line["scheduler"]] = line
     _report_gains([turn for turn in turns.values() if len(turn) == len(SCHEDULERS)])
+
+
+def _repeated(lines: list[dict[str, Any]]) -> tuple[int, float]:
+    """Runs of one size on the same hosts: how many, and how far their errors stray from their own mean, in the mean."""
+    errors: dict[tuple[Any, ...], list[float]] = {}
+    for line in lines:
+        hosts = sorted(h["host"] for h in line["run"]["hosts"])
+        errors.setdefault((line["size"], *hosts), []).append(_error(line))
+    several = [found for found in errors.values() if len(found) > 1]
+    # A mean of n takes its share of what strays.
+    strays = [
+        abs(e - statistics.fmean(found)) * (len(found) / (len(found) - 1)) ** 0.5
+        for found in several
+        for e in found
+    ]
+    return len(strays), statistics.fmean(strays) if strays else float("nan")
 
 
 def _row_spread(lines: list[dict[str, Any]]) -> float:

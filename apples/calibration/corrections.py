@@ -90,17 +90,22 @@ def _believed(own: Costs, other: Costs) -> Costs:
     stray by is about a tenth, and runs that are priced with such a chance difference would teach it.
     """
     tables = dict(other.seconds_per_row)
-    for cpu_type, table in own.seconds_per_row.items():
-        logs = [math.log(tables[cpu_type][n] / table[n]) for n in table if n in tables.get(cpu_type, {})]
-        if logs:
-            factor = math.exp(_beyond(float(np.median(logs)), 2 * PRIOR_SPREAD**2 / len(logs)))
-            tables[cpu_type] = {ranks: seconds * factor for ranks, seconds in table.items()}
+    for cpu_type, ours in own.seconds_per_row.items():
+        theirs = other.seconds_per_row.get(cpu_type, {})
+        # Caches are shared: what ranks alone on a host have alike may differ where there are many.
+        moved = {n: math.exp(_beyond(math.log(theirs[n] / ours[n]))) * ours[n] for n in theirs if n in ours}
+        if moved:
+            near = {n: min((abs(m - n), m) for m in moved)[1] for n in theirs}
+            tables[cpu_type] = {
+                n: seconds * moved[near[n]] / theirs[near[n]] for n, seconds in theirs.items()
+            }
     return replace(other, seconds_per_row=tables)
 
 
-def _beyond(difference: float, variance: float) -> float:
-    """What of a difference is no chance: nothing of one well within what it strays by, all of one well beyond."""
-    return float(difference / (1 + (variance / difference**2) ** 2)) if difference else 0.0
+def _beyond(difference: float) -> float:
+    """What of a difference (of logarithms) is no chance: next to nothing of a tenth, all of one well beyond."""
+    both_stray = 2 * PRIOR_SPREAD**2
+    return difference / (1 + (both_stray / difference**2) ** 2) if difference else 0.0
 
 
 def _by_age(others: Sequence[Lessons]) -> list[tuple[Record, Lessons]]:

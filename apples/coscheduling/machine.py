@@ -18,15 +18,17 @@ from apples.coscheduling.matrix import Allotment, OusterhoutMatrix
 class Beat:
     """One slot begins everywhere.
 
-    number : counts the beats.  slot : row of the matrix, None when it is empty
+    slot : row of the matrix, None when it is empty
     jobs : by node and processor, whose slot it is
     fill : by node and processor, jobs of other slots that may use processors that are idle in this one
     """
 
-    number: int
     slot: int | None
     jobs: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     fill: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+
+_NOBODY = Beat(slot=None)
 
 
 class Machine:
@@ -38,7 +40,6 @@ class Machine:
     def __init__(self, processors: Mapping[str, int], *, mpl: int | None = None) -> None:
         self._matrix = OusterhoutMatrix(processors, mpl=mpl)
         self._waiting: deque[tuple[str, tuple[str, ...]]] = deque()
-        self._number = 0
         self._slot: int | None = None
         #: Slots with jobs and what a beat of each says, kept until the matrix changes: most beats bring nothing new.
         self._turns: list[int] | None = None
@@ -87,20 +88,18 @@ class Machine:
 
     def beat(self) -> Beat:
         """The next slot in turn."""
-        self._number += 1
         if self._turns is None:
             self._turns = [slot for slot in range(self._matrix.slots) if self._matrix.row(slot)]
         slots = self._turns
         if not slots:
             self._slot = None
-            return Beat(number=self._number, slot=None)
+            return _NOBODY
         last = -1 if self._slot is None else self._slot
         self._slot = next((slot for slot in slots if slot > last), slots[0])
-        known = self.describe(self._slot)
-        return Beat(number=self._number, slot=known.slot, jobs=known.jobs, fill=known.fill)
+        return self.describe(self._slot)
 
     def describe(self, slot: int) -> Beat:
-        """What a beat of this slot says; its number is 0."""
+        """What a beat of this slot says."""
         if slot not in self._beats:
             self._beats[slot] = self._describe(slot)
         return self._beats[slot]
@@ -134,4 +133,4 @@ class Machine:
         for allotment in self._matrix.also_runs(slot):
             for column in allotment.columns:
                 fill.setdefault(column.node, {})[column.processor] = allotment.job
-        return Beat(number=0, slot=slot, jobs=jobs, fill=fill)
+        return Beat(slot=slot, jobs=jobs, fill=fill)

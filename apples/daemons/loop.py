@@ -20,7 +20,7 @@ from apples.daemons.timer import Timer, now
 
 Handler = Callable[[], None]
 
-#: Ready descriptors served before instants are looked at again: a flood must not hold up the beat.
+#: Ready descriptors served before instants, and what is urgent, are looked at again: a flood must not hold up the beat.
 _MOST_READY = 64
 
 
@@ -56,6 +56,7 @@ class Loop:
         self._armed: float | None = None
         self._deadline: float | None = None
         self._overdue: Handler | None = None
+        self._urgent: Handler = lambda: None
         self._stopped = False
 
     def watch(self, fd: int, handler: Handler, *, writing: bool = False) -> None:
@@ -66,6 +67,10 @@ class Loop:
         else:
             self._epoll.register(fd, mask)
         self._ready[fd] = handler
+
+    def hurry(self, handler: Handler) -> None:
+        """Call `handler`, which may find nothing to do, when many descriptors are ready: its own may be the last."""
+        self._urgent = handler
 
     def forget(self, fd: int) -> None:
         """Watch it no longer; to be called before it is closed."""
@@ -93,7 +98,11 @@ class Loop:
         """Until `stop`."""
         patience_s = self._ring()
         while not self._stopped:
-            for fd, _ in self._epoll.poll(patience_s, _MOST_READY):
+            # One that was stopped and continued is told that nothing came, before anybody has looked.
+            ready = self._epoll.poll(patience_s, _MOST_READY) or self._epoll.poll(0, _MOST_READY)
+            if len(ready) == _MOST_READY:
+                self._urgent()
+            for fd, _ in ready:
                 if (handler := self._ready.get(fd)) is not None:
                     handler()
                 else:
@@ -117,8 +126,10 @@ class Loop:
         if self._deadline is not None and self._deadline <= instant and self._overdue is not None:
             self._deadline = None
             self._overdue()
-        alarms = self._alarms
-        while alarms and (alarms[0][0] <= instant or alarms[0][2].call is None) and not self._stopped:
+            instant = now()
+        alarms, looked_at = self._alarms, instant
+        # What becomes due meanwhile comes after the descriptors: one that is always late must not starve them.
+        while alarms and (alarms[0][0] <= looked_at or alarms[0][2].call is None) and not self._stopped:
             alarm = heapq.heappop(alarms)[2]
             if alarm.call is not None:
                 self._armed = None

@@ -89,6 +89,9 @@ class ManagerDaemon:
         raise_descriptors()
         self._loop = Loop(precise=False)
         self._drum = Timer()
+        self._loop.hurry(self._beat)
+        # As the timer has it, or the two would drift apart.
+        self._slice_s = round(sharing.slice_s * 1e9) / 1e9
         self._start, self._tick = 0.0, -1
         self._listener, self._datagrams = _bound(sharing.listen)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
@@ -123,7 +126,7 @@ class ManagerDaemon:
         )
         settle_memory()
         self._start = now()
-        self._drum.every(self._start, sharing.slice_s)
+        self._drum.every(self._start, self._slice_s)
         self._loop.watch(self._drum.fileno(), self._beat)
         self._next_second()
         try:
@@ -156,17 +159,12 @@ class ManagerDaemon:
         if due == 0:
             return
         self._tick += due
-        late = now() - (self._start + self._tick * self._sharing.slice_s)
-        if late < 0.5 * self._sharing.slice_s:
-            beat = self.roster.machine.beat()
+        late = now() - (self._start + self._tick * self._slice_s)
+        if late < 0.5 * self._slice_s:
+            slot = self.roster.machine.beat().slot
             self._number += 1
-            message = BeatMessage(
-                number=self._number,
-                version=self.roster.version,
-                slot=-1 if beat.slot is None else beat.slot,
-                sent_s=raw(),
-                slice_s=self._sharing.slice_s,
-            )
+            at = -1 if slot is None else slot
+            message = BeatMessage(self._number, self.roster.version, at, sent_s=raw(), slice_s=self._slice_s)
             self._send(self._seal.beat(message))
             self._late.append(late)
             due -= 1
@@ -326,7 +324,7 @@ class ManagerDaemon:
         self._next_second()
 
     def _next_second(self) -> None:
-        self._loop.at(between_beats(self._start, self._sharing.slice_s, now() + PULSE_S), self._second)
+        self._loop.at(between_beats(self._start, self._slice_s, now() + PULSE_S), self._second)
 
     def view(self) -> Json:
         """The whole machine, for people."""

@@ -14,7 +14,6 @@ import time
 
 _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
 _FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
-_MOST_MOVED_S = 0.5
 
 
 class _Spec(ctypes.Structure):
@@ -40,16 +39,19 @@ class Timer:
 
     def set(self, when: float | None) -> None:
         """Expire once at `when` (seconds of `time.monotonic`), at once if that is past; None: never."""
+        self._arm(when, 0.0)
+
+    def _arm(self, when: float | None, seconds: float) -> None:
         # All zeros would disarm it.
         nanoseconds = 0 if when is None else max(int(when * 1e9), 1)
         self._spec.first_s, self._spec.first_ns = divmod(nanoseconds, 1_000_000_000)
+        self._spec.every_s, self._spec.every_ns = divmod(round(seconds * 1e9), 1_000_000_000)
         if self._libc.timerfd_settime(self._fd, _ABSOLUTE, self._reference, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def every(self, first: float, seconds: float) -> None:
-        """Expire at `first` (seconds of `time.monotonic`), and again every so many seconds; nothing adds up."""
-        self._spec.every_s, self._spec.every_ns = divmod(round(seconds * 1e9), 1_000_000_000)
-        self.set(first)
+        """Expire at `first` (seconds of `time.monotonic`), and again every so many seconds, to the nanosecond."""
+        self._arm(first, seconds)
 
     def expired(self) -> int:
         """How often it has since this was last asked; 0 where it has not."""
@@ -71,10 +73,9 @@ def raw() -> float:
 def between_beats(beat: float, slice_s: float, when: float) -> float:
     """The middle of the slice that `when` lies in, by the instant of any beat: what is in no hurry holds up no beat.
 
-    `when` itself where that would move it by more than half a second: beats so rare are seldom met.
+    `when` itself where slices are longer than a second: beats so rare are seldom met.
     """
-    middle = beat + (math.floor((when - beat) / slice_s) + 0.5) * slice_s
-    return middle if abs(middle - when) <= _MOST_MOVED_S else when
+    return beat + (math.floor((when - beat) / slice_s) + 0.5) * slice_s if slice_s <= 1.0 else when
 
 
 def now() -> float:

@@ -515,6 +515,15 @@ def test_what_two_benchmarks_differ_by_by_chance_is_not_taught_on():
     assert costs.row_seconds("node", 1) == pytest.approx(1.06 * BM, rel=0.01)
 
 
+def test_what_slabs_differ_by_is_asked_of_each_count_of_ranks():
+    theirs = Costs(seconds_per_row={"node": {1: 1.02 * BM, 2: 4 * BM, 4: 8 * BM}})
+    shared = [
+        replace(a_run(400, 4, 1.3 * 4 * BM * 100, slots=2, slowdown=1.3 * 2), id=f"{k:02}") for k in range(8)
+    ]
+    costs = correct(lessons([]), [lessons(shared, benchmarks=theirs)])
+    assert costs.row_seconds("node", 2) == pytest.approx(1.3 * 2 * BM, rel=0.01)
+
+
 def test_runs_on_slabs_of_this_size_know_better():
     wider = on_wider_slabs(8, slowdown=1.2)
     own = [a_run(200, 4, 20.0, slowdown=0.9)] * 8

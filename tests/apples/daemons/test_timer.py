@@ -28,7 +28,8 @@ def test_a_drum_tells_how_often_it_was_missed():
         assert drum.expired() >= 1
         time.sleep(0.1)
         assert drum.expired() >= 8
-        drum.set(None)
-        assert drum.expired() == 0
+        drum.set(now() + 0.01)
+        time.sleep(0.05)
+        assert drum.expired() == 1, "set once, it is no drum any more"
     finally:
         drum.close()

@@ -1,0 +1,59 @@
+"""The loop of a daemon: instants in their order, and nothing starves anything."""
+
+import os
+
+import pytest
+
+from apples.daemons.loop import Loop
+from apples.daemons.timer import now
+
+KINDS = pytest.mark.parametrize("precise", [True, False])
+
+
+@pytest.fixture
+def made(precise):
+    loop = Loop(precise=precise)
+    yield loop
+    loop.close()
+
+
+@KINDS
+def test_alarms_ring_in_their_order_and_not_when_cancelled(made):
+    heard, begin = [], now()
+    made.at(begin + 0.03, made.stop)
+    made.at(begin + 0.02, lambda: heard.append("second"))
+    made.at(begin + 0.01, lambda: heard.append("first"))
+    made.at(begin + 0.015, lambda: heard.append("never")).cancel()
+    made.run()
+    assert heard == ["first", "second"]
+    assert now() - begin >= 0.03
+
+
+@KINDS
+def test_an_alarm_that_is_always_late_starves_no_descriptor(made):
+    read, write = os.pipe()
+    os.write(write, b"x")
+    rung = 0
+
+    def late():
+        nonlocal rung
+        rung += 1
+        if rung < 1000:
+            made.at(now(), late)
+
+    made.watch(read, made.stop)
+    made.at(now(), late)
+    made.run()
+    os.close(read)
+    os.close(write)
+    assert rung < 10
+
+
+@pytest.mark.parametrize("precise", [False])
+def test_what_is_expected_is_overdue_once_unless_put_off(made):
+    begin, overdue = now(), []
+    made.expect(begin + 0.01, lambda: overdue.append("early"))
+    made.at(begin + 0.005, lambda: made.expect(begin + 0.02, lambda: overdue.append("late")))
+    made.at(begin + 0.05, made.stop)
+    made.run()
+    assert overdue == ["late"]
