@@ -57,3 +57,19 @@ def test_what_is_expected_is_overdue_once_unless_put_off(made):
     made.at(begin + 0.05, made.stop)
     made.run()
     assert overdue == ["late"]
+
+
+@pytest.mark.parametrize("precise", [False])
+def test_what_is_urgent_does_not_wait_behind_a_flood(made):
+    pipes, heard = [os.pipe() for _ in range(100)], []
+    for read, write in pipes:
+        os.write(write, b"x")
+        made.watch(read, lambda: heard.append("flood"))
+    made.hurry(lambda: heard.append("urgent"))
+    made.at(now() + 0.01, made.stop)
+    made.run()
+    for pipe in pipes:
+        for end in pipe:
+            os.close(end)
+    assert heard[0] == "urgent"
+    assert heard[1:].count("urgent") >= 1
