@@ -39,17 +39,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from apples.launching.steering import PROGRESS, Tail
-from benchmarks.burners import burn, put_out
+from benchmarks.burners import burn, burning, put_out
+from benchmarks.testbed_runs import DESK, chain
 from tests.testbed.description import parse
 from tests.testbed.grid import Testbed
 
 BIN = Path(sys.executable).parent
-DESK = "desk"
 #: How many hosts: the CPU each stands on, and its share of it unless told otherwise.
 HOSTS = {2: ({"e1": 0, "w1": 1}, 0.8), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0}, 0.4)}
 SIZE = "128"
-#: Seconds from the start of a load until sensors see nothing else.
-SETTLE_S = 4.0
 #: Looks at the pool that do not wait as long as users would want them to.
 LOOKS = "hosts: {look_every_s: 3, wait_s: 5, looks: 2}\n"
 
@@ -163,26 +161,19 @@ class Runs:
 
     def loaded(self, adapt: str, host: str, burners: int) -> Told:
         """One run, on one of whose hosts so many processes begin to compute when a quarter is done."""
-        load: list[subprocess.Popen[bytes]] = []
-        try:
+        with burning(self.bed, {}) as load:
             return self.told(adapt, f"comes to {host}", lambda: load.extend(burn(self.bed, host, burners)))
-        finally:
-            put_out(self.bed, load)
 
     def swapped(self, adapt: str, host: str, burners: int) -> Told:
         """One run; they compute on a host before it, and on the other when a quarter is done."""
         other = next(name for name in self.hosts if name != host)
-        load = burn(self.bed, host, burners)
+        with burning(self.bed, {host: burners}) as load:
 
-        def swap() -> None:
-            put_out(self.bed, load)
-            load.extend(burn(self.bed, other, burners))
+            def swap() -> None:
+                put_out(self.bed, load)
+                load.extend(burn(self.bed, other, burners))
 
-        try:
-            time.sleep(SETTLE_S)
             return self.told(adapt, f"goes from {host} to {other}", swap)
-        finally:
-            put_out(self.bed, load)
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -209,12 +200,8 @@ def step(runs: Runs, options: argparse.Namespace) -> None:
         moved = ""
         for way in rng.sample(("slabs", "off", "fresh"), 3):
             if way == "fresh":
-                load = burn(runs.bed, host, options.burners)
-                try:
-                    time.sleep(SETTLE_S)
+                with burning(runs.bed, {host: options.burners}):
                     found[way] = iteration_s(runs.told("off", f"on {host}").lines[1:])
-                finally:
-                    put_out(runs.bed, load)
                 continue
             run = runs.loaded(way, host, options.burners)
             found[way] = iteration_s(run.lines[run.at :])
@@ -274,11 +261,6 @@ def hosts(runs: Runs, options: argparse.Namespace) -> None:
             flush=True,
         )
     print(f"hosts / off: median {statistics.median(ratios):.3f}, {min(ratios):.3f} … {max(ratios):.3f}")
-
-
-def chain(run: dict[str, Any]) -> str:
-    """Hosts and rows of a run or an attempt."""
-    return " ".join(f"{h['host']}:{h['rows']}" for h in run["hosts"])
 
 
 def main() -> None:

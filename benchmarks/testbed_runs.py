@@ -32,7 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.burners import burn, put_out
+from benchmarks.burners import burning
 from tests.testbed.description import load
 from tests.testbed.grid import Testbed
 
@@ -48,8 +48,6 @@ LOADED_SIZES = SIZES[:-1]
 SCHEDULERS = ("apples", "default", "smart-user")
 #: How many processes of other people a host has, and how likely.
 LOADS, LIKELY = (0, 1, 2), (0.5, 0.3, 0.2)
-#: Seconds from the begin of a load until sensors see nothing else.
-SETTLE_S = 4.0
 
 
 class Runs:
@@ -90,9 +88,8 @@ class Runs:
         line = {"size": size, "pool": pool, "scheduler": scheduler, "began": began, **facts, "run": document}
         self._write(line)
         predicted, observed = document["predicted_s"], document["observed_s"]
-        chain = " ".join(f"{h['host']}:{h['rows']}" for h in document["hosts"])
         print(
-            f"{facts.get('part', ''):8} {scheduler:10} {size:4} {','.join(pool):12} {chain:32} "
+            f"{facts.get('part', ''):8} {scheduler:10} {size:4} {','.join(pool):12} {chain(document):32} "
             f"{predicted:6.2f} {observed:6.2f} s {observed / predicted - 1:+.1%}",
             flush=True,
         )
@@ -128,17 +125,6 @@ def gain(runs: Runs, options: argparse.Namespace) -> None:
             for scheduler in rng.sample(SCHEDULERS, len(SCHEDULERS)):
                 runs.run(size, runs.hosts, scheduler, part="gain", turn=turn, load=load)
     runs.costs()
-
-
-@contextlib.contextmanager
-def burning(bed: Testbed, load: dict[str, int]) -> Iterator[None]:
-    """So many processes that compute on each host."""
-    processes = [process for host, count in load.items() for process in burn(bed, host, count)]
-    try:
-        time.sleep(SETTLE_S)
-        yield
-    finally:
-        put_out(bed, processes)
 
 
 @contextlib.contextmanager
@@ -227,7 +213,7 @@ def _report_gains(turns: list[dict[str, dict[str, Any]]]) -> None:
             if lost > 0:
                 load = " ".join(f"{h}:{n}" for h, n in turn["apples"]["load"].items())
                 chains = "; ".join(
-                    f"{s} {_chain(turn[s])} {_observed(turn[s]):.2f} s" for s in ("apples", rival)
+                    f"{s} {chain(turn[s]['run'])} {_observed(turn[s]):.2f} s" for s in ("apples", rival)
                 )
                 print(f"  lost by {lost:.1%} at size {turn['apples']['size']}, load {load}: {chains}")
 
@@ -244,8 +230,9 @@ def _bounds(line: dict[str, Any]) -> bool:
     return bool(line["run"]["low_s"] <= _observed(line) <= line["run"]["high_s"])
 
 
-def _chain(line: dict[str, Any]) -> str:
-    return " ".join(f"{h['host']}:{h['rows']}" for h in line["run"]["hosts"])
+def chain(run: dict[str, Any]) -> str:
+    """Hosts and rows of a run or an attempt."""
+    return " ".join(f"{h['host']}:{h['rows']}" for h in run["hosts"])
 
 
 def main() -> None:

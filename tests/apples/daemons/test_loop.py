@@ -1,6 +1,10 @@
 """The loop of a daemon: instants in their order, and nothing starves anything."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -73,3 +77,41 @@ def test_what_is_urgent_does_not_wait_behind_a_flood(made):
             os.close(end)
     assert heard[0] == "urgent"
     assert heard[1:].count("urgent") >= 1
+
+
+#: Says what it heard first: a line on its input, or that none has come for 1 s.
+_LISTENER = """
+import sys
+from apples.daemons.loop import Loop
+from apples.daemons.timer import now
+
+loop = Loop(precise=False)
+
+def heard(what):
+    print(what, flush=True)
+    loop.stop()
+
+loop.watch(0, lambda: heard("line"))
+print("listening", flush=True)
+loop.expect(now() + 1.0, lambda: heard("silence"))
+loop.run()
+"""
+
+
+def test_who_was_stopped_for_long_reads_what_came_before_it_calls_others_silent():
+    listener = subprocess.Popen(
+        [sys.executable, "-c", _LISTENER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with listener:
+        try:
+            assert listener.stdout.readline() == "listening\n"
+            time.sleep(0.1)
+            listener.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, listener.pid, os.WSTOPPED)
+            listener.stdin.write("here I am\n")
+            listener.stdin.flush()
+            time.sleep(1.0)
+            listener.send_signal(signal.SIGCONT)
+            assert listener.stdout.readline() == "line\n"
+        finally:
+            listener.kill()
