@@ -1,7 +1,7 @@
 """F8: SWEEP3D twice, SAGE twice, and both, as simulated jobs of the granularity that the FCS paper states (section 4).
 
-The real programs are not run. Their large working sets make a switch between jobs costly; that is one more
-constant, fitted on one cell.
+The real programs are not run. Their large working sets make switches between jobs costly: two more constants for
+each program, each fitted on one cell (`configs/coscheduling.yaml`).
 """
 
 from __future__ import annotations

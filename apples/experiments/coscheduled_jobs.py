@@ -51,7 +51,8 @@ def sweep3d(settings: Flexible, name: str, *, length_s: float) -> BspJob:
         compute_s=(own.sweep3d_computation_s,) * len(nodes),
         iterations=_iterations(length_s, own.sweep3d_computation_s, settings),
         latency_s=settings.latency_s,
-        refill_s=own.refill_s,
+        refill_s=own.sweep3d_refill_s,
+        cold_slowdown=own.sweep3d_cold_slowdown,
     )
 
 
@@ -68,7 +69,8 @@ def sage(settings: Flexible, name: str) -> BspJob:
         ),
         iterations=_iterations(own.sage_length_s, own.sage_computation_s, settings),
         latency_s=settings.latency_s,
-        refill_s=own.refill_s,
+        refill_s=own.sage_refill_s,
+        cold_slowdown=own.sage_cold_slowdown,
     )
 
 

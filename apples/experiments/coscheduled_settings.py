@@ -29,17 +29,20 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applications:
-    """SWEEP3D and SAGE as jobs of the stated granularity. refill_s : to fill the caches again after a switch."""
+    """SWEEP3D and SAGE as jobs of the stated granularity; refilling and cold caches: see `BspJob`."""
 
     slice_s: Positive
-    refill_s: NotNegative
     sweep3d_computation_s: Positive
     sweep3d_length_s: Positive
     sweep3d_combined_length_s: Positive
+    sweep3d_refill_s: NotNegative
+    sweep3d_cold_slowdown: Positive
     sage_computation_s: Positive
     sage_frustrated_share: Share
     sage_frustrated_computation_s: Positive
     sage_length_s: Positive
+    sage_refill_s: NotNegative
+    sage_cold_slowdown: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

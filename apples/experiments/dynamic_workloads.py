@@ -101,12 +101,20 @@ def application_kinds(flexible: Flexible) -> tuple[Kind, ...]:
     cycle = next(count for count in range(1, 101) if float(own.sage_frustrated_share * count).is_integer())
     shares = tuple(fast / slow if sage_is_frustrated(own, rank) else 1.0 for rank in range(cycle))
     return (
-        Kind(name="SAGE", step_s=slow, shares=shares, latency_s=latency_s, refill_s=own.refill_s),
+        Kind(
+            name="SAGE",
+            step_s=slow,
+            shares=shares,
+            latency_s=latency_s,
+            refill_s=own.sage_refill_s,
+            cold_slowdown=own.sage_cold_slowdown,
+        ),
         Kind(
             name="SWEEP3D",
             step_s=own.sweep3d_computation_s + latency_s,
             latency_s=latency_s,
-            refill_s=own.refill_s,
+            refill_s=own.sweep3d_refill_s,
+            cold_slowdown=own.sweep3d_cold_slowdown,
         ),
     )
 

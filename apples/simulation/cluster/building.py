@@ -82,9 +82,9 @@ def build(
     _set_system(views, machine, random)
     first = 2 * machine.nodes
     for j, job in enumerate(jobs):
-        views.jobs[j, : at.J_PIECES + 1] = (
+        views.jobs[j, : at.J_COLD + 1] = (
             PATTERNS[job.pattern], ns(job.latency_s), ns(job.refill_s), len(job.nodes), first - 2 * machine.nodes,
-            0, 0, 0, 0, len(job.nodes), job.pieces,
+            0, 0, 0, 0, len(job.nodes), job.pieces, round(1e3 * job.cold_slowdown),
         )  # fmt: skip
         _set_ranks(views, j, job, first, random)
         first += len(job.nodes)
@@ -112,6 +112,7 @@ def place(views: Views, p: int, *, processor: int, when: int, random: Random) ->
     me[at.COUNTER] = random.integers(1, memory[memory[at.K_QUANTA] + 20] + 1)
     me[at.STATE], me[at.PHASE], me[at.READY_AT] = at.ASLEEP, at.COMPUTING, when
     me[at.POLLS] = me[at.WANTS_POLLS] = me[at.WANTS_RUN] = 1
+    me[at.OWES] = memory[me[at.JOB] + at.J_REFILL]
     views.set_due(p, when)
 
 
@@ -219,7 +220,7 @@ def _set_nodes(views: Views, machine: ClusterConstants, random: Random) -> None:
         views.due[:, machine.processors] = ends
     tick = int(memory[at.K_TICK])
     homes = np.repeat([views.node_address(n) for n in range(machine.nodes)], machine.processors)
-    processors[:, at.C_RUNNING] = processors[:, at.C_LAST] = at.NOBODY
+    processors[:, at.C_RUNNING] = at.NOBODY
     processors[:, at.C_NEXT_TICK] = -at.NEVER
     processors[:, at.C_PHASE] = random.integers(0, tick, len(processors)) - tick
     processors[:, at.C_NODE] = homes

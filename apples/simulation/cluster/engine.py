@@ -88,6 +88,7 @@ from apples.simulation.cluster.progress import (
     enter,
     expect,
     length,
+    missed_by,
     mix,
     set_due,
     wait_on,
@@ -279,6 +280,6 @@ def read(memory: Memory, now: int, into: NDArray[np.int64]) -> None:
             t_comm += (m[p + BEGIN] if begun else seen) - m[p + WAITING_SINCE] - m[p + HELD_WAITING]
             c_comm += 1 if begun else 0
         if begun and m[p + STATE] == RUNNING and m[p + BEGIN] < now:
-            t_cpu += now - m[p + BEGIN]
+            t_cpu += now - m[p + BEGIN] - missed_by(m, p, now)
         into[i, 0], into[i, 1], into[i, 2] = t_cpu, t_comm, c_comm
         p += PROCESS_FIELDS

@@ -71,7 +71,7 @@ QUANTA = 40
     LEFT,  # neighbours
     RIGHT,
     BEGIN,  # of the running stretch of computation; may lie ahead
-    REMAINING,  # computation left at `BEGIN`
+    REMAINING,  # computation left at `BEGIN`, misses included
     WAITING_SINCE,  # start of the wait that is not yet accounted for, else -1
     ACTS_FROM,  # first moment at which it does something since it was put on its processor
     SPIN_UNTIL,
@@ -93,7 +93,7 @@ QUANTA = 40
     NICE,
     QUEUED,  # its number in the run queue
     ON_SINCE,
-    OFF_SINCE,
+    BROUGHT_THEN,  # what its last processor's ranks had brought in when it lost that
     CPU,  # processor time used in all
     SHARE,
     KNOCK,  # first message of this wait from a scheduled sender, while it is not reported
@@ -105,13 +105,15 @@ QUANTA = 40
     WANTS_RUN,  # orders, carried out when the node manager has run
     WANTS_POLLS,
     WANTS_NICE,
-) = range(43)
+    OWES,  # misses, as time, until its working set is back; those of the computation under way are not among them
+    MISSES,  # misses left in the computation under way, part of `REMAINING`
+) = range(45)
 PROCESS_FIELDS = 48
 
 # A processor.
 (
     C_RUNNING,
-    C_LAST,  # rank that ran there last
+    C_BROUGHT,  # misses of all its ranks so far, as time, with those of the computation under way
     C_CHARGED,  # ticks seen so far
     C_NEXT_TICK,  # when the next one is
     C_PHASE,  # a moment at which it ticks
@@ -151,7 +153,8 @@ N_DUE = 16
     J_LATEST_ODD,
     J_LEFT,  # ranks that have not ended
     J_PIECES,  # exchanges in a row with no computation between them
-) = range(11)
+    J_COLD,  # thousandths of a computation that misses add while caches are cold
+) = range(12)
 JOB_FIELDS = 12
 
 # The share of a job on a node.

@@ -15,13 +15,15 @@ from apples.simulation.cluster.jit import inlined, part
 from apples.simulation.cluster.layout import (
     ACTS_FROM,
     ASLEEP,
+    BROUGHT_THEN,
+    C_BROUGHT,
     C_CHARGED,
     C_DECIDED,
     C_DUE,
-    C_LAST,
     C_NEXT_TICK,
     C_PHASE,
     C_RUNNING,
+    COMPUTING,
     COUNTER,
     CPU,
     DUE,
@@ -45,19 +47,21 @@ from apples.simulation.cluster.layout import (
     NICE,
     NOBODY,
     OFF,
-    OFF_SINCE,
     ON_SINCE,
+    OWES,
+    PHASE,
     PROCESSOR,
     PROCESSOR_FIELDS,
     QUEUED,
     RANK,
     READY,
     READY_AT,
+    REMAINING,
     RUNNING,
     STATE,
     Memory,
 )
-from apples.simulation.cluster.progress import account, act, set_due
+from apples.simulation.cluster.progress import account, act, miss, set_due, unmiss
 
 _SYSTEM = 1000
 _NEVER_CHOSEN = -1000
@@ -163,21 +167,24 @@ def choose(m: Memory, n: int, c: int, t: int) -> int:
 
 
 @inlined
-def refill(m: Memory, c: int, p: int, t: int, before: int) -> int:
-    """What rank p needs to have its working set back on processor c, having run on `before`.
+def settle_in(m: Memory, c: int, p: int, before: int) -> None:
+    """Rank p has processor c, having run on `before`: it owes misses, and goes on with its computation, if any.
 
-    Others have thrown out no more than they had time to bring in.
+    On another processor its whole working set is missing; on the same one others have thrown out as much as they
+    brought in.
     """
+    whole = m[m[p + JOB] + J_REFILL]
     if before != c:
-        return int(m[m[p + JOB] + J_REFILL])
-    if m[c + C_LAST] == p:
-        return 0
-    return int(min(m[m[p + JOB] + J_REFILL], t - m[p + OFF_SINCE]))
+        m[p + OWES] = whole
+    else:
+        m[p + OWES] = min(whole, m[p + OWES] + m[c + C_BROUGHT] - m[p + BROUGHT_THEN])
+    if m[p + PHASE] == COMPUTING:
+        miss(m, p, m[p + REMAINING])
 
 
 @inlined
 def put(m: Memory, n: int, c: int, p: int, t: int) -> None:
-    """Process p gets processor c; it acts when the switch is done and its working set is back."""
+    """Process p gets processor c and acts when the switch is done."""
     drop_ready(m, n, p)
     before = m[p + PROCESSOR]
     m[p + STATE] = RUNNING
@@ -186,8 +193,7 @@ def put(m: Memory, n: int, c: int, p: int, t: int) -> None:
     m[p + ON_SINCE] = t
     m[c + C_RUNNING] = p
     if m[p + KIND] == RANK:
-        m[p + ACTS_FROM] += refill(m, c, p, t, before)
-        m[c + C_LAST] = p
+        settle_in(m, c, p, before)
         note_running(m, p, t)
     act(m, p)
 
@@ -198,8 +204,9 @@ def take_off(m: Memory, p: int, t: int) -> None:
     c = m[p + PROCESSOR]
     charge(m, c, t)
     account(m, p, t)
+    unmiss(m, p)
     m[p + CPU] += t - m[p + ON_SINCE]
-    m[p + OFF_SINCE] = t
+    m[p + BROUGHT_THEN] = m[c + C_BROUGHT]
     m[p + STATE] = READY
     m[m[p + DUE]] = NEVER
     m[c + C_RUNNING] = NOBODY

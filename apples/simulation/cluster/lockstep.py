@@ -33,6 +33,7 @@ from apples.simulation.cluster.layout import (
     K_WIDTH,
     KIND,
     LEFT,
+    MISSES,
     N_DUE,
     N_SLOTS,
     NEVER,
@@ -55,7 +56,7 @@ from apples.simulation.cluster.layout import (
     WAITING_SINCE,
     Memory,
 )
-from apples.simulation.cluster.progress import length, sent, set_due
+from apples.simulation.cluster.progress import length, miss, sent, set_due
 
 _TRY_AGAIN = 1_000_000  # ns
 
@@ -142,9 +143,9 @@ def enter_all(m: Memory, first: int, end: int, k: int, horizon: int) -> bool:
                 if m[p + WAITING_SINCE] >= 0:
                     m[p + T_COMM] += m[p + BEGIN] - m[p + WAITING_SINCE] - m[p + HELD_WAITING]
                     m[p + C_COMM] += 1
-                m[p + T_CPU] += m[p + REMAINING]
+                m[p + T_CPU] += m[p + REMAINING] - m[p + MISSES]
                 m[p + BEGIN] = at
-                m[p + REMAINING] = 0
+                m[p + REMAINING] = m[p + MISSES] = 0
                 m[p + PHASE] = WAITING
                 m[p + WAITING_SINCE] = at
                 m[p + HELD_WAITING] = 0
@@ -169,4 +170,4 @@ def pass_on(m: Memory, first: int, end: int, k: int, latency: int) -> None:
             m[p + ITERATION] += 1
             m[p + PHASE] = COMPUTING
             m[p + BEGIN] = max(at, m[p + ACTS_FROM])
-            m[p + REMAINING] = length(m, p)
+            miss(m, p, length(m, p))

@@ -16,6 +16,7 @@ from apples.simulation.cluster.layout import (
     ALONE,
     ASLEEP,
     BEGIN,
+    C_BROUGHT,
     C_COMM,
     COMPUTE,
     COMPUTING,
@@ -25,6 +26,7 @@ from apples.simulation.cluster.layout import (
     HELD_WAITING,
     ITERATION,
     ITERATIONS,
+    J_COLD,
     J_FIRST,
     J_LATENCY,
     J_LATEST_EVEN,
@@ -40,13 +42,16 @@ from apples.simulation.cluster.layout import (
     KIND,
     KNOCK,
     LEFT,
+    MISSES,
     N_INDEX,
     NEVER,
     NEXT,
     NODE,
     OFF,
+    OWES,
     PHASE,
     POLLS,
+    PROCESSOR,
     RANK,
     READY_AT,
     REMAINING,
@@ -93,6 +98,40 @@ def length(m: Memory, p: int) -> int:
 
 
 @inlined
+def miss(m: Memory, p: int, work: int) -> None:
+    """So much computation is under way from now on, with the misses that it has while the working set comes back."""
+    misses = m[p + OWES]
+    if misses > 0:
+        misses = min(misses, work * m[m[p + JOB] + J_COLD] // 1000)
+        m[p + OWES] -= misses
+        m[m[p + PROCESSOR] + C_BROUGHT] += misses
+    m[p + MISSES] = misses
+    m[p + REMAINING] = work + misses
+
+
+@inlined
+def missed_by(m: Memory, p: int, t: int) -> int:
+    """Misses since the computation under way began: they come first, evenly among what is computed."""
+    misses = m[p + MISSES]
+    if misses == 0:
+        return 0
+    cold, gone = m[m[p + JOB] + J_COLD], t - m[p + BEGIN]
+    # No more than are left, and all by the end.
+    return int(max(min(misses, gone * cold // (1000 + cold)), misses - (m[p + REMAINING] - gone)))
+
+
+@inlined
+def unmiss(m: Memory, p: int) -> None:
+    """The computation under way is interrupted, or was only put ahead: misses left in it have not happened."""
+    misses = m[p + MISSES]
+    if misses > 0:
+        m[p + MISSES] = 0
+        m[p + REMAINING] -= misses
+        m[p + OWES] += misses
+        m[m[p + PROCESSOR] + C_BROUGHT] -= misses
+
+
+@inlined
 def set_due(m: Memory, p: int, at: int) -> None:
     """The next event of a process."""
     m[m[p + DUE]] = at
@@ -114,7 +153,7 @@ def begin_next(m: Memory, p: int, at: int) -> None:
     m[p + ITERATION] += 1
     m[p + PHASE] = COMPUTING
     m[p + BEGIN] = at
-    m[p + REMAINING] = length(m, p)
+    miss(m, p, length(m, p))
     expect(m, p, at + m[p + REMAINING])
 
 
@@ -151,6 +190,7 @@ def account(m: Memory, p: int, t: int) -> None:
         return
     if m[p + WAITING_SINCE] >= 0:
         if m[p + BEGIN] > t:
+            unmiss(m, p)
             m[p + ITERATION] -= 1
             m[p + PHASE] = WAITING
             return
@@ -160,7 +200,9 @@ def account(m: Memory, p: int, t: int) -> None:
         if m[K_MESSAGES] == 1:
             m[p + KNOCK] = NEVER
     if t > m[p + BEGIN]:
-        m[p + T_CPU] += t - m[p + BEGIN]
+        missed = missed_by(m, p, t)
+        m[p + T_CPU] += t - m[p + BEGIN] - missed
+        m[p + MISSES] -= missed
         m[p + REMAINING] -= t - m[p + BEGIN]
         m[p + BEGIN] = t
 

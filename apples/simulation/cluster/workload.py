@@ -28,7 +28,8 @@ class BspJob:
     pattern : a key of `PATTERNS`
     latency_s : what an exchange takes once all its partners are in it
     variation : a computation is `compute_s` times 1 ± this, evenly spread
-    refill_s : what it costs a rank to fill its caches after another rank had its processor
+    refill_s : what it costs a rank to bring its working set into caches where nothing of it is
+    cold_slowdown : how much of its length a computation takes longer until that is done, to thousandths
     arrival_s : when it is submitted
 
     Raises `apples.errors.ConfigError` naming everything that is out of range.
@@ -43,6 +44,7 @@ class BspJob:
     latency_s: float = 60e-6
     variation: float = 0.0
     refill_s: float = 0.0
+    cold_slowdown: float = 1.0
     arrival_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -71,6 +73,10 @@ class BspJob:
             for name in ("refill_s", "arrival_s")
             if not (math.isfinite(value := getattr(self, name)) and value >= 0)
         ]
+        if not 1e-3 <= self.cold_slowdown <= 1e3:
+            problems.append(
+                f"job {self.name}: cold_slowdown is {self.cold_slowdown!r}, legal is from 0.001 to 1000"
+            )
         if problems:
             raise ConfigError(problems)
 

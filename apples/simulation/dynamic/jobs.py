@@ -31,7 +31,7 @@ class Kind:
     step_s : computation and exchange of the slowest ranks
     shares : of each rank in turn, over and over, its part of `step_s`; the exchange takes everybody the same time
     pattern : with whom messages are exchanged, see `apples.simulation.cluster.workload.PATTERNS`
-    latency_s : of an exchange.  refill_s : to fill the caches after another rank had the processor
+    latency_s : of an exchange.  refill_s, cold_slowdown : of caches that others have used, see `BspJob`
     """
 
     name: str
@@ -40,6 +40,7 @@ class Kind:
     pattern: str = "ring"
     latency_s: float
     refill_s: float = 0.0
+    cold_slowdown: float = 1.0
 
 
 def loaded(trace: Trace, load: float, *, vary: str) -> Trace:
@@ -96,5 +97,6 @@ def _job(machine: ClusterConstants, name: str, what: tuple[int, float, float], k
         pattern=pattern,
         latency_s=kind.latency_s,
         refill_s=kind.refill_s,
+        cold_slowdown=kind.cold_slowdown,
         arrival_s=arrival_s,
     )

@@ -100,7 +100,8 @@ def test_applications_are_those_of_the_static_tables():
     sage, sweep3d = application_kinds(coscheduled_settings.load_settings().flexible)
     assert (sage.step_s, sweep3d.step_s) == pytest.approx((8e-3, 1.06e-3))
     assert sage.shares == pytest.approx((1.0, 0.2075, 0.2075, 0.2075))
-    assert sage.refill_s == sweep3d.refill_s == 5e-3
+    assert (sage.refill_s, sage.cold_slowdown) == (7e-3, 1.6)
+    assert (sweep3d.refill_s, sweep3d.cold_slowdown) == (5e-3, 0.18)
 
 
 def test_all_policies_see_the_same_jobs():

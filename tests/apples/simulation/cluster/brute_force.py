@@ -14,6 +14,10 @@ from apples.coscheduling.policies import policy_kind
 SYSTEM = 1000
 
 
+def ns(seconds):
+    return round(seconds * 1e9)
+
+
 @dataclass(eq=False)
 class Rank:
     """One process; `name` is None for a node manager, which runs for no time at every heartbeat."""
@@ -36,6 +40,8 @@ class Rank:
     t_cpu: int = 0
     t_comm: int = 0
     c_comm: int = 0
+    owes: float = 0.0
+    brought_then: float = 0.0
     sent: dict = field(default_factory=dict)
     done: int | None = None
     order: Order = field(default_factory=Order)
@@ -63,6 +69,7 @@ class StepByStep:
         self.ranks, self.slots, self.arrivals = [], [None] * machine.nodes, [0] * machine.nodes
         self.running = {(n, c): None for n in range(machine.nodes) for c in range(machine.processors)}
         self.decided = dict.fromkeys(self.running, 0)
+        self.brought = dict.fromkeys(self.running, 0)
         self.finished, self.now = {}, 0
 
     # -- jobs ---------------------------------------------------------------------------------------------------
@@ -88,8 +95,12 @@ class StepByStep:
         new = []
         for rank, (node, cpu) in enumerate(zip(job.nodes, cpus, strict=True)):
             name = Process(job.name, rank)
-            work = round(job.compute_s[rank] * 1e9)
-            new.append(Rank(name, node, cpu, work=work, left=work, counter=self.counters[name]))
+            work = ns(job.compute_s[rank])
+            new.append(
+                Rank(
+                    name, node, cpu, work=work, left=work, counter=self.counters[name], owes=ns(job.refill_s)
+                )
+            )
         self.ranks += new
         for node in sorted(set(job.nodes)):
             here = {r.name: r.cpu for r in new if r.node == node}
@@ -151,13 +162,30 @@ class StepByStep:
         if before is not None:
             self.take_off(before)
         if best is not None:
+            if best.name is not None:
+                self.settle_in(best, cpu)
             best.on, best.cpu = True, cpu
             self.running[node, cpu] = best
         return before
 
     def take_off(self, rank):
-        rank.on = False
+        rank.on, rank.brought_then = False, self.brought[rank.node, rank.cpu]
         self.running[rank.node, rank.cpu] = None
+
+    def settle_in(self, rank, cpu):
+        """What of its working set is gone: all on another processor, else as much as others brought in."""
+        gone = self.brought[rank.node, cpu] - rank.brought_then
+        whole = ns(self.jobs[rank.name.job].refill_s)
+        rank.owes = whole if cpu != rank.cpu else min(whole, rank.owes + gone)
+
+    def compute(self, rank):
+        """One step, part of which goes into misses while the rank owes some."""
+        cold = self.jobs[rank.name.job].cold_slowdown
+        misses = min(rank.owes, self.step * cold / (1 + cold))
+        rank.owes -= misses
+        self.brought[rank.node, rank.cpu] += misses
+        rank.left -= self.step - misses
+        rank.t_cpu += self.step - misses
 
     def make_room(self, rank):
         while rank is not None and rank.wants and not rank.on:
@@ -305,7 +333,6 @@ class StepByStep:
                 if rank.done is None and not rank.held and rank.waiting is not None:
                     rank.t_comm += self.step
                 elif rank.on and rank.left > 0:
-                    rank.left -= self.step
-                    rank.t_cpu += self.step
+                    self.compute(rank)
             self.now += self.step
         return self

@@ -18,7 +18,7 @@ POLICIES = ("batch", "gang", "spin-block", "fcs", "uncoordinated")
 def both(step_by_step):
     """One case on the engine and step by step, from the same counters and clocks."""
 
-    def run(machine, jobs, policy):
+    def run(machine, jobs, policy, step=STEP):
         sim = Simulation(machine, jobs, policy_kind(policy), CONSTANTS, seed=7)
         views = sim._views
         # ranks start 1 ns after the first heartbeat; where there is none, the clocks tick with them
@@ -33,7 +33,7 @@ def both(step_by_step):
             for n in range(machine.nodes)
         ]
         steps = step_by_step(
-            machine, jobs, policy, CONSTANTS, step=STEP, counters=counters, managers=managers
+            machine, jobs, policy, CONSTANTS, step=step, counters=counters, managers=managers
         )
         return sim.run(), steps.run(60 * 10**9)
 
@@ -75,6 +75,30 @@ def test_ranks_that_all_wait_for_all(both, machine, ring, policy):
     jobs = [
         ring("a", nodes, compute_s=(1e-3, 1.5e-3, 2e-3, 0.5e-3), iterations=120, pattern="barrier"),
         ring("b", nodes, compute_s=3e-3, iterations=60, pattern="all-to-all"),
+    ]
+    compare(*both(machine(processors=2), jobs, policy))
+
+
+SETS = {"small": 1e-3, "large": 20e-3}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_ranks_whose_working_sets_throw_out_each_other(both, machine, ring, policy):
+    """One set is small and soon back, one is large and never whole."""
+    jobs = [
+        ring("small", iterations=100, refill_s=SETS["small"]),
+        ring("large", compute_s=(1e-3, 3e-3), iterations=60, refill_s=SETS["large"]),
+    ]
+    compare(*both(machine(), jobs, policy, step=STEP // 2))
+
+
+# Not spin-block: who moves where turns on less than a step there.
+@pytest.mark.parametrize("policy", ["batch", "gang", "fcs", "uncoordinated"])
+def test_ranks_that_move_leave_their_working_sets_behind(both, machine, ring, policy):
+    nodes = (0, 0, 1, 1)
+    jobs = [
+        ring("small", nodes, iterations=100, refill_s=SETS["small"]),
+        ring("large", nodes, compute_s=(1e-3, 2e-3, 3e-3, 2e-3), iterations=60, refill_s=SETS["large"]),
     ]
     compare(*both(machine(processors=2), jobs, policy))
 

@@ -137,6 +137,37 @@ def test_a_working_set_makes_switches_dear(machine, ring):
     assert turnaround(1e-3) - turnaround(0.0) == pytest.approx(0.11, abs=0.03)
 
 
+def test_cold_caches_slow_computations_down_by_no_more_than_their_share(machine, ring):
+    """Sets far larger than what a slot brings in: every computation is slowed down, and nothing is paid up front."""
+
+    def turnaround(**caches):
+        jobs = [ring(name, **caches) for name in "ab"]
+        return simulate(machine(), jobs, "gang", seed=1, constants=QUICK).turnaround_s
+
+    # of 2.2 s two are computation
+    slower = turnaround(refill_s=100.0, cold_slowdown=0.25) - turnaround()
+    assert slower == pytest.approx(0.25 * 2.0, abs=0.05)
+
+
+def test_a_computation_that_is_interrupted_often_is_slowed_down_no_further(machine, ring):
+    """A tenth of a second in slots of 20 ms: what was left of its misses is not charged anew with every slot."""
+
+    def turnaround(**caches):
+        jobs = [ring(name, compute_s=0.1, iterations=20, **caches) for name in "ab"]
+        return simulate(machine(), jobs, "gang", seed=1, constants=QUICK).turnaround_s
+
+    slower = turnaround(refill_s=100.0, cold_slowdown=0.25) - turnaround()
+    assert slower == pytest.approx(0.25 * 4.0, abs=0.1)
+
+
+def test_a_working_set_that_nobody_throws_out_is_brought_in_once(machine, ring):
+    alone = [
+        simulate(machine(), [ring("a", refill_s=s)], "gang", seed=1, constants=QUICK).turnaround_s
+        for s in (0.0, 0.1)
+    ]
+    assert alone[1] - alone[0] == pytest.approx(0.1, abs=0.005)
+
+
 def test_node_managers_cost_processor_time_and_heartbeats_come_late(machine, ring):
     jobs = [ring("a"), ring("b")]
 
