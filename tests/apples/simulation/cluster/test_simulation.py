@@ -276,7 +276,7 @@ def test_what_is_wrong_is_said_all_at_once(machine, ring):
         ConfigError, match=r"(?s)0 iterations.*0 pieces.*latency_s is 0.0, legal is at least 1 ns"
     ):
         ring(iterations=0, pieces=0, latency_s=0.0)
-    with pytest.raises(ConfigError, match="cold_slowdown is 0.0, legal is from 0.001 to 1000"):
+    with pytest.raises(ConfigError, match=r"cold_slowdown is 0.0, legal is from 0.001 to 1000"):
         ring(cold_slowdown=0.0)
     with pytest.raises(ConfigError, match=r"2 nodes and 1 computations"):
         ring(compute_s=(1e-3,))
