@@ -4,9 +4,9 @@
 
 FILE : lines of `benchmarks/testbed_runs.py gain`. Of them the mock grid is told: each host's share of a CPU (from the
 testbed's file), what a row, starting and the messages of an iteration cost in CPU time (from the runs without load),
-the links as they were measured, and how many other processes each host had. It is not told how long any loaded run
-took. Every plan that was run is then run there; prints the ratio of makespans, and how the schedulers rank in both
-worlds.
+the links as they were measured, that the application sweeps while rows are under way, and how many other processes each
+host had. It is not told how long any loaded run took. Every plan that was run is then run there; prints the ratio of
+makespans, and how the schedulers rank in both worlds.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
     start_cpu_s = statistics.median(
         _start_s(run) * min(shares[rank["host"]] for rank in run["hosts"]) for run in idle
     )
+    message_cpu_s = statistics.median(_message_cpu_s(run, shares) for run in idle if len(run["hosts"]) > 1)
     silence = TrafficTruth(mean_stay_s=NEVER_S, busy_share=0.0, busy_most=0.0, quiet_most=0.0)
     workload = workload_of(idle[0])
     return Scenario(
@@ -113,6 +114,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
                     memory_bytes=float(host.memory_bytes),
                     system_bytes=0.0,
                     start_cpu_s=start_cpu_s / host.cpu,
+                    message_cpu_s=message_cpu_s / host.cpu,
                 )
                 for host in spec.hosts
                 if host.name != DESK
@@ -132,6 +134,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
             bytes_per_row=workload.bytes_per_row,
             bytes_fixed=workload.bytes_fixed,
             min_rows=workload.min_rows,
+            hides_exchanges=True,
         ),
         network=NetworkTruth(
             efficiency=1.0,
@@ -143,9 +146,6 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
             stall_s=0.0,
             host_traffic=silence,
             uplink_traffic=silence,
-            message_cpu_s=statistics.median(
-                _message_cpu_s(run, shares) for run in idle if len(run["hosts"]) > 1
-            ),
         ),
         startup=StartupTruth(
             start_wait_s=0.0,

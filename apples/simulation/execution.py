@@ -2,8 +2,9 @@
 
 A sweep of a rank is work that its host does at whatever rate the rank gets from instant to instant. An exchange
 of two neighbours begins when both have swept, the exchanges of a rank with its two neighbours go on at the same
-time, and then a barrier of log2 P rounds waits for the slowest. No time of a run is computed other than by
-letting it happen; the performance model of `apples.planning` is not used here.
+time, and then a barrier of log2 P rounds waits for the slowest. Where the application hides its exchanges, the barrier
+and the next sweep go on meanwhile, and only the end of that sweep waits for them. No time of a run is computed other
+than by letting it happen; the performance model of `apples.planning` is not used here.
 """
 
 from __future__ import annotations
@@ -95,6 +96,9 @@ class _Run:
         self.lost: int | None = None
         self.steering: Steering | None = None
         self._ranks = np.arange(ranks)
+        self._hides = grid.scenario.application.hides_exchanges
+        #: When the neighbours' rows that were sent after the last sweep are there, seconds.
+        self._arrive = np.full(ranks, launched)
         self._dies = float(grid.died_at[chain.hosts].min())
         truth = grid.scenario.hosts
         self._speed = np.exp(rng.normal(0.0, truth.run_spread, ranks))
@@ -132,7 +136,7 @@ class _Run:
         for k in range(count):
             begun = self.t
             swept = self._computed(begun, work * noise[k])
-            exchanged = self._exchanged(swept, transfer[k])
+            exchanged = self._met(swept, transfer[k])
             self.t = exchanged if handled is None else self._computed(exchanged, handled)
             self._barrier(barrier[k])
             self.compute += swept - begun
@@ -180,6 +184,7 @@ class _Run:
             begin, end = float(self._window.times[0]), float(self._window.times[-1])
             self._window = open_window(self.grid, chain, begin, end)
             self.t = np.full(len(self.t), float(self.t.max()) + moved.took_s)
+            self._arrive = self.t
 
     def result(self) -> Execution:
         """What happened so far."""
@@ -228,6 +233,14 @@ class _Run:
         begin, end = self._window.times[0], self._window.times[-1]
         self._window = open_window(self.grid, self.job.chain, float(begin), float(2 * end - begin))
 
+    def _met(self, swept: FloatArray, noise: tuple[FloatArray, FloatArray]) -> FloatArray:
+        """When each rank has swept and has from both neighbours what it needs to go on."""
+        if not self._hides:
+            return self._exchanged(swept, noise)
+        met = np.maximum(swept, self._arrive)
+        self._arrive = self._exchanged(met, noise)
+        return met
+
     def _exchanged(self, swept: FloatArray, noise: tuple[FloatArray, FloatArray]) -> FloatArray:
         """When each rank has exchanged with both neighbours."""
         if len(swept) == 1:
@@ -247,8 +260,10 @@ class _Run:
 
     def _handled(self) -> FloatArray | None:
         """What each rank computes for its messages of a sweep, float64[P] seconds; None where nobody does."""
-        cpu_s = self.job.messages * self.grid.scenario.network.message_cpu_s
-        return np.full(len(self.t), cpu_s) if cpu_s and len(self.t) > 1 else None
+        if len(self.t) == 1:
+            return None
+        cpu_s: FloatArray = self.job.messages * self.grid.machines.message_cpu_s[self.job.chain.hosts]
+        return cpu_s if cpu_s.any() else None
 
     def _transfer_noise(self, count: int) -> list[tuple[FloatArray, FloatArray]]:
         """Per sweep (factor of each link's transfer time, seconds stalled), float64[P-1] each."""

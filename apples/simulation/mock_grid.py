@@ -8,6 +8,7 @@ Centurion cluster (Wolski et al. 2000, §4.1) or for any other grid that a scena
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,7 +37,7 @@ class Machines:
 
     sweep_s : seconds for one row of the scenario's application and one sweep, alone on the host
     memory_bytes : bytes there are for processes of users.  cpus : CPUs that all processes share
-    start_cpu_s : what a rank computes before its first sweep
+    start_cpu_s, message_cpu_s : what a rank computes before its first sweep, and for each of its messages
     site : int64[H], index of the host's site, -1 without one
     latency_s, bandwidth_Bps : float64[H, H] of one idle link
     """
@@ -44,6 +45,7 @@ class Machines:
     sweep_s: FloatArray
     cpus: FloatArray
     start_cpu_s: FloatArray
+    message_cpu_s: FloatArray
     memory_bytes: FloatArray
     site: IntArray
     latency_s: FloatArray
@@ -98,9 +100,8 @@ class MockGrid:
         return Machines(
             sweep_s=np.array([t.seconds_per_row for t in types]) * np.exp(spread),
             cpus=np.array([float(t.cpus) for t in types]),
-            start_cpu_s=np.array(
-                [self.scenario.startup.start_cpu_s if t.start_cpu_s is None else t.start_cpu_s for t in types]
-            ),
+            start_cpu_s=_own_or(self.scenario.startup.start_cpu_s, [t.start_cpu_s for t in types]),
+            message_cpu_s=_own_or(self.scenario.network.message_cpu_s, [t.message_cpu_s for t in types]),
             memory_bytes=np.array(installed) - np.array([t.system_bytes for t in types]),
             site=np.array([-1 if h.site is None else sites.index(h.site) for h in self.grid.hosts]),
             latency_s=np.where(own, latency, latency * deviation[0]),
@@ -200,6 +201,11 @@ class MockGrid:
 
     def _rng(self, stream: int, index: int = 0) -> np.random.Generator:
         return np.random.default_rng([self.seed, stream, index])
+
+
+def _own_or(usual: float, own: Sequence[float | None]) -> FloatArray:
+    """What each host's CPU type says, or what is usual."""
+    return np.array([usual if value is None else value for value in own])
 
 
 def _cpu_truth(scenario: Scenario, host: Host) -> CpuTruth:

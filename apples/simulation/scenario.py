@@ -30,6 +30,7 @@ class CpuTruth:
     cpus : CPUs the processes of a host share.  seconds_per_row : one row of the scenario's application, one
     sweep, alone on the host.  memory_bytes, system_bytes : installed, and what the system keeps for itself
     start_cpu_s : what a rank computes before its first sweep, None for the start-up's own
+    message_cpu_s : what it computes for each of its messages, None for the network's own
     """
 
     cpus: Annotated[int, Field(ge=1)]
@@ -37,6 +38,7 @@ class CpuTruth:
     memory_bytes: Positive
     system_bytes: NotNegative
     start_cpu_s: NotNegative | None = None
+    message_cpu_s: NotNegative | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,7 @@ class ApplicationTruth:
     """The application the row costs belong to, per run and rank (`apples.template.Workload`).
 
     messages, bytes_exchanged : to one neighbour, per sweep.  max_rows : array limit, None for none
+    hides_exchanges : whether ranks go on sweeping while rows are under way, and miss them at the end of the next sweep
     """
 
     name: str
@@ -75,6 +78,7 @@ class ApplicationTruth:
     bytes_fixed: NotNegative
     max_rows: Annotated[int, Field(ge=1)] | None = None
     min_rows: Annotated[int, Field(ge=1)] = 1
+    hides_exchanges: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +103,7 @@ class NetworkTruth:
     link_spread : standard deviation of a pair's latency and bandwidth round the nominal, as a fraction
     uplink_Bps : capacity of the link from a site's switch to the rest, shared by all that cross it
     message_s : software time for each message of the application, both ends together
-    message_cpu_s : CPU seconds of a rank for each message of the application; longer where it gets less of a CPU
+    message_cpu_s : CPU seconds of a rank for each message of the application; longer where others compute
     transfer_spread : standard deviation of one transfer's time, as a fraction
     stall_probability, stall_s : a message that is lost waits this long for its repetition
     """

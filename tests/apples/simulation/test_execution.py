@@ -71,6 +71,28 @@ def test_messages_are_handled_on_the_share_of_a_cpu_that_a_rank_gets(quiet, quie
     assert alone.wait_s[0] == 0.0
 
 
+def test_a_slow_kind_of_cpu_takes_longer_for_its_messages(quiet, quiet_grid, chain):
+    slow = {**quiet.hosts.cpu_types, "one": replace(quiet.hosts.cpu_types["one"], message_cpu_s=0.03)}
+    network = replace(quiet.network, message_cpu_s=0.01)
+    scenario = replace(quiet, hosts=replace(quiet.hosts, cpu_types=slow), network=network)
+    done = run(quiet_grid(2, scenario), chain(quiet_grid(2), 50.0, 50.0), messages=2.0)
+    assert done.wait_s == pytest.approx([0.61, 0.61], rel=1e-3)
+
+
+def test_hidden_exchanges_are_missed_only_where_the_next_sweep_ends_before_they_do(quiet, quiet_grid, chain):
+    scenario = replace(quiet, application=replace(quiet.application, hides_exchanges=True))
+    grid = quiet_grid(2, scenario)
+    # A sweep of 1 s, a barrier of 1 ms; rows of 0.5 s are there in time.
+    hidden = run(grid, chain(grid, 100.0, 100.0), exchanged_bytes=5e5)
+    assert hidden.communicate_s == pytest.approx([0.0, 0.0])
+    assert hidden.ended == pytest.approx(run(grid, chain(grid, 100.0, 100.0)).ended)
+    # Rows of 1.5 s are not, after each sweep but the first.
+    late = run(grid, chain(grid, 100.0, 100.0), exchanged_bytes=1.5e6)
+    assert late.communicate_s == pytest.approx([9 * 0.499] * 2, rel=1e-3)
+    seen = run(quiet_grid(2, quiet), chain(grid, 100.0, 100.0), exchanged_bytes=1.5e6)
+    assert seen.communicate_s == pytest.approx([10 * 1.5] * 2, rel=1e-3)
+
+
 def test_a_second_cpu_takes_the_first_competitor(quiet_grid, chain, competitors):
     grid = quiet_grid(1, cpu_type="two")
     competitors(grid, 0, 1, -10.0, 1e4)
