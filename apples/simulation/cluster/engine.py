@@ -64,6 +64,7 @@ from apples.simulation.cluster.layout import (
     NOBODY,
     OFF,
     PHASE,
+    POLLS,
     PROCESS_FIELDS,
     PROCESSOR_FIELDS,
     READY_AT,
@@ -71,6 +72,7 @@ from apples.simulation.cluster.layout import (
     RUNNING,
     S_SCHEDULED,
     SHARE,
+    SPIN_UNTIL,
     STATE,
     T_COMM,
     T_CPU,
@@ -115,10 +117,24 @@ def report(m: Memory, n: int, p: int, t: int) -> None:
     m[n + N_REQUEST_AT] = t
     m[n + N_FROZEN] = 1
     m[K_REPORTS] += 1
+    go_on(m, p)
+
+
+@part
+def go_on(m: Memory, p: int) -> None:
+    """A running rank has had an event that changes nothing of what it does: its own next one is still to come."""
     if m[p + PHASE] == COMPUTING:
         expect(m, p, m[p + BEGIN] + m[p + REMAINING])
     else:
         wait_on(m, p)
+
+
+@inlined
+def comes_of_itself(m: Memory, p: int, t: int) -> bool:
+    """Whether a running rank has come to the end of its computation, or of its patience, at `t`."""
+    if m[p + PHASE] == COMPUTING:
+        return bool(t >= m[p + BEGIN] + m[p + REMAINING])
+    return bool(m[p + POLLS] == 0 and t >= max(m[p + ACTS_FROM], m[p + SPIN_UNTIL]))
 
 
 @inlined
@@ -128,6 +144,9 @@ def rank_event(m: Memory, n: int, p: int, t: int) -> None:
         wake(m, n, p, t)
     elif m[K_MESSAGES] == 1 and m[p + KNOCK] <= t and m[m[p + SHARE] + S_SCHEDULED] == 0:
         report(m, n, p, t)
+    elif m[K_MESSAGES] == 1 and not comes_of_itself(m, p, t):
+        # it was to report a message, but its job has been scheduled meanwhile
+        go_on(m, p)
     elif m[p + PHASE] == WAITING:
         fall_asleep(m, n, p, t)
     else:

@@ -117,9 +117,9 @@ def test_work_follows_from_the_job_not_from_the_schedule(machine, ring):
     jobs = [ring("a", variation=0.4, iterations=200), ring("b", iterations=200)]
     seen = [
         simulate(machine(), jobs, policy, seed=5, constants=QUICK).readings[Process("a", 1)].t_cpu_s
-        for policy in ("batch", "gang", "spin-block", "uncoordinated")
+        for policy in ("batch", "gang", "spin-block", "uncoordinated", "message-driven")
     ]
-    assert seen == pytest.approx([seen[0]] * 4, abs=1e-9)
+    assert seen == pytest.approx([seen[0]] * 5, abs=1e-9)
 
 
 def test_time_held_stopped_is_no_communication(machine, ring):
@@ -251,6 +251,20 @@ def test_messages_bring_the_ranks_of_a_job_together(machine, ring):
     alone = simulate(small, jobs, "uncoordinated", seed=1)
     driven = simulate(small, jobs, "message-driven", seed=1, constants=QUICK)
     assert driven.turnaround_s < alone.turnaround_s
+
+
+def test_a_job_that_is_scheduled_before_it_reports_a_message_goes_on_as_it_was(machine, ring):
+    """Nothing of a computation is left out because its rank was about to report a message."""
+    nodes = tuple(range(8))
+    jobs = [ring(name, nodes, iterations=1000, variation=0.3) for name in "abc"]
+    small = machine(nodes=8, share_interval_s=0.05, timer_spread_s=0.1)
+    driven, batch = (
+        simulate(small, jobs, policy, seed=1, constants=QUICK).readings
+        for policy in ("message-driven", "batch")
+    )
+    assert {p: r.t_cpu_s for p, r in driven.items()} == pytest.approx(
+        {p: r.t_cpu_s for p, r in batch.items()}, abs=1e-9
+    )
 
 
 def test_what_is_wrong_is_said_all_at_once(machine, ring):
