@@ -237,7 +237,7 @@ class _Run:
         """When each rank has swept and has from both neighbours what it needs to go on."""
         if not self._hides:
             return self._exchanged(swept, noise)
-        met = np.maximum(swept, self._arrive)
+        met: FloatArray = np.maximum(swept, self._arrive)
         self._arrive = self._exchanged(met, noise)
         return met
 
