@@ -2,9 +2,9 @@
 
 A sweep of a rank is work that its host does at whatever rate the rank gets from instant to instant. An exchange
 of two neighbours begins when both have swept, the exchanges of a rank with its two neighbours go on at the same
-time, and then a barrier of log2 P rounds waits for the slowest. Where the application hides its exchanges, the barrier
-and the next sweep go on meanwhile, and only the end of that sweep waits for them. No time of a run is computed other
-than by letting it happen; the performance model of `apples.planning` is not used here.
+time, and then a barrier of log2 P rounds waits for the slowest. Where the application sweeps ahead, the barrier and the
+first part of the next sweep go on meanwhile, and only then it waits. No time of a run is computed other than by letting
+it happen; the performance model of `apples.planning` is not used here.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class _Run:
         self.lost: int | None = None
         self.steering: Steering | None = None
         self._ranks = np.arange(ranks)
-        self._hides = grid.scenario.application.hides_exchanges
-        #: When the neighbours' rows that were sent after the last sweep are there, seconds.
+        self._ahead = grid.scenario.application.ahead
+        #: When the neighbours' rows that are under way are there, seconds; of codes that sweep ahead.
         self._arrive = np.full(ranks, launched)
         self._dies = float(grid.died_at[chain.hosts].min())
         truth = grid.scenario.hosts
@@ -120,6 +120,7 @@ class _Run:
         self.t = self._computed(self.t, self.job.chain.work_s)
         self._barrier(self._barrier_noise(1)[0])
         self.setup = self.t - self.launched
+        self._send_ahead()
         self._check_hosts()
 
     def sweeps(self, count: int) -> None:
@@ -135,18 +136,17 @@ class _Run:
         handled = self._handled()
         for k in range(count):
             begun = self.t
-            swept = self._computed(begun, work * noise[k])
-            exchanged = self._met(swept, transfer[k])
+            swept, exchanged = self._swept(begun, work * noise[k], transfer[k])
             self.t = exchanged if handled is None else self._computed(exchanged, handled)
             self._barrier(barrier[k])
-            self.compute += swept - begun
-            self.communicate += exchanged - swept
+            self.compute += swept
+            self.communicate += exchanged - begun - swept
             self.wait += self.t - exchanged
             self.iterations += 1
             every = self.job.checkpoint_every
             if every and self.iterations % every == 0:
                 self.checkpoints += 1
-                self.t = np.full(ranks, float(self.t.max()) + self.job.checkpoint_s)
+                self.t = np.full(ranks, self._at_rest() + self.job.checkpoint_s)
             if self._dies <= self.t.max():
                 self._check_hosts()
                 return
@@ -177,14 +177,14 @@ class _Run:
         moved = steering.hear(self.standing())
         if steering.ended:
             self.checkpoints += 1
-            self.t = np.full(len(self.t), float(self.t.max()) + self.job.checkpoint_s)
+            self.t = np.full(len(self.t), self._at_rest() + self.job.checkpoint_s)
         if moved is not None:
             chain = replace(self.job.chain, work_s=moved.work_s, memory_bytes=moved.memory_bytes)
             self.job = replace(self.job, chain=chain)
             begin, end = float(self._window.times[0]), float(self._window.times[-1])
             self._window = open_window(self.grid, chain, begin, end)
-            self.t = np.full(len(self.t), float(self.t.max()) + moved.took_s)
-            self._arrive = self.t
+            self.t = np.full(len(self.t), self._at_rest() + moved.took_s)
+            self._send_ahead()
 
     def result(self) -> Execution:
         """What happened so far."""
@@ -233,13 +233,27 @@ class _Run:
         begin, end = self._window.times[0], self._window.times[-1]
         self._window = open_window(self.grid, self.job.chain, float(begin), float(2 * end - begin))
 
-    def _met(self, swept: FloatArray, noise: tuple[FloatArray, FloatArray]) -> FloatArray:
-        """When each rank has swept and has from both neighbours what it needs to go on."""
-        if not self._hides:
-            return self._exchanged(swept, noise)
-        met: FloatArray = np.maximum(swept, self._arrive)
-        self._arrive = self._exchanged(met, noise)
-        return met
+    def _swept(
+        self, begun: FloatArray, work: FloatArray, noise: tuple[FloatArray, FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
+        """For how long each rank sweeps, and when it has also exchanged, or begun to if it sweeps ahead."""
+        if self._ahead is None:
+            swept = self._computed(begun, work)
+            return swept - begun, self._exchanged(swept, noise)
+        paused = self._computed(begun, self._ahead * work)
+        resumed: FloatArray = np.maximum(paused, self._arrive)
+        swept = self._computed(resumed, (1 - self._ahead) * work)
+        self._arrive = self._exchanged(swept, noise)
+        return swept - begun - (resumed - paused), swept
+
+    def _send_ahead(self) -> None:
+        """Rows go to the neighbours before there is anything to sweep."""
+        if self._ahead is not None:
+            self._arrive = self._exchanged(self.t, self._transfer_noise(1)[0])
+
+    def _at_rest(self) -> float:
+        """When all ranks have come so far and nothing is under way between them."""
+        return float(self.t.max() if self._ahead is None else max(self.t.max(), self._arrive.max()))
 
     def _exchanged(self, swept: FloatArray, noise: tuple[FloatArray, FloatArray]) -> FloatArray:
         """When each rank has exchanged with both neighbours."""

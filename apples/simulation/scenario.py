@@ -67,7 +67,8 @@ class ApplicationTruth:
     """The application the row costs belong to, per run and rank (`apples.template.Workload`).
 
     messages, bytes_exchanged : to one neighbour, per sweep.  max_rows : array limit, None for none
-    hides_exchanges : whether ranks go on sweeping while rows are under way, and miss them at the end of the next sweep
+    ahead : share of a sweep that needs no rows of neighbours, for codes that do it while these are under way; None for
+        those that wait for them before anything else. It holds for whatever runs in the scenario
     """
 
     name: str
@@ -78,7 +79,7 @@ class ApplicationTruth:
     bytes_fixed: NotNegative
     max_rows: Annotated[int, Field(ge=1)] | None = None
     min_rows: Annotated[int, Field(ge=1)] = 1
-    hides_exchanges: bool = False
+    ahead: Fraction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

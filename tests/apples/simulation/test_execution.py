@@ -79,18 +79,35 @@ def test_a_slow_kind_of_cpu_takes_longer_for_its_messages(quiet, quiet_grid, cha
     assert done.wait_s == pytest.approx([0.61, 0.61], rel=1e-3)
 
 
-def test_hidden_exchanges_are_missed_only_where_the_next_sweep_ends_before_they_do(quiet, quiet_grid, chain):
-    scenario = replace(quiet, application=replace(quiet.application, hides_exchanges=True))
+def test_exchanges_are_missed_only_where_what_is_swept_ahead_ends_before_they_do(quiet, quiet_grid, chain):
+    scenario = replace(quiet, application=replace(quiet.application, ahead=0.75))
     grid = quiet_grid(2, scenario)
-    # A sweep of 1 s, a barrier of 1 ms; rows of 0.5 s are there in time.
+    # Three quarters of a sweep of 1 s, after a barrier of 1 ms: rows of 0.5 s are there in time.
     hidden = run(grid, chain(grid, 100.0, 100.0), exchanged_bytes=5e5)
-    assert hidden.communicate_s == pytest.approx([0.0, 0.0])
+    assert hidden.communicate_s == pytest.approx([0.0, 0.0], abs=1e-9)
+    assert hidden.compute_s == pytest.approx([10.0, 10.0])
     assert hidden.ended == pytest.approx(run(grid, chain(grid, 100.0, 100.0)).ended)
-    # Rows of 1.5 s are not, after each sweep but the first.
+    # The first exchange begins with the run; then each is missed for 1.5 - 0.75 s, less the barrier.
     late = run(grid, chain(grid, 100.0, 100.0), exchanged_bytes=1.5e6)
-    assert late.communicate_s == pytest.approx([9 * 0.499] * 2, rel=1e-3)
+    assert late.communicate_s == pytest.approx([0.75 + 9 * 0.749] * 2, abs=2e-3)
+    assert late.compute_s == pytest.approx([10.0, 10.0])
     seen = run(quiet_grid(2, quiet), chain(grid, 100.0, 100.0), exchanged_bytes=1.5e6)
     assert seen.communicate_s == pytest.approx([10 * 1.5] * 2, rel=1e-3)
+
+
+def test_nothing_is_under_way_while_a_checkpoint_is_written(quiet, quiet_grid, chain):
+    scenario = replace(quiet, application=replace(quiet.application, ahead=1.0))
+
+    def took(**facts):
+        grid = quiet_grid(2, scenario)
+        ranks = chain(grid, 100.0, 100.0)
+        job = Job(chain=ranks, iterations=4, messages=0.0, exchanged_bytes=5e5, **facts)
+        return execute(grid, job, 0.0, grid.next_run()).ended
+
+    # Rows that were hidden before are waited for at each of two checkpoints, the barrier apart.
+    assert took(checkpoint_every=2, checkpoint_s=3.0) - took() == pytest.approx(
+        2 * (3.0 + 0.5 - 0.001), abs=1e-3
+    )
 
 
 def test_a_second_cpu_takes_the_first_competitor(quiet_grid, chain, competitors):
