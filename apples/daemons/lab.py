@@ -233,7 +233,7 @@ class Relay:
         self._to: dict[int, tuple[socket.socket, socket.socket]] = {}
         self._nodes: dict[tuple[str, int], socket.socket] = {}
         self._stand_ins: dict[int, tuple[tuple[str, int], socket.socket]] = {}
-        self._cut = threading.Event()
+        self._cut, self._cut_streams = threading.Event(), threading.Event()
         self._over, self._ending = os.pipe()
         self._poll = select.poll()
         for fd in (self._over, self._listener.fileno(), self._datagrams.fileno()):
@@ -241,13 +241,16 @@ class Relay:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def cut(self) -> None:
-        """Nothing passes."""
+    def cut(self, *, streams: bool = True) -> None:
+        """Nothing passes. streams : False where only datagrams do not"""
         self._cut.set()
+        if streams:
+            self._cut_streams.set()
 
     def mend(self) -> None:
         """Everything passes that comes from now on; what came meanwhile is lost."""
         self._cut.clear()
+        self._cut_streams.clear()
 
     def close(self) -> None:
         """End it."""
@@ -303,7 +306,7 @@ class Relay:
         source, target = self._to[fd]
         try:
             data = source.recv(1 << 16)
-            if data and not self._cut.is_set():
+            if data and not self._cut_streams.is_set():
                 target.sendall(data)
         except OSError:
             data = b""

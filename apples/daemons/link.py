@@ -1,8 +1,9 @@
 """A node's connection to the manager: made, proved on both sides, listened to, made again whenever it ends.
 
-Three things hold it together: the stream (who is here, who stands where), the datagrams (the beats), and a line a
-second each way, so that a cut in the network shows within `SILENCE_S`. What the lines and beats mean for the node is
-decided in `nodedaemon`. Where the manager cannot be reached, attempts go on for ever.
+Three things hold it together: the stream (who is here, who stands where), the datagrams (the beats), and signs of life:
+a line a second from the node; from the manager its beats, or a line a second where the node hears none or they are
+rarer. So a cut in the network shows soon after `SILENCE_S`. What the lines and beats mean for the node is decided in
+`nodedaemon`. Where the manager cannot be reached, attempts go on for ever.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from apples.daemons.wire import (
     random_word,
 )
 
-#: Seconds between two lines each way; without any for so long the connection is given up; and before the next attempt.
+#: Seconds between two signs of life each way; without any for so long the connection is given up; and before the next
+#: attempt.
 PULSE_S, SILENCE_S, AGAIN_S = 1.0, 3.0, 0.4
 #: An address that was looked up so long ago is looked up again where it does not answer, seconds.
 _LOOK_UP_S = 5.0
@@ -144,7 +146,8 @@ class Link:
 
     def tick(self, instant: float) -> None:
         """Once a second or so: give up a silent manager, show where we listen."""
-        if self._stream is not None and self.welcomed and instant - self._last_line > SILENCE_S:
+        heard_at = max(self._last_line, self._last_beat)
+        if self._stream is not None and self.welcomed and instant - heard_at > SILENCE_S:
             self._stream.close(f"nothing heard of it for {SILENCE_S:g} s")
         overdue = instant - self._last_beat > _SHOW_S
         if overdue or instant - self._shown_at > _SHOWN_S:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from apples.daemons.door import Door, raise_descriptors
 from apples.daemons.link import PULSE_S, SILENCE_S
-from apples.daemons.loop import EndSignals, Loop
+from apples.daemons.loop import Alarm, EndSignals, Loop
 from apples.daemons.matrixview import job_of_json
 from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.roster import Roster
@@ -44,6 +44,8 @@ _STRANGER_S = 3.0
 _REMEMBERED = 1000
 #: Attempts to find a port that is free for both TCP and UDP, where any will do.
 _PORTS_TRIED = 20
+#: An answer to people takes what nodes have told in so many seconds, else waits for them to tell, at most so long.
+_FRESH_S, _GATHER_S = 0.2, 0.3
 #: A manager that runs while it is needed waits so long for its first node, and after its last, seconds.
 _FIRST_S, _NEXT_S = 10.0, 2.0
 
@@ -53,6 +55,7 @@ class _Peer:
     """One connection. challenge : our random word.  seal : once it has proved itself; then `name` is a node's
 
     address : where beats go to; None until it has shown where it listens.  multicast : it hears the group
+    silent : it has heard no beat for a while.  told_at : when it last told how it is, its `status`
     """
 
     stream: Stream
@@ -64,7 +67,9 @@ class _Peer:
     address: tuple[str, int] | None = None
     shown: int = 0
     multicast: bool = False
+    silent: bool = True
     heard_at: float = 0.0
+    told_at: float = 0.0
     status: Json = field(default_factory=dict)
     sent_view: Json = field(default_factory=dict)
     processors: int = 0
@@ -101,6 +106,9 @@ class ManagerDaemon:
         self._peers: set[_Peer] = set()
         self._nodes: dict[str, _Peer] = {}
         self._told = -1
+        self._questions: list[tuple[_Peer, int]] = []
+        self._asked_to_tell: set[_Peer] = set()
+        self._patience: Alarm | None = None
         self._number = 0
         self._late: deque[float] = deque(maxlen=_REMEMBERED)
         self._left_out = 0
@@ -224,12 +232,54 @@ class ManagerDaemon:
                 peer.stream.send(peer.seal.line({"refuse": entry["job"], "why": why}))
         elif "ended" in document:
             self.roster.ended(peer.name, document["ended"]["job"], document["ended"]["rank"], now())
+        elif "here" in document:
+            self._hears(peer, document["here"])
         elif "status" in document:
-            peer.status = document["status"]
-            peer.multicast = peer.status["multicast"] and not peer.status["silent"]
+            peer.status, peer.told_at = document["status"], peer.heard_at
+            self._hears(peer, peer.status)
+            self._has_told(peer)
         elif "ask" in document:
-            peer.stream.send(peer.seal.line({"answer": document["ask"], "view": self.view()}))
+            self._asked(peer, document["ask"])
         self._tell_all()
+
+    def _hears(self, peer: _Peer, document: Json) -> None:
+        peer.silent = document["silent"]
+        peer.multicast = document["multicast"] and not peer.silent
+
+    def _asked(self, peer: _Peer, number: int) -> None:
+        """People ask: nodes that have not just told how they are do so first, if they are quick."""
+        self._questions.append((peer, number))
+        if self._asked_to_tell:
+            return
+        instant = now()
+        self._asked_to_tell = {one for one in self._nodes.values() if instant - one.told_at > _FRESH_S}
+        self._patience = self._loop.after(_GATHER_S, self._answer)
+        for one in list(self._asked_to_tell):
+            self._ask(one)
+        if not self._asked_to_tell:
+            self._answer()
+
+    def _ask(self, peer: _Peer) -> None:
+        assert peer.seal is not None
+        peer.stream.send(peer.seal.line({"tell": True}))
+
+    def _has_told(self, peer: _Peer) -> None:
+        """Or is gone."""
+        if peer in self._asked_to_tell:
+            self._asked_to_tell.discard(peer)
+            if not self._asked_to_tell:
+                self._answer()
+
+    def _answer(self) -> None:
+        """Answer the questions by what has been told."""
+        if self._patience is not None:
+            self._patience.cancel()
+        self._asked_to_tell = set()
+        questions, self._questions = self._questions, []
+        view = self.view()
+        for peer, number in questions:
+            assert peer.seal is not None
+            peer.stream.send(peer.seal.line({"answer": number, "view": view}))
 
     def _hello(self, peer: _Peer, line: bytes) -> None:
         """A stranger proves that it holds the key, and is told so under a key that only we two can have now."""
@@ -265,6 +315,7 @@ class ManagerDaemon:
             "multicast": self._multicast,
         }
         peer.stream.send(peer.seal.line(welcome))
+        self._ask(peer)
         if self._nodes.get(name) is not peer:
             # It has gone again, and been counted out.
             return
@@ -281,6 +332,7 @@ class ManagerDaemon:
 
     def _ended(self, peer: _Peer, reason: str) -> None:
         self._peers.discard(peer)
+        self._has_told(peer)
         if peer.name is not None and self._nodes.get(peer.name) is peer:
             del self._nodes[peer.name]
             self.roster.lost(peer.name, now())
@@ -315,7 +367,8 @@ class ManagerDaemon:
                     peer.stream.close("it does not say who it is")
             elif instant - peer.heard_at > SILENCE_S:
                 peer.stream.close(f"nothing heard of it for {SILENCE_S:g} s")
-            else:
+            elif peer.silent or self._slice_s > PULSE_S:
+                # The others know by the beats that we are here.
                 peer.stream.send(peer.seal.line({"pulse": True}))
         if self._nodes:
             self._needed_at = instant + _NEXT_S
@@ -345,7 +398,13 @@ class ManagerDaemon:
             },
             "jobs": self.roster.describe(),
             "nodes": {
-                name: peer.status | {"heard_s": instant - peer.heard_at, "address": peer.address}
+                name: peer.status
+                | {
+                    "silent": peer.silent,
+                    "heard_s": instant - peer.heard_at,
+                    "told_s": instant - peer.told_at,
+                }
+                | {"address": peer.address}
                 for name, peer in sorted(self._nodes.items())
             },
         }

@@ -22,7 +22,7 @@ from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
 from apples.daemons.keeping import Keeping
 from apples.daemons.link import PULSE_S, Hooks, Link
-from apples.daemons.loop import EndSignals, Loop
+from apples.daemons.loop import Alarm, EndSignals, Loop
 from apples.daemons.matrixview import MatrixView, job_json
 from apples.daemons.node import Member, Node
 from apples.daemons.places import private_directory
@@ -108,6 +108,8 @@ class NodeDaemon:
         self._beats: deque[tuple[int, float, float, float]] = deque(maxlen=_BEATS)
         self._pending: BeatMessage | None = None
         self._acted_at = 0.0
+        self._second_at = 0.0
+        self._second_alarm: Alarm | None = None
         self._questions: dict[int, Answer] = {}
         self._asked = 0
         self._needed_at = now() + _FIRST_S
@@ -236,6 +238,8 @@ class NodeDaemon:
             answer = self._questions.pop(document["answer"], None)
             if answer is not None:
                 answer({"view": document["view"]})
+        elif "tell" in document:
+            self._tell_status(now())
 
     def _beat(self, beat: BeatMessage, heard: float) -> None:
         self._slice_s = beat.slice_s
@@ -246,6 +250,11 @@ class NodeDaemon:
             self._pending = None
             self._act(beat)
         self._beats.append((beat.number, beat.sent_s, heard, raw()))
+        if self._acted_at >= self._second_at:
+            # Being awake already, but after other nodes of this host that have heard the same beat.
+            if self._realtime:
+                os.sched_yield()
+            self._second()
 
     def _act(self, beat: BeatMessage) -> None:
         self._acted_at = now()
@@ -305,9 +314,7 @@ class NodeDaemon:
             self._enforce()
         if self._link is not None:
             self._link.tick(instant)
-            if self._link.welcomed:
-                self.node.read_all()
-                self._link.send({"status": self._status(instant, cpu=False)})
+            self._link.send({"here": self._hears()})
         if self.node.members or self._reception.holding:
             self._needed_at = instant + _NEXT_S
         if self._settings.while_needed and instant > self._needed_at:
@@ -315,7 +322,24 @@ class NodeDaemon:
         self._next_second()
 
     def _next_second(self) -> None:
-        self._loop.at(between_beats(self._acted_at, self._slice_s, now() + PULSE_S), self._second)
+        """With the beat that is due then, which wakes us anyhow; where none comes, by itself, between two."""
+        if self._second_alarm is not None:
+            self._second_alarm.cancel()
+        self._second_at = now() + PULSE_S - 0.5 * self._slice_s
+        later_s = PULSE_S + (0.0 if self.node.silent or self._slice_s > PULSE_S else 0.5 * self._slice_s)
+        self._second_alarm = self._loop.at(
+            between_beats(self._acted_at, self._slice_s, now() + later_s), self._second
+        )
+
+    def _tell_status(self, instant: float) -> None:
+        assert self._link is not None
+        self.node.read_all()
+        self._link.send({"status": self._status(instant, cpu=False)})
+
+    def _hears(self) -> Json:
+        """How beats come, as the manager has to know to send them."""
+        multicast = self._link is not None and self._link.multicast_heard
+        return {"silent": self.node.silent, "multicast": multicast}
 
     def _enforce(self) -> None:
         if not self.node.enforce(now(), may_stop=self._guard.ready, stopping=self._stopping):
@@ -349,8 +373,7 @@ class NodeDaemon:
             "slice_s": self._own_slice_s if node.kind.own_timer else self._slice_s,
             "manager": None if link is None else link.place,
             "connected": link is not None and link.welcomed,
-            "silent": node.silent,
-            "multicast": link is not None and link.multicast_heard,
+            **self._hears(),
             "slot": None if node.slot is None else node.slot.slot,
             "slots": self.slots_held(),
             "scheduled": getattr(node.policy, "scheduled", None),

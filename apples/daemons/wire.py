@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from apples.errors import SharingError
 
 #: Of the protocol; sides that differ refuse each other.
-VERSION = 1
+VERSION = 2
 
 #: A line of a stranger, and one of a side that is known: the longest that is read, bytes.
 STRANGERS_LINE, LONGEST_LINE = 4096, 8 << 20

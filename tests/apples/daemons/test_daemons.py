@@ -346,7 +346,6 @@ def test_apples_jobs_shows_who_shares_the_machine(lab):
     assert "no jobs share these hosts now" in nobody
     assert "T_cpu" not in nobody
     two_jobs(site)
-    # nodes say once a second who is there
     site.wait(lambda: all(len(node["processes"]) == 2 for node in site.view()["nodes"].values()))
     document = json.loads(apples("jobs", "--json", **environment).stdout)
     assert {name: (job["state"], job["ranks"]) for name, job in document["jobs"].items()} == {

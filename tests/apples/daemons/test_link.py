@@ -8,6 +8,7 @@ import pytest
 from apples.daemons import link as links
 from apples.daemons.link import Hooks, Link
 from apples.daemons.loop import Loop
+from apples.daemons.timer import now
 from apples.daemons.wire import BeatMessage, BeatSeal, random_word
 
 KEY = b"k" * 32
@@ -70,6 +71,26 @@ def test_long_slices_leave_multicast_the_time_of_three(air):
     assert air.link.multicast_heard
     air.now += 0.2
     assert not air.link.multicast_heard
+
+
+class Line:
+    """A stream as far as a link closes it. reasons : why it was"""
+
+    def __init__(self):
+        self.reasons = []
+
+    def close(self, reason="closed"):
+        self.reasons.append(reason)
+
+
+def test_beats_are_as_good_as_lines_to_know_that_the_manager_is_there(air):
+    air.link.welcomed, air.link._stream = True, Line()
+    air.beat(multicast=False)
+    heard_at = now()
+    air.link.tick(heard_at + 2.9)
+    assert air.link._stream.reasons == []
+    air.link.tick(heard_at + 3.1)
+    assert air.link._stream.reasons == ["nothing heard of it for 3 s"]
 
 
 class Names:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from apples.daemons import wire
 from apples.daemons.link import Hooks, Link
 from apples.daemons.loop import Loop
 from apples.monitoring.page import MAGIC, MANAGED, PAGE_BYTES, VERSION
@@ -95,12 +96,15 @@ def test_no_page_of_anybody_ends_a_node_manager(lab, tmp_path, spoilt):
 @pytest.mark.parametrize(
     ("greeting", "why"),
     [
-        ({"apples": 1}, "challenge is no random word"),
-        ({"apples": 1, "challenge": "0" * 32, "session": "zz"}, "session is no random word"),
-        ({"apples": 1, "challenge": "0" * 32, "session": "00"}, "session is no random word"),
-        ({"apples": 1, "challenge": LONE * 32, "session": "0" * 32}, "challenge is no random word"),
-        ({"apples": 1, "challenge": 7, "session": None}, "challenge is no random word"),
-        ({"apples": {}}, "its protocol is {}, ours 1"),
+        ({"apples": wire.VERSION}, "challenge is no random word"),
+        ({"apples": wire.VERSION, "challenge": "0" * 32, "session": "zz"}, "session is no random word"),
+        ({"apples": wire.VERSION, "challenge": "0" * 32, "session": "00"}, "session is no random word"),
+        (
+            {"apples": wire.VERSION, "challenge": LONE * 32, "session": "0" * 32},
+            "challenge is no random word",
+        ),
+        ({"apples": wire.VERSION, "challenge": 7, "session": None}, "challenge is no random word"),
+        ({"apples": {}}, "its protocol is {}, ours 2"),
         ({"refused": LONE}, LONE),
         ([], "no JSON object"),
     ],
