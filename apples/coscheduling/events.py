@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from apples.coscheduling.classes import Reading
@@ -78,9 +79,8 @@ class ProcessLeft:
     now: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
-    """The machine manager says which slot begins.
+class Heartbeat(NamedTuple):
+    """The machine manager says which slot begins. A tuple, because every beat makes one on every node.
 
     slot : number of the row, None when there is nothing to run
     jobs : by processor, the job that has it in this slot; a processor that is missing is idle in it
@@ -89,9 +89,9 @@ class Heartbeat:
     """
 
     slot: int | None
-    jobs: Mapping[int, str] = field(default_factory=dict)
-    fill: Mapping[int, str] = field(default_factory=dict)
-    readings: Mapping[Process, Reading] = field(default_factory=dict)
+    jobs: Mapping[int, str] = MappingProxyType({})
+    fill: Mapping[int, str] = MappingProxyType({})
+    readings: Mapping[Process, Reading] = MappingProxyType({})
     now: float = 0.0
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import ClassVar
 
 from apples.coscheduling.events import (
@@ -45,8 +44,8 @@ class NodePolicy:
 
     @property
     def wanted(self) -> Mapping[Process, Order]:
-        """What every process on the node should be doing now."""
-        return MappingProxyType(self._wanted)
+        """What every process on the node should be doing now; the very same record while a policy keeps its answer."""
+        return self._wanted
 
     @property
     def jobs(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from apples.coscheduling.classes import Reading
 from apples.coscheduling.events import (
@@ -26,7 +26,7 @@ from apples.coscheduling.events import (
 )
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.messagedriven import MessageDriven
-from apples.coscheduling.node import NodePolicy
+from apples.coscheduling.node import NodePolicy, SlottedPolicy
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
 from apples.daemons.grips import Grip
 from apples.daemons.matrixview import MatrixView
@@ -103,6 +103,14 @@ class Member:
         return self.stopped_s + (0.0 if self.stopped_at is None else now - self.stopped_at)
 
 
+class _Turn(NamedTuple):
+    """What `orders` come to: who is stopped and who runs, and of each how it is to wait and whether it is favoured."""
+
+    orders: Mapping[Process, Order]
+    stops: list[tuple[Member, Wait | None, bool]]
+    runs: list[tuple[Member, Wait | None, bool]]
+
+
 class Node:
     """The processes of one host under one policy.
 
@@ -127,6 +135,8 @@ class Node:
         #: Whether processes that are limited by pulses have one now.
         self.pulse = False
         self._placed: dict[str, Mapping[Process, int]] = {}
+        #: By slot; they hold while the policy keeps its answer, and until processes come, go or are placed.
+        self._turns: dict[int, _Turn] = {}
         self._gone_cpu_s: dict[str, float] = {}
         self._changed_guards = changed_guards
 
@@ -135,6 +145,7 @@ class Node:
         member = Member(registration=registration, grip=grip, page=page, arrived_at=now)
         process = registration.process
         self.members[process] = member
+        self._turns.clear()
         if not self.kind.coordinated:
             here = self._placed.get(process.job, {})
             self._place(process.job, {**here, process: process.rank % self._processors}, now)
@@ -161,6 +172,7 @@ class Node:
         member = self.members.pop(process, None)
         if member is None:
             return None
+        self._turns.clear()
         self._read(member)
         job = process.job
         self._gone_cpu_s[job] = self._gone_cpu_s.get(job, 0.0) + (member.grip.cpu_s() or 0.0)
@@ -182,6 +194,7 @@ class Node:
     def learn(self, view: MatrixView, now: float) -> None:
         """The manager says who stands where; jobs it has taken out run freely, once it knows of all."""
         self.view = view
+        self._turns.clear()
         for job, entry in view.jobs.items():
             here = {p: entry.processors.get(p.rank, 0) for p in self.members if p.job == job}
             if here:
@@ -243,22 +256,25 @@ class Node:
 
         stopping : called once before the first is stopped
         """
-        wanted = self.policy.wanted
-        runs: list[Member] = []
-        nobody_yet = True
-        for process, member in self.members.items():
-            order = wanted.get(process, _FREE)
-            self._tell(process, member, order, now)
-            if may_stop and not self._may_run(member, order):
-                if nobody_yet:
-                    nobody_yet = False
-                    stopping()
+        orders, slot = self.policy.wanted, None if self.slot is None else self.slot.slot
+        turn = self._turns.get(slot) if may_stop and slot is not None else None
+        if turn is None or turn.orders is not orders:
+            turn = self._take(orders, now, may_stop=may_stop, stopping=stopping)
+            if may_stop and slot is not None and isinstance(self.policy, SlottedPolicy):
+                self._turns[slot] = turn
+        else:
+            if turn.stops:
+                stopping()
+            for member, wait, favoured in turn.stops:
+                if wait is not member.wait or favoured is not member.favoured:
+                    self._tell(member, wait, favoured)
                 self._stop(member, now)
-            else:
-                runs.append(member)
-        for member in runs:
+            for member, wait, favoured in turn.runs:
+                if wait is not member.wait or favoured is not member.favoured:
+                    self._tell(member, wait, favoured)
+        for member, _, _ in turn.runs:
             self._resume(member, now)
-        return not nobody_yet
+        return bool(turn.stops)
 
     def release(self, now: float) -> None:
         """Everything runs, now."""
@@ -310,30 +326,49 @@ class Node:
         for here in self._placed.values():
             yield from ((process, p) for process, p in here.items() if process in self.members)
 
-    def _may_run(self, member: Member, order: Order) -> bool:
-        return order.run and (self.pulse or not member.limited)
+    def _take(
+        self, orders: Mapping[Process, Order], now: float, *, may_stop: bool, stopping: Callable[[], None]
+    ) -> _Turn:
+        """A turn for the first time: everything but the resuming."""
+        turn = _Turn(orders, [], [])
+        for process, member in self.members.items():
+            order = orders.get(process, _FREE)
+            # Where the policy does not care, processes wait as their MPI does.
+            cares = self.policy.needs_monitor and process.job in self._placed
+            wait = order.wait if cares or order.wait is Wait.SPIN_BLOCK else None
+            self._tell(member, wait, order.favoured)
+            self._limit(member, order, now)
+            self._tell_scheduled(member)
+            if may_stop and not (order.run and (self.pulse or not member.limited)):
+                if not turn.stops:
+                    stopping()
+                turn.stops.append((member, wait, order.favoured))
+                self._stop(member, now)
+            else:
+                turn.runs.append((member, wait, order.favoured))
+        return turn
 
-    def _tell(self, process: Process, member: Member, order: Order, now: float) -> None:
-        """Everything but stopping and resuming; only what has changed, limits also now and then."""
-        # Where the policy does not care, processes wait as their MPI does.
-        blocks = order.wait is Wait.SPIN_BLOCK
-        wait = order.wait if blocks or (self.policy.needs_monitor and process.job in self._placed) else None
+    def _tell(self, member: Member, wait: Wait | None, favoured: bool) -> None:
+        """How it is to wait, if anybody can tell it, and whether it is favoured; only what has changed."""
         if wait is not member.wait and member.page is not None:
             spin_s = self._constants.fcs.spin_s
             self._tell_page(member, lambda page: page.set_wait(wait, spin_s))
             member.wait = wait
-        if order.favoured != member.favoured:
-            member.favoured = order.favoured
-            member.grip.favour(order.favoured)
-        if order.share is not None or member.processors is not None:
-            self._limit(member, order, now)
+        if favoured != member.favoured:
+            member.favoured = favoured
+            member.grip.favour(favoured)
+
+    def _tell_scheduled(self, member: Member) -> None:
         if isinstance(self.policy, MessageDriven):
-            scheduled = process.job == self.policy.scheduled
+            scheduled = member.registration.process.job == self.policy.scheduled
             if scheduled != member.scheduled:
                 member.scheduled = scheduled
                 self._tell_page(member, lambda page: page.set_scheduled(scheduled))
 
     def _limit(self, member: Member, order: Order, now: float) -> None:
+        """What has changed of its share, and now and then the same again."""
+        if order.share is None and member.processors is None:
+            return
         processors = None
         if order.share is not None and order.share < _UNLIMITED_SHARE:
             job = member.registration.process.job

@@ -35,7 +35,7 @@ class Stream:
         self._lines = Lines()
         self._waiting = bytearray()
         self._most_waiting = most_waiting
-        self._open = True
+        self._open, self._writing = True, False
         connection.setblocking(False)
         loop.watch(connection.fileno(), self._ready)
 
@@ -63,7 +63,6 @@ class Stream:
         return not self._open
 
     def _flush(self) -> None:
-        had = bool(self._waiting)
         try:
             while self._waiting:
                 sent = self.socket.send(self._waiting)
@@ -73,8 +72,9 @@ class Stream:
         except OSError as error:
             self.close(_reason(error))
             return
-        if had:
-            self._loop.watch(self.socket.fileno(), self._ready, writing=bool(self._waiting))
+        if bool(self._waiting) != self._writing:
+            self._writing = bool(self._waiting)
+            self._loop.watch(self.socket.fileno(), self._ready, writing=self._writing)
 
     def _ready(self) -> None:
         if self._waiting:

@@ -249,3 +249,35 @@ def test_a_name_that_is_taken_is_refused_with_the_reason(gang, changes, why):
     with pytest.raises(Refused) as error:
         gang.node.check(Registration(**fields))
     assert str(error.value) == why
+
+
+def test_a_turn_that_comes_again_is_as_it_was_until_somebody_comes_or_goes(gang):
+    gang.beat(1, 0.1)
+    first = gang.done()
+    for number in range(1, 4):
+        gang.beat(0, 0.2 * number)
+        gang.done()
+        gang.beat(1, 0.2 * number + 0.1)
+        assert gang.done() == first
+    gang.add("z")
+    gang.learn("x", "y", "z")
+    gang.beat(2, 1.0)
+    gang.done()
+    gang.beat(1, 1.1)
+    assert "stop z.0" in gang.done()
+    gang.node.remove(Process("z", 0), 1.2)
+    gang.done()
+    gang.beat(0, 1.3)
+    gang.done()
+    gang.beat(1, 1.4)
+    assert gang.done() == first
+
+
+def test_a_turn_without_a_watchdog_is_not_the_one_that_is_kept(gang):
+    gang.beat(1, 0.1)
+    gang.beat(0, 0.2)
+    gang.done()
+    assert not gang.beat(1, 0.3, may_stop=False)
+    assert not any(line.startswith("stop ") for line in gang.done())
+    assert gang.beat(1, 0.4)
+    assert "stop x.0" in gang.done()
