@@ -143,8 +143,9 @@ class NodeDaemon:
         if self._link is not None:
             self._link.start()
         if kind.own_timer:
-            self._loop.at(now() + self._own_slice_s, lambda: self._own_slice(now() + self._own_slice_s))
-            self._loop.after(LOOK_S, lambda: self._look(now() + LOOK_S))
+            first, look = now() + self._own_slice_s, now() + LOOK_S
+            self._loop.at(first, lambda: self._own_slice(first))
+            self._loop.at(look, lambda: self._look(look))
         self._next_second()
         settle_memory()
         try:
