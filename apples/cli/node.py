@@ -55,7 +55,8 @@ def node(
     """
     from apples.cli.manager import say
     from apples.daemons import keyfile
-    from apples.daemons.nodedaemon import NodeDaemon, NodeSettings
+    from apples.daemons.nodedaemon import NodeDaemon
+    from apples.daemons.nodesettings import NodeSettings
     from apples.daemons.places import checked_name, serving_socket
     from apples.daemons.settings import parse_cpus, settings_of
     from nws.paths import local_host

@@ -1,4 +1,4 @@
-"""A listening socket in the loop, and the descriptors that those who come take up.
+"""Sockets of a manager, a listening one in the loop, and the descriptors that those who come take up.
 
 Where there is no descriptor left the door is closed for `_PAUSE_S`: who waits before it would wake the loop without end
 otherwise. Who may come in, and what they want, is decided by whoever opens the door.
@@ -12,11 +12,15 @@ import socket
 from collections.abc import Callable
 
 from apples.daemons.loop import Alarm, Loop
+from apples.errors import SharingError
 
 _PAUSE_S = 0.1
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: Asked for where the system allows it; a registered process takes up to five.
 _DESCRIPTORS = 1 << 16
+_BACKLOG = 1024
+#: Attempts to find a port that is free for both TCP and UDP, where any will do.
+_PORTS_TRIED = 20
 
 
 def raise_descriptors() -> int:
@@ -27,6 +31,50 @@ def raise_descriptors() -> int:
         return most
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     return most
+
+
+def bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
+    """A listening TCP socket and a UDP socket of the same port; raises `SharingError`."""
+    host, port = listen
+    for attempt in range(_PORTS_TRIED):
+        try:
+            family, *_, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            datagrams = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            try:
+                listener.bind(address)
+                datagrams.bind(listener.getsockname())
+                listener.listen(_BACKLOG)
+            except OSError:
+                listener.close()
+                datagrams.close()
+                if port or attempt == _PORTS_TRIED - 1:
+                    raise
+                continue
+        except OSError as error:
+            raise SharingError(
+                f"the manager cannot listen at {host}:{port}: {error.strerror or error}; name an address of this "
+                "machine and a port that is free for TCP and UDP with --listen HOST:PORT"
+            ) from error
+        return listener, datagrams
+    raise AssertionError("the last attempt returns or raises")
+
+
+def may_multicast(datagrams: socket.socket, own: str) -> bool:
+    """Make a socket send to groups on the interface of address `own`, to the next network at most; whether it can."""
+    if datagrams.family != socket.AF_INET:
+        return False
+    try:
+        datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+        datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+        if own != "0.0.0.0":
+            datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(own))
+    except OSError:
+        return False
+    return True
 
 
 class Door:

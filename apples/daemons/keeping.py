@@ -18,7 +18,8 @@ from apples.daemons.grips import Powers
 from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
 from apples.daemons.loop import Loop
-from apples.daemons.node import Member, Node, Page
+from apples.daemons.member import Member, Page
+from apples.daemons.node import Node
 from apples.daemons.processes import Refused, Registration
 from apples.daemons.timer import now
 from apples.daemons.wire import Json

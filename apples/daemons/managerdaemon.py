@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from apples.daemons.door import Door, raise_descriptors
+from apples.daemons.door import Door, bound, may_multicast, raise_descriptors
 from apples.daemons.link import PULSE_S, SILENCE_S
-from apples.daemons.loop import Alarm, EndSignals, Loop
+from apples.daemons.loop import EndSignals, Loop
 from apples.daemons.matrixview import job_of_json
+from apples.daemons.questions import FRESH_S, Questions
 from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.roster import Roster
 from apples.daemons.settings import SharingSettings
@@ -34,18 +35,12 @@ from apples.daemons.wire import (
     derive,
     random_word,
 )
-from apples.errors import SharingError
 
 _PRIORITY = 11
-_BACKLOG = 1024
 #: A stranger has so long to say who it is, seconds.
 _STRANGER_S = 3.0
 #: Beats whose lateness is remembered.
 _REMEMBERED = 1000
-#: Attempts to find a port that is free for both TCP and UDP, where any will do.
-_PORTS_TRIED = 20
-#: An answer to people takes what nodes have told in so many seconds, else waits for them to tell, at most so long.
-_FRESH_S, _GATHER_S = 0.2, 0.3
 #: A manager that runs while it is needed waits so long for its first node, and after its last, seconds.
 _FIRST_S, _NEXT_S = 10.0, 2.0
 
@@ -98,7 +93,7 @@ class ManagerDaemon:
         # As the timer has it, or the two would drift apart.
         self._slice_s = round(sharing.slice_s * 1e9) / 1e9
         self._start, self._tick = 0.0, -1
-        self._listener, self._datagrams = _bound(sharing.listen)
+        self._listener, self._datagrams = bound(sharing.listen)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self.roster = Roster(sharing.rows, now())
         self._session = random_word()
@@ -106,13 +101,11 @@ class ManagerDaemon:
         self._peers: set[_Peer] = set()
         self._nodes: dict[str, _Peer] = {}
         self._told = -1
-        self._questions: list[tuple[_Peer, int]] = []
-        self._asked_to_tell: set[_Peer] = set()
-        self._patience: Alarm | None = None
+        self._questions = Questions(self._loop, ask=self._ask, answer=self._answer)
         self._number = 0
         self._late: deque[float] = deque(maxlen=_REMEMBERED)
         self._left_out = 0
-        self._multicast = sharing.multicast if self._may_multicast() else None
+        self._multicast = sharing.multicast if may_multicast(self._datagrams, self.address[0]) else None
         self._realtime = sharing.realtime and become_realtime(_PRIORITY)
         self._door = Door(self._loop, self._listener, self._came)
         self._loop.watch(self._datagrams.fileno(), self._here)
@@ -237,45 +230,21 @@ class ManagerDaemon:
         elif "status" in document:
             peer.status, peer.told_at = document["status"], peer.heard_at
             self._hears(peer, peer.status)
-            self._has_told(peer)
+            self._questions.has_told(peer)
         elif "ask" in document:
-            self._asked(peer, document["ask"])
+            stale = {one for one in self._nodes.values() if peer.heard_at - one.told_at > FRESH_S}
+            self._questions.put(peer, document["ask"], stale)
         self._tell_all()
 
     def _hears(self, peer: _Peer, document: Json) -> None:
         peer.silent = document["silent"]
         peer.multicast = document["multicast"] and not peer.silent
 
-    def _asked(self, peer: _Peer, number: int) -> None:
-        """People ask: nodes that have not just told how they are do so first, if they are quick."""
-        self._questions.append((peer, number))
-        if self._asked_to_tell:
-            return
-        instant = now()
-        self._asked_to_tell = {one for one in self._nodes.values() if instant - one.told_at > _FRESH_S}
-        self._patience = self._loop.after(_GATHER_S, self._answer)
-        for one in list(self._asked_to_tell):
-            self._ask(one)
-        if not self._asked_to_tell:
-            self._answer()
-
     def _ask(self, peer: _Peer) -> None:
         assert peer.seal is not None
         peer.stream.send(peer.seal.line({"tell": True}))
 
-    def _has_told(self, peer: _Peer) -> None:
-        """Or is gone."""
-        if peer in self._asked_to_tell:
-            self._asked_to_tell.discard(peer)
-            if not self._asked_to_tell:
-                self._answer()
-
-    def _answer(self) -> None:
-        """Answer the questions by what has been told."""
-        if self._patience is not None:
-            self._patience.cancel()
-        self._asked_to_tell = set()
-        questions, self._questions = self._questions, []
+    def _answer(self, questions: list[tuple[_Peer, int]]) -> None:
         view = self.view()
         for peer, number in questions:
             assert peer.seal is not None
@@ -332,7 +301,7 @@ class ManagerDaemon:
 
     def _ended(self, peer: _Peer, reason: str) -> None:
         self._peers.discard(peer)
-        self._has_told(peer)
+        self._questions.has_told(peer)
         if peer.name is not None and self._nodes.get(peer.name) is peer:
             del self._nodes[peer.name]
             self.roster.lost(peer.name, now())
@@ -409,51 +378,8 @@ class ManagerDaemon:
             },
         }
 
-    def _may_multicast(self) -> bool:
-        if self._sharing.multicast is None or self._datagrams.family != socket.AF_INET:
-            return False
-        try:
-            self._datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
-            self._datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-            if self.address[0] != "0.0.0.0":
-                own = socket.inet_aton(self.address[0])
-                self._datagrams.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, own)
-        except OSError:
-            return False
-        return True
-
 
 def _open(document: Json) -> bytes:
     import json
 
     return json.dumps(document).encode() + b"\n"
-
-
-def _bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
-    """A listening TCP socket and a UDP socket of the same port; raises `SharingError`."""
-    host, port = listen
-    for attempt in range(_PORTS_TRIED):
-        try:
-            family, *_, address = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            datagrams = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-            try:
-                listener.bind(address)
-                datagrams.bind(listener.getsockname())
-                listener.listen(_BACKLOG)
-            except OSError:
-                listener.close()
-                datagrams.close()
-                if port or attempt == _PORTS_TRIED - 1:
-                    raise
-                continue
-        except OSError as error:
-            raise SharingError(
-                f"the manager cannot listen at {host}:{port}: {error.strerror or error}; name an address of this "
-                "machine and a port that is free for TCP and UDP with --listen HOST:PORT"
-            ) from error
-        return listener, datagrams
-    raise AssertionError("the last attempt returns or raises")

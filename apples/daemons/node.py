@@ -8,10 +8,8 @@ While `may_stop` is not said, everything runs. Papers: FCS sections 2.2 and 2.5,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from apples.coscheduling.classes import Reading
 from apples.coscheduling.events import (
     Heartbeat,
     JobArrived,
@@ -30,10 +28,10 @@ from apples.coscheduling.node import NodePolicy, SlottedPolicy
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
 from apples.daemons.grips import Grip
 from apples.daemons.matrixview import MatrixView
+from apples.daemons.member import Member, Page
 from apples.daemons.processes import Refused, Registration
 from apples.errors import ApplesError
 from apples.monitoring.efficiencies import reading_document
-from apples.monitoring.page import Figures
 
 #: A job with at least this share of the node is not limited: the limits of the others leave it that.
 _UNLIMITED_SHARE = 0.5
@@ -44,63 +42,6 @@ LOOK_AGAIN_S = 0.2
 LIMIT_AGAIN_S = 1.0
 
 _FREE = Order()
-
-
-class Page(Protocol):
-    """What of `apples.monitoring.page.MonitorPage` is used; every method may raise `ApplesError`."""
-
-    def figures(self, held_since_s: float | None = None) -> Figures:
-        """What it has counted. held_since_s : since when it is held stopped, None while it runs"""
-
-    def set_wait(self, wait: Wait | None, spin_s: float = ...) -> None:
-        """How the process waits."""
-
-    def add_stopped(self, seconds: float) -> None:
-        """Time it was held stopped."""
-
-    def set_scheduled(self, scheduled: bool) -> None:
-        """Whether its job has the node."""
-
-    def requests(self) -> int:
-        """Messages from scheduled senders that came while it was not scheduled."""
-
-    def close(self) -> None:
-        """Let go of it."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Member:
-    """One registered process.
-
-    stopped_at : since when it is held stopped, None while it runs.  stopped_s : how long it was in all, before that
-    reading, ran_s, threads : as of the last look into its page; `ran_s` is how long it could run
-    looked_at : when it was last seen whether somebody else has stopped it
-    wait, favoured, processors, scheduled : what it was last told.  limited_at : when its quota was last written
-    refused : why the manager does not take its job
-    """
-
-    registration: Registration
-    grip: Grip
-    page: Page | None
-    arrived_at: float
-    stopped_at: float | None = None
-    stopped_s: float = 0.0
-    wait: Wait | None = None
-    favoured: bool = False
-    processors: float | None = None
-    limited: bool = False
-    limited_at: float = 0.0
-    scheduled: bool | None = None
-    requests: int = 0
-    looked_at: float = 0.0
-    refused: str | None = None
-    reading: Reading = field(default_factory=Reading)
-    ran_s: float = 0.0
-    threads: int = 1
-
-    def held_s(self, now: float) -> float:
-        """Seconds held stopped so far."""
-        return self.stopped_s + (0.0 if self.stopped_at is None else now - self.stopped_at)
 
 
 class _Turn(NamedTuple):

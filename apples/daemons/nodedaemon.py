@@ -12,8 +12,6 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 from apples.coscheduling.events import Process
 from apples.daemons.door import raise_descriptors
@@ -24,12 +22,13 @@ from apples.daemons.keeping import Keeping
 from apples.daemons.link import PULSE_S, Hooks, Link
 from apples.daemons.loop import Alarm, EndSignals, Loop
 from apples.daemons.matrixview import MatrixView, job_json
-from apples.daemons.node import Member, Node
+from apples.daemons.member import Member
+from apples.daemons.node import Node
+from apples.daemons.nodesettings import NodeSettings
 from apples.daemons.places import private_directory
 from apples.daemons.processes import Registration
 from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.reception import Answer, Reception
-from apples.daemons.settings import SharingSettings
 from apples.daemons.timer import between_beats, now, raw
 from apples.daemons.wire import BeatMessage, Json
 from apples.errors import SharingError
@@ -50,27 +49,6 @@ _FIRST_S, _NEXT_S = 10.0, 1.0
 _DESCRIPTORS_EACH = 16
 #: How long an answer of the manager to people is waited for, seconds.
 _ANSWER_S = 1.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSettings:
-    """What `apples node` was told.
-
-    cpus : CPUs of the node, to which processes are pinned; None for all of this process, and no pinning
-    key : shared with the manager, None where there is no manager.  while_needed : end when nobody is registered
-    """
-
-    name: str
-    sharing: SharingSettings
-    socket: Path
-    cpus: tuple[int, ...] | None = None
-    key: bytes | None = None
-    while_needed: bool = False
-
-    @property
-    def processors(self) -> int:
-        """How many the node has."""
-        return len(self.cpus) if self.cpus is not None else len(os.sched_getaffinity(0))
 
 
 class NodeDaemon:

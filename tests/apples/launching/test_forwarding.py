@@ -26,6 +26,8 @@ def listening(launch, until: str):
     launched = launch(sys.executable, "-c", LISTENER, until)
     for _ in range(2):
         assert launched.process.stdout.readline() == "ready\n"
+    # A program may say something before its start is recorded.
+    launched.wait_until_running()
     return launched
 
 
