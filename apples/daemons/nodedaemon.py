@@ -20,7 +20,7 @@ from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
 from apples.daemons.keeping import Keeping
 from apples.daemons.link import PULSE_S, Hooks, Link
-from apples.daemons.loop import Alarm, EndSignals, Loop
+from apples.daemons.loop import EndSignals, Loop
 from apples.daemons.matrixview import MatrixView, job_json
 from apples.daemons.member import Member
 from apples.daemons.node import Node
@@ -86,8 +86,6 @@ class NodeDaemon:
         self._beats: deque[tuple[int, float, float, float]] = deque(maxlen=_BEATS)
         self._pending: BeatMessage | None = None
         self._acted_at = 0.0
-        self._second_at = 0.0
-        self._second_alarm: Alarm | None = None
         self._questions: dict[int, Answer] = {}
         self._asked = 0
         self._needed_at = now() + _FIRST_S
@@ -229,11 +227,6 @@ class NodeDaemon:
             self._pending = None
             self._act(beat)
         self._beats.append((beat.number, beat.sent_s, heard, raw()))
-        if self._acted_at >= self._second_at:
-            # Being awake already, but after other nodes of this host that have heard the same beat.
-            if self._realtime:
-                os.sched_yield()
-            self._second()
 
     def _act(self, beat: BeatMessage) -> None:
         self._acted_at = now()
@@ -301,14 +294,8 @@ class NodeDaemon:
         self._next_second()
 
     def _next_second(self) -> None:
-        """With the beat that is due then, which wakes us anyhow; where none comes, by itself, between two."""
-        if self._second_alarm is not None:
-            self._second_alarm.cancel()
-        self._second_at = now() + PULSE_S - 0.5 * self._slice_s
-        later_s = PULSE_S + (0.0 if self.node.silent or self._slice_s > PULSE_S else 0.5 * self._slice_s)
-        self._second_alarm = self._loop.at(
-            between_beats(self._acted_at, self._slice_s, now() + later_s), self._second
-        )
+        # Not with a beat, though that would save waking up: other nodes of this host hear the same one.
+        self._loop.at(between_beats(self._acted_at, self._slice_s, now() + PULSE_S), self._second)
 
     def _tell_status(self, instant: float) -> None:
         assert self._link is not None
