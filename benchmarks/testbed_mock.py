@@ -48,7 +48,7 @@ from tests.testbed.description import Spec, load
 NEVER_S = 3e7
 TEMPLATE = applications.get("mhd3d")
 #: What of its iteration `mhd` does while rows are under way: the predictor of the inner planes and their rate, as timed
-#: in one rank of 40 to 100 rows of this mesh (0.43 to 0.45).
+#: in one rank of 40 to 100 rows of this mesh (`swept_ahead.py`: 0.42 to 0.45).
 AHEAD = 0.44
 
 
@@ -97,8 +97,8 @@ def _message_cpu_s(run: dict[str, Any], shares: dict[str, float]) -> float:
 
 
 def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, float]) -> Scenario:
-    """What is true of the testbed without load. row_s : host → seconds of its share for a row and iteration."""
-    idle = [line["run"] for line in lines if line["part"] == "teach"]
+    """What is true of the testbed, by runs without load. row_s : host → seconds of its share for a row and sweep."""
+    idle = [line["run"] for line in lines]
     shares = {host.name: host.cpu for host in spec.hosts}
     start_cpu_s = statistics.median(
         _start_s(run) * min(shares[rank["host"]] for rank in run["hosts"]) for run in idle
@@ -208,11 +208,12 @@ def main() -> None:
     options = parser.parse_args()
     lines = [json.loads(line) for file in options.files for line in file.read_text("utf-8").splitlines()]
     spec, runs = load(options.grid), [line for line in lines if "run" in line]
-    grid, scenarios = grid_of(spec, [line for line in runs if line["part"] == "teach"]), {}
+    idle = [line for line in runs if line["part"] == "teach"]
+    grid, scenarios = grid_of(spec, idle), {}
     for line in lines:
         if line["part"] == "costs":
             row_s = _row_seconds(spec, line["costs"])
-            scenarios[line["size"]] = scenario_of(spec, runs, row_s)
+            scenarios[line["size"]] = scenario_of(spec, idle, row_s)
     ratios: dict[str, list[float]] = {}
     turns: dict[int, dict[str, tuple[float, float]]] = {}
     for line in runs:

@@ -66,7 +66,6 @@ class _Peer:
     heard_at: float = 0.0
     told_at: float = 0.0
     status: Json = field(default_factory=dict)
-    sent_view: Json = field(default_factory=dict)
     processors: int = 0
 
 
