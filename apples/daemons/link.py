@@ -1,7 +1,7 @@
 """A node's connection to the manager: made, proved on both sides, listened to, made again whenever it ends.
 
 Three things hold it together: the stream (who is here, who stands where), the datagrams (the beats), and signs of life:
-a line a second from the node; from the manager its beats, or a line a second where the node hears none or they are
+a datagram a second from the node; from the manager its beats, or a line a second where the node hears none or they are
 rarer. So a cut in the network shows soon after `SILENCE_S`. What the lines and beats mean for the node is decided in
 `nodedaemon`. Where the manager cannot be reached, attempts go on for ever.
 """
@@ -16,18 +16,21 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from apples.daemons.lookup import Address, Lookup
 from apples.daemons.loop import Alarm, Loop
 from apples.daemons.streams import Stream, keep_honest
 from apples.daemons.timer import now, raw
 from apples.daemons.wire import (
+    BEAT_BYTES,
     LONGEST_LINE,
     VERSION,
     BeatMessage,
     BeatSeal,
     Forged,
     Freshness,
+    HereMessage,
     Json,
     Seal,
     checked_word,
@@ -43,8 +46,6 @@ PULSE_S, SILENCE_S, AGAIN_S = 1.0, 3.0, 0.4
 _LOOK_UP_S = 5.0
 #: Of an attempt.
 _CONNECT_S = 1.0
-#: Datagrams that show the manager where we listen: while beats stay away, and after that, seconds.
-_SHOW_S, _SHOWN_S = 0.5, 5.0
 #: Without a beat by multicast for so long, and so many slices, it is not heard any more.
 _GROUP_S, _GROUP_SLICES = 1.0, 3.0
 #: Slices that a beat may be behind the quickest and still count.
@@ -53,12 +54,15 @@ _LATE_SLICES = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What the node does with what comes. hello : what to say of itself; the others get a document or a beat"""
+    """What the node does with what comes. hello : what to say of itself; the others get a document or a beat
+
+    beat : when it was heard comes with it, on the clock of its `sent_s` and on that of timers
+    """
 
     hello: Callable[[], Json]
     welcome: Callable[[Json], None]
     line: Callable[[Json], None]
-    beat: Callable[[BeatMessage, float], None]
+    beat: Callable[[BeatMessage, float, float], None]
     lost: Callable[[str], None]
 
 
@@ -75,7 +79,6 @@ class Link:
         self._fresh = Freshness()
         self._last_line = 0.0
         self._shown = 0
-        self._shown_at = 0.0
         self._last_beat = 0.0
         self._group_beat: BeatMessage | None = None
         self._group_heard = 0.0
@@ -144,14 +147,12 @@ class Link:
         if self.welcomed and self._stream is not None and self._seal is not None:
             self._stream.send(self._seal.line(document))
 
-    def tick(self, instant: float) -> None:
-        """Once a second or so: give up a silent manager, show where we listen."""
+    def tick(self, instant: float, *, silent: bool) -> None:
+        """Once a second or so: give up a silent manager, else show that we are here. silent : the node hears no beat"""
         heard_at = max(self._last_line, self._last_beat)
         if self._stream is not None and self.welcomed and instant - heard_at > SILENCE_S:
             self._stream.close(f"nothing heard of it for {SILENCE_S:g} s")
-        overdue = instant - self._last_beat > _SHOW_S
-        if overdue or instant - self._shown_at > _SHOWN_S:
-            self._show(instant)
+        self._show(silent=silent)
 
     def close(self) -> None:
         """For good."""
@@ -159,7 +160,7 @@ class Link:
             hello=dict,
             welcome=lambda d: None,
             line=lambda d: None,
-            beat=lambda b, t: None,
+            beat=lambda *b: None,
             lost=lambda r: None,
         )
         if self._stream is not None:
@@ -211,7 +212,7 @@ class Link:
                 self._stream.close(f"no socket for its beats: {error.strerror}")
                 return
             self._hooks.welcome(document)
-            self._show(now())
+            self._show(silent=True)
         else:
             self._hooks.line(document)
 
@@ -233,12 +234,12 @@ class Link:
         own = self._stream.socket.getsockname()[0]
         self._direct = _datagrams(self._stream.socket.family)
         self._direct.bind((own, 0))
-        self._loop.watch(self._direct.fileno(), lambda: self._datagram(self._direct, multicast=False))
+        self._loop.watch(self._direct.fileno(), partial(self._datagram, self._direct, multicast=False))
         if group is not None and self._stream.socket.family == socket.AF_INET:
             # A host without a network that carries it goes without: beats come one by one then.
             with suppress(OSError):
                 self._group = _joined(group, self._address[1], own)
-                self._loop.watch(self._group.fileno(), lambda: self._datagram(self._group, multicast=True))
+                self._loop.watch(self._group.fileno(), partial(self._datagram, self._group, multicast=True))
 
     def _close_datagrams(self) -> None:
         for one in (self._direct, self._group):
@@ -247,11 +248,12 @@ class Link:
                 one.close()
         self._direct = self._group = None
 
-    def _datagram(self, source: socket.socket | None, *, multicast: bool) -> None:
-        if source is None or self._beats is None:
+    def _datagram(self, source: socket.socket, *, multicast: bool) -> None:
+        if self._beats is None:
             return
         try:
-            datagram = source.recv(2048)
+            # One that is longer is none of ours.
+            datagram = source.recv(BEAT_BYTES + 1)
             heard = raw()
             beat = self._beats.open_beat(datagram)
         except (OSError, Forged):
@@ -260,15 +262,15 @@ class Link:
         if multicast:
             self._group_beat, self._group_heard = beat, heard
         if self._fresh.admits(beat, heard, late_s=_LATE_SLICES * beat.slice_s):
-            self._last_beat = now()
-            self._hooks.beat(beat, heard)
+            self._last_beat = instant = now()
+            self._hooks.beat(beat, heard, instant)
 
-    def _show(self, instant: float) -> None:
+    def _show(self, *, silent: bool) -> None:
         if self._direct is not None and self._beats is not None and self._address is not None:
             self._shown += 1
-            self._shown_at = instant
+            here = HereMessage(self.word, self._shown, silent, self.multicast_heard and not silent)
             with suppress(OSError):
-                self._direct.sendto(self._beats.here(self.word, self._shown), self._address)
+                self._direct.sendto(self._beats.here(here), self._address)
 
 
 def _datagrams(family: int) -> socket.socket:

@@ -25,6 +25,7 @@ from apples.daemons.settings import SharingSettings
 from apples.daemons.streams import Stream, keep_honest
 from apples.daemons.timer import Timer, between_beats, now, raw
 from apples.daemons.wire import (
+    HERE_BYTES,
     LONGEST_LINE,
     VERSION,
     BeatMessage,
@@ -39,6 +40,8 @@ from apples.daemons.wire import (
 _PRIORITY = 11
 #: A stranger has so long to say who it is, seconds.
 _STRANGER_S = 3.0
+#: One that has not shown itself for so long is asked, seconds.
+_ASK_S = 1.5 * PULSE_S
 #: Beats whose lateness is remembered.
 _REMEMBERED = 1000
 #: A manager that runs while it is needed waits so long for its first node, and after its last, seconds.
@@ -98,7 +101,9 @@ class ManagerDaemon:
         self._session = random_word()
         self._seal = BeatSeal(key, self._session)
         self._peers: set[_Peer] = set()
+        #: By name, and by the random word of their process.
         self._nodes: dict[str, _Peer] = {}
+        self._words: dict[str, _Peer] = {}
         self._told = -1
         self._questions = Questions(self._loop, ask=self._ask, answer=self._answer)
         self._number = 0
@@ -164,8 +169,9 @@ class ManagerDaemon:
             slot = self.roster.machine.beat().slot
             self._number += 1
             at = -1 if slot is None else slot
-            message = BeatMessage(self._number, self.roster.version, at, sent_s=raw(), slice_s=self._slice_s)
-            self._send(self._seal.beat(message))
+            self._send(
+                self._seal.beat(BeatMessage(self._number, self.roster.version, raw(), at, self._slice_s))
+            )
             self._late.append(late)
             due -= 1
         self._left_out += due
@@ -183,17 +189,16 @@ class ManagerDaemon:
             self._datagrams.sendto(datagram, address)
 
     def _here(self) -> None:
-        """A node shows where it listens."""
+        """A node shows that it is here, and where it listens."""
         try:
-            datagram, address = self._datagrams.recvfrom(2048)
-            word, number = self._seal.open_here(datagram)
+            datagram, address = self._datagrams.recvfrom(HERE_BYTES + 1)
+            here = self._seal.open_here(datagram)
         except (OSError, Forged):
             return
-        for peer in self._nodes.values():
-            if peer.word == word and number > peer.shown:
-                peer.shown, peer.address = number, address[:2]
-                # It also shows itself because it has not heard a beat for a while.
-                peer.multicast = False
+        peer = self._words.get(here.node)
+        if peer is not None and here.number > peer.shown:
+            peer.shown, peer.address, peer.heard_at = here.number, address[:2], now()
+            peer.silent, peer.multicast = here.silent, here.multicast
 
     # nodes
 
@@ -224,20 +229,14 @@ class ManagerDaemon:
                 peer.stream.send(peer.seal.line({"refuse": entry["job"], "why": why}))
         elif "ended" in document:
             self.roster.ended(peer.name, document["ended"]["job"], document["ended"]["rank"], now())
-        elif "here" in document:
-            self._hears(peer, document["here"])
         elif "status" in document:
             peer.status, peer.told_at = document["status"], peer.heard_at
-            self._hears(peer, peer.status)
+            peer.silent, peer.multicast = peer.status["silent"], peer.status["multicast"]
             self._questions.has_told(peer)
         elif "ask" in document:
             stale = {one for one in self._nodes.values() if peer.heard_at - one.told_at > FRESH_S}
             self._questions.put(peer, document["ask"], stale)
         self._tell_all()
-
-    def _hears(self, peer: _Peer, document: Json) -> None:
-        peer.silent = document["silent"]
-        peer.multicast = document["multicast"] and not peer.silent
 
     def _ask(self, peer: _Peer) -> None:
         assert peer.seal is not None
@@ -266,6 +265,7 @@ class ManagerDaemon:
             self._refuse(peer, f"a node {name} is connected already; give one of them another --name")
             return
         if old is not None:
+            self._forget(old)
             old.name = None
             old.stream.close()
         peer.seal = Seal(
@@ -274,7 +274,7 @@ class ManagerDaemon:
         peer.name, peer.word, peer.heard_at = name, hello["word"], now()
         peer.processors = hello["processors"]
         peer.stream.trust(LONGEST_LINE)
-        self._nodes[name] = peer
+        self._nodes[name] = self._words[peer.word] = peer
         self._count()
         welcome = {
             "place": self.place,
@@ -302,13 +302,18 @@ class ManagerDaemon:
         self._peers.discard(peer)
         self._questions.has_told(peer)
         if peer.name is not None and self._nodes.get(peer.name) is peer:
-            del self._nodes[peer.name]
+            self._forget(peer)
             self.roster.lost(peer.name, now())
             self._count()
             self._say(f"node {peer.name} is lost: {reason}")
             self._tell_all()
         elif peer.seal is None:
             self._say(f"a stranger is gone: {reason}")
+
+    def _forget(self, peer: _Peer) -> None:
+        assert peer.name is not None
+        del self._nodes[peer.name]
+        self._words.pop(peer.word, None)
 
     def _count(self) -> None:
         self._counted({name: peer.processors for name, peer in self._nodes.items()})
@@ -335,6 +340,9 @@ class ManagerDaemon:
                     peer.stream.close("it does not say who it is")
             elif instant - peer.heard_at > SILENCE_S:
                 peer.stream.close(f"nothing heard of it for {SILENCE_S:g} s")
+            elif peer.name is not None and instant - peer.heard_at > _ASK_S:
+                # Its datagrams may get lost, or not be let through: lines are.
+                self._ask(peer)
             elif peer.silent or self._slice_s > PULSE_S:
                 # The others know by the beats that we are here.
                 peer.stream.send(peer.seal.line({"pulse": True}))

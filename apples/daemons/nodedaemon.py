@@ -203,7 +203,7 @@ class NodeDaemon:
             pending = self._pending
             if pending is not None and pending.version <= self.node.view.version:
                 self._pending = None
-                self._act(pending)
+                self._act(pending, now())
             else:
                 self._enforce()
         elif "refuse" in document:
@@ -218,26 +218,26 @@ class NodeDaemon:
         elif "tell" in document:
             self._tell_status(now())
 
-    def _beat(self, beat: BeatMessage, heard: float) -> None:
+    def _beat(self, beat: BeatMessage, heard: float, instant: float) -> None:
         self._slice_s = beat.slice_s
-        if beat.version > self.node.view.version:
+        if beat.version == self.node.view.version:
+            self._pending = None
+            self._act(beat, instant)
+        elif beat.version > self.node.view.version:
             # What it means is on its way over the stream.
             self._pending = beat
-        elif beat.version == self.node.view.version:
-            self._pending = None
-            self._act(beat)
         self._beats.append((beat.number, beat.sent_s, heard, raw()))
 
-    def _act(self, beat: BeatMessage) -> None:
-        self._acted_at = now()
-        self._loop.expect(self._acted_at + SILENT_SLICES * self._slice_s, self._silence)
+    def _act(self, beat: BeatMessage, instant: float) -> None:
+        self._acted_at = instant
+        self._loop.expect(instant + SILENT_SLICES * self._slice_s, self._silence)
         if not self.node.members:
             # Nobody to decide about; whoever registers runs freely until the beat after.
             self.node.silent = False
             return
         if self.node.silent:
             self._say("the beat is back")
-        self.node.beat(beat.slot, self._acted_at)
+        self.node.beat(beat.slot, instant)
         self._enforce()
 
     def _lost(self, reason: str) -> None:
@@ -285,8 +285,7 @@ class NodeDaemon:
         if not self.node.kind.own_timer and not self.node.kind.coordinated:
             self._enforce()
         if self._link is not None:
-            self._link.tick(instant)
-            self._link.send({"here": self._hears()})
+            self._link.tick(instant, silent=self.node.silent)
         if self.node.members or self._reception.holding:
             self._needed_at = instant + _NEXT_S
         if self._settings.while_needed and instant > self._needed_at:
@@ -301,11 +300,6 @@ class NodeDaemon:
         assert self._link is not None
         self.node.read_all()
         self._link.send({"status": self._status(instant, cpu=False)})
-
-    def _hears(self) -> Json:
-        """How beats come, as the manager has to know to send them."""
-        multicast = self._link is not None and self._link.multicast_heard
-        return {"silent": self.node.silent, "multicast": multicast}
 
     def _enforce(self) -> None:
         if not self.node.enforce(now(), may_stop=self._guard.ready, stopping=self._stopping):
@@ -339,7 +333,8 @@ class NodeDaemon:
             "slice_s": self._own_slice_s if node.kind.own_timer else self._slice_s,
             "manager": None if link is None else link.place,
             "connected": link is not None and link.welcomed,
-            **self._hears(),
+            "silent": node.silent,
+            "multicast": link is not None and link.multicast_heard and not node.silent,
             "slot": None if node.slot is None else node.slot.slot,
             "slots": self.slots_held(),
             "scheduled": getattr(node.policy, "scheduled", None),

@@ -23,16 +23,17 @@ from typing import Any, NamedTuple
 from apples.errors import SharingError
 
 #: Of the protocol; sides that differ refuse each other.
-VERSION = 2
+VERSION = 3
 
 #: A line of a stranger, and one of a side that is known: the longest that is read, bytes.
 STRANGERS_LINE, LONGEST_LINE = 4096, 8 << 20
 
 _MAC = 32
-_BEAT = struct.Struct("!4s16sQQdiI")
-_HERE = struct.Struct("!4s16s16sQ")
 _BEAT_MAGIC, _HERE_MAGIC = b"APb1", b"APh1"
-BEAT_BYTES = _BEAT.size + _MAC
+#: What follows magic and session: a `BeatMessage`, a `HereMessage`.
+_BEGIN = 20
+_BEAT, _HERE = struct.Struct(f"!{_BEGIN}xQQdid"), struct.Struct(f"!{_BEGIN}x16sQ??")
+BEAT_BYTES, HERE_BYTES = _BEAT.size + _MAC, _HERE.size + _MAC
 
 #: What two clocks that nobody corrects may drift apart, as a share; and when late beats are taken for a changed clock.
 _DRIFT = 1e-3
@@ -127,60 +128,62 @@ class BeatMessage(NamedTuple):
 
     number: int
     version: int
-    slot: int
     sent_s: float
+    slot: int
     slice_s: float
+
+
+class HereMessage(NamedTuple):
+    """A node is here, and listens where this comes from. node : random word of its process.  number : counts up
+
+    silent : it has heard no beat for a while.  multicast : beats come to it by multicast
+    """
+
+    node: str
+    number: int
+    silent: bool
+    multicast: bool
 
 
 class BeatSeal:
     """Datagrams of one manager's session. `session`: its random word, which nodes learn over the stream."""
 
     def __init__(self, key: bytes, session: str) -> None:
-        self._session = bytes.fromhex(session)
-        self._beat_begins, self._here_begins = _BEAT_MAGIC + self._session, _HERE_MAGIC + self._session
+        word = bytes.fromhex(session)
+        self._beat_begins, self._here_begins = _BEAT_MAGIC + word, _HERE_MAGIC + word
         # Kept with the key worked in: beginning anew would be most of what a beat costs.
         self._keyed = blake2b(key=derive(key, "datagrams", session), digest_size=_MAC)
 
     def beat(self, message: BeatMessage) -> bytes:
         """A datagram for all nodes."""
-        body = _BEAT.pack(
-            _BEAT_MAGIC,
-            self._session,
-            message.number,
-            message.version,
-            message.sent_s,
-            message.slot,
-            round(message.slice_s * 1e6),
-        )
-        return body + self._mac(body)
+        return self._sealed(self._beat_begins + _BEAT.pack(*message)[_BEGIN:])
 
     def open_beat(self, datagram: bytes) -> BeatMessage:
         """The beat in a datagram; raises `Forged`, also for one of another session."""
         self._check(datagram, _BEAT.size, self._beat_begins)
-        _, _, number, version, sent_s, slot, slice_us = _BEAT.unpack_from(datagram)
-        return BeatMessage(number, version, slot, sent_s, slice_us / 1e6)
+        return BeatMessage._make(_BEAT.unpack_from(datagram))
 
-    def here(self, node: str, number: int) -> bytes:
-        """A datagram that shows the manager where a node listens. node : random word of its process"""
-        body = _HERE.pack(_HERE_MAGIC, self._session, bytes.fromhex(node), number)
-        return body + self._mac(body)
+    def here(self, message: HereMessage) -> bytes:
+        """A datagram for the manager."""
+        fields = _HERE.pack(bytes.fromhex(message.node), *message[1:])
+        return self._sealed(self._here_begins + fields[_BEGIN:])
 
-    def open_here(self, datagram: bytes) -> tuple[str, int]:
-        """Who shows itself, and its count; raises `Forged`."""
+    def open_here(self, datagram: bytes) -> HereMessage:
+        """Who is here; raises `Forged`."""
         self._check(datagram, _HERE.size, self._here_begins)
-        _, _, node, number = _HERE.unpack_from(datagram)
-        return node.hex(), number
+        node, *rest = _HERE.unpack_from(datagram)
+        return HereMessage(node.hex(), *rest)
+
+    def _sealed(self, body: bytes) -> bytes:
+        keyed = self._keyed.copy()
+        keyed.update(body)
+        return body + keyed.digest()
 
     def _check(self, datagram: bytes, size: int, begins: bytes) -> None:
         if len(datagram) != size + _MAC or not datagram.startswith(begins):
             raise Forged("a datagram that is not of this session")
-        if not hmac.compare_digest(datagram[size:], self._mac(datagram[:size])):
+        if not hmac.compare_digest(datagram, self._sealed(datagram[:size])):
             raise Forged("a datagram that is not sealed with our key")
-
-    def _mac(self, body: bytes) -> bytes:
-        keyed = self._keyed.copy()
-        keyed.update(body)
-        return keyed.digest()
 
 
 class Freshness:

@@ -24,7 +24,7 @@ class Air:
             hello=dict,
             welcome=lambda document: None,
             line=lambda document: None,
-            beat=lambda beat, instant: self.heard.append(beat.number),
+            beat=lambda beat, *instants: self.heard.append(beat.number),
             lost=lambda reason: None,
         )
         self.link = Link(self.loop, ("127.0.0.1", 1), KEY, hooks)
@@ -35,7 +35,7 @@ class Air:
         """One more, a slice after the last."""
         self.number += 1
         self.now += slice_s
-        beat = BeatMessage(self.number, 1, 0, self.now, slice_s)
+        beat = BeatMessage(self.number, 1, self.now, 0, slice_s)
         self.far.send(BeatSeal(KEY, self.session).beat(beat))
         self.link._datagram(self.near, multicast=multicast)
 
@@ -87,9 +87,9 @@ def test_beats_are_as_good_as_lines_to_know_that_the_manager_is_there(air):
     air.link.welcomed, air.link._stream = True, Line()
     air.beat(multicast=False)
     heard_at = now()
-    air.link.tick(heard_at + 2.9)
+    air.link.tick(heard_at + 2.9, silent=False)
     assert air.link._stream.reasons == []
-    air.link.tick(heard_at + 3.1)
+    air.link.tick(heard_at + 3.1, silent=False)
     assert air.link._stream.reasons == ["nothing heard of it for 3 s"]
 
 

@@ -76,7 +76,7 @@ def test_a_node_that_hangs_does_not_keep_people_waiting(lab):
     assert view["nodes"]["b"]["policy"] == "gang"
 
 
-def test_a_node_that_hears_no_beats_stays_connected(lab):
+def test_a_node_that_hears_no_beats_and_whose_datagrams_get_lost_stays_connected(lab):
     site = lab({"a": "0"}, relayed=True)
     site.start()
     site.relay.cut(streams=False)

@@ -104,7 +104,7 @@ def test_no_page_of_anybody_ends_a_node_manager(lab, tmp_path, spoilt):
             "challenge is no random word",
         ),
         ({"apples": wire.VERSION, "challenge": 7, "session": None}, "challenge is no random word"),
-        ({"apples": {}}, "its protocol is {}, ours 2"),
+        ({"apples": {}}, f"its protocol is {{}}, ours {wire.VERSION}"),
         ({"refused": LONE}, LONE),
         ([], "no JSON object"),
     ],

@@ -14,6 +14,7 @@ from apples.daemons.wire import (
     BeatSeal,
     Forged,
     Freshness,
+    HereMessage,
     Lines,
     Seal,
     derive,
@@ -119,10 +120,10 @@ def test_every_bit_of_a_beat_counts():
 
 def test_a_datagram_of_the_other_kind_is_refused():
     seal = BeatSeal(KEY, random_word())
-    word = random_word()
-    assert seal.open_here(seal.here(word, 5)) == (word, 5)
+    here = HereMessage(random_word(), 5, silent=False, multicast=True)
+    assert seal.open_here(seal.here(here)) == here
     with pytest.raises(Forged):
-        seal.open_beat(seal.here(word, 5))
+        seal.open_beat(seal.here(here))
     with pytest.raises(Forged):
         seal.open_here(seal.beat(beat()))
 
