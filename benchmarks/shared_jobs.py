@@ -6,7 +6,7 @@
 scenarios : two jobs of 1 ms granularity, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other
     way round), one after the other (FCFS: policy batch), uncoordinated, gang scheduled, spin-block, FCS
 gmet, slice : message-driven (Yoo and Jette, Figures 5 and 6), three jobs, mean response with the guaranteed time or the
-    slice swept, for a workload that communicates and one that does not
+    slice swept, for a workload that communicates and one that does not; both node managers are started at once
 
 Each rank does a fixed amount of work at a rate that is measured once. Every run has its own daemons. Prints turnaround
 and mean response in seconds, and the classes that FCS came to.
@@ -47,9 +47,9 @@ NAMES = {
 }
 #: Shares of the length of one job, so that sweeps of short jobs have the shape of long ones. Slices are well below one:
 #: a rank that is done polls for the others until its slice ends, so jobs of one slice measure whether they just fit in.
-GMETS = (0.005, 0.01, 0.02, 0.05, 0.1)
-SLICES = (0.02, 0.05, 0.1, 0.2, 0.4)
-SWEPT_AT_SLICE, SWEPT_AT_GMET = 0.1, 0.02
+GMETS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.07)
+SLICES = (0.1, 0.15, 0.2, 0.3, 0.4)
+SWEPT_AT_SLICE, SWEPT_AT_GMET = 0.1, 0.05
 PATTERNS = ("ring", "none")
 
 #: Sends each rank to the node manager of its node.
@@ -105,8 +105,7 @@ def responses(
                 lab.start()
                 lab.wait(lambda: lab.view().get("settled"))
             else:
-                for node in NODES:
-                    lab.start_node(node, managed=False)
+                lab.start_nodes(managed=False)
             wrapper = directory / "rank"
             wrapper.write_text(WRAPPER, encoding="ascii")
             wrapper.chmod(0o755)

@@ -106,8 +106,7 @@ class Lab:
     def start(self) -> None:
         """Manager and nodes; returns when the nodes hear the beat."""
         self.start_manager()
-        for name in self.cpus:
-            self.start_node(name)
+        self.start_nodes()
         self.wait(lambda: all(self.hears(name) for name in self.cpus))
 
     def start_manager(self) -> None:
@@ -124,15 +123,27 @@ class Lab:
         if self._relayed and self.relay is None:
             self.relay = Relay(int(self.place.rpartition(":")[2]))
 
+    def start_nodes(self, *, managed: bool = True, apart_s: float = 0.0) -> None:
+        """Start all node managers, each `apart_s` after the one before; returns when they answer."""
+        begun = time.monotonic()
+        for number, name in enumerate(self.cpus):
+            time.sleep(max(begun + number * apart_s - time.monotonic(), 0.0))
+            self._start_node(name, managed=managed)
+        for name in self.cpus:
+            self.wait(lambda name=name: self.ask(name, "status"))  # type: ignore[misc]
+
     def start_node(self, name: str, *, managed: bool = True) -> None:
         """Start a node manager; returns when it answers. managed : it has a manager"""
+        self._start_node(name, managed=managed)
+        self.wait(lambda: self.ask(name, "status"))
+
+    def _start_node(self, name: str, *, managed: bool) -> None:
         place = self.place if self.relay is None else f"127.0.0.1:{self.relay.port}"
         options = ("--manager", place, "--key", str(self.key)) if managed else ()
         self.nodes[name] = self._daemon(
             *("node", "--name", name, "--cpus", self.cpus[name], "--policy", self.policy),
             *("--socket", str(self.socket(name)), *options, *self._node_options),
         )
-        self.wait(lambda: self.ask(name, "status"))
 
     def socket(self, name: str) -> Path:
         """Of a node manager."""

@@ -1,8 +1,9 @@
 """The node manager: one process per host that joins node, reception, link and watchdog in one loop.
 
 With a manager it acts at every beat, and lets everything run when beats stay away, before a second slice is over.
-Under a policy with slices of its own (message-driven) it beats for itself, looks for messages every `LOOK_S`, and gives
-processes that are limited, where no quota can be had, pulses by signals. Whatever ends it, the watchdog resumes what is
+Under a policy with slices of its own (message-driven) it beats for itself, hears processes that ask for the processor,
+looks every `LOOK_S` whether one was not heard, and gives processes that are limited, where no quota can be had, pulses
+by signals. Whatever ends it, the watchdog resumes what is
 stopped; TERM and INT resume everything first. Papers: FCS section 2.2, Yoo and Jette section 2.2.3.
 """
 
@@ -39,6 +40,8 @@ SILENT_SLICES = 1.5
 _HUNG_SLICES, _LATE_S = 2.0, 0.05
 #: How often pages are asked for messages; and the period of pulses, seconds.
 LOOK_S = 0.1
+#: Requests that come sooner after one wait for that, seconds: processes must not keep us from the others.
+_REQUEST_S = 0.002
 #: Priority among those that run in real time: below the watchdog.
 _PRIORITY = 10
 #: Beats that are remembered: number, when sent, when heard, when everybody did as it says; by raw clocks.
@@ -86,6 +89,7 @@ class NodeDaemon:
         self._beats: deque[tuple[int, float, float, float]] = deque(maxlen=_BEATS)
         self._pending: BeatMessage | None = None
         self._acted_at = 0.0
+        self._requests_from = 0.0
         self._questions: dict[int, Answer] = {}
         self._asked = 0
         self._needed_at = now() + _FIRST_S
@@ -155,6 +159,14 @@ class NodeDaemon:
     def leave(self, process: Process) -> None:
         """Its connection has ended (CMDOUT)."""
         self._keeping.remove(process, "left")
+
+    def requested(self) -> None:
+        """A process asks for the processor (CMDSCH)."""
+        instant = now()
+        if self.node.kind.own_timer and instant >= self._requests_from:
+            self._requests_from = instant + _REQUEST_S
+            self.node.look_for_messages(instant)
+            self._enforce()
 
     def ask(self, what: str, argument: object, answer: Answer) -> bool:
         """Answer people."""

@@ -1,6 +1,7 @@
 """The node manager's door on its own host: a Unix socket where processes register and people ask.
 
-One JSON object a line, one answer each. A connection that has registered a process stands for it: its end is CMDOUT.
+One JSON object a line, one answer each. A connection that has registered a process stands for it: its end is CMDOUT;
+it may say `schedule` (CMDSCH: a request is on its page), which is not answered.
 What is asked: `status` (this node), `view` (the whole machine), `job` (one job, also one that has just ended), `beats`
 (when the last ones came), `hold` (the node manager is needed). Decides nothing; `Desk` does.
 """
@@ -38,6 +39,9 @@ class Desk(Protocol):
 
     def leave(self, process: Process) -> None:
         """Its connection has ended."""
+
+    def requested(self) -> None:
+        """A process has a message from one that is scheduled, and is not scheduled itself (CMDSCH)."""
 
     def ask(self, what: str, argument: object, answer: Answer) -> bool:
         """Answer a question, now or later; False where it is none."""
@@ -109,6 +113,9 @@ class Reception:
         what, argument = next(iter(request.items()), ("", None))
         if what == "register":
             self._register(stream, argument, answer)
+        elif what == "schedule" and self._streams[stream] is not None:
+            # Not answered: it goes on meanwhile.
+            self._desk.requested()
         elif what == "hold":
             self.holding.add(stream)
             answer({"held": {}})

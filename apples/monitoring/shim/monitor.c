@@ -147,6 +147,7 @@ void monitor_request(uint64_t count) {
     p->requests += count;
     p->last_request_ns = monitor_wall();
     end_write(p);
+    monitor_schedule(p->last_request_ns);
 }
 
 void monitor_slept(void) {

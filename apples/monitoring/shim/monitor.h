@@ -98,6 +98,7 @@ void monitor_ring(void);
 
 /* register.c: the node manager */
 void monitor_register(const char *job, const char *page);
+void monitor_schedule(uint64_t now);
 
 /* travel.c: the status that travels with messages */
 extern int monitor_travelling; /* others do not take us as scheduled */

@@ -13,6 +13,10 @@
 
 /* Milliseconds a node manager may take to answer. */
 #define PATIENCE_MS 2000
+/* Requests for the processor closer together than this are one: a node manager has others to hear. */
+#define AGAIN_NS 5000000u
+
+static int manager = -1;
 
 static void say(const char *socket_path, const char *why) {
     fprintf(stderr, "apples monitor: node manager at %s: %s; the program runs without it\n", socket_path, why);
@@ -101,6 +105,19 @@ void monitor_register(const char *job, const char *page) {
     if (strstr(line, "\"registered\"") == NULL) {
         say(path, line);
         close(fd);
+        return;
     }
     /* Left open: the end of this connection tells the node manager that the process is gone. */
+    manager = fd;
+}
+
+/* CMDSCH: what is asked for is on the page. One that gets lost is found there, later. */
+void monitor_schedule(uint64_t now) {
+    static const char line[] = "{\"schedule\": null}\n";
+    static uint64_t again_at;
+    if (manager >= 0 && now >= again_at) {
+        again_at = now + AGAIN_NS;
+        if (send(manager, line, sizeof line - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EPIPE)
+            manager = -1;
+    }
 }

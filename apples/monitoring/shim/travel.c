@@ -1,9 +1,11 @@
 /* The status that travels with messages: whether the sender's job is the scheduled one where it runs.
 
    A status is sent only when it has changed: one byte to every other rank, on a communicator of our own, ahead of the
-   next message of the program. Until a rank hears otherwise it takes the others as scheduled. Only a rank that
-   is not scheduled itself reads what it was sent; it counts a request for every message it receives while somebody
-   it communicates with is scheduled, and for the news that somebody now is. Yoo and Jette, section 2.
+   next message of the program, or while the rank waits: a message may lie in the socket for long before somebody who has
+   a hundredth of the processor receives it, and what came with it be old by then. Until a rank hears otherwise it takes
+   the others as scheduled. Only a rank that is not scheduled itself reads what it was sent; it counts a request for every
+   message it receives while somebody it communicates with is scheduled, and for the news that somebody now is. Yoo and
+   Jette, section 2.
 
    Bytes are sent synchronously: at most one to a rank is under way, and at MPI_Finalize a rank knows when all of its
    own have been received, so that none is left behind. */
@@ -87,11 +89,16 @@ static int tell(int now) {
     return behind;
 }
 
-/* Read what has come; returns the number of ranks that have become scheduled. */
+/* Read what has come; returns the number of ranks that have become scheduled. MPICH's probe may say no and only then
+   fetch what it was asked for, so that is not believed at once. */
 static int listen(void) {
-    int status[32], there = 1, news = 0;
+    int status[32], there = 0, news = 0, doubts = 2;
     unsigned char word = 1;
-    while (do_iprobe((slot)monitor_library.any_source, TAG, communicator, (slot)&there, (slot)status) == 0 && there) {
+    while (do_iprobe((slot)monitor_library.any_source, TAG, communicator, (slot)&there, (slot)status) == 0) {
+        if (!there && --doubts == 0)
+            break;
+        if (!there)
+            continue;
         int from = status[monitor_library.source_at];
         do_recv((slot)&word, 1, monitor_library.byte, (slot)from, TAG, communicator, (slot)status);
         news += word && !heard[from];
@@ -108,30 +115,37 @@ static int take(void) { return ranks > 0 && !__atomic_test_and_set(&taken, __ATO
 
 static void give(void) { __atomic_clear(&taken, __ATOMIC_RELEASE); }
 
-/* While the process waits and is not scheduled: has somebody become so? */
-void monitor_travel_look(void) {
-    if (monitor_page->manager.scheduled || !take())
-        return;
-    int news = listen();
-    give();
-    if (news > 0)
-        monitor_request((uint64_t)news);
-}
-
-/* A call of the program begins: what it sends is preceded by our status. Ranks that were busy are tried again, but not
-   at every call: those that are scheduled read nothing, maybe for long. */
-void monitor_travel_before(void) {
+/* Let the others know what has changed. Ranks that were busy are tried again, but not at every call: those that are
+   scheduled read nothing, maybe for long. */
+static void keep_told(int now) {
     static int last = 1, behind;
     static uint64_t again_at;
-    int now = monitor_page->manager.scheduled != 0;
-    if (!take())
-        return;
     if (now != last || (behind > 0 && monitor_wall() >= again_at)) {
         behind = tell(now);
         last = now;
         again_at = monitor_wall() + AGAIN_NS;
         monitor_travelling = behind > 0 || !now;
     }
+}
+
+/* While the process waits: others hear what has changed; and has somebody become scheduled, where we are not? */
+void monitor_travel_look(void) {
+    int now = monitor_page->manager.scheduled != 0, news = 0;
+    if ((now && !monitor_travelling) || !take())
+        return;
+    keep_told(now);
+    if (!now)
+        news = listen();
+    give();
+    if (news > 0)
+        monitor_request((uint64_t)news);
+}
+
+/* A call of the program begins: what it sends is preceded by our status. */
+void monitor_travel_before(void) {
+    if (!take())
+        return;
+    keep_told(monitor_page->manager.scheduled != 0);
     give();
 }
 

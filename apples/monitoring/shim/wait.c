@@ -107,7 +107,7 @@ int monitor_wait(const struct question *q) {
         rc = ask(q);
         if (rc != 0 || *q->done != 0)
             return rc;
-        if (UNLIKELY(monitor_page->manager.scheduled != 1) && asked % 64 == 0)
+        if (UNLIKELY(monitor_page->manager.scheduled != 1 || monitor_travelling) && asked % 64 == 0)
             monitor_travel_look();
         if (monitor_mode() != WAIT_SPIN_BLOCK) {
             spin_until = 0;

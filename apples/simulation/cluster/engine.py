@@ -82,7 +82,7 @@ from apples.simulation.cluster.layout import (
 )
 from apples.simulation.cluster.localscheduler import decide, fall_asleep, make_room, wake
 from apples.simulation.cluster.lockstep import leap
-from apples.simulation.cluster.nodewide import carry_out, class_event, set_barred
+from apples.simulation.cluster.nodewide import carry_out, class_event, set_barred, tell_changes
 from apples.simulation.cluster.progress import (
     account,
     begin_next,
@@ -90,6 +90,7 @@ from apples.simulation.cluster.progress import (
     enter,
     expect,
     length,
+    may_report,
     missed_by,
     mix,
     set_due,
@@ -111,12 +112,13 @@ def finish(m: Memory, n: int, p: int, t: int) -> None:
 
 @part
 def report(m: Memory, n: int, p: int, t: int) -> None:
-    """A message from a scheduled sender is there for a job that is not scheduled: the policy has to hear of it."""
+    """A message is there for a job that is not scheduled: where its sender is, the policy has to hear of it."""
     m[p + KNOCK] = NEVER
-    m[n + N_REQUEST] = p
-    m[n + N_REQUEST_AT] = t
-    m[n + N_FROZEN] = 1
-    m[K_REPORTS] += 1
+    if may_report(m, p, t):
+        m[n + N_REQUEST] = p
+        m[n + N_REQUEST_AT] = t
+        m[n + N_FROZEN] = 1
+        m[K_REPORTS] += 1
     go_on(m, p)
 
 
@@ -265,6 +267,7 @@ def share_out(memory: Memory, n: int, t: int) -> None:
     m = words(memory)
     new_budgets(m, n, t)
     set_barred(m, n, t)
+    tell_changes(m, n, t)
     set_next(m, n)
 
 

@@ -98,8 +98,8 @@ QUANTA = 40
     SHARE,
     KNOCK,  # first message of this wait from a scheduled sender, while it is not reported
     KEY,  # of the variation
-    FLAG_EVEN,  # was its job scheduled on its node when the message left
-    FLAG_ODD,
+    TOLD,  # is its job scheduled on its node, as it told the others last
+    TOLD_AT,  # when it did
     HELD_SINCE,
     FINISHED,
     WANTS_RUN,  # orders, carried out when the node manager has run

@@ -8,6 +8,7 @@ from apples.simulation.cluster.layout import (
     ACTS_FROM,
     ASLEEP,
     BARRED,
+    BEGIN,
     C_RUNNING,
     DUE,
     HELD,
@@ -23,6 +24,7 @@ from apples.simulation.cluster.layout import (
     NEVER,
     NICE,
     OFF,
+    PHASE,
     POLLS,
     PROCESSOR_FIELDS,
     RANK,
@@ -32,6 +34,7 @@ from apples.simulation.cluster.layout import (
     S_BUDGET,
     SHARE,
     STATE,
+    WAITING,
     WAITING_SINCE,
     WANTS_NICE,
     WANTS_POLLS,
@@ -39,7 +42,7 @@ from apples.simulation.cluster.layout import (
     Memory,
 )
 from apples.simulation.cluster.localscheduler import add_ready, decide, drop_ready, make_room, take_off, wake
-from apples.simulation.cluster.progress import account, act, set_due
+from apples.simulation.cluster.progress import account, act, set_due, tell_status
 
 
 @part
@@ -137,3 +140,15 @@ def set_barred(m: Memory, n: int, t: int) -> None:
                 add_ready(m, n, p)
                 make_room(m, n, p, t)
     fill_idle(m, n, t)
+
+
+@part
+def tell_changes(m: Memory, n: int, t: int) -> None:
+    """Another job has been scheduled: ranks that run, and wait, tell the others; those that do not run do so later."""
+    occupant = n + N_DUE + m[K_WIDTH]
+    for w in range(occupant + m[K_PROCESSORS] + 1, occupant + m[n + N_SLOTS]):
+        p = m[w]
+        if p < 0 or m[p + KIND] != RANK or m[p + STATE] != RUNNING:
+            continue
+        if m[p + PHASE] == WAITING or (m[p + WAITING_SINCE] >= 0 and m[p + BEGIN] > t):
+            tell_status(m, p, t)

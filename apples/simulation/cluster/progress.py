@@ -3,7 +3,8 @@
 An exchange takes its latency from the moment at which the rank and all its partners have entered it. A rank whose
 messages have a known arrival is at once put into its next computation, with a `BEGIN` that lies ahead; whoever
 interrupts it before that puts it back. `T_COMM` includes waiting for a processor within communication, as a clock
-on the wall does, and leaves out time held stopped.
+on the wall does, and leaves out time held stopped. Whether its job is scheduled a rank tells the others ahead of its
+messages, and while it waits: what somebody who gets on slowly finds in his mail may be old.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from apples.simulation.cluster.layout import (
     COMPUTE,
     COMPUTING,
     DUE,
-    FLAG_EVEN,
     HELD,
     HELD_WAITING,
     ITERATION,
@@ -65,6 +65,8 @@ from apples.simulation.cluster.layout import (
     STATE,
     T_COMM,
     T_CPU,
+    TOLD,
+    TOLD_AT,
     VARIATION,
     WAITING,
     WAITING_SINCE,
@@ -170,6 +172,8 @@ def act(m: Memory, p: int) -> None:
     elif m[p + READY_AT] <= at:
         begin_next(m, p, at)
     else:
+        if m[K_MESSAGES] == 1:
+            tell_status(m, p, at)
         wait_on(m, p)
 
 
@@ -226,7 +230,7 @@ def enter(m: Memory, p: int, t: int) -> None:
     m[p + SENT_EVEN + parity] = t
     if m[K_MESSAGES] == 1:
         m[p + KNOCK] = NEVER
-        m[p + FLAG_EVEN + parity] = m[m[p + SHARE] + S_SCHEDULED]
+        note_told(m, p, t)
     wait_on(m, p)
     if m[job + J_PATTERN] == RING:
         exchange(m, p)
@@ -283,6 +287,61 @@ def deliver(m: Memory, p: int, at: int) -> None:
         set_due(m, p, at)
 
 
+@inlined
+def note_told(m: Memory, p: int, t: int) -> bool:
+    """Whether rank p has something new to tell of its status; told with that."""
+    scheduled = m[m[p + SHARE] + S_SCHEDULED]
+    if m[p + TOLD] == scheduled:
+        return False
+    m[p + TOLD], m[p + TOLD_AT] = scheduled, t
+    return True
+
+
+@part
+def tell_status(m: Memory, p: int, t: int) -> None:
+    """A rank that waits tells the others when its job has been scheduled or is so no more; the first is a request."""
+    if note_told(m, p, t) and m[p + TOLD] == 1:
+        job, at = m[p + JOB], t + m[m[p + JOB] + J_LATENCY]
+        if m[job + J_PATTERN] == RING:
+            knock_elsewhere(m, p, m[p + LEFT], at)
+            knock_elsewhere(m, p, m[p + RIGHT], at)
+        else:
+            first = m[K_MEMBERS] + m[job + J_FIRST]
+            for i in range(first, first + m[job + J_RANKS]):
+                knock_elsewhere(m, p, m[i], at)
+
+
+@inlined
+def knock_elsewhere(m: Memory, p: int, q: int, at: int) -> None:
+    """Rank q hears of p at `at`, if it is on another node."""
+    if m[q + NODE] != m[p + NODE]:
+        knock(m, q, at)
+
+
+@inlined
+def takes_as_scheduled(m: Memory, p: int, q: int, t: int) -> bool:
+    """Whether rank p takes rank q of another node as scheduled, by what that has told."""
+    if m[q + NODE] == m[p + NODE]:
+        return False
+    # Statuses alternate: what is still on its way is the contrary of what was told before.
+    return bool((m[q + TOLD] == 1) == (m[q + TOLD_AT] + m[m[p + JOB] + J_LATENCY] <= t))
+
+
+@part
+def may_report(m: Memory, p: int, t: int) -> bool:
+    """Whether rank p still waits, or has just waited, and takes somebody it has messages from as scheduled."""
+    job = m[p + JOB]
+    if m[p + PHASE] == COMPUTING and (m[p + WAITING_SINCE] < 0 or m[p + BEGIN] < t):
+        return False
+    if m[job + J_PATTERN] == RING:
+        return takes_as_scheduled(m, p, m[p + LEFT], t) or takes_as_scheduled(m, p, m[p + RIGHT], t)
+    first = m[K_MEMBERS] + m[job + J_FIRST]
+    found = False
+    for i in range(first, first + m[job + J_RANKS]):
+        found = found or takes_as_scheduled(m, p, m[i], t)
+    return found
+
+
 @part
 def tell_partners(m: Memory, p: int, k: int, t: int) -> None:
     """Partners on other nodes that wait may report this message; this rank may report those that came before."""
@@ -306,9 +365,9 @@ def tell(m: Memory, p: int, q: int, k: int, at: int) -> None:
     if entered < 0:
         return
     # a rank that is through with the wait has nothing to report; one that is put ahead still waits
-    if m[p + FLAG_EVEN + (k & 1)] == 1 and m[q + WAITING_SINCE] == entered:
+    if m[p + TOLD] == 1 and m[q + WAITING_SINCE] == entered:
         knock(m, q, at)
-    if m[q + FLAG_EVEN + (k & 1)] == 1:
+    if m[q + TOLD] == 1:
         knock(m, p, at)
 
 

@@ -19,15 +19,21 @@ from apples.daemons.streams import Stream
 
 
 class Desk:
-    """Answers every question with `size` bytes."""
+    """Answers every question with `size` bytes. requests : of processes for the processor"""
 
     size = 10
+
+    def __init__(self):
+        self.requests = 0
 
     def register(self, request, connection):
         return Process("j", 0)
 
     def leave(self, process):
         pass
+
+    def requested(self):
+        self.requests += 1
 
     def ask(self, what, argument, answer):
         answer({"said": "x" * self.size})
@@ -78,6 +84,28 @@ def test_without_descriptors_the_door_is_closed_for_a_while_and_opened_again(loo
             assert len(tried) == 3
             came[0].close()
         door.close()
+
+
+def test_who_asks_for_the_processor_has_registered_and_gets_no_answer(loop, tmp_path):
+    desk = Desk()
+    desk.ask = lambda what, argument, answer: False
+    reception = Reception(loop, tmp_path / "s", desk, most_of_user=9)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(tmp_path / "s"))
+        client.settimeout(10)
+
+        def answer(line):
+            client.sendall(line)
+            run(loop, 0.02)
+            return client.recv(1000)
+
+        assert b"'schedule' is no request" in answer(b'{"schedule": null}\n')
+        assert b"registered" in answer(b'{"register": {}}\n')
+        client.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            answer(b'{"schedule": null}\n{"schedule": null}\n')
+    assert desk.requests == 2
+    reception.close()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can connect as another user")

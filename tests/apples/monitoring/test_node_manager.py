@@ -4,18 +4,24 @@ import json
 import socket
 import sys
 import threading
+import time
 
 import pytest
 
+from apples.coscheduling.events import Wait
 from apples.monitoring.environment import page_path
-from apples.monitoring.page import MonitorPage
+from apples.monitoring.page import MonitorPage, State
 
 
 class Manager:
-    """A node manager that answers every registration with the same line, and remembers them."""
+    """A node manager that answers every registration with the same line, and remembers them.
+
+    asked : what processes have said after that
+    """
 
     def __init__(self, path, answer):
         self.registered, self.ended, self._answer = [], threading.Semaphore(0), answer
+        self.asked = []
         self._kept = []
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
@@ -35,8 +41,8 @@ class Manager:
             self.registered.append(json.loads(lines.readline()))
             if self._answer is not None:
                 connection.sendall(self._answer)
-            # Nothing more is said; the end of the connection is the end of the process.
-            assert lines.read() == ""
+            # The end of the connection is the end of the process.
+            self.asked.extend(json.loads(line) for line in lines)
         self.ended.release()
 
 
@@ -75,6 +81,7 @@ def test_every_process_registers_and_stays_connected_while_it_lives(
         }
         for rank in range(2)
     ]
+    assert node.asked == []
 
 
 @pytest.mark.parametrize(
@@ -160,7 +167,7 @@ while b"n" not in (said, heard):
 def talking(request, mpi, start, manager, tmp_path, pages_directory):
     """Two ranks that exchange messages until told to stop, and their pages."""
     way = getattr(request, "param", "plainly")
-    _, path = manager()
+    node, path = manager()
     stop = tmp_path / "stop"
     script = tmp_path / "talk.py"
     script.write_text(TALK)
@@ -172,6 +179,13 @@ def talking(request, mpi, start, manager, tmp_path, pages_directory):
     started.end()
     for page in pages:
         page.close()
+    for _ in range(2):
+        assert node.ended.acquire(timeout=30)
+    # Whoever has a request asks at once, and no oftener than every few milliseconds.
+    figures = started.job.figures()
+    assert all(line == {"schedule": None} for line in node.asked)
+    assert bool(node.asked) == any(f.requests for f in figures)
+    assert len(node.asked) <= sum((f.ended_s - f.started_s) / 0.005 + 1 for f in figures)
 
 
 FINISHES_EARLY = """
@@ -244,3 +258,46 @@ def test_asking_in_vain_is_no_request(talking):
     figures = started.page_figures(2, lambda figures: figures[1].requests > 100)
     assert figures[1].requests <= figures[1].sent + figures[1].received
     second.set_scheduled(True)
+
+
+OLD_MAIL = """
+import sys, time
+from pathlib import Path
+from mpi4py import MPI
+world, room = MPI.COMM_WORLD, bytearray(1)
+while not Path(sys.argv[1 + world.rank]).exists():
+    time.sleep(0.01)
+if world.rank == 0:
+    world.Send(b"o", 1)
+    world.Recv(room, 1)
+else:
+    # Some libraries fetch what is there only when they have been asked hundreds of times.
+    for _ in range(10_000):
+        world.Iprobe(0, 9)
+    world.Recv(room, 0)
+    world.Send(b"n", 0)
+"""
+
+
+@pytest.mark.parametrize("still_scheduled", [True, False])
+def test_old_mail_of_one_that_is_scheduled_no_more_is_no_request(
+    mpi, start, manager, tmp_path, pages_directory, still_scheduled
+):
+    """Rank 0 says so while it waits; its message lay there long before rank 1 came to receive it."""
+    _, path = manager()
+    go, script = [tmp_path / "0", tmp_path / "1"], tmp_path / "old.py"
+    script.write_text(OLD_MAIL)
+    started = start(mpi, 2, [sys.executable, script, *go], APPLES_NODE_SOCKET=path)
+    started.page_figures(2, lambda figures: all(f.state is State.RUNNING for f in figures))
+    first, second = pages = [MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2)]
+    first.set_wait(Wait.POLL, 1e-4)
+    second.set_scheduled(False)
+    go[0].touch()
+    started.page_figures(2, lambda figures: figures[0].sent == 1)
+    first.set_scheduled(still_scheduled)
+    time.sleep(0.3)
+    go[1].touch()
+    started.end()
+    assert [figures.requests for figures in started.job.figures()] == [0, int(still_scheduled)]
+    for page in pages:
+        page.close()

@@ -253,6 +253,14 @@ def test_messages_bring_the_ranks_of_a_job_together(machine, ring):
     assert driven.turnaround_s < alone.turnaround_s
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nobody_asks_for_the_processor_by_old_mail(machine, ring, seed):
+    """What came while its sender was scheduled would move nodes back and forth: 55 s instead of 8 with seed 2."""
+    jobs = [ring(name, (0, 1, 2, 3), iterations=3000, variation=0.3) for name in "ab"]
+    small = machine(nodes=4, share_interval_s=0.1, timer_spread_s=0.1)
+    assert simulate(small, jobs, "message-driven", seed=seed, constants=QUICK).turnaround_s < 10.0
+
+
 def test_a_job_that_is_scheduled_before_it_reports_a_message_goes_on_as_it_was(machine, ring):
     """Nothing of a computation is left out because its rank was about to report a message."""
     nodes = tuple(range(8))
