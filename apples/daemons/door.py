@@ -19,6 +19,8 @@ _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 #: Asked for where the system allows it; a registered process takes up to five.
 _DESCRIPTORS = 1 << 16
 _BACKLOG = 1024
+#: What datagrams may take up until they are read, bytes.
+_RECEIVED = 1 << 20
 #: Attempts to find a port that is free for both TCP and UDP, where any will do.
 _PORTS_TRIED = 20
 
@@ -44,6 +46,8 @@ def bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
             listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             datagrams = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            # Of a thousand nodes at once; the system may give less.
+            datagrams.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED)
             try:
                 listener.bind(address)
                 datagrams.bind(listener.getsockname())

@@ -123,11 +123,9 @@ class Lab:
         if self._relayed and self.relay is None:
             self.relay = Relay(int(self.place.rpartition(":")[2]))
 
-    def start_nodes(self, *, managed: bool = True, apart_s: float = 0.0) -> None:
-        """Start all node managers, each `apart_s` after the one before; returns when they answer."""
-        begun = time.monotonic()
-        for number, name in enumerate(self.cpus):
-            time.sleep(max(begun + number * apart_s - time.monotonic(), 0.0))
+    def start_nodes(self, *, managed: bool = True) -> None:
+        """Start all node managers at once; returns when they answer."""
+        for name in self.cpus:
             self._start_node(name, managed=managed)
         for name in self.cpus:
             self.wait(lambda name=name: self.ask(name, "status"))  # type: ignore[misc]

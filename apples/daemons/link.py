@@ -191,7 +191,7 @@ class Link:
         self._beats = BeatSeal(self._key, session)
         stream.trust(LONGEST_LINE)
         stream.heard = self._line
-        hello = self._hooks.hello() | {"nonce": ours, "word": self.word}
+        hello = self._hooks.hello() | {"nonce": ours, "word": self.word, "shown": self._shown}
         stream.send(Seal(derive(self._key, "hello", theirs), ours="node", theirs="manager").line(hello))
 
     def _line(self, line: bytes) -> None:

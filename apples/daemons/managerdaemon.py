@@ -31,6 +31,7 @@ from apples.daemons.wire import (
     BeatMessage,
     BeatSeal,
     Forged,
+    HereMessage,
     Json,
     Seal,
     derive,
@@ -42,6 +43,7 @@ _PRIORITY = 11
 _STRANGER_S = 3.0
 #: One that has not shown itself for so long is asked, seconds.
 _ASK_S = 1.5 * PULSE_S
+_MOST_HERE = 64  #: datagrams that are read at once, and four more for each node: not a whole flood
 #: Beats whose lateness is remembered.
 _REMEMBERED = 1000
 #: A manager that runs while it is needed waits so long for its first node, and after its last, seconds.
@@ -189,15 +191,19 @@ class ManagerDaemon:
             self._datagrams.sendto(datagram, address)
 
     def _here(self) -> None:
-        """A node shows that it is here, and where it listens."""
-        try:
-            datagram, address = self._datagrams.recvfrom(HERE_BYTES + 1)
-            here = self._seal.open_here(datagram)
-        except (OSError, Forged):
-            return
+        """Nodes show that they are here, and where they listen."""
+        for _ in range(_MOST_HERE + 4 * len(self._nodes)):
+            try:
+                datagram, address = self._datagrams.recvfrom(HERE_BYTES + 1)
+            except OSError:
+                return
+            with suppress(Forged):
+                self._shown(self._seal.open_here(datagram), address[:2])
+
+    def _shown(self, here: HereMessage, address: tuple[str, int]) -> None:
         peer = self._words.get(here.node)
         if peer is not None and here.number > peer.shown:
-            peer.shown, peer.address, peer.heard_at = here.number, address[:2], now()
+            peer.shown, peer.address, peer.heard_at = here.number, address, now()
             peer.silent, peer.multicast = here.silent, here.multicast
 
     # nodes
@@ -272,7 +278,7 @@ class ManagerDaemon:
             derive(self._key, "stream", peer.challenge, hello["nonce"]), ours="manager", theirs="node"
         )
         peer.name, peer.word, peer.heard_at = name, hello["word"], now()
-        peer.processors = hello["processors"]
+        peer.processors, peer.shown = hello["processors"], hello["shown"]
         peer.stream.trust(LONGEST_LINE)
         self._nodes[name] = self._words[peer.word] = peer
         self._count()
@@ -331,6 +337,8 @@ class ManagerDaemon:
             peer.stream.send(peer.seal.line({"matrix": self.roster.view(name).as_json()}))
 
     def _second(self) -> None:
+        # After a stop all that has come is read before anybody is called silent.
+        self._here()
         instant = now()
         self.roster.tick(instant)
         self._tell_all()

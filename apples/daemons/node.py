@@ -119,6 +119,8 @@ class Node:
         self._gone_cpu_s[job] = self._gone_cpu_s.get(job, 0.0) + (member.grip.cpu_s() or 0.0)
         self._resume(member, now)
         self._tell_page(member, lambda page: page.set_wait(None))
+        if member.scheduled is False:
+            self._tell_page(member, lambda page: page.set_scheduled(True))
         member.stopped_s = member.held_s(now)
         if any(other.job == job for other in self.members):
             self._placed[job] = {p: n for p, n in self._placed.get(job, {}).items() if p != process}
@@ -177,8 +179,9 @@ class Node:
             used[process.job] = used.get(process.job, 0.0) + (member.grip.cpu_s() or 0.0)
         return used
 
-    def look_for_messages(self, now: float) -> None:
-        """Ask the pages for messages from scheduled senders (CMDSCH)."""
+    def look_for_messages(self, now: float) -> bool:
+        """Ask the pages for messages from scheduled senders (CMDSCH); whether there were any."""
+        found, counted = False, self._constants.message_driven.gmet_of == "cpu"
         for process, member in self.members.items():
             if member.page is None:
                 continue
@@ -188,9 +191,10 @@ class Node:
                 self._drop_page(member)
                 continue
             if requests != member.requests:
-                member.requests = requests
-                used = self._used_cpu_s()
+                member.requests, found = requests, True
+                used = self._used_cpu_s() if counted else {}
                 self.policy.on(MessageArrived(process=process, sender_scheduled=True, now=now, cpu_s=used))
+        return found
 
     def enforce(self, now: float, *, may_stop: bool, stopping: Callable[[], None] = lambda: None) -> bool:
         """Make everybody do what is wanted; whether anything is held stopped now. Stops before it resumes.

@@ -3,8 +3,8 @@
 With a manager it acts at every beat, and lets everything run when beats stay away, before a second slice is over.
 Under a policy with slices of its own (message-driven) it beats for itself, hears processes that ask for the processor,
 looks every `LOOK_S` whether one was not heard, and gives processes that are limited, where no quota can be had, pulses
-by signals. Whatever ends it, the watchdog resumes what is
-stopped; TERM and INT resume everything first. Papers: FCS section 2.2, Yoo and Jette section 2.2.3.
+by signals. Whatever ends it, the watchdog resumes what is stopped; TERM and INT resume everything first.
+Papers: FCS section 2.2, Yoo and Jette section 2.2.3.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
 from apples.daemons.keeping import Keeping
 from apples.daemons.link import PULSE_S, Hooks, Link
-from apples.daemons.loop import EndSignals, Loop
+from apples.daemons.loop import Alarm, EndSignals, Loop
 from apples.daemons.matrixview import MatrixView, job_json
 from apples.daemons.member import Member
 from apples.daemons.node import Node
@@ -40,7 +40,7 @@ SILENT_SLICES = 1.5
 _HUNG_SLICES, _LATE_S = 2.0, 0.05
 #: How often pages are asked for messages; and the period of pulses, seconds.
 LOOK_S = 0.1
-#: Requests that come sooner after one wait for that, seconds: processes must not keep us from the others.
+#: Between two looks for requests, seconds: processes that ask must not keep us from the others.
 _REQUEST_S = 0.002
 #: Priority among those that run in real time: below the watchdog.
 _PRIORITY = 10
@@ -90,6 +90,7 @@ class NodeDaemon:
         self._pending: BeatMessage | None = None
         self._acted_at = 0.0
         self._requests_from = 0.0
+        self._request: Alarm | None = None
         self._questions: dict[int, Answer] = {}
         self._asked = 0
         self._needed_at = now() + _FIRST_S
@@ -162,11 +163,14 @@ class NodeDaemon:
 
     def requested(self) -> None:
         """A process asks for the processor (CMDSCH)."""
-        instant = now()
-        if self.node.kind.own_timer and instant >= self._requests_from:
-            self._requests_from = instant + _REQUEST_S
-            self.node.look_for_messages(instant)
+        if self.node.kind.own_timer and self._request is None:
+            self._request = self._loop.at(self._requests_from, self._look_for_request)
+
+    def _look_for_request(self) -> None:
+        self._request = None
+        if self.node.look_for_messages(now()):
             self._enforce()
+        self._requests_from = now() + _REQUEST_S
 
     def ask(self, what: str, argument: object, answer: Answer) -> bool:
         """Answer people."""

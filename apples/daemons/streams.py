@@ -15,6 +15,8 @@ from apples.daemons.wire import Forged, Lines
 #: What may wait for a side that does not read before it is taken for dead, bytes.
 _MOST_WAITING = 16 << 20
 _CHUNK = 1 << 16
+#: Seconds; those who keep track of connections on the way forget them only later.
+_IDLE_S = 30
 
 
 class Stream:
@@ -103,8 +105,14 @@ class Stream:
 
 
 def keep_honest(connection: socket.socket, silence_s: float) -> None:
-    """Let the kernel end a TCP connection whose other side acknowledges nothing for `silence_s`, and send at once."""
+    """Let the kernel end a TCP connection whose other side acknowledges nothing for `silence_s`, and send at once.
+
+    One on which nobody says anything is tried every `_IDLE_S`.
+    """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(silence_s * 1000))
 
 

@@ -97,7 +97,7 @@ void monitor_enter(int kind) {
     t->gap = gap;
     if (kind & BLOCKING)
         begin_waiting(t, now.wall_before);
-    if (kind & (SENDS | COLLECTIVE) && UNLIKELY(monitor_page->manager.scheduled != 1 || monitor_travelling))
+    if (kind & (SENDS | COLLECTIVE | COMPLETES) && UNLIKELY(monitor_page->manager.scheduled != 1 || monitor_travelling))
         monitor_travel_before();
 }
 

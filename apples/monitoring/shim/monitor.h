@@ -101,7 +101,7 @@ void monitor_register(const char *job, const char *page);
 void monitor_schedule(uint64_t now);
 
 /* travel.c: the status that travels with messages */
-extern int monitor_travelling; /* others do not take us as scheduled */
+extern int monitor_travelling; /* we are not scheduled, or others have not read yet that we are */
 void monitor_travel_start(void);
 void monitor_travel_before(void);
 void monitor_travel_after(void);

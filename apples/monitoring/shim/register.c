@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #define AGAIN_NS 5000000u
 
 static int manager = -1;
+static struct stat manager_is;
 
 static void say(const char *socket_path, const char *why) {
     fprintf(stderr, "apples monitor: node manager at %s: %s; the program runs without it\n", socket_path, why);
@@ -108,16 +110,21 @@ void monitor_register(const char *job, const char *page) {
         return;
     }
     /* Left open: the end of this connection tells the node manager that the process is gone. */
-    manager = fd;
+    if (fstat(fd, &manager_is) == 0)
+        manager = fd;
 }
 
-/* CMDSCH: what is asked for is on the page. One that gets lost is found there, later. */
+/* CMDSCH: what is asked for is on the page. One that gets lost is found there, later. A program may have closed the
+   connection and have something else there now, that is none of our business. */
 void monitor_schedule(uint64_t now) {
     static const char line[] = "{\"schedule\": null}\n";
     static uint64_t again_at;
-    if (manager >= 0 && now >= again_at) {
-        again_at = now + AGAIN_NS;
-        if (send(manager, line, sizeof line - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno == EPIPE)
-            manager = -1;
-    }
+    struct stat is;
+    if (manager < 0 || now < again_at)
+        return;
+    again_at = now + AGAIN_NS;
+    if (fstat(manager, &is) != 0 || is.st_dev != manager_is.st_dev || is.st_ino != manager_is.st_ino)
+        manager = -1;
+    else
+        send(manager, line, sizeof line - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }

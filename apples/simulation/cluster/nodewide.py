@@ -151,4 +151,4 @@ def tell_changes(m: Memory, n: int, t: int) -> None:
         if p < 0 or m[p + KIND] != RANK or m[p + STATE] != RUNNING:
             continue
         if m[p + PHASE] == WAITING or (m[p + WAITING_SINCE] >= 0 and m[p + BEGIN] > t):
-            tell_status(m, p, t)
+            tell_status(m, p, max(t, m[p + ACTS_FROM]))

@@ -230,7 +230,7 @@ def enter(m: Memory, p: int, t: int) -> None:
     m[p + SENT_EVEN + parity] = t
     if m[K_MESSAGES] == 1:
         m[p + KNOCK] = NEVER
-        note_told(m, p, t)
+        tell_status(m, p, t)
     wait_on(m, p)
     if m[job + J_PATTERN] == RING:
         exchange(m, p)
@@ -299,7 +299,7 @@ def note_told(m: Memory, p: int, t: int) -> bool:
 
 @part
 def tell_status(m: Memory, p: int, t: int) -> None:
-    """A rank that waits tells the others when its job has been scheduled or is so no more; the first is a request."""
+    """Rank p tells the others when its job has been scheduled, which is a request, or is so no more."""
     if note_told(m, p, t) and m[p + TOLD] == 1:
         job, at = m[p + JOB], t + m[m[p + JOB] + J_LATENCY]
         if m[job + J_PATTERN] == RING:
@@ -329,7 +329,7 @@ def takes_as_scheduled(m: Memory, p: int, q: int, t: int) -> bool:
 
 @part
 def may_report(m: Memory, p: int, t: int) -> bool:
-    """Whether rank p still waits, or has just waited, and takes somebody it has messages from as scheduled."""
+    """Whether rank p still waits, or has just waited, and takes one that it exchanges messages with as scheduled."""
     job = m[p + JOB]
     if m[p + PHASE] == COMPUTING and (m[p + WAITING_SINCE] < 0 or m[p + BEGIN] < t):
         return False
@@ -367,7 +367,7 @@ def tell(m: Memory, p: int, q: int, k: int, at: int) -> None:
     # a rank that is through with the wait has nothing to report; one that is put ahead still waits
     if m[p + TOLD] == 1 and m[q + WAITING_SINCE] == entered:
         knock(m, q, at)
-    if m[q + TOLD] == 1:
+    if takes_as_scheduled(m, p, q, at):
         knock(m, p, at)
 
 

@@ -5,11 +5,17 @@ import signal
 import socket
 import struct
 import time
+from types import SimpleNamespace
 
+from apples.coscheduling.policies import POLICIES
 from apples.daemons.keyfile import read_key
 from apples.daemons.lab import kill
 from apples.daemons.link import SILENCE_S
-from apples.daemons.wire import Seal, derive, random_word
+from apples.daemons.managerdaemon import ManagerDaemon
+from apples.daemons.settings import SharingSettings
+from apples.daemons.wire import BeatSeal, HereMessage, Seal, derive, random_word
+
+KEY = b"k" * 32
 
 
 def test_nodes_that_leave_all_at_once_leave_the_manager_standing(lab):
@@ -36,7 +42,7 @@ def test_a_node_that_has_gone_before_it_is_welcomed_is_not_there(lab):
         greeting = json.loads(stranger.makefile("rb").readline())
         seal = Seal(derive(key, "hello", greeting["challenge"]), ours="node", theirs="manager")
         hello = {"node": "ghost", "policy": "gang", "processors": 1, "nonce": random_word()}
-        hello |= {"word": random_word(), "placed": {}, "processes": []}
+        hello |= {"word": random_word(), "shown": 0, "placed": {}, "processes": []}
         site.manager.send_signal(signal.SIGSTOP)
         stranger.sendall(seal.line(hello))
         # what was sent can be read still, but nothing be sent back
@@ -74,6 +80,39 @@ def test_a_node_that_hangs_does_not_keep_people_waiting(lab):
     # What it told before stands, and for how long.
     assert view["nodes"]["b"]["told_s"] > 0.5
     assert view["nodes"]["b"]["policy"] == "gang"
+
+
+def test_a_manager_that_was_stopped_for_long_calls_nobody_silent_who_was_not(lab):
+    site = lab(dict.fromkeys("abcd", "0"))
+    site.start()
+    site.manager.send_signal(signal.SIGSTOP)
+    time.sleep(SILENCE_S - 0.5)
+    site.manager.send_signal(signal.SIGCONT)
+    site.wait(lambda: set(site.view().get("nodes", ())) == set("abcd"))
+    assert "is lost" not in site.said()
+
+
+def test_a_node_is_where_its_last_datagram_came_from():
+    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
+    manager = ManagerDaemon(settings, KEY, say=lambda text: None)
+    word, seal = random_word(), BeatSeal(KEY, manager._session)
+    peer = manager._words[word] = SimpleNamespace(shown=3, address=None, heard_at=0.0)
+    senders = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+    here = HereMessage(word, 4, silent=False, multicast=True)
+    for sender, datagram in (
+        (senders[0], seal.here(here)),
+        (senders[1], seal.here(here)),
+        (senders[1], seal.here(here._replace(number=3))),
+        (senders[1], seal.here(here._replace(node=random_word(), number=9))),
+        (senders[1], seal.here(here._replace(number=9))[:-1]),
+    ):
+        sender.sendto(datagram, manager.address)
+    manager._here()
+    assert (peer.shown, peer.address) == (4, ("127.0.0.1", senders[0].getsockname()[1]))
+    assert (peer.silent, peer.multicast) == (False, True)
+    for sender in senders:
+        sender.close()
+    manager.close()
 
 
 def test_a_node_that_hears_no_beats_and_whose_datagrams_get_lost_stays_connected(lab):

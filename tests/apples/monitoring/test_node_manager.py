@@ -295,9 +295,52 @@ def test_old_mail_of_one_that_is_scheduled_no_more_is_no_request(
     go[0].touch()
     started.page_figures(2, lambda figures: figures[0].sent == 1)
     first.set_scheduled(still_scheduled)
-    time.sleep(0.3)
+    time.sleep(1.0)
     go[1].touch()
     started.end()
     assert [figures.requests for figures in started.job.figures()] == [0, int(still_scheduled)]
+    for page in pages:
+        page.close()
+
+
+TESTS_ONLY = """
+import sys
+from pathlib import Path
+from mpi4py import MPI
+world, room = MPI.COMM_WORLD, bytearray(1)
+if world.rank == 0:
+    request = world.Irecv(room, 1)
+    while not request.Test():
+        pass
+else:
+    while not Path(sys.argv[1]).exists():
+        world.Iprobe(0, 9)
+    request = world.Irecv(room, 0, 8)
+    while not Path(sys.argv[2]).exists():
+        request.Test()
+    request.Cancel()
+    request.Free()
+    world.Send(b"n", 0)
+"""
+
+
+def test_a_rank_that_only_tests_tells_that_it_is_scheduled_again(
+    mpi, start, manager, tmp_path, pages_directory
+):
+    _, path = manager()
+    go, script = [tmp_path / "0", tmp_path / "1"], tmp_path / "tests.py"
+    script.write_text(TESTS_ONLY)
+    started = start(mpi, 2, [sys.executable, script, *go], APPLES_NODE_SOCKET=path)
+    started.page_figures(2, lambda figures: all(f.state is State.RUNNING for f in figures))
+    first, second = pages = [MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2)]
+    second.set_scheduled(False)
+    go[0].touch()
+    first.set_scheduled(False)
+    time.sleep(0.5)
+    first.set_scheduled(True)
+    started.page_figures(2, lambda figures: figures[1].requests > 0)
+    second.set_scheduled(True)
+    go[1].touch()
+    started.end()
     for page in pages:
         page.close()
