@@ -95,10 +95,11 @@ static int listen(void) {
     int status[32], there = 0, news = 0, doubts = 2;
     unsigned char word = 1;
     while (do_iprobe((slot)monitor_library.any_source, TAG, communicator, (slot)&there, (slot)status) == 0) {
-        if (!there && --doubts == 0)
-            break;
-        if (!there)
+        if (!there) {
+            if (--doubts == 0)
+                break;
             continue;
+        }
         int from = status[monitor_library.source_at];
         do_recv((slot)&word, 1, monitor_library.byte, (slot)from, TAG, communicator, (slot)status);
         news += word && !heard[from];

@@ -287,28 +287,23 @@ def deliver(m: Memory, p: int, at: int) -> None:
         set_due(m, p, at)
 
 
-@inlined
-def note_told(m: Memory, p: int, t: int) -> bool:
-    """Whether rank p has something new to tell of its status; told with that."""
-    scheduled = m[m[p + SHARE] + S_SCHEDULED]
-    if m[p + TOLD] == scheduled:
-        return False
-    m[p + TOLD], m[p + TOLD_AT] = scheduled, t
-    return True
-
-
 @part
 def tell_status(m: Memory, p: int, t: int) -> None:
     """Rank p tells the others when its job has been scheduled, which is a request, or is so no more."""
-    if note_told(m, p, t) and m[p + TOLD] == 1:
-        job, at = m[p + JOB], t + m[m[p + JOB] + J_LATENCY]
-        if m[job + J_PATTERN] == RING:
-            knock_elsewhere(m, p, m[p + LEFT], at)
-            knock_elsewhere(m, p, m[p + RIGHT], at)
-        else:
-            first = m[K_MEMBERS] + m[job + J_FIRST]
-            for i in range(first, first + m[job + J_RANKS]):
-                knock_elsewhere(m, p, m[i], at)
+    scheduled = m[m[p + SHARE] + S_SCHEDULED]
+    if m[p + TOLD] == scheduled:
+        return
+    m[p + TOLD], m[p + TOLD_AT] = scheduled, t
+    if scheduled == 0:
+        return
+    job, at = m[p + JOB], t + m[m[p + JOB] + J_LATENCY]
+    if m[job + J_PATTERN] == RING:
+        knock_elsewhere(m, p, m[p + LEFT], at)
+        knock_elsewhere(m, p, m[p + RIGHT], at)
+    else:
+        first = m[K_MEMBERS] + m[job + J_FIRST]
+        for i in range(first, first + m[job + J_RANKS]):
+            knock_elsewhere(m, p, m[i], at)
 
 
 @inlined
