@@ -5,7 +5,7 @@ stream and its text, under a key made of both sides' random words of this connec
 connection, of the other side, or out of its place is refused, and the clocks of hosts need not agree. A beat is one
 datagram for all nodes, `BEAT_BYTES` long however many there are: it names the slot, whose rows the nodes hold
 already, sealed with keyed BLAKE2b, which costs a node a third of what HMAC does. It counts upwards within the
-manager's session, and one that comes much later than its fellows is refused. A node's sign of life is a datagram as well.
+manager's session, and one that comes much later than its fellows is refused. A node's sign of life is one as well.
 Pure: bytes in, records out.
 """
 
