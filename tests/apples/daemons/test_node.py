@@ -219,6 +219,12 @@ def test_a_message_brings_its_job_after_the_guaranteed_time(driven):
     ]
 
 
+def test_one_that_is_left_alone_tells_nobody_that_it_is_not_scheduled(driven):
+    driven.done()
+    driven.node.remove(Process("y", 0), 1.0)
+    assert "scheduled y.0" in driven.done()
+
+
 def test_the_slice_goes_to_who_has_used_least(driven):
     driven.grips["x.0"].cpu = 14.0
     driven.grips["y.0"].cpu = 0.2

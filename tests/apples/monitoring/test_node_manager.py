@@ -260,6 +260,25 @@ def test_asking_in_vain_is_no_request(talking):
     second.set_scheduled(True)
 
 
+@pytest.fixture
+def waiting(mpi, start, manager, tmp_path, pages_directory):
+    """Starts a script on two ranks; what they wait for (a file for each), their pages, and what was started."""
+    pages = []
+
+    def begin(script):
+        _, path = manager()
+        go, program = [tmp_path / "0", tmp_path / "1"], tmp_path / "program.py"
+        program.write_text(script)
+        started = start(mpi, 2, [sys.executable, program, *go], APPLES_NODE_SOCKET=path)
+        started.page_figures(2, lambda figures: all(f.state is State.RUNNING for f in figures))
+        pages.extend(MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2))
+        return started, go, pages
+
+    yield begin
+    for page in pages:
+        page.close()
+
+
 OLD_MAIL = """
 import sys, time
 from pathlib import Path
@@ -280,16 +299,9 @@ else:
 
 
 @pytest.mark.parametrize("still_scheduled", [True, False])
-def test_old_mail_of_one_that_is_scheduled_no_more_is_no_request(
-    mpi, start, manager, tmp_path, pages_directory, still_scheduled
-):
+def test_old_mail_of_one_that_is_scheduled_no_more_is_no_request(waiting, still_scheduled):
     """Rank 0 says so while it waits; its message lay there long before rank 1 came to receive it."""
-    _, path = manager()
-    go, script = [tmp_path / "0", tmp_path / "1"], tmp_path / "old.py"
-    script.write_text(OLD_MAIL)
-    started = start(mpi, 2, [sys.executable, script, *go], APPLES_NODE_SOCKET=path)
-    started.page_figures(2, lambda figures: all(f.state is State.RUNNING for f in figures))
-    first, second = pages = [MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2)]
+    started, go, (first, second) = waiting(OLD_MAIL)
     first.set_wait(Wait.POLL, 1e-4)
     second.set_scheduled(False)
     go[0].touch()
@@ -299,8 +311,6 @@ def test_old_mail_of_one_that_is_scheduled_no_more_is_no_request(
     go[1].touch()
     started.end()
     assert [figures.requests for figures in started.job.figures()] == [0, int(still_scheduled)]
-    for page in pages:
-        page.close()
 
 
 TESTS_ONLY = """
@@ -324,15 +334,8 @@ else:
 """
 
 
-def test_a_rank_that_only_tests_tells_that_it_is_scheduled_again(
-    mpi, start, manager, tmp_path, pages_directory
-):
-    _, path = manager()
-    go, script = [tmp_path / "0", tmp_path / "1"], tmp_path / "tests.py"
-    script.write_text(TESTS_ONLY)
-    started = start(mpi, 2, [sys.executable, script, *go], APPLES_NODE_SOCKET=path)
-    started.page_figures(2, lambda figures: all(f.state is State.RUNNING for f in figures))
-    first, second = pages = [MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2)]
+def test_a_rank_that_only_tests_tells_that_it_is_scheduled_again(waiting):
+    started, go, (first, second) = waiting(TESTS_ONLY)
     second.set_scheduled(False)
     go[0].touch()
     first.set_scheduled(False)
@@ -342,5 +345,3 @@ def test_a_rank_that_only_tests_tells_that_it_is_scheduled_again(
     second.set_scheduled(True)
     go[1].touch()
     started.end()
-    for page in pages:
-        page.close()
