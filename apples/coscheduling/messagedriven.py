@@ -6,6 +6,10 @@ granted when the scheduled job has had its guaranteed minimum execution time (GM
 switches to the job that has consumed the least CPU. Messages of senders that only run in their hundredth are no
 reason for anything: their status travels with the message.
 
+CPU time is counted for each process of a job on the node, their mean. A job of 9 processes has two on most nodes of
+two processors and one on the last: by the sum it would be the neediest there twice as often as elsewhere, and the
+timers of its nodes would choose it at different times.
+
 The paper says of the GMET that the scheduled job has "run at least for" it, and elsewhere that it has "consumed"
 it. On the clock is the default: a job whose processes block waiting for their peers consumes next to nothing, and
 counted in CPU time its node would refuse those very requests that bring the peers together.
@@ -79,8 +83,10 @@ class MessageDriven(NodePolicy):
         #: When the scheduled job was scheduled, and what it had consumed by then.
         self._since = 0.0
         self._since_cpu_s = 0.0
-        #: By job, CPU seconds consumed as far as the last event told; in the order of arrival.
+        #: By job, CPU seconds consumed as far as the last event told, of all its processes; in the order of arrival.
         self._cpu_s: dict[str, float] = {}
+        #: By job, its processes here; those that have left count on, as their CPU time does.
+        self._processes: dict[str, int] = {}
 
     @property
     def scheduled(self) -> str | None:
@@ -89,11 +95,14 @@ class MessageDriven(NodePolicy):
 
     def _arrived(self, event: JobArrived) -> None:
         self._cpu_s.setdefault(event.job, 0.0)
+        here = sum(process.job == event.job for process in self._here)
+        self._processes[event.job] = max(here, self._processes.get(event.job, 1))
         if self._scheduled is None:
             self._schedule(event.job, event.now)
 
     def _left(self, event: JobLeft) -> None:
         self._cpu_s.pop(event.job, None)
+        self._processes.pop(event.job, None)
         if self._scheduled == event.job:
             self._scheduled = None
             if self._cpu_s:
@@ -125,15 +134,18 @@ class MessageDriven(NodePolicy):
             return math.inf
         if self._constants.gmet_of == "wall":
             return now - self._since
-        processes = sum(process.job == job for process in self._here)
-        return (self._cpu_s[job] - self._since_cpu_s) / max(processes, 1)
+        return self._cpu_of_each(job) - self._since_cpu_s
+
+    def _cpu_of_each(self, job: str) -> float:
+        """CPU seconds of a process of the job here, their mean."""
+        return self._cpu_s[job] / self._processes[job]
 
     def _neediest(self) -> str:
-        return min(self._cpu_s, key=lambda job: self._cpu_s[job])
+        return min(self._cpu_s, key=self._cpu_of_each)
 
     def _schedule(self, job: str, now: float) -> None:
         if job != self._scheduled:
-            self._scheduled, self._since, self._since_cpu_s = job, now, self._cpu_s[job]
+            self._scheduled, self._since, self._since_cpu_s = job, now, self._cpu_of_each(job)
 
     def _decide(self) -> Mapping[Process, Order]:
         # Many jobs on one node: the hundredths of the others never leave the scheduled one less than half.

@@ -339,8 +339,13 @@ def may_report(m: Memory, p: int, t: int) -> bool:
 
 @part
 def tell_partners(m: Memory, p: int, k: int, t: int) -> None:
-    """Partners on other nodes that wait may report this message; this rank may report those that came before."""
+    """Partners on other nodes that wait may report this message; this rank may report those that came before.
+
+    A message has one status, ahead of it, however many pieces it goes in.
+    """
     job, latency = m[p + JOB], m[m[p + JOB] + J_LATENCY]
+    if k % m[job + J_PIECES] != 0:
+        return
     if m[job + J_PATTERN] == RING:
         tell(m, p, m[p + LEFT], k, t + latency)
         if m[p + RIGHT] != m[p + LEFT]:

@@ -217,6 +217,25 @@ class TestMessageDriven:
         policy.on(Timer(cpu_s={"one": 10.0, "two": 3.0, "three": 1.0}, now=15.0))
         assert policy.scheduled == "three"
 
+    def test_least_is_counted_for_each_process(self):
+        """A job of two processes here has had less than one of one process, though more in sum."""
+        policy = MessageDriven()
+        for job, count in (("one", 1), ("two", 2)):
+            here = {Process(job, rank): rank for rank in range(count)}
+            policy.on(JobArrived(job=job, processors=here, now=0.0))
+        policy.on(Timer(cpu_s={"one": 10.0, "two": 18.0}, now=15.0))
+        assert policy.scheduled == "two"
+        policy.on(Timer(cpu_s={"one": 10.0, "two": 22.0}, now=30.0))
+        assert policy.scheduled == "one"
+
+    def test_processes_that_have_left_count_as_long_as_their_job_is_there(self):
+        policy = MessageDriven()
+        policy.on(JobArrived(job="two", processors={Process("two", rank): rank for rank in (0, 1)}))
+        policy.on(JobArrived(job="one", processors={ONE: 0}))
+        policy.on(ProcessLeft(process=Process("two", 1)))
+        policy.on(Timer(cpu_s={"one": 10.0, "two": 18.0}, now=15.0))
+        assert policy.scheduled == "two"
+
     def test_when_the_scheduled_job_leaves_the_neediest_follows(self, policy):
         policy.on(Timer(cpu_s={"one": 1.0, "two": 3.0, "three": 2.0}, now=15.0))
         policy.on(JobLeft(job="one", now=16.0))

@@ -43,7 +43,7 @@ def small(monkeypatch):
     [
         (message_driven.by_traffic, 3 + 6),
         (message_driven.by_degree, 4 + 1 + 8),
-        (message_driven.queue_wait, 3 + 1),
+        (message_driven.queue_wait, 4 + 1),
         (message_driven.gmet_sweep, 4 + 6),
         (message_driven.slice_sweep, 3 + 6),
     ],

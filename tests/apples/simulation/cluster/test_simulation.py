@@ -4,7 +4,7 @@ import pytest
 
 from apples.coscheduling.classes import FcsConstants, ProcessClass
 from apples.coscheduling.events import Process
-from apples.coscheduling.messagedriven import MessageDrivenConstants
+from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
 from apples.coscheduling.policies import CoschedulingConstants, policy_kind
 from apples.errors import ConfigError
 from apples.simulation.cluster import layout as at
@@ -212,6 +212,19 @@ def test_pieces_of_a_message_have_no_computation_between_them(machine, ring):
     outcome = simulate(machine(), [ring(iterations=4000, pieces=4)], "batch", seed=1)
     assert outcome.turnaround_s == pytest.approx(1000 * (1e-3 + 4e-4), rel=1e-3)
     assert outcome.readings[Process("ring", 0)].t_cpu_s == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_message_asks_once_for_the_processor_however_many_pieces_it_goes_in(
+    machine, ring, seed, monkeypatch
+):
+    """The status is ahead of the message; with one for each of the eight pieces there were 75 to 178 requests."""
+    requests = []
+    monkeypatch.setattr(MessageDriven, "_message", lambda policy, event: requests.append(event))
+    jobs = [ring(name, nodes=(0, 1), iterations=8000, pieces=8, variation=0.1) for name in "ab"]
+    small = machine(nodes=2, processors=1, share_interval_s=0.1, timer_spread_s=0.9)
+    simulate(small, jobs, "message-driven", seed=seed, constants=QUICK)
+    assert 0 < len(requests) < 50
 
 
 def test_a_minimum_in_cpu_time_is_told_to_the_policy(machine, ring):
