@@ -1,7 +1,7 @@
 """Jobs that share two one-core nodes of this machine, real ranks under every policy; medians of some repetitions.
 
     python benchmarks/shared_jobs.py [--part scenarios|gmet|slice] [--scenario 3.1|3.2] [--mpi "MPICH 4"]
-                                     [--seconds 30] [--slice 100ms] [--repetitions 5]
+                                     [--seconds 30] [--slice 100ms] [--granularity 1ms] [--repetitions 5]
 
 scenarios : two jobs of 1 ms granularity, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other
     way round), one after the other (FCFS: policy batch), uncoordinated, gang scheduled, spin-block, FCS
@@ -62,19 +62,30 @@ exec "$@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Jobs that start together. imbalances : of each job.  iterations : of each"""
+    """Jobs that start together.
+
+    imbalances : of each job.  iterations : of each.  granularity : computation between two messages, as a user types it
+    """
 
     mpi: Mpi
     imbalances: tuple[str, ...]
     iterations: int
     rate: float
     pattern: str = "ring"
+    granularity: str = "1ms"
 
 
 def bsp(workload: Workload, imbalance: str, iterations: int) -> list[str]:
     """Command of one rank."""
     program = str(Path(sys.executable).parent / "stencil-app")
-    arguments = ["--granularity", "1ms", "--imbalance", imbalance, "--iterations", str(iterations)]
+    arguments = [
+        "--granularity",
+        workload.granularity,
+        "--imbalance",
+        imbalance,
+        "--iterations",
+        str(iterations),
+    ]
     return [
         program,
         "bsp",
@@ -175,11 +186,16 @@ def scenarios(mpi: Mpi, rate: float, options: argparse.Namespace, slice_s: float
 
 def sweep(mpi: Mpi, rate: float, options: argparse.Namespace) -> None:
     """Mean response of message-driven with the guaranteed time or the slice swept."""
-    iterations = round(options.seconds * 1e3)
+    iterations = round(options.seconds / parse_time(options.granularity, what="--granularity"))
     gmet = options.part == "gmet"
     for pattern in PATTERNS:
         workload = Workload(
-            mpi=mpi, imbalances=("1", "1", "1"), iterations=iterations, rate=rate, pattern=pattern
+            mpi=mpi,
+            imbalances=("1", "1", "1"),
+            iterations=iterations,
+            rate=rate,
+            pattern=pattern,
+            granularity=options.granularity,
         )
         print(f"{'communicates' if pattern == 'ring' else 'does not communicate'}:")
         for part in GMETS if gmet else SLICES:
@@ -204,6 +220,9 @@ def main() -> None:
     parser.add_argument("--mpi", default="MPICH 4", help="how its name begins")
     parser.add_argument("--seconds", type=float, default=30.0, help="of one job, alone")
     parser.add_argument("--slice", default="100ms")
+    parser.add_argument(
+        "--granularity", default="1ms", help="computation between two messages, of the sweeps"
+    )
     parser.add_argument("--repetitions", type=int, default=5)
     options = parser.parse_args()
     # Also one that is told to end takes its daemons with it.
