@@ -8,7 +8,9 @@ reason for anything: their status travels with the message.
 
 CPU time is counted for each process of a job on the node, their mean. A job of 9 processes has two on most nodes of
 two processors and one on the last: by the sum it would be the neediest there twice as often as elsewhere, and the
-timers of its nodes would choose it at different times.
+timers of its nodes would choose it at different times. Jobs that are level within half a slice go by their names,
+which are the same on all nodes: otherwise two nodes whose jobs once differed by a moment would go on giving every
+slice to different ones.
 
 The paper says of the GMET that the scheduled job has "run at least for" it, and elsewhere that it has "consumed"
 it. On the clock is the default: a job whose processes block waiting for their peers consumes next to nothing, and
@@ -141,7 +143,9 @@ class MessageDriven(NodePolicy):
         return self._cpu_s[job] / self._processes[job]
 
     def _neediest(self) -> str:
-        return min(self._cpu_s, key=self._cpu_of_each)
+        """Who has had the least; of those that are level, the first by name."""
+        level = min(map(self._cpu_of_each, self._cpu_s)) + self._constants.slice_s / 2
+        return min(job for job in self._cpu_s if self._cpu_of_each(job) <= level)
 
     def _schedule(self, job: str, now: float) -> None:
         if job != self._scheduled:

@@ -223,17 +223,35 @@ class TestMessageDriven:
         for job, count in (("one", 1), ("two", 2)):
             here = {Process(job, rank): rank for rank in range(count)}
             policy.on(JobArrived(job=job, processors=here, now=0.0))
-        policy.on(Timer(cpu_s={"one": 10.0, "two": 18.0}, now=15.0))
+        policy.on(Timer(cpu_s={"one": 20.0, "two": 24.0}, now=15.0))
         assert policy.scheduled == "two"
-        policy.on(Timer(cpu_s={"one": 10.0, "two": 22.0}, now=30.0))
+        policy.on(Timer(cpu_s={"one": 20.0, "two": 60.0}, now=30.0))
         assert policy.scheduled == "one"
+
+    def test_nodes_whose_jobs_once_differed_come_to_the_same_order(self):
+        """One node has had its jobs in another order than the other, and by other moments."""
+        jobs = ("one", "three", "two")
+        nodes = []
+        for first, used in (("three", {"one": 0.4, "two": 0.1}), ("two", {"three": 0.3, "one": 0.2})):
+            policy = MessageDriven()
+            for job in sorted(jobs, key=lambda job: job != first):
+                policy.on(JobArrived(job=job, processors={Process(job, 0): 0}))
+            nodes.append((policy, dict.fromkeys(jobs, 0.0) | used))
+        turns = []
+        for turn in range(1, 10):
+            for policy, cpu_s in nodes:
+                cpu_s[policy.scheduled] += 14.7
+                policy.on(Timer(cpu_s=dict(cpu_s), now=15.0 * turn))
+            turns.append(tuple(policy.scheduled for policy, _ in nodes))
+        assert all(here == there for here, there in turns[2:])
+        assert {here for here, _ in turns[2:]} == set(jobs)
 
     def test_processes_that_have_left_count_as_long_as_their_job_is_there(self):
         policy = MessageDriven()
         policy.on(JobArrived(job="two", processors={Process("two", rank): rank for rank in (0, 1)}))
         policy.on(JobArrived(job="one", processors={ONE: 0}))
         policy.on(ProcessLeft(process=Process("two", 1)))
-        policy.on(Timer(cpu_s={"one": 10.0, "two": 18.0}, now=15.0))
+        policy.on(Timer(cpu_s={"one": 20.0, "two": 24.0}, now=15.0))
         assert policy.scheduled == "two"
 
     def test_when_the_scheduled_job_leaves_the_neediest_follows(self, policy):

@@ -236,8 +236,8 @@ def test_cpu_of_ranks_that_have_ended_counts_for_their_job(bench):
     made = bench("message-driven")
     for job, rank in (("x", 0), ("x", 1), ("y", 0)):
         made.add(job, rank, 2)
-    # of both ranks of x 5.5 s in the mean, though the one that is left has used nothing
-    made.grips["x.1"].cpu, made.grips["y.0"].cpu = 11.0, 5.0
+    # of both ranks of x 30 s in the mean, though the one that is left has used nothing
+    made.grips["x.1"].cpu, made.grips["y.0"].cpu = 60.0, 5.0
     made.node.remove(Process("x", 1), 1.0)
     made.node.timer(15.0)
     assert made.node.policy.scheduled == "y"
