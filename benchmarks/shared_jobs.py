@@ -110,6 +110,7 @@ def responses(
 ) -> tuple[list[float], list[dict]]:
     """Response time of each job, seconds, and what the node managers saw of its ranks."""
     directory = Path(tempfile.mkdtemp(prefix="shared-"))
+    jobs: dict[str, subprocess.Popen] = {}
     try:
         with Lab(directory, NODES, policy=policy, slice_s=slice_s, node_options=node_options) as lab:
             if POLICIES[policy].coordinated:
@@ -120,7 +121,7 @@ def responses(
             wrapper = directory / "rank"
             wrapper.write_text(WRAPPER, encoding="ascii")
             wrapper.chmod(0o755)
-            started, jobs = time.monotonic(), {}
+            started = time.monotonic()
             for number, imbalance in enumerate(workload.imbalances):
                 job = f"job{number}"
                 environment = {**os.environ, **workload.mpi.environment}
@@ -138,6 +139,11 @@ def responses(
             seen = [entry for job in jobs for node in NODES for entry in lab.ask(node, "job", job)]
             return [ended[job] for job in jobs], seen
     finally:
+        # what is cut off leaves no ranks behind
+        for process in jobs.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         shutil.rmtree(directory)
 
 
