@@ -136,7 +136,7 @@ class MessageDriven(NodePolicy):
             return math.inf
         if self._constants.gmet_of == "wall":
             return now - self._since
-        return self._cpu_of_each(job) - self._since_cpu_s
+        return (self._cpu_s[job] - self._since_cpu_s) / self._processes[job]
 
     def _cpu_of_each(self, job: str) -> float:
         """CPU seconds of a process of the job here, their mean."""
@@ -149,7 +149,7 @@ class MessageDriven(NodePolicy):
 
     def _schedule(self, job: str, now: float) -> None:
         if job != self._scheduled:
-            self._scheduled, self._since, self._since_cpu_s = job, now, self._cpu_of_each(job)
+            self._scheduled, self._since, self._since_cpu_s = job, now, self._cpu_s[job]
 
     def _decide(self) -> Mapping[Process, Order]:
         # Many jobs on one node: the hundredths of the others never leave the scheduled one less than half.

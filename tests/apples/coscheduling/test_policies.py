@@ -210,6 +210,16 @@ class TestMessageDriven:
             )
             assert policy.scheduled == scheduled
 
+    def test_a_process_that_comes_later_takes_nothing_from_the_minimum_in_cpu_time(self):
+        """12 s of two processes since their job was scheduled, of which 10 s of one had been before."""
+        policy = MessageDriven(MessageDrivenConstants(gmet_s=5.0, gmet_of="cpu"))
+        for process in (ONE, TWO):
+            policy.on(JobArrived(job=process.job, processors={process: 0}))
+        for process, cpu_s in ((TWO, {"one": 5.0, "two": 10.0}), (ONE, {"one": 5.0, "two": 22.0})):
+            policy.on(MessageArrived(process=process, sender_scheduled=True, now=1e6, cpu_s=cpu_s))
+            assert policy.scheduled == process.job
+            policy.on(JobArrived(job="two", processors={Process("two", 1): 1}))
+
     def test_a_sender_that_only_runs_in_its_hundredth_asks_for_nothing(self, policy):
         assert self.message(policy, "two", 60.0, scheduled=False) == []
 
