@@ -3,7 +3,7 @@
     python benchmarks/shared_jobs.py [--part scenarios|gmet|slice] [--scenario 3.1|3.2] [--mpi "MPICH 4"]
                                      [--seconds 30] [--slice 100ms] [--granularity 1ms] [--repetitions 5]
 
-scenarios : two jobs of 1 ms granularity, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other
+scenarios : two jobs, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other
     way round), one after the other (FCFS: policy batch), uncoordinated, gang scheduled, spin-block, FCS
 gmet, slice : message-driven (Yoo and Jette, Figures 5 and 6), three jobs, mean response with the guaranteed time or the
     slice swept, for a workload that communicates and one that does not; both node managers are started at once
@@ -71,8 +71,22 @@ class Workload:
     imbalances: tuple[str, ...]
     iterations: int
     rate: float
-    pattern: str = "ring"
-    granularity: str = "1ms"
+    pattern: str
+    granularity: str
+
+
+def workload_of(
+    mpi: Mpi, rate: float, options: argparse.Namespace, imbalances: tuple[str, ...], pattern: str = "ring"
+) -> Workload:
+    """Jobs as the options want them."""
+    return Workload(
+        mpi=mpi,
+        imbalances=imbalances,
+        iterations=round(options.seconds / parse_time(options.granularity, what="--granularity")),
+        rate=rate,
+        pattern=pattern,
+        granularity=options.granularity,
+    )
 
 
 def bsp(workload: Workload, imbalance: str, iterations: int) -> list[str]:
@@ -162,11 +176,10 @@ def wait_for(jobs: dict[str, subprocess.Popen], started: float) -> dict[str, flo
 
 def scenarios(mpi: Mpi, rate: float, options: argparse.Namespace, slice_s: float) -> None:
     """Turnaround and mean response by policy."""
-    iterations = round(options.seconds * 1e3)
     for scenario, imbalances in SCENARIOS.items():
         if not scenario.startswith(options.scenario):
             continue
-        workload = Workload(mpi=mpi, imbalances=imbalances, iterations=iterations, rate=rate)
+        workload = workload_of(mpi, rate, options, imbalances)
         turnarounds: dict[str, list[float]] = {}
         means: dict[str, list[float]] = {}
         classes: Counter[str] = Counter()
@@ -179,7 +192,7 @@ def scenarios(mpi: Mpi, rate: float, options: argparse.Namespace, slice_s: float
                 if policy == "fcs":
                     classes.update(f"{p['job']}.{p['rank']} {p['class']}" for p in seen)
         fcfs = statistics.median(turnarounds["batch"])
-        print(f"{scenario}, jobs of {options.seconds:g} s at granularity 1 ms:")
+        print(f"{scenario}, jobs of {options.seconds:g} s:")
         for policy, name in NAMES.items():
             turnaround = statistics.median(turnarounds[policy])
             print(
@@ -192,17 +205,9 @@ def scenarios(mpi: Mpi, rate: float, options: argparse.Namespace, slice_s: float
 
 def sweep(mpi: Mpi, rate: float, options: argparse.Namespace) -> None:
     """Mean response of message-driven with the guaranteed time or the slice swept."""
-    iterations = round(options.seconds / parse_time(options.granularity, what="--granularity"))
     gmet = options.part == "gmet"
     for pattern in PATTERNS:
-        workload = Workload(
-            mpi=mpi,
-            imbalances=("1", "1", "1"),
-            iterations=iterations,
-            rate=rate,
-            pattern=pattern,
-            granularity=options.granularity,
-        )
+        workload = workload_of(mpi, rate, options, ("1", "1", "1"), pattern)
         print(f"{'communicates' if pattern == 'ring' else 'does not communicate'}:")
         for part in GMETS if gmet else SLICES:
             slices, gmets = (SWEPT_AT_SLICE, part) if gmet else (part, SWEPT_AT_GMET)
@@ -226,9 +231,7 @@ def main() -> None:
     parser.add_argument("--mpi", default="MPICH 4", help="how its name begins")
     parser.add_argument("--seconds", type=float, default=30.0, help="of one job, alone")
     parser.add_argument("--slice", default="100ms")
-    parser.add_argument(
-        "--granularity", default="1ms", help="computation between two messages, of the sweeps"
-    )
+    parser.add_argument("--granularity", default="1ms", help="computation between two messages")
     parser.add_argument("--repetitions", type=int, default=5)
     options = parser.parse_args()
     # Also one that is told to end takes its daemons with it.
@@ -239,9 +242,10 @@ def main() -> None:
         sys.exit(f"no MPI is called {options.mpi!r}; there are: {', '.join(one.name for one in mpis)}")
     slice_s = parse_time(options.slice, what="--slice")
     rate = measured_rate(mpi)
+    slices = f"slices of {options.slice}, " if options.part == "scenarios" else ""
     print(
-        f"{mpi.name}, {options.repetitions} repetitions, medians, slices of {options.slice}, rate {rate:.4g}/s, "
-        f"load average {os.getloadavg()[0]:.1f}"
+        f"{mpi.name}, {options.repetitions} repetitions, medians, {slices}a message every {options.granularity}, "
+        f"rate {rate:.4g}/s, load average {os.getloadavg()[0]:.1f}"
     )
     if options.part == "scenarios":
         scenarios(mpi, rate, options, slice_s)
