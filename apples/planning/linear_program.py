@@ -59,6 +59,8 @@ def _solve(
 ) -> FloatArray | None:
     import pulp
 
+    from nws.base.native_output import native_output_to_stderr
+
     if any(cap < problem.min_rows for cap in lines.cap):
         return None
     program = pulp.LpProblem("slabs", pulp.LpMaximize)
@@ -85,7 +87,8 @@ def _solve(
         program += (
             pulp.lpSum(c.coefficients.get(n, 0.0) * x for n, x in zip(names, heights, strict=True)) <= c.bound
         )
-    result = program.solve(solver)
+    with native_output_to_stderr():
+        result = program.solve(solver)
     if int(getattr(result, "status", result)) != 1:
         return None
     rows = np.array([float(x.value()) for x in heights])

@@ -1,6 +1,9 @@
 """The paper's linear program: balance tolerance and its relaxation, limits, and constraints across hosts (§3.3)."""
 
+import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -116,3 +119,17 @@ def test_hosts_that_constraints_make_needless_say_so(pool):
     plan = make_plan(pool.snapshot([1.0, 1.0, 0.2]), workload, pool.costs())
     assert plan.hosts == ("h2",)
     assert all("further constraints" in left.reason for left in plan.left_out)
+
+
+def test_first_solve_of_a_process_leaves_stdout_clean():
+    """HiGHS prints its banner once a process, so the program under test is a new one."""
+    program = "\n".join(
+        [
+            "from apples.cli.run import main",
+            "import sys",
+            "sys.argv = 'apples-run 200 --mock --scheduler paper --dry-run --json'.split()",
+            "main()",
+        ]
+    )
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout)["scheduler"] == "paper"

@@ -1,0 +1,50 @@
+"""Keeps standard output free of what native libraries print.
+
+A native library writes to file descriptor 1 past `sys.stdout`. HiGHS 1.16, for example, prints a banner when its first
+solver object is made, before any option can switch that off. A command whose standard output is one JSON document, or
+the output of the user's own program, must not carry it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_LOCK = threading.RLock()
+_STDOUT, _STDERR = 1, 2
+
+
+@contextmanager
+def native_output_to_stderr() -> Iterator[None]:
+    """Send everything written to file descriptor 1 to standard error while the block runs.
+
+    The redirection holds for the whole process, so keep the block short. Blocks in other threads wait for each other.
+    Nothing is redirected in a process whose standard output or standard error is closed.
+    """
+    with _LOCK:
+        _flush()
+        try:
+            saved = os.dup(_STDOUT)
+        except OSError:
+            yield
+            return
+        try:
+            with suppress(OSError):
+                os.dup2(_STDERR, _STDOUT)
+            yield
+        finally:
+            # C's stdio buffers what it prints unless standard output is a terminal; it must leave before we switch back.
+            _flush()
+            os.dup2(saved, _STDOUT)
+            os.close(saved)
+
+
+def _flush() -> None:
+    """Flush the buffers of Python and of C's stdio, so that each text goes where it was meant to go."""
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+    ctypes.CDLL(None).fflush(None)
