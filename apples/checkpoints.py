@@ -23,7 +23,7 @@ from apples.launching.launcher import Notify
 from apples.plan import Outcome, Record
 from apples.template import Checkpointing, Restartable
 from apples.worlds import Enactable, World
-from nws.settings.durations import format_seconds
+from nws.base.durations import format_seconds
 
 #: Runs from which costs and failure rates are learnt.
 _NEWEST = 200

@@ -1,6 +1,6 @@
 """Where configurations stand: the user's own files, and those that ship with the project.
 
-What is in them is read by `nws.settings.reader`, which tells file and line of every mistake.
+What is in them is read by `nws.base.reader`, which tells file and line of every mistake.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from apples.errors import ConfigError
-from nws.settings.reader import did_you_mean
+from nws.base.reader import did_you_mean
 
 
 def find_config(name: str | Path) -> Path:

@@ -15,7 +15,7 @@ A run that was started and did not end well is no exception: its `apples.plan.Ou
 
 from __future__ import annotations
 
-from nws.errors import ConfigError
+from nws.base.errors import ConfigError
 
 __all__ = [
     "ApplesError",

@@ -11,8 +11,8 @@ from typing import Any
 
 from apples.errors import ConfigError
 from apples.hostlist import expand
-from nws.settings.reader import Document, did_you_mean
-from nws.settings.yamltree import Location, Problem
+from nws.base.reader import Document, did_you_mean
+from nws.base.yamltree import Location, Problem
 
 
 def clashes(document: Document) -> list[Problem]:

@@ -17,7 +17,7 @@ from apples.grid import Grid, Host, LinkRule
 from apples.gridcheck import addresses, clashes
 from apples.hostlist import expand
 from apples.template import Costs, Overhead, Workload
-from nws.settings.quantities import (
+from nws.base.quantities import (
     SECONDS,
     Amount_bytes,
     Bandwidth_Bps,
@@ -26,7 +26,7 @@ from nws.settings.quantities import (
     Memory_bytes,
     WholeNumber,
 )
-from nws.settings.reader import read_yaml, validate
+from nws.base.reader import read_yaml, validate
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema

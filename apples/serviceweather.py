@@ -16,6 +16,7 @@ from apples.grid import Grid, Host
 from apples.hostlist import fold
 from apples.launching.launcher import Notify
 from apples.launching.preflight import names_of_this_machine
+from nws.base.errors import WeatherError
 from nws.client import (
     Endpoint,
     RemoteHost,
@@ -24,7 +25,6 @@ from nws.client import (
     ServiceClient,
     local_host,
 )
-from nws.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:

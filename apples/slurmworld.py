@@ -32,7 +32,7 @@ from apples.snapshots import from_forecasts
 from apples.sshworld import needed
 from apples.template import Benchmark, BenchmarkRequest
 from apples.worlds import fingerprint, launched_benchmark, measured_write_s
-from nws.errors import WeatherError
+from nws.base.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
 ALLOCATED = "what Slurm gives"

@@ -34,7 +34,7 @@ from apples.serviceweather import ServiceWeather
 from apples.snapshots import from_forecasts, with_composed
 from apples.template import Benchmark, BenchmarkRequest
 from apples.worlds import is_this_machine, launched_benchmark, measured_write_s, warmed
-from nws.errors import WeatherError
+from nws.base.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
 CHECKED = "one look at each host over ssh"

@@ -28,8 +28,8 @@ from apples.plan import unplanned
 from apples.serviceweather import Outlook, ServiceWeather, with_local
 from apples.snapshots import Turns, from_forecasts, with_composed, with_turns, without
 from apples.template import Benchmark, BenchmarkRequest, Template, Workload
+from nws.base.errors import WeatherError
 from nws.client import LocalWeather, local_host, usable_cpus
-from nws.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
 #: Sensor rounds before a plan: enough for an expected error when the weather is new, one when it is known.

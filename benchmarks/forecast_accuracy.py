@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.forecasting.files import read_measurements
 from nws.forecasting.kernel import trace
 from nws.forecasting.layout import LAST, METHODS, STATE

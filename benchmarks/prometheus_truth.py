@@ -23,7 +23,7 @@ from pathlib import Path
 
 import psutil
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sensors.cpu import CpuSensor
 from nws.sources.prometheus import PrometheusSettings, PrometheusSource
 

@@ -30,8 +30,8 @@ from typing import Any
 
 import click
 
+from nws.base.errors import ServiceError, ServiceUnreachable
 from nws.cliques import Schedule
-from nws.errors import ServiceError, ServiceUnreachable
 from nws.remote import ServiceClient
 
 READY_S = 30.0

@@ -16,9 +16,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from nws.errors import ProbeError, UsageError
+from nws.base.errors import ProbeError, UsageError
+from nws.base.paths import local_host, state_dir
 from nws.memory import DAY_S, Memory
-from nws.paths import local_host, state_dir
 from nws.series import Forecast, Measurement, Series
 
 if TYPE_CHECKING:

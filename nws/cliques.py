@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 
 #: A turn shorter than this is no use: connecting alone takes as long.
 SHORTEST_TURN_S = 0.1

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from nws.errors import ConfigError, UsageError
+from nws.base.errors import ConfigError, UsageError
 from nws.series import Series
 
 #: Beyond this no forecaster takes a value (its square must be finite).

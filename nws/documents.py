@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nws.base.errors import ServiceError, UsageError
 from nws.composition import Composed, Link, Pair
-from nws.errors import ServiceError, UsageError
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 
 _LEGAL = "expected http://HOST:PORT or https://HOST:PORT"
 

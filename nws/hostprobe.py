@@ -10,7 +10,7 @@ import math
 import os
 from statistics import median
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sensors.cgroups import Cgroups
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.echo import EchoServer

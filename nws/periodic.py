@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from nws.errors import ProbeError, UsageError
+from nws.base.errors import ProbeError, UsageError
 from nws.steadyclock import boot_time
 
 #: A day, the longest period.

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from nws.base.errors import ServiceError, ServiceUnreachable
 from nws.documents import Document
 from nws.endpoint import Endpoint, checked_url
-from nws.errors import ServiceError, ServiceUnreachable
 
 if TYPE_CHECKING:
     import requests

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 
 #: Names that hosts may have on a service, wherever they come from.
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

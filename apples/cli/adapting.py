@@ -46,7 +46,7 @@ def read(options: Mapping[str, Any], resilience: Resilience | None) -> AdaptSett
     from apples.adapting.settings import AdaptSettings
     from apples.config import find_config
     from apples.errors import ConfigError
-    from nws.settings.reader import load_yaml
+    from nws.base.reader import load_yaml
 
     file, adapt = options["adapt_settings"], options["adapt"]
     if adapt == DEFAULT:

@@ -22,9 +22,9 @@ from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE
 from apples.template import Costs
 from apples.worlds import LocalWorld, World, is_this_machine, this_machine
+from nws.base.durations import parse_duration
+from nws.base.errors import UsageError
 from nws.client import Endpoint, state_dir
-from nws.errors import UsageError
-from nws.settings.durations import parse_duration
 
 if TYPE_CHECKING:
     from apples.daemons.session import Session

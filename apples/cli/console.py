@@ -16,7 +16,7 @@ from typing import NoReturn
 import click
 
 from apples.errors import ApplesError
-from nws.errors import WeatherError
+from nws.base.errors import WeatherError
 
 INTERRUPTED = 130
 

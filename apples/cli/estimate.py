@@ -65,7 +65,7 @@ def estimate(walltime: str | None, command: tuple[str, ...], **options: Any) -> 
     from apples.errors import ConfigError
     from apples.queueing.estimates import ModelFirst, SimilarJobs
     from apples.queueing.jobs import Job
-    from nws.settings.durations import parse_duration
+    from nws.base.durations import parse_duration
 
     if options["score"]:
         _score(options)
@@ -162,7 +162,7 @@ def _document(job: Job, found: Estimate, ratios: Sequence[float], scheme: Scheme
 
 def _lines(document: dict[str, Any]) -> list[str]:
     """For people."""
-    from nws.settings.durations import format_seconds
+    from nws.base.durations import format_seconds
 
     what = f"estimate {format_seconds(document['estimate_s'])} of {format_seconds(document['request_s'])} requested"
     if document["source"] == "model":

@@ -59,7 +59,7 @@ def node(
     from apples.daemons.nodesettings import NodeSettings
     from apples.daemons.places import checked_name, serving_socket
     from apples.daemons.settings import parse_cpus, settings_of
-    from nws.paths import local_host
+    from nws.base.paths import local_host
 
     sharing = settings_of(
         config, manager=manager, policy=policy, slice_text=slice_text, gmet=gmet, key=key, freezer=freezer

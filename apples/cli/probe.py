@@ -50,7 +50,7 @@ def probe(
     from apples.cli.console import Console
     from apples.remote import preflight, slowness, speed
     from apples.sshworld import address_of, needs_of_ranks
-    from nws.settings.durations import parse_duration
+    from nws.base.durations import parse_duration
 
     pool = _pool(hosts, hostfile, grid_file)
     limit_s = preflight.LIMIT_S if limit is None else parse_duration(limit, what="--limit")

@@ -50,7 +50,7 @@ def run_queued(context: click.Context, size: int, options: dict[str, Any], conso
     """Submit, and unless detached wait for the end and pass the output on. Returns the job's exit code."""
     from apples.cli.assemble import assemble
     from apples.livequeue.client import ask
-    from nws.settings.durations import format_seconds
+    from nws.base.durations import format_seconds
 
     processors = int(ask("queue")["processors"])
     most = min(options["max_ranks"] or processors, processors)

@@ -142,8 +142,8 @@ def _interval(text: str | None, problems: list[str]) -> tuple[str, int | None, f
 
 
 def _positive(text: str | None, flag: str, problems: list[str]) -> float | None:
-    from nws.errors import ConfigError
-    from nws.settings.durations import parse_duration
+    from nws.base.durations import parse_duration
+    from nws.base.errors import ConfigError
 
     if text is None:
         return None

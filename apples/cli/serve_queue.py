@@ -93,7 +93,7 @@ def serve_queue(given: dict[str, Any], of_sharing: Sequence[str], say: Callable[
     from apples.queueing import jit, kernel
     from apples.queueing.configuration import QueueFile, load_queue_file
     from apples.queueing.queue import warm
-    from nws.settings.durations import parse_duration
+    from nws.base.durations import parse_duration
 
     problems = [f"{flag} is for node managers; add --key FILE" for flag in of_sharing]
     grace_s = parse_duration(given["grace"] or "10s", what="--grace")

@@ -116,8 +116,8 @@ def _settings(config: str | None, options: dict[str, Any]) -> QueueFile:
 
     from apples.errors import ConfigError
     from apples.queueing.configuration import QueueFile, load_queue_file
-    from nws.settings.reader import Document, validate
-    from nws.settings.yamltree import Tree
+    from nws.base.reader import Document, validate
+    from nws.base.yamltree import Tree
 
     merged = asdict(load_queue_file(config) if config is not None else QueueFile())
     for section, names in (("queue", _QUEUE), ("estimates", _ESTIMATES)):
@@ -239,7 +239,7 @@ def _document(schedule: Schedule, chosen: QueueFile, options: dict[str, Any]) ->
 def _lines(document: dict[str, Any]) -> list[str]:
     """For people."""
     from apples.cli.report import table
-    from nws.settings.durations import format_seconds
+    from nws.base.durations import format_seconds
 
     trace, queue, metrics = document["trace"], document["queue"], document["metrics"]
     estimates = metrics["estimates"]

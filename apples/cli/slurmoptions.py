@@ -82,7 +82,7 @@ def read(options: Mapping[str, Any]) -> Wishes:
     """What is asked of Slurm; raises `ConfigError` with every problem."""
     from apples.errors import ConfigError
     from apples.slurm.commands import Wishes
-    from nws.settings.durations import parse_duration
+    from nws.base.durations import parse_duration
 
     wrong: list[str] = []
     nodes, immediate_s = None, None

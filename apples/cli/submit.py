@@ -102,7 +102,7 @@ def submission(command: tuple[str, ...], options: dict[str, Any]) -> dict[str, A
 def span(text: str, flag: str, problems: list[str]) -> float:
     """Seconds above 0; what is wrong is added to the problems."""
     from apples.errors import ConfigError
-    from nws.settings.durations import parse_duration
+    from nws.base.durations import parse_duration
 
     try:
         seconds = parse_duration(text, what=flag)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from apples.errors import ConfigError, SharingError
 from apples.monitoring.names import check_job
-from nws.paths import local_host
+from nws.base.paths import local_host
 
 SOCKET_VARIABLE, JOB_VARIABLE = "APPLES_NODE_SOCKET", "APPLES_JOB"
 EVERYBODYS = Path("/run/apples")

@@ -25,7 +25,7 @@ from apples.daemons.places import JOB_VARIABLE, SOCKET_VARIABLE, serving_socket
 from apples.errors import SharingError
 from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
 from apples.snapshots import Turns
-from nws.paths import local_host, state_dir
+from nws.base.paths import local_host, state_dir
 
 Notify = Callable[[str], None]
 

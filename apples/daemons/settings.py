@@ -17,9 +17,9 @@ from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants, PolicyKind, policy_kind
 from apples.errors import ConfigError
-from nws.settings.quantities import SECONDS, Count
-from nws.settings.reader import Document, did_you_mean, read_yaml, validate
-from nws.settings.yamltree import Problem
+from nws.base.quantities import SECONDS, Count
+from nws.base.reader import Document, did_you_mean, read_yaml, validate
+from nws.base.yamltree import Problem
 
 T = TypeVar("T")
 

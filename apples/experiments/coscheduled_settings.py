@@ -10,7 +10,7 @@ from pydantic import Field
 
 from apples.config import find_config
 from apples.simulation.cluster.constants import ClusterConstants
-from nws.settings.reader import load_yaml
+from nws.base.reader import load_yaml
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]

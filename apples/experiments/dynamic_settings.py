@@ -11,7 +11,7 @@ from apples.experiments.coscheduled_settings import Positive, Seeds, Share, Whol
 from apples.experiments.coscheduled_tables import ALGORITHMS
 from apples.simulation.batch.lublin import MODELS
 from apples.simulation.dynamic.jobs import VARIED
-from nws.settings.reader import load_yaml
+from nws.base.reader import load_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from apples.config import find_config
-from nws.settings.reader import load_yaml
+from nws.base.reader import load_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
 from apples.simulation.mock_world import MockWorld, open_world
 from apples.template import Costs
-from nws.settings.reader import load_yaml
+from nws.base.reader import load_yaml
 
 #: The settings file, within ``configs``.
 SETTINGS = "experiments/two-sites"

@@ -24,8 +24,8 @@ from apples.queueing.estimates import Ratios, Scheme, percentile_of
 from apples.queueing.state import Floats, Ints
 from apples.simulation.batch.reading import read_trace
 from apples.simulation.batch.trace import Trace
-from nws.settings.durations import Period_s
-from nws.settings.reader import load_yaml
+from nws.base.durations import Period_s
+from nws.base.reader import load_yaml
 
 Percent = Annotated[float, Field(ge=0, le=100)]
 

@@ -32,7 +32,7 @@ from apples.plan import Outcome
 from apples.slurm import commands, runner
 from apples.slurm.commands import PMI, Wishes, on_node
 from apples.slurm.records import Job, parse_mpi_types, parse_nodes
-from nws.settings.durations import format_seconds
+from nws.base.durations import format_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

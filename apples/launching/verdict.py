@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from apples.launching.ending import Ending
 from apples.launching.statuses import RankRecord, signal_name
 from apples.plan import Outcome, RankStatus
-from nws.settings.durations import format_seconds
+from nws.base.durations import format_seconds
 
 TIME_LIMIT, LAUNCHER_FAILED = 124, 125
 #: Exit code of ranks that were asked to end with a checkpoint: 128 + SIGTERM.

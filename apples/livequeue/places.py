@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from apples.daemons.places import EVERYBODYS, own_directory
-from nws.paths import state_dir
+from nws.base.paths import state_dir
 
 SOCKET_VARIABLE = "APPLES_QUEUE_SOCKET"
 EVERYBODYS_SOCKET = EVERYBODYS / "queue.sock"

@@ -11,7 +11,7 @@ from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import listed
 from apples.livequeue.records import CANCELLED, ENDED, STARTING, JobRecord
 from apples.queueing.queue import Reservation
-from nws.settings.durations import format_seconds
+from nws.base.durations import format_seconds
 
 
 def why(live: LiveQueue, job_id: int) -> str | None:

@@ -18,8 +18,8 @@ from apples.queueing.estimates import Estimator, RecentRuns, Scheme, SimilarJobs
 from apples.queueing.jobs import OFF, SWITCHES, Switches
 from apples.queueing.scoring import Scoreboard
 from apples.queueing.settings import PRIORITIES, QueueSettings
-from nws.settings.durations import Period_s
-from nws.settings.reader import load_yaml
+from nws.base.durations import Period_s
+from nws.base.reader import load_yaml
 
 
 def _priority(text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from apples.errors import ConfigError
 from apples.queueing import operations as op
-from nws.settings.reader import did_you_mean
+from nws.base.reader import did_you_mean
 
 FIELDS = {
     "wait": op.WAIT,

@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from apples.config import find_config
-from nws.settings.reader import load_yaml
+from nws.base.reader import load_yaml
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]

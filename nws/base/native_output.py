@@ -37,7 +37,7 @@ def native_output_to_stderr() -> Iterator[None]:
                 os.dup2(_STDERR, _STDOUT)
             yield
         finally:
-            # C's stdio buffers what it prints unless standard output is a terminal; it must leave before we switch back.
+            # C's stdio buffers its output unless it goes to a terminal; flush it before we switch back.
             _flush()
             os.dup2(saved, _STDOUT)
             os.close(saved)

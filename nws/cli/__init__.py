@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from nws.errors import WeatherError
+from nws.base.errors import WeatherError
 
 #: Command → what `nws --help` says of it; the module of that name is imported when the command is called.
 _COMMANDS = {
@@ -57,7 +57,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Entry point; `arguments` default to the command line. Exit codes are those of `nws.errors`."""
+    """Entry point; `arguments` default to the command line. Exit codes are those of `nws.base.errors`."""
     try:
         code = cli.main(args=None if arguments is None else list(arguments), standalone_mode=False)
         sys.stdout.flush()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from nws.errors import StoreError, UsageError
+from nws.base.errors import StoreError, UsageError
 from nws.series import Series
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -7,9 +7,9 @@ from itertools import chain
 
 import click
 
+from nws.base.errors import UsageError
 from nws.cli.common import echo_json, json_option
 from nws.cli.origin import Origin, with_origin
-from nws.errors import UsageError
 
 #: Lines written at once.
 _LINES = 1000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from nws.base.errors import UsageError
 from nws.cli.origin import TIMEOUT_S, server_options
 from nws.endpoint import Endpoint
-from nws.errors import UsageError
 
 
 @click.command()

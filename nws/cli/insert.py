@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from nws.base.errors import Refused, ServiceError, ServiceUnreachable, TooMany, UsageError, WeatherError
 from nws.cli.common import echo_json, json_option, store_option
 from nws.cli.origin import TIMEOUT_S, endpoint_of, server_options
 from nws.csvfile import Columns, read_columns
 from nws.endpoint import Endpoint, read_secret
-from nws.errors import Refused, ServiceError, ServiceUnreachable, TooMany, UsageError, WeatherError
 from nws.series import Series
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nws.base.errors import UsageError
 from nws.cli.common import echo_json, json_option, store_option
-from nws.errors import UsageError
 
 if TYPE_CHECKING:
     from nws.client import LocalWeather

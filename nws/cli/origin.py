@@ -17,10 +17,10 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
+from nws.base.errors import UsageError
 from nws.cli.common import chosen, existing, store_option
 from nws.documents import KeptSeries, RemoteHost, RemoteSnapshot, read_forecasts, read_hosts, read_kept
 from nws.endpoint import Endpoint
-from nws.errors import UsageError
 from nws.series import Forecast, Series
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nws.base.errors import UsageError
 from nws.cli.common import finite
 from nws.documents import RemoteSnapshot
-from nws.errors import UsageError
 from nws.series import Resource, Series
 
 

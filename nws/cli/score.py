@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nws.errors import WeatherError
+from nws.base.errors import WeatherError
 
 if TYPE_CHECKING:
     from nws.forecasting.score import Accuracy, Score

@@ -71,8 +71,8 @@ def sensor(
 
     Measurements that cannot be delivered wait on disk. Ends on TERM and INT, and says what became of every run.
     """
+    from nws.base.paths import local_host, state_dir
     from nws.daemon.daemon import SensorDaemon, SensorSettings, run_until_signal
-    from nws.paths import local_host, state_dir
 
     settings = SensorSettings(
         server=server,

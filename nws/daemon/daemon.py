@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from nws.base.errors import ProbeError
 from nws.cliques import Schedule
 from nws.daemon.delivery import Addresses, Delivery
 from nws.daemon.hostfacts import host_facts
@@ -25,7 +26,6 @@ from nws.daemon.jobs import Keeper, status
 from nws.daemon.spool import Spool
 from nws.daemon.turns import Turns, prober
 from nws.endpoint import Endpoint
-from nws.errors import ProbeError
 from nws.periodic import Tally, Timetable
 from nws.remote import ServiceClient
 from nws.sensors.echo import EchoServer

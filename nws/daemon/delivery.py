@@ -16,10 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nws.cliques import Schedule
-from nws.daemon.spool import Parcel, Spool
-from nws.daemon.troubles import Troubles
-from nws.errors import (
+from nws.base.durations import format_seconds
+from nws.base.errors import (
     Forbidden,
     NotFound,
     ServiceError,
@@ -29,9 +27,11 @@ from nws.errors import (
     UsageError,
     WeatherError,
 )
+from nws.cliques import Schedule
+from nws.daemon.spool import Parcel, Spool
+from nws.daemon.troubles import Troubles
 from nws.periodic import Counts
 from nws.series import Measurement
-from nws.settings.durations import format_seconds
 from nws.steadyclock import SteadyClock
 
 #: Samples in one batch, and batches in one run of the job.

@@ -13,7 +13,7 @@ import secrets
 from pathlib import Path
 from typing import IO
 
-from nws.errors import StoreError, UsageError
+from nws.base.errors import StoreError, UsageError
 from nws.series import is_host_name
 
 

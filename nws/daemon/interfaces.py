@@ -12,7 +12,7 @@ import socket
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from nws.errors import ProbeError, UsageError
+from nws.base.errors import ProbeError, UsageError
 
 
 def choose_address(wanted: str | None, server_url: str) -> str:

@@ -11,8 +11,8 @@ import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
+from nws.base.errors import ProbeError, StoreError
 from nws.daemon.spool import Spool
-from nws.errors import ProbeError, StoreError
 from nws.periodic import Tally, total
 from nws.sensors.registry import Sensor
 from nws.series import Measurement

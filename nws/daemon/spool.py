@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nws.errors import StoreError
+from nws.base.errors import StoreError
 from nws.series import Measurement, Series
 
 #: Numbers left out when the file is opened: more than one file can hold.

@@ -10,7 +10,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from nws.errors import Forbidden, NameTaken, ProbeError, ServiceError, StoreError, Unauthorized, WeatherError
+from nws.base.errors import (
+    Forbidden,
+    NameTaken,
+    ProbeError,
+    ServiceError,
+    StoreError,
+    Unauthorized,
+    WeatherError,
+)
 
 LONGEST_S = 60.0
 REFUSED_S = 60.0

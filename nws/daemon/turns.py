@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from nws.base.errors import ProbeError
 from nws.cliques import Schedule, Turn
-from nws.errors import ProbeError
 from nws.periodic import Counts
 from nws.sensors.network import NetworkSensor, ProbePlan
 from nws.series import Measurement

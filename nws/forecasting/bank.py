@@ -17,7 +17,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nws.errors import UsageError, WeatherError
+from nws.base.errors import UsageError, WeatherError
 from nws.forecasting.kernel import advance_many
 from nws.forecasting.layout import MAE, METHODS, MSE, PICKS, SELECTORS, STATE, method_text
 from nws.series import Forecast

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 
 _SHOWN = 50
 _GZIP_MAGIC = b"\x1f\x8b"

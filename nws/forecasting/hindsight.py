@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.forecasting.bank import Pick, first_illegal, refusal
 from nws.forecasting.jit import compiled
 from nws.forecasting.kernel import advance

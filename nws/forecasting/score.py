@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.forecasting.bank import LARGEST
 from nws.forecasting.files import read_measurements
 from nws.forecasting.kernel import trace

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nws.errors import StoreError
+from nws.base.errors import StoreError
 
 #: "AppW" in the file's header tells our files from other SQLite databases.
 APPLICATION_ID = 0x41707057

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.memory.log import Batch, joined
 from nws.memory.names import Names
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.memory.database import damaged
 from nws.series import Series
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from nws.errors import StoreError, UsageError
+from nws.base.errors import StoreError, UsageError
 from nws.memory.database import Database, damaged
 from nws.series import Measurement, Series
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 
 READY, BUSY, ACK = b"R", b"B", b"A"
 HEADER = struct.Struct(">Q")

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sensors.echo import ACK, BUSY, HEADER, READY, EchoServer
 from nws.sensors.registry import SensorContext
 from nws.series import Measurement, Resource, Series

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sensors.sharing import IDLE_POLICY_WEIGHT, REALTIME_WEIGHT, weight_of_nice
 
 _SCHED_FIFO, _SCHED_RR, _SCHED_IDLE, _SCHED_DEADLINE = 1, 2, 5, 6

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, cast
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.series import Measurement
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 
 _PROGRAM = """
 import sys, time

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from nws.errors import ServiceError, StoreError, UsageError, WeatherError
+from nws.base.errors import ServiceError, StoreError, UsageError, WeatherError
 
 #: Problems told of one request; the message says when there are more.
 MOST_PROBLEMS = 20

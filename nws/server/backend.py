@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nws.errors import Forbidden, ServiceError, Unauthorized, WeatherError
+from nws.base.errors import Forbidden, ServiceError, Unauthorized, WeatherError
 from nws.server.answers import refusal_of
 from nws.server.bodies import must_close, parse_object, read_body
 from nws.server.gate import Visit

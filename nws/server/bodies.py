@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 
-from nws.errors import Malformed, Refused, ServiceError
+from nws.base.errors import Malformed, Refused, ServiceError
 
 #: Time for a body to arrive, seconds.
 BODY_S = 30.0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from nws.errors import WeatherError
+from nws.base.errors import WeatherError
 from nws.periodic import Tally, Timetable
 from nws.service.records import Batch
 

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nws.errors import Malformed, TooMany, WeatherError
+from nws.base.errors import Malformed, TooMany, WeatherError
 from nws.server.answers import refusal_of, refused
 from nws.server.limits import RateLimit
 from nws.server.tallies import Tallies

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nws.errors import Refused, WeatherError
+from nws.base.errors import Refused, WeatherError
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.server.answers import answer, encode, encoded
 from nws.server.backend import Backend

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
-from nws.errors import ConfigError, ServiceError
+from nws.base.errors import ConfigError, ServiceError
 from nws.server.app import WEB, create_app
 from nws.server.driver import Driven, Driver, SourceTallies
 from nws.server.protocol import MOST_CONNECTIONS, bounded

@@ -13,8 +13,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from nws.errors import ConfigError
-from nws.paths import state_dir
+from nws.base.errors import ConfigError
+from nws.base.paths import state_dir
 from nws.server.tokens import Role, Tokens
 from nws.service.config import Listen, ServiceConfig, Tls
 

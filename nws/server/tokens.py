@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from nws.errors import ConfigError, UsageError
+from nws.base.errors import ConfigError, UsageError
 
 _LEGAL = re.compile(rb"[A-Za-z0-9._~+/=-]{16,512}")
 #: A file this long is no token; nobody reads on.

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nws.errors import ServiceError, StoreError, WeatherError
+from nws.base.errors import ServiceError, StoreError, WeatherError
 
 if TYPE_CHECKING:
     from nws.service.core import WeatherService

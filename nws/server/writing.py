@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nws.errors import Forbidden, Refused
+from nws.base.errors import Forbidden, Refused
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.server.answers import answer
 from nws.server.backend import Backend

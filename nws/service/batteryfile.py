@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.errors import StoreError
+from nws.base.errors import StoreError
 from nws.forecasting.layout import METHODS, SELECTORS, STATE
 
 _FORMAT = "nws-batteries 1"

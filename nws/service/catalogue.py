@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.errors import Refused, UnknownSeries
+from nws.base.errors import Refused, UnknownSeries
 from nws.series import HOST_NAME_LEGAL, Resource, Series, is_host_name
 from nws.service.records import Ints
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from nws.errors import ConfigError
+from nws.base.durations import Period_s
+from nws.base.errors import ConfigError
+from nws.base.quantities import Count, Memory_bytes
+from nws.base.reader import Document, read_yaml, validate
+from nws.base.yamltree import Location, Problem
 from nws.memory import Keep
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.config import CliqueConfig, Every, Limits, Listen, ServiceConfig, Tls, TokenFiles
-from nws.settings.durations import Period_s
-from nws.settings.quantities import Count, Memory_bytes
-from nws.settings.reader import Document, read_yaml, validate
-from nws.settings.yamltree import Location, Problem
 from nws.sources.settings import PrometheusSettings
 
 T = TypeVar("T")

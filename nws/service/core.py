@@ -14,10 +14,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from nws.base.errors import StoreError, WeatherError
+from nws.base.paths import state_dir
 from nws.cliques import Schedule
-from nws.errors import StoreError, WeatherError
 from nws.memory import Memory
-from nws.paths import state_dir
 from nws.series import Forecast, Series
 from nws.service.config import ServiceConfig
 from nws.service.directory import Directory

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nws.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
+from nws.base.durations import format_seconds
+from nws.base.errors import KeyRefused, NameTaken, Refused, TooMany, UnknownHost
 from nws.memory.database import Database
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.config import ServiceConfig
 from nws.service.records import Event, Registration
-from nws.settings.durations import format_seconds
 
 _LOG = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 
-from nws.errors import Refused
+from nws.base.errors import Refused
 from nws.memory.database import Database
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import Event

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nws.errors import StoreError
+from nws.base.errors import StoreError
 from nws.memory import Memory
 from nws.memory.database import Database
 from nws.service.config import ServiceConfig

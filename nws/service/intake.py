@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.errors import ForeignSeries, Refused, StoreError, TooManySeries, UsageError, WeatherError
+from nws.base.durations import format_seconds
+from nws.base.errors import ForeignSeries, Refused, StoreError, TooManySeries, UsageError, WeatherError
 from nws.forecasting.bank import LARGEST
 from nws.memory import Memory
 from nws.memory.deliveries import Delivery
@@ -23,7 +24,6 @@ from nws.service.catalogue import checked_series
 from nws.service.config import ServiceConfig
 from nws.service.forecaster import Forecaster
 from nws.service.records import Batch, Refusals
-from nws.settings.durations import format_seconds
 
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}")
 _MOST_REASONS = 20

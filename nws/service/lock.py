@@ -10,7 +10,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from nws.errors import StoreError
+from nws.base.errors import StoreError
 
 
 class StoreLock:

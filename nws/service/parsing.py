@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nws.errors import Malformed
+from nws.base.errors import Malformed
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import Batch, Event, Floats, Ints, Registration
 

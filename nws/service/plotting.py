@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nws.errors import Refused
+from nws.base.errors import Refused
 from nws.forecasting.bank import LARGEST
 from nws.forecasting.hindsight import expected
 from nws.memory import Keep, Memory

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nws.errors import Refused, UnknownHost, UnknownSeries, UsageError
+from nws.base.errors import Refused, UnknownHost, UnknownSeries, UsageError
 from nws.memory import Memory
 from nws.series import Forecast, Resource, Series
 from nws.service import plotting, samples

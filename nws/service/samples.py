@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from nws.errors import Refused
+from nws.base.errors import Refused
 from nws.memory import DAY_S, Keep, Memory
 from nws.memory.rollups import Buckets
 from nws.series import Series

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import orjson
 
+from nws.base.errors import TooMany
 from nws.composition import Composed, Link, Pair, compose
-from nws.errors import TooMany
 from nws.forecasting.bank import METHOD_TEXTS, Columns
 from nws.series import Resource
 from nws.service.catalogue import Catalogue

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from nws.base.errors import UsageError
 from nws.cliques import Clique, Schedule, automatic, schedule
-from nws.errors import UsageError
 from nws.service.config import ServiceConfig
 from nws.service.notes import Notes
 from nws.service.records import Peers, Registration

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterable
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.series import HOST_NAME, Measurement, Resource, Series
 from nws.sources.httpapi import PrometheusApi
 from nws.sources.nodes import Target, question, targets

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from nws.base.errors import ConfigError, UsageError
 from nws.endpoint import checked_url
-from nws.errors import ConfigError, UsageError
 from nws.series import HOST_NAME, HOST_NAME_LEGAL
 
 #: Shortest and longest times that make sense, seconds.

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nws.base.errors import UsageError
 from nws.csvfile import read_columns
-from nws.errors import UsageError
 from nws.series import Forecast, Measurement, Series
 from nws.testing.weather import InMemoryWeather
 

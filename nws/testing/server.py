@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
+from nws.base.errors import Refused
 from nws.documents import Document
-from nws.errors import Refused
 from nws.remote import ServiceClient
 from nws.series import Measurement
 

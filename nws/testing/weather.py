@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.forecasting.bank import BatteryBank, Pick, first_illegal, refusal
 from nws.series import Forecast, Measurement, Series
 

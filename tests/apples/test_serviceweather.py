@@ -8,8 +8,8 @@ from apples import serviceweather, worlds
 from apples.grid import Grid, Host
 from apples.serviceweather import ServiceWeather
 from apples.worlds import NOT_MEASURED, LocalWorld
+from nws.base.errors import ServiceError, ServiceUnreachable
 from nws.client import Endpoint, local_host
-from nws.errors import ServiceError, ServiceUnreachable
 from nws.series import Measurement, Resource, Series
 from nws.service.config import CliqueConfig, ServiceConfig
 from nws.testing import InMemoryServer

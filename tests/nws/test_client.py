@@ -2,8 +2,8 @@
 
 import pytest
 
+from nws.base.errors import ProbeError, UsageError
 from nws.client import LocalWeather, state_dir, usable_cpus, weather_file
-from nws.errors import ProbeError, UsageError
 from nws.memory import Memory
 from nws.series import Measurement, Resource, Series
 

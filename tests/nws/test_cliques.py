@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nws.base.errors import UsageError
 from nws.cliques import Clique, Schedule, automatic, pairs, schedule
-from nws.errors import UsageError
 
 HOSTS = [f"h{n}" for n in range(8)]
 START = 1_700_000_000.0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nws.base.errors import ConfigError
 from nws.csvfile import read_columns
-from nws.errors import ConfigError
 
 NOW = 1.8e9
 

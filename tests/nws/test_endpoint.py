@@ -2,8 +2,8 @@
 
 import pytest
 
+from nws.base.errors import UsageError
 from nws.endpoint import Endpoint, checked_url, read_token
-from nws.errors import UsageError
 
 
 @pytest.fixture

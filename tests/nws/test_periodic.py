@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from nws.errors import ProbeError, StoreError, UsageError
+from nws.base.errors import ProbeError, StoreError, UsageError
 from nws.periodic import Periodic, Tally, Timetable, total
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from nws.base.errors import UsageError
 from nws.cli.score import score
-from nws.errors import UsageError
 from nws.forecasting.layout import METHODS
 from nws.forecasting.score import NOT_SCORED, score_file, score_series
 

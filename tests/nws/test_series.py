@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.series import External, Resource, Series
 
 HOSTS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)

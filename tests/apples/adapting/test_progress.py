@@ -100,6 +100,6 @@ def test_settings_out_of_their_range_are_all_named():
 
 def test_the_file_that_is_shipped_lists_the_defaults():
     from apples.config import find_config
-    from nws.settings.reader import load_yaml
+    from nws.base.reader import load_yaml
 
     assert load_yaml(find_config("adaptation.yaml"), AdaptSettings) == AdaptSettings()

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from nws.errors import ServiceError, ServiceUnreachable, TooMany
+from nws.base.errors import ServiceError, ServiceUnreachable, TooMany
 from nws.testing import InMemoryServer
 
 module = import_module("nws.cli.insert")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from nws.base.errors import ProbeError
 from nws.cli import main
-from nws.errors import ProbeError
 from nws.sensors.network import Link
 
 HERE, THERE, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"

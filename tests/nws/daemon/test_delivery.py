@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from nws.base.errors import ProbeError, ServiceError, ServiceUnreachable, UsageError
 from nws.cliques import Clique, schedule
 from nws.daemon.delivery import MOST_SAMPLES, NEWS_S, Delivery
 from nws.daemon.spool import Spool
-from nws.errors import ProbeError, ServiceError, ServiceUnreachable, UsageError
 from nws.periodic import Counts
 from nws.series import Measurement, Series
 from nws.steadyclock import SteadyClock

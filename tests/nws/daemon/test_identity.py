@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from nws.base.errors import StoreError, UsageError
 from nws.daemon.identity import Identity, checked_host
-from nws.errors import StoreError, UsageError
 
 
 def test_a_key_is_kept_for_the_next_start_and_for_nobody_else(tmp_path):

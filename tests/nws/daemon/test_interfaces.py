@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
+from nws.base.errors import ProbeError, UsageError
 from nws.daemon import interfaces
 from nws.daemon.interfaces import choose_address, is_local
-from nws.errors import ProbeError, UsageError
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
+from nws.base.errors import ProbeError, StoreError
 from nws.daemon.hostfacts import host_facts
 from nws.daemon.jobs import Keeper, rounded, status
-from nws.errors import ProbeError, StoreError
 from nws.periodic import Tally
 from nws.series import Measurement, Series
 

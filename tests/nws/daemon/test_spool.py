@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from nws.base.errors import StoreError
 from nws.daemon.spool import Spool
-from nws.errors import StoreError
 from nws.series import Measurement, Series
 
 CPU, MEMORY = Series.parse("cpu.new@a"), Series.parse("memory.free@a")

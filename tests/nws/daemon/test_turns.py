@@ -2,9 +2,9 @@
 
 import pytest
 
+from nws.base.errors import ProbeError
 from nws.cliques import Clique, schedule
 from nws.daemon.turns import Turns
-from nws.errors import ProbeError
 from nws.periodic import Counts
 from nws.steadyclock import SteadyClock
 

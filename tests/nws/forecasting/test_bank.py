@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nws.errors import UsageError, WeatherError
+from nws.base.errors import UsageError, WeatherError
 from nws.forecasting import bank as module
 from nws.forecasting.bank import Battery, BatteryBank, Pick
 

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.forecasting.files import read_measurements
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.forecasting.bank import Battery, Pick
 from nws.forecasting.hindsight import expected
 

@@ -227,7 +227,7 @@ def test_rollups_hold_what_the_samples_say(memory, clock, settle):
 
 
 def test_rollups_of_other_lengths_are_not_kept(memory):
-    from nws.errors import UsageError
+    from nws.base.errors import UsageError
 
     with pytest.raises(UsageError, match="roll-ups of 30 s are not kept; legal are 60, 600"):
         memory.rollup(A, bucket_s=30)

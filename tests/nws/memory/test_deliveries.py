@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.memory import Delivery, Memory, Receipt
 from nws.series import Resource, Series
 

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from nws.errors import StoreError
+from nws.base.errors import StoreError
 from nws.memory import Memory, StoreFull
 from nws.series import Measurement, Resource, Series
 

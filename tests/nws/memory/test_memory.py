@@ -8,7 +8,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.memory import Keep, Memory
 from nws.series import Measurement, Resource, Series
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nws.errors import StoreError
+from nws.base.errors import StoreError
 from nws.memory import Memory
 from nws.series import Measurement, Series
 

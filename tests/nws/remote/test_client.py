@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from nws.errors import (
+from nws.base.errors import (
     Forbidden,
     Malformed,
     NameTaken,

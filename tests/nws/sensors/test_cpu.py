@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.load import LoadMeter
 from nws.sensors.procfs import ProcFs

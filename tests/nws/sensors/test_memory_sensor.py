@@ -2,7 +2,7 @@
 
 import pytest
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sensors.memory import MemorySensor
 
 GB = 1 << 30

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sensors.echo import ACK, HEADER, MOST_BYTES, READY, EchoServer
 from nws.sensors.network import Link, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
 from nws.sensors.registry import SensorContext, create

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.sensors import SensorContext, create, names
 
 

@@ -13,8 +13,8 @@ import orjson
 import pytest
 import requests
 
+from nws.base.errors import KeyRefused, NameTaken, StoreError, UnknownHost
 from nws.cliques import Clique, schedule
-from nws.errors import KeyRefused, NameTaken, StoreError, UnknownHost
 from nws.series import Forecast, Series
 from nws.server.answers import encode
 from nws.server.run import ServerThread

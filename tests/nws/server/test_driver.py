@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.series import Measurement, Series
 from nws.server.driver import Driven, Driver, SourceTallies
 from nws.server.run import sources

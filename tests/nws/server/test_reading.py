@@ -4,7 +4,7 @@ import http.client
 
 import pytest
 
-from nws.errors import StoreError
+from nws.base.errors import StoreError
 
 
 def error(answer, status):

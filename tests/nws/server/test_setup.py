@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from nws.errors import ConfigError, ServiceError
+from nws.base.errors import ConfigError, ServiceError
 from nws.server.run import bind, serve
 from nws.server.setup import prepare, resolve
 from nws.server.tokens import create_token

@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
+from nws.base.errors import ConfigError, UsageError
 from nws.cli import main
-from nws.errors import ConfigError, UsageError
 from nws.server.tokens import Role, Tokens, create_token, fingerprint, read_token
 
 SECRET = "correct-horse-battery"

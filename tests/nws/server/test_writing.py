@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from nws.errors import StoreError, TooManySeries
+from nws.base.errors import StoreError, TooManySeries
 from nws.server import bodies
 from nws.service.config import Limits, ServiceConfig
 

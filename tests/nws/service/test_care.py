@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from nws.errors import Refused, StoreError
+from nws.base.errors import Refused, StoreError
 from nws.memory import Keep
 from nws.service.records import Event
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nws.errors import ConfigError
+from nws.base.errors import ConfigError
 from nws.memory import Keep
 from nws.service.config import Every, Limits, Listen, ServiceConfig
 from nws.service.configfile import load_config, parse_listen

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nws.errors import KeyRefused, NameTaken, Refused, StoreError, TooMany, UnknownHost
+from nws.base.errors import KeyRefused, NameTaken, Refused, StoreError, TooMany, UnknownHost
 from nws.service.config import Limits
 
 from .helpers import START, batch, registered, registration, settings

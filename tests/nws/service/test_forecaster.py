@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from nws.errors import Refused, StoreError, UnknownSeries
+from nws.base.errors import Refused, StoreError, UnknownSeries
 from nws.forecasting.bank import Battery
 from nws.memory import Memory
 from nws.series import Measurement, Series

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nws.errors import Malformed
+from nws.base.errors import Malformed
 from nws.service import parsing
 from nws.service.records import Batch, Event, Registration
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nws.errors import ForeignSeries, Refused, TooManySeries, UnknownHost, UnknownSeries
+from nws.base.errors import ForeignSeries, Refused, TooManySeries, UnknownHost, UnknownSeries
 from nws.service.config import Limits
 from nws.service.records import Batch
 

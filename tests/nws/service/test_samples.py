@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from nws.errors import Refused, UnknownSeries
+from nws.base.errors import Refused, UnknownSeries
 from nws.forecasting.bank import Battery
 from nws.memory import Keep, Memory
 from nws.series import Measurement, Series

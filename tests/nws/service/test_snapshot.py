@@ -6,8 +6,8 @@ import numpy as np
 import orjson
 import pytest
 
+from nws.base.errors import TooMany
 from nws.composition import compose
-from nws.errors import TooMany
 from nws.forecasting.bank import Battery
 from nws.service.config import Limits
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sources import httpapi
 from nws.sources.httpapi import PrometheusApi
 from nws.sources.settings import PrometheusSettings

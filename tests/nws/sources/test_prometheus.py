@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sources.prometheus import PrometheusSettings, PrometheusSource
 
 #: When the fake's targets were scraped, when it evaluates, and when we ask.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from nws.errors import ProbeError
+from nws.base.errors import ProbeError
 from nws.sensors.cpu import CpuSensor
 from nws.sensors.memory import MemorySensor
 from nws.sources.httpapi import PrometheusApi

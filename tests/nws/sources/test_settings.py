@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nws.errors import ConfigError
+from nws.base.errors import ConfigError
 from nws.sources.settings import PrometheusSettings
 
 

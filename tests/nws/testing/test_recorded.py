@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from nws.errors import ConfigError, UsageError
+from nws.base.errors import ConfigError, UsageError
 from nws.series import Measurement, Series
 from nws.testing import InMemoryServer, InMemoryWeather, RecordedWeather
 

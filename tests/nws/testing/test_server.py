@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import nws.testing
+from nws.base.errors import Refused, Unauthorized
 from nws.client import RemoteWeather
-from nws.errors import Refused, Unauthorized
 from nws.remote import ServiceClient
 from nws.series import Measurement, Series
 from nws.service.config import ServiceConfig

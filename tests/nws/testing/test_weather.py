@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from nws.errors import UsageError
+from nws.base.errors import UsageError
 from nws.forecasting.bank import Pick
 from nws.series import Measurement, Resource, Series
 from nws.testing import InMemoryWeather

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from nws.errors import StoreError
+from nws.base.errors import StoreError
 
 
 def state_dir(environ: Mapping[str, str] | None = None) -> Path:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nws.errors import ConfigError
-from nws.settings.quantities import BANDWIDTH, LATENCY, MEMORY, Bandwidth_Bps, Count, Latency_s, Memory_bytes
-from nws.settings.reader import load_yaml
+from nws.base.errors import ConfigError
+from nws.base.quantities import BANDWIDTH, LATENCY, MEMORY, Bandwidth_Bps, Count, Latency_s, Memory_bytes
+from nws.base.reader import load_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

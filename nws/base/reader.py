@@ -3,7 +3,7 @@
 `load_yaml` reads a file (`read_yaml`, marks kept) and holds it against a dataclass (`validate`). Nothing is
 guessed and nothing is ignored: unknown and duplicate keys, wrong types and bad YAML are errors that say what is
 legal. What a file means is decided by the modules that own those schemas; quantities with units are in
-`nws.settings.quantities`.
+`nws.base.quantities`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nws.errors import ConfigError
-from nws.settings.yamltree import Location, Problem, Tree, parse
+from nws.base.errors import ConfigError
+from nws.base.yamltree import Location, Problem, Tree, parse
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

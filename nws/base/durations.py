@@ -2,7 +2,7 @@
 
 Legal on input: `90` and `90s` (seconds), `15m`, `2h`, `1d`, sums such as `1h30m`, and clocks `M:SS` and
 `H:MM:SS`; a unit or a clock's last field may have decimals. `Duration_s` and `Period_s` are pydantic annotations, so
-that a bad span is reported by `nws.settings.reader` with file and line.
+that a bad span is reported by `nws.base.reader` with file and line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from nws.errors import ConfigError
+from nws.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema

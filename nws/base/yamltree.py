@@ -3,7 +3,7 @@
 `yaml.compose` gives nodes with marks; they are turned into lists, dictionaries and scalars here, and every
 place gets its line. Keys stay as written (``on`` is no boolean as a key), plain ``1e-4`` is a number (YAML 1.1
 calls it text), merges (``<<``) and aliases work. Duplicate keys and values that cannot be built are collected as
-problems, not raised. What the data should look like is decided in `nws.settings.reader`.
+problems, not raised. What the data should look like is decided in `nws.base.reader`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apples.errors import ConfigError
-from nws.settings.durations import Duration, format_seconds, parse_duration
+from nws.base.durations import Duration, format_seconds, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 A quantity is a number in the base unit (seconds, bytes, bytes per second) or a number with a unit: ``0.5ms``,
 ``100Mbit/s``, ``1.5GiB``. Decimal prefixes are powers of 1000, ``Ki Mi Gi`` powers of 1024; ``bit`` is an eighth of
 ``B``. Units are told apart by case (``Mbit/s`` is not ``mbit/s``). Nothing here knows of files; `Quantity` is a
-pydantic annotation, so that a bad quantity is reported by `nws.settings.reader` with file and line.
+pydantic annotation, so that a bad quantity is reported by `nws.base.reader` with file and line.
 """
 
 from __future__ import annotations
