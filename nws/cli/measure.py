@@ -75,7 +75,7 @@ def measure(
 def _periodically(
     weather: LocalWeather, every: float, lasting: float | None
 ) -> tuple[list[Measurement], dict[str, int]]:
-    from nws.periodic import Periodic
+    from nws.timing.periodic import Periodic
 
     last: list[Measurement] = []
 

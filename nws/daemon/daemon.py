@@ -26,11 +26,11 @@ from nws.daemon.jobs import Keeper, status
 from nws.daemon.spool import Spool
 from nws.daemon.turns import Turns, prober
 from nws.endpoint import Endpoint
-from nws.periodic import Tally, Timetable
 from nws.remote import ServiceClient
 from nws.sensors.echo import EchoServer
 from nws.sensors.registry import SensorContext, create
-from nws.steadyclock import SteadyClock
+from nws.timing.periodic import Tally, Timetable
+from nws.timing.steadyclock import SteadyClock
 
 #: Periods before the server has told any, seconds.
 CPU_S, MEMORY_S, DELIVER_S = 10.0, 10.0, 10.0

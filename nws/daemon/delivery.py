@@ -30,9 +30,9 @@ from nws.base.errors import (
 from nws.cliques import Schedule
 from nws.daemon.spool import Parcel, Spool
 from nws.daemon.troubles import Troubles
-from nws.periodic import Counts
 from nws.series import Measurement
-from nws.steadyclock import SteadyClock
+from nws.timing.periodic import Counts
+from nws.timing.steadyclock import SteadyClock
 
 #: Samples in one batch, and batches in one run of the job.
 MOST_SAMPLES = 2000

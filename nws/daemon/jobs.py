@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nws.base.errors import ProbeError, StoreError
 from nws.daemon.spool import Spool
-from nws.periodic import Tally, total
 from nws.sensors.registry import Sensor
 from nws.series import Measurement
+from nws.timing.periodic import Tally, total
 
 _SINGLE = struct.Struct("<f")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -15,10 +15,10 @@ from typing import Protocol
 
 from nws.base.errors import ProbeError
 from nws.cliques import Schedule, Turn
-from nws.periodic import Counts
 from nws.sensors.network import NetworkSensor, ProbePlan
 from nws.series import Measurement
-from nws.steadyclock import SteadyClock
+from nws.timing.periodic import Counts
+from nws.timing.steadyclock import SteadyClock
 
 #: Without any turn, how long to wait; whoever learns of a schedule hurries the job.
 _IDLE_S = 60.0

@@ -1,6 +1,6 @@
 """Other monitors read at their periods, and what they say put into the service.
 
-`nws.periodic` keeps the time, whatever the wall clock is set to; a read that was missed, skipped or failed is counted,
+`nws.timing.periodic` keeps the time, whatever the wall clock is set to; a read that was missed, skipped or failed is counted,
 a failure told once when it starts and once when it ends, and leaves a gap. What a source says is the source's affair.
 """
 
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from nws.base.errors import WeatherError
-from nws.periodic import Tally, Timetable
 from nws.service.records import Batch
+from nws.timing.periodic import Tally, Timetable
 
 if TYPE_CHECKING:
     from nws.series import Measurement

@@ -8,9 +8,9 @@ from nws.base.errors import ProbeError, ServiceError, ServiceUnreachable, UsageE
 from nws.cliques import Clique, schedule
 from nws.daemon.delivery import MOST_SAMPLES, NEWS_S, Delivery
 from nws.daemon.spool import Spool
-from nws.periodic import Counts
 from nws.series import Measurement, Series
-from nws.steadyclock import SteadyClock
+from nws.timing.periodic import Counts
+from nws.timing.steadyclock import SteadyClock
 
 CPU, BAD = Series.parse("cpu.new@a"), Series.parse("memory.free@a")
 

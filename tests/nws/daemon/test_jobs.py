@@ -8,8 +8,8 @@ import pytest
 from nws.base.errors import ProbeError, StoreError
 from nws.daemon.hostfacts import host_facts
 from nws.daemon.jobs import Keeper, rounded, status
-from nws.periodic import Tally
 from nws.series import Measurement, Series
+from nws.timing.periodic import Tally
 
 CPU = Series.parse("cpu.new@a")
 

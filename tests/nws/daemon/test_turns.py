@@ -5,8 +5,8 @@ import pytest
 from nws.base.errors import ProbeError
 from nws.cliques import Clique, schedule
 from nws.daemon.turns import Turns
-from nws.periodic import Counts
-from nws.steadyclock import SteadyClock
+from nws.timing.periodic import Counts
+from nws.timing.steadyclock import SteadyClock
 
 START = 1_000_000.0
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nws.base.errors import ProbeError, UsageError
-from nws.steadyclock import boot_time
+from nws.timing.steadyclock import boot_time
 
 #: A day, the longest period.
 _LONGEST_S = 86400.0

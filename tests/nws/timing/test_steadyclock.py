@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from nws.steadyclock import SteadyClock, boot_time
+from nws.timing.steadyclock import SteadyClock, boot_time
 
 
 class World:

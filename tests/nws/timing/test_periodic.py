@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from nws.base.errors import ProbeError, StoreError, UsageError
-from nws.periodic import Periodic, Tally, Timetable, total
+from nws.timing.periodic import Periodic, Tally, Timetable, total
 
 
 def test_the_first_run_is_at_once_and_a_stop_ends_it():
@@ -87,7 +87,7 @@ def test_an_impossible_duration(duration):
 
 def test_a_lost_run_is_told_once():
     program = (
-        "import time\nfrom nws.periodic import Periodic\n"
+        "import time\nfrom nws.timing.periodic import Periodic\n"
         "Periodic(lambda: time.sleep(0.5), 0.1, report=print).run(0.6)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
