@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from nws.cliques import Schedule, automatic, pairs, schedule
+from nws.links.cliques import Schedule, automatic, pairs, schedule
 from nws.sensors.network import ProbePlan, bandwidth_Bps, round_trip_s
 
 _HOUR_S = 3600.0

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nws.cliques import automatic, pairs
+from nws.links.cliques import automatic, pairs
 from nws.service.config import Limits, ServiceConfig
 from nws.service.core import WeatherService
 from nws.service.records import Batch

@@ -31,7 +31,7 @@ from typing import Any
 import click
 
 from nws.base.errors import ServiceError, ServiceUnreachable
-from nws.cliques import Schedule
+from nws.links.cliques import Schedule
 from nws.remote import ServiceClient
 
 READY_S = 30.0

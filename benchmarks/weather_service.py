@@ -25,7 +25,7 @@ import numpy as np
 import orjson
 import requests
 
-from nws.cliques import automatic, pairs
+from nws.links.cliques import automatic, pairs
 from nws.remote import ServiceClient
 
 HOST_KINDS = ("cpu.new", "cpu.running", "memory.free")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nws.documents import RemoteHost, RemoteSnapshot
     from nws.endpoint import Endpoint
     from nws.forecasting.bank import BatteryBank
-    from nws.linkmatrix import LinkMatrix
+    from nws.links.linkmatrix import LinkMatrix
     from nws.remote import ServiceClient
     from nws.remoteweather import RemoteWeather
     from nws.sensors import Sensor
@@ -48,7 +48,7 @@ __all__ = [
 #: What speaks to a service is imported by those who do: name → module.
 _ELSEWHERE = {
     "Endpoint": "nws.endpoint",
-    "LinkMatrix": "nws.linkmatrix",
+    "LinkMatrix": "nws.links.linkmatrix",
     "RemoteHost": "nws.documents",
     "RemoteSnapshot": "nws.documents",
     "RemoteWeather": "nws.remoteweather",

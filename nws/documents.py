@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nws.base.errors import ServiceError, UsageError
-from nws.composition import Composed, Link, Pair
+from nws.links.composition import Composed, Link, Pair
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:
-    from nws.linkmatrix import LinkMatrix
+    from nws.links.linkmatrix import LinkMatrix
 
 FORMAT, VERSION = "nws-snapshot", 1
 
@@ -118,7 +118,7 @@ class RemoteSnapshot:
 
     def matrix(self, *, oldest_s: float = math.inf) -> LinkMatrix:
         """All pairs of all hosts at once, composed ones included, as arrays; for grids of many hosts."""
-        from nws.linkmatrix import compose_all
+        from nws.links.linkmatrix import compose_all
 
         return compose_all([host.name for host in self.hosts], self.links(oldest_s=oldest_s))
 

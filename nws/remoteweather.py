@@ -16,9 +16,9 @@ from itertools import permutations
 from pathlib import Path
 
 from nws.base.errors import NotFound, TooMany
-from nws.composition import Pair, compose
 from nws.documents import RemoteHost, RemoteSnapshot, composed_forecasts, read_hosts, read_snapshot
 from nws.endpoint import Endpoint
+from nws.links.composition import Pair, compose
 from nws.remote import ServiceClient
 from nws.series import Forecast, Series
 

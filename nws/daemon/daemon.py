@@ -17,7 +17,6 @@ from pathlib import Path
 from types import FrameType
 
 from nws.base.errors import ProbeError
-from nws.cliques import Schedule
 from nws.daemon.delivery import Addresses, Delivery
 from nws.daemon.hostfacts import host_facts
 from nws.daemon.identity import Identity, checked_host
@@ -26,6 +25,7 @@ from nws.daemon.jobs import Keeper, status
 from nws.daemon.spool import Spool
 from nws.daemon.turns import Turns, prober
 from nws.endpoint import Endpoint
+from nws.links.cliques import Schedule
 from nws.remote import ServiceClient
 from nws.sensors.echo import EchoServer
 from nws.sensors.registry import SensorContext, create

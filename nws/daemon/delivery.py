@@ -27,9 +27,9 @@ from nws.base.errors import (
     UsageError,
     WeatherError,
 )
-from nws.cliques import Schedule
 from nws.daemon.spool import Parcel, Spool
 from nws.daemon.troubles import Troubles
+from nws.links.cliques import Schedule
 from nws.series import Measurement
 from nws.timing.periodic import Counts
 from nws.timing.steadyclock import SteadyClock

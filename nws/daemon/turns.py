@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from nws.base.errors import ProbeError
-from nws.cliques import Schedule, Turn
+from nws.links.cliques import Schedule, Turn
 from nws.sensors.network import NetworkSensor, ProbePlan
 from nws.series import Measurement
 from nws.timing.periodic import Counts

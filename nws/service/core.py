@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from nws.base.errors import StoreError, WeatherError
 from nws.base.paths import state_dir
-from nws.cliques import Schedule
+from nws.links.cliques import Schedule
 from nws.memory import Memory
 from nws.series import Forecast, Series
 from nws.service.config import ServiceConfig

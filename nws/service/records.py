@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nws.service.config import Every
 
 if TYPE_CHECKING:
-    from nws.cliques import Schedule
+    from nws.links.cliques import Schedule
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 Columns are arrays from the batteries to the encoder: no request walks over the series in the interpreter, and the
 names, which change only when series come, are encoded once. Pairs that nobody measures are composed along paths when
-that is asked for (`nws.composition`).
+that is asked for (`nws.links.composition`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import orjson
 
 from nws.base.errors import TooMany
-from nws.composition import Composed, Link, Pair, compose
 from nws.forecasting.bank import METHOD_TEXTS, Columns
+from nws.links.composition import Composed, Link, Pair, compose
 from nws.series import Resource
 from nws.service.catalogue import Catalogue
 from nws.service.records import Floats, HostState, Ints

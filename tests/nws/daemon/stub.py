@@ -10,7 +10,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from nws.cliques import automatic, schedule
+from nws.links.cliques import automatic, schedule
 
 
 class StubServer:

@@ -5,9 +5,9 @@ import random
 import pytest
 
 from nws.base.errors import ProbeError, ServiceError, ServiceUnreachable, UsageError
-from nws.cliques import Clique, schedule
 from nws.daemon.delivery import MOST_SAMPLES, NEWS_S, Delivery
 from nws.daemon.spool import Spool
+from nws.links.cliques import Clique, schedule
 from nws.series import Measurement, Series
 from nws.timing.periodic import Counts
 from nws.timing.steadyclock import SteadyClock

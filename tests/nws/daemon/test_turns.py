@@ -3,8 +3,8 @@
 import pytest
 
 from nws.base.errors import ProbeError
-from nws.cliques import Clique, schedule
 from nws.daemon.turns import Turns
+from nws.links.cliques import Clique, schedule
 from nws.timing.periodic import Counts
 from nws.timing.steadyclock import SteadyClock
 

@@ -7,8 +7,8 @@ import pytest
 
 from nws.base.errors import ServiceError, ServiceUnreachable, TooMany
 from nws.client import RemoteWeather
-from nws.composition import Link
 from nws.documents import RemoteHost, read_forecasts, read_hosts, read_kept, read_snapshot
+from nws.links.composition import Link
 from nws.remote import ServiceClient
 from nws.remoteweather import COMPOSED_MOST, all_samples, complete, take_snapshot
 from nws.series import Forecast, Measurement, Resource, Series

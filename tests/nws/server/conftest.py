@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from nws.base.errors import KeyRefused, NameTaken, StoreError, UnknownHost
-from nws.cliques import Clique, schedule
+from nws.links.cliques import Clique, schedule
 from nws.series import Forecast, Series
 from nws.server.answers import encode
 from nws.server.run import ServerThread

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from nws.base.errors import TooMany
-from nws.composition import compose
 from nws.forecasting.bank import Battery
+from nws.links.composition import compose
 from nws.service.config import Limits
 
 from .helpers import START, batch, registered, settings

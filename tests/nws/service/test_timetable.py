@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from nws.cliques import Schedule, pairs
+from nws.links.cliques import Schedule, pairs
 from nws.service.config import CliqueConfig
 
 from .helpers import START, batch, registered, registration, settings

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nws.base.errors import UsageError
-from nws.cliques import Clique, Schedule, automatic, pairs, schedule
+from nws.links.cliques import Clique, Schedule, automatic, pairs, schedule
 
 HOSTS = [f"h{n}" for n in range(8)]
 START = 1_700_000_000.0

@@ -1,4 +1,4 @@
-"""All pairs of many hosts at once: the same paths as `nws.composition`, as arrays.
+"""All pairs of many hosts at once: the same paths as `nws.links.composition`, as arrays.
 
 A thousand hosts have a million pairs, of which some ten thousand are measured. Layer by layer, for a block of hosts at
 a time, every path gets one hop longer where that reaches a host that no shorter path does; of as many hops the lowest
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.composition import Link, Pair
+from nws.links.composition import Link, Pair
 
 Floats = NDArray[np.float64]
 

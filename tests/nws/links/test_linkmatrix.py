@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nws import linkmatrix
-from nws.composition import Link, compose
-from nws.linkmatrix import compose_all
+from nws.links import linkmatrix
+from nws.links.composition import Link, compose
+from nws.links.linkmatrix import compose_all
 
 HOSTS = ("a", "b", "c", "d", "e", "f")
 FIELDS = ("latency_s", "latency_error_s", "bandwidth_Bps", "bandwidth_error_Bps", "measured_at")

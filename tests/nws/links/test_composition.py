@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nws.composition import Link, compose
+from nws.links.composition import Link, compose
 
 
 def link(latency_s, bandwidth_Bps=1e8, t=100.0, errors=(0.0, 0.0)):
