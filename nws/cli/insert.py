@@ -1,7 +1,7 @@
 """`nws insert FILE`: measurements from elsewhere into a service or a store, all of a file or, if a line is wrong, none.
 
 What goes to a service goes in batches, numbered within a stream that is named after the file's content: a file that was
-broken off half way, or is inserted twice, is not kept twice. Reading is `nws.csvfile`'s.
+broken off half way, or is inserted twice, is not kept twice. Reading is `nws.sources.csvfile`'s.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import click
 from nws.base.errors import Refused, ServiceError, ServiceUnreachable, TooMany, UsageError, WeatherError
 from nws.cli.common import echo_json, json_option, store_option
 from nws.cli.origin import TIMEOUT_S, endpoint_of, server_options
-from nws.csvfile import Columns, read_columns
 from nws.endpoint import Endpoint, read_secret
 from nws.series import Series
+from nws.sources.csvfile import Columns, read_columns
 
 if TYPE_CHECKING:
     from nws.memory import Memory

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nws.base.errors import UsageError
-from nws.csvfile import read_columns
 from nws.series import Forecast, Measurement, Series
+from nws.sources.csvfile import read_columns
 from nws.testing.weather import InMemoryWeather
 
 if TYPE_CHECKING:

@@ -223,7 +223,7 @@ class Target:
 
 
 def columns_of(n):
-    from nws.csvfile import Columns
+    from nws.sources.csvfile import Columns
 
     columns = Columns(names=["x.power@a"])
     for k in range(n):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nws.base.errors import ConfigError
-from nws.csvfile import read_columns
+from nws.sources.csvfile import read_columns
 
 NOW = 1.8e9
 
