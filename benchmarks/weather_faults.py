@@ -31,8 +31,8 @@ from typing import Any
 import click
 
 from nws.base.errors import ServiceError, ServiceUnreachable
+from nws.client.remote import ServiceClient
 from nws.links.cliques import Schedule
-from nws.remote import ServiceClient
 
 READY_S = 30.0
 _LIBRARIES = "*/faketime/libfaketimeMT.so.1"

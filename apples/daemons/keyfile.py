@@ -8,7 +8,7 @@ from pathlib import Path
 
 from apples.errors import ConfigError
 from nws.base.errors import UsageError
-from nws.endpoint import read_secret
+from nws.client.endpoint import read_secret
 
 #: Characters that a key has at least: 128 bits in hexadecimal digits.
 _SHORTEST = 32

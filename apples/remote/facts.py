@@ -37,7 +37,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """CPU and memory of a host as its sensors read them once; fields as in `nws.hostprobe.survey`."""
+    """CPU and memory of a host as its sensors read them once; fields as in `nws.client.hostprobe.survey`."""
 
     availability: float
     capacity: float

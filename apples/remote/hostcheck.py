@@ -117,7 +117,7 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
         state = os.statvfs("/dev/shm")
         found["shared_memory_bytes"] = state.f_bavail * state.f_frsize
     try:
-        from nws import hostprobe
+        from nws.client import hostprobe
 
         found["survey"] = hostprobe.survey()
     except Exception as error:
@@ -150,7 +150,7 @@ def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
     try:
         for line in lines:
             order = json.loads(line)
-            from nws import hostprobe
+            from nws.client import hostprobe
 
             if order["do"] == "kernel":
                 yield kernel(order["command"])

@@ -8,7 +8,7 @@ import click
 
 from nws.base.errors import UsageError
 from nws.cli.origin import TIMEOUT_S, server_options
-from nws.endpoint import Endpoint
+from nws.client.endpoint import Endpoint
 
 
 @click.command()
@@ -20,7 +20,7 @@ def forget(*, hosts: tuple[str, ...], server: str | None, token_file: Path | Non
     What was measured stays in the service's store as long as everything does. Needs an admin token, where the service
     has tokens. A sensor that still runs on the host must be stopped first: it would register again.
     """
-    from nws.remote import ServiceClient
+    from nws.client.remote import ServiceClient
 
     if not server:
         raise UsageError("name the service with --server URL or NWS_SERVER")

@@ -17,13 +17,13 @@ import click
 from nws.base.errors import Refused, ServiceError, ServiceUnreachable, TooMany, UsageError, WeatherError
 from nws.cli.common import echo_json, json_option, store_option
 from nws.cli.origin import TIMEOUT_S, endpoint_of, server_options
-from nws.endpoint import Endpoint, read_secret
+from nws.client.endpoint import Endpoint, read_secret
 from nws.series import Series
 from nws.sources.csvfile import Columns, read_columns
 
 if TYPE_CHECKING:
+    from nws.client.remote import ServiceClient
     from nws.memory import Memory
-    from nws.remote import ServiceClient
 
 #: Measurements in one batch: some 400 kB of JSON, well below what servers take. Halved when one takes less.
 BATCH = 10_000
@@ -108,7 +108,7 @@ def _insert(
             while memory.tend(budget_s=0.5):
                 pass
             return {"store": str(memory.path), **told}
-    from nws.remote import ServiceClient
+    from nws.client.remote import ServiceClient
 
     key = None if as_host is None else _key(as_host, key_file)
     with ServiceClient(

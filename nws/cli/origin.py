@@ -19,8 +19,8 @@ import click
 
 from nws.base.errors import UsageError
 from nws.cli.common import chosen, existing, store_option
-from nws.documents import KeptSeries, RemoteHost, RemoteSnapshot, read_forecasts, read_hosts, read_kept
-from nws.endpoint import Endpoint
+from nws.client.documents import KeptSeries, RemoteHost, RemoteSnapshot, read_forecasts, read_hosts, read_kept
+from nws.client.endpoint import Endpoint
 from nws.series import Forecast, Series
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -97,7 +97,7 @@ class Stored:
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
         """The same forecasts, as a service would send them."""
-        from nws.remoteweather import complete
+        from nws.client.remoteweather import complete
 
         now, found = self.forecasts(())
         known = sorted({name for s in found for name in (s.host, s.peer) if name is not None})
@@ -128,7 +128,7 @@ class Served:
     """A service."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        from nws.remote import ServiceClient
+        from nws.client.remote import ServiceClient
 
         self.client = ServiceClient.at(endpoint, timeout_s=TIMEOUT_S)
 
@@ -153,13 +153,13 @@ class Served:
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
         """Asked for in one request."""
-        from nws.remoteweather import take_snapshot
+        from nws.client.remoteweather import take_snapshot
 
         return take_snapshot(self.client, hosts)
 
     def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
         """Asked for series by series, newest first, until all of a series is here."""
-        from nws.remoteweather import all_samples
+        from nws.client.remoteweather import all_samples
 
         wanted = [Series.parse(name) for name in names] or [entry.series for entry in self.kept()]
         for series in wanted:

@@ -15,7 +15,7 @@ import click
 from nws.cli.common import echo_json, json_option
 from nws.cli.origin import Origin, is_stale, stale_option, with_origin
 from nws.cli.pairtable import SORTS, PairRow, document, pair_rows, sort_rows
-from nws.remoteweather import complete
+from nws.client.remoteweather import complete
 
 #: Hosts up to which a terminal is wide enough for a matrix.
 MATRIX_MOST = 12

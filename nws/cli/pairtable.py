@@ -9,7 +9,7 @@ from typing import Any
 
 from nws.base.errors import UsageError
 from nws.cli.common import finite
-from nws.documents import RemoteSnapshot
+from nws.client.documents import RemoteSnapshot
 from nws.series import Resource, Series
 
 

@@ -9,7 +9,7 @@ import click
 from nws.base.errors import UsageError
 from nws.cli.common import echo_json, finite, json_option
 from nws.cli.origin import Origin, Served, is_stale, stale_option, with_origin
-from nws.documents import KeptSeries, RemoteHost
+from nws.client.documents import KeptSeries, RemoteHost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

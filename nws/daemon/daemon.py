@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 
 from nws.base.errors import ProbeError
+from nws.client.endpoint import Endpoint
+from nws.client.remote import ServiceClient
 from nws.daemon.delivery import Addresses, Delivery
 from nws.daemon.hostfacts import host_facts
 from nws.daemon.identity import Identity, checked_host
@@ -24,9 +26,7 @@ from nws.daemon.interfaces import choose_address
 from nws.daemon.jobs import Keeper, status
 from nws.daemon.spool import Spool
 from nws.daemon.turns import Turns, prober
-from nws.endpoint import Endpoint
 from nws.links.cliques import Schedule
-from nws.remote import ServiceClient
 from nws.sensors.echo import EchoServer
 from nws.sensors.registry import SensorContext, create
 from nws.timing.periodic import Tally, Timetable

@@ -48,7 +48,7 @@ Addresses = dict[str, tuple[str, int]]
 
 
 class Server(Protocol):
-    """What of `nws.remote.ServiceClient` is used. timeout_s : silence that is borne"""
+    """What of `nws.client.remote.ServiceClient` is used. timeout_s : silence that is borne"""
 
     timeout_s: float
 

@@ -18,7 +18,7 @@ from typing import Any
 import requests
 
 from nws.base.errors import ProbeError, UsageError
-from nws.endpoint import read_secret, read_token
+from nws.client.endpoint import read_secret, read_token
 from nws.sources.settings import PrometheusSettings
 
 #: More than a thousand hosts with a hundred series each.

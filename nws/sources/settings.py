@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from nws.base.errors import ConfigError, UsageError
-from nws.endpoint import checked_url
+from nws.client.endpoint import checked_url
 from nws.series import HOST_NAME, HOST_NAME_LEGAL
 
 #: Shortest and longest times that make sense, seconds.

@@ -19,7 +19,7 @@ from nws.sources.csvfile import read_columns
 from nws.testing.weather import InMemoryWeather
 
 if TYPE_CHECKING:
-    from nws.remote import ServiceClient
+    from nws.client.remote import ServiceClient
 
 
 class RecordedWeather:

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 from nws.base.errors import Refused
-from nws.documents import Document
-from nws.remote import ServiceClient
+from nws.client.documents import Document
+from nws.client.remote import ServiceClient
 from nws.series import Measurement
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import time
 
-from nws.remote import ServiceClient
+from nws.client.remote import ServiceClient
 from nws.service.config import Every, ServiceConfig
 from nws.testing import InMemoryServer
 

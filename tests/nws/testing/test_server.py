@@ -9,7 +9,7 @@ import pytest
 import nws.testing
 from nws.base.errors import Refused, Unauthorized
 from nws.client import RemoteWeather
-from nws.remote import ServiceClient
+from nws.client.remote import ServiceClient
 from nws.series import Measurement, Series
 from nws.service.config import ServiceConfig
 from nws.testing import InMemoryServer

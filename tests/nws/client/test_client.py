@@ -18,7 +18,7 @@ from nws.base.errors import (
     Unauthorized,
     UsageError,
 )
-from nws.remote import NAMES_PER_REQUEST, ServiceClient, batch_document
+from nws.client.remote import NAMES_PER_REQUEST, ServiceClient, batch_document
 from nws.series import Measurement, Series
 
 POWER = Series.parse("x.power@a")

@@ -1,6 +1,6 @@
 """What a host finds out of itself in a moment."""
 
-from nws import hostprobe
+from nws.client import hostprobe
 from nws.series import Measurement, Resource, Series
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from nws.base.errors import ServiceError, ServiceUnreachable, TooMany
 from nws.client import RemoteWeather
-from nws.documents import RemoteHost, read_forecasts, read_hosts, read_kept, read_snapshot
+from nws.client.documents import RemoteHost, read_forecasts, read_hosts, read_kept, read_snapshot
+from nws.client.remote import ServiceClient
+from nws.client.remoteweather import COMPOSED_MOST, all_samples, complete, take_snapshot
 from nws.links.composition import Link
-from nws.remote import ServiceClient
-from nws.remoteweather import COMPOSED_MOST, all_samples, complete, take_snapshot
 from nws.series import Forecast, Measurement, Resource, Series
 from nws.service.config import Limits, ServiceConfig
 from nws.testing import InMemoryServer
@@ -125,7 +125,7 @@ def snapshot_of(forecasts, lost=()):
 
 
 def snapshot_like(hosts, forecasts):
-    from nws.documents import RemoteSnapshot
+    from nws.client.documents import RemoteSnapshot
 
     return RemoteSnapshot(now=1.8e9, grid="g", hosts=hosts, forecasts=forecasts)
 
@@ -238,7 +238,7 @@ def test_a_series_without_a_forecast_is_left_out(document):
 def test_all_samples_come_back_oldest_first_whatever_one_request_holds(server, monkeypatch):
     series = Series.parse("x.power@a")
     server.put(Measurement(series, 1.8e9 - 100 + k, float(k)) for k in range(25))
-    monkeypatch.setattr("nws.remoteweather.SAMPLES_PER_REQUEST", 10)
+    monkeypatch.setattr("nws.client.remoteweather.SAMPLES_PER_REQUEST", 10)
     with ServiceClient(server.url) as client:
         times, values = all_samples(client, str(series))
         assert list(values) == [float(k) for k in range(25)]

@@ -3,7 +3,7 @@
 import pytest
 
 from nws.base.errors import UsageError
-from nws.endpoint import Endpoint, checked_url, read_token
+from nws.client.endpoint import Endpoint, checked_url, read_token
 
 
 @pytest.fixture

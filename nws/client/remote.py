@@ -3,7 +3,7 @@
 `ServiceClient` sends and receives documents as docs/weather-api.md describes them, and turns every failure into one
 sentence: `ServiceUnreachable` when nobody answered, a `ServiceError` with the server's own message when it refused.
 It keeps one connection open, asks no proxy and reads no .netrc: the address given is the one that is called. Nothing
-is buffered or tried again except a question whose connection was closed while it was on its way. `nws.documents`
+is buffered or tried again except a question whose connection was closed while it was on its way. `nws.client.documents`
 makes records of the documents.
 """
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from nws.base.errors import ServiceError, ServiceUnreachable
-from nws.documents import Document
-from nws.endpoint import Endpoint, checked_url
+from nws.client.documents import Document
+from nws.client.endpoint import Endpoint, checked_url
 
 if TYPE_CHECKING:
     import requests

@@ -16,10 +16,10 @@ from itertools import permutations
 from pathlib import Path
 
 from nws.base.errors import NotFound, TooMany
-from nws.documents import RemoteHost, RemoteSnapshot, composed_forecasts, read_hosts, read_snapshot
-from nws.endpoint import Endpoint
+from nws.client.documents import RemoteHost, RemoteSnapshot, composed_forecasts, read_hosts, read_snapshot
+from nws.client.endpoint import Endpoint
+from nws.client.remote import ServiceClient
 from nws.links.composition import Pair, compose
-from nws.remote import ServiceClient
 from nws.series import Forecast, Series
 
 #: Hosts up to which pairs are composed: a thousand hosts have a million pairs.

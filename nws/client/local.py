@@ -22,12 +22,12 @@ from nws.memory import DAY_S, Memory
 from nws.series import Forecast, Measurement, Series
 
 if TYPE_CHECKING:
-    from nws.documents import RemoteHost, RemoteSnapshot
-    from nws.endpoint import Endpoint
+    from nws.client.documents import RemoteHost, RemoteSnapshot
+    from nws.client.endpoint import Endpoint
+    from nws.client.remote import ServiceClient
+    from nws.client.remoteweather import RemoteWeather
     from nws.forecasting.bank import BatteryBank
     from nws.links.linkmatrix import LinkMatrix
-    from nws.remote import ServiceClient
-    from nws.remoteweather import RemoteWeather
     from nws.sensors import Sensor
 
 __all__ = [
@@ -47,12 +47,12 @@ __all__ = [
 
 #: What speaks to a service is imported by those who do: name → module.
 _ELSEWHERE = {
-    "Endpoint": "nws.endpoint",
+    "Endpoint": "nws.client.endpoint",
     "LinkMatrix": "nws.links.linkmatrix",
-    "RemoteHost": "nws.documents",
-    "RemoteSnapshot": "nws.documents",
-    "RemoteWeather": "nws.remoteweather",
-    "ServiceClient": "nws.remote",
+    "RemoteHost": "nws.client.documents",
+    "RemoteSnapshot": "nws.client.documents",
+    "RemoteWeather": "nws.client.remoteweather",
+    "ServiceClient": "nws.client.remote",
 }
 
 _LOG = logging.getLogger(__name__)

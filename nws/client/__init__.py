@@ -1,0 +1,55 @@
+"""Clients of the weather: this host's own, or a weather service over HTTP.
+
+Names are imported when they are used: a sensor daemon needs the HTTP client and neither store nor forecasters.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nws.base.paths import local_host, state_dir
+    from nws.client.documents import RemoteHost, RemoteSnapshot
+    from nws.client.endpoint import Endpoint
+    from nws.client.local import LocalWeather, Weather, usable_cpus, weather_file
+    from nws.client.remote import ServiceClient
+    from nws.client.remoteweather import RemoteWeather
+    from nws.links.linkmatrix import LinkMatrix
+
+__all__ = [
+    "Endpoint",
+    "LinkMatrix",
+    "LocalWeather",
+    "RemoteHost",
+    "RemoteSnapshot",
+    "RemoteWeather",
+    "ServiceClient",
+    "Weather",
+    "local_host",
+    "state_dir",
+    "usable_cpus",
+    "weather_file",
+]
+
+#: Where each name is defined.
+_MODULES = {
+    "Endpoint": "nws.client.endpoint",
+    "LinkMatrix": "nws.links.linkmatrix",
+    "LocalWeather": "nws.client.local",
+    "RemoteHost": "nws.client.documents",
+    "RemoteSnapshot": "nws.client.documents",
+    "RemoteWeather": "nws.client.remoteweather",
+    "ServiceClient": "nws.client.remote",
+    "Weather": "nws.client.local",
+    "local_host": "nws.base.paths",
+    "state_dir": "nws.base.paths",
+    "usable_cpus": "nws.client.local",
+    "weather_file": "nws.client.local",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)
