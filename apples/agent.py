@@ -24,16 +24,16 @@ from apples.enacting.intervals import Interval
 from apples.enacting.resilience import Resilience
 from apples.enacting.rest import rest_of
 from apples.errors import ApplesError, LaunchError
-from apples.grid import Snapshot
 from apples.history import History, new_id
-from apples.hostlist import fold
 from apples.launching.launcher import LaunchRequest, Notify
-from apples.plan import LeftOut, Outcome, Plan, Record
+from apples.model.grid import Snapshot
+from apples.model.hostlist import fold
+from apples.model.plan import LeftOut, Outcome, Plan, Record
+from apples.model.snapshots import unmeasured
+from apples.model.template import Checkpointing, Costs, Restartable, Template, Workload
 from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import check_room, make_plan
-from apples.snapshots import unmeasured
-from apples.template import Checkpointing, Costs, Restartable, Template, Workload
 from apples.worlds import World
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]

@@ -19,7 +19,7 @@ from typing import Any
 from apples import jsonstore
 from apples.calibration import startup_overhead
 from apples.jsonstore import BadDocument, Format
-from apples.template import Benchmark, Costs
+from apples.model.template import Benchmark, Costs
 
 FORMAT = Format(name="apples-benchmarks", version=1, lost="it will be measured again by apples calibrate")
 

@@ -20,8 +20,8 @@ from apples.enacting.rest import checkpoints_in, iteration_s, with_overhead
 from apples.errors import ConfigError, HistoryError
 from apples.history import History
 from apples.launching.launcher import Notify
-from apples.plan import Outcome, Record
-from apples.template import Checkpointing, Restartable
+from apples.model.plan import Outcome, Record
+from apples.model.template import Checkpointing, Restartable
 from apples.worlds import Enactable, World
 from nws.base.durations import format_seconds
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from apples.benchmarkstore import CalibrationStore
 from apples.calibration import Lessons, correct, outdated, taught
-from apples.grid import Host
 from apples.history import History
 from apples.launching.launcher import Notify
-from apples.plan import Record
-from apples.template import BenchmarkRequest, Costs, Overhead, Template
+from apples.model.grid import Host
+from apples.model.plan import Record
+from apples.model.template import BenchmarkRequest, Costs, Overhead, Template
 from apples.worlds import World
 
 #: Records that teach one prediction; older ones have lost their weight anyway. Fewer of slabs of each other size.

@@ -10,9 +10,9 @@ import math
 from typing import Any
 
 from apples.enacting.intervals import Interval
-from apples.grid import Snapshot
-from apples.plan import Assignment, Attempt, Move, Outcome, Plan, RankObservation, Record
-from apples.template import Checkpointing
+from apples.model.grid import Snapshot
+from apples.model.plan import Assignment, Attempt, Move, Outcome, Plan, RankObservation, Record
+from apples.model.template import Checkpointing
 
 VERSION = 1
 

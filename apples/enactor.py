@@ -22,7 +22,7 @@ from apples.enacting.resilience import Resilience
 from apples.errors import ApplesError, ConfigError
 from apples.launching.holding import held
 from apples.launching.launcher import Notify
-from apples.plan import Attempt, Outcome, Record
+from apples.model.plan import Attempt, Outcome, Record
 from apples.worlds import Enactable
 
 Hear = Callable[[str, dict[str, Any]], None]

@@ -10,7 +10,7 @@
         └── ProgramNotFound     exit 127  the program is not there
 
 What the user wrote and cannot be understood is a `ConfigError` (exit 2) of the settings' reader: all problems at once.
-A run that was started and did not end well is no exception: its `apples.plan.Outcome` carries the exit code.
+A run that was started and did not end well is no exception: its `apples.model.plan.Outcome` carries the exit code.
 """
 
 from __future__ import annotations

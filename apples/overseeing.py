@@ -23,10 +23,10 @@ from apples.adapting.settings import AdaptSettings
 from apples.agent import Decision
 from apples.enacting.rest import rest_of
 from apples.errors import ApplesError
-from apples.grid import FloatArray, Snapshot
-from apples.hostlist import fold
 from apples.launching.launcher import Notify
-from apples.plan import Move
+from apples.model.grid import FloatArray, Snapshot
+from apples.model.hostlist import fold
+from apples.model.plan import Move
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 from apples.planning.problem import IntArray, build

@@ -17,7 +17,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 
 _BIWEIGHT = 4.685
 _TO_DEVIATION = 1.4826

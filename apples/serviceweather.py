@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from apples.grid import Grid, Host
-from apples.hostlist import fold
 from apples.launching.launcher import Notify
 from apples.launching.preflight import names_of_this_machine
+from apples.model.grid import Grid, Host
+from apples.model.hostlist import fold
 from nws.base.errors import WeatherError
 from nws.client import (
     Endpoint,

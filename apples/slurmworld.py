@@ -15,10 +15,12 @@ from datetime import datetime
 from pathlib import Path
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
-from apples.grid import Grid, Host, Snapshot
-from apples.hostlist import fold
 from apples.launching.launcher import Launcher, Notify
 from apples.launching.slurm import Cluster, Readied, SlurmLauncher
+from apples.model.grid import Grid, Host, Snapshot
+from apples.model.hostlist import fold
+from apples.model.snapshots import from_forecasts
+from apples.model.template import Benchmark, BenchmarkRequest
 from apples.remote.facts import HostFacts, holds
 from apples.remote.warmhosts import Kernels, WarmHosts
 from apples.serviceweather import ServiceWeather
@@ -28,9 +30,7 @@ from apples.slurm.keptlinks import KeptLinks
 from apples.slurm.looking import Look, Seen, look
 from apples.slurm.pool import Offer, Pool, cpu_type, offered
 from apples.slurm.records import Node, Partition
-from apples.snapshots import from_forecasts
 from apples.sshworld import needed
-from apples.template import Benchmark, BenchmarkRequest
 from apples.worlds import fingerprint, launched_benchmark, measured_write_s
 from nws.base.errors import WeatherError
 from nws.series import Forecast, Resource, Series

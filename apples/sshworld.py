@@ -18,12 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from apples.errors import LaunchError, NoFeasiblePlan
-from apples.grid import Grid, Host, Snapshot
 from apples.launching.command import SHIM
 from apples.launching.launcher import Launcher, Notify
 from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place, Silence
+from apples.model.grid import Grid, Host, Snapshot
+from apples.model.snapshots import from_forecasts, with_composed
+from apples.model.template import Benchmark, BenchmarkRequest
 from apples.remote import hostcheck, preflight, speed
 from apples.remote.facts import HostFacts, Needs, holds
 from apples.remote.preflight import Candidate, Checked
@@ -31,8 +33,6 @@ from apples.remote.speed import Asked, LinkSpeed
 from apples.remote.ssh import find_ssh, ssh_command
 from apples.remote.warmhosts import Kernels, WarmHosts
 from apples.serviceweather import ServiceWeather
-from apples.snapshots import from_forecasts, with_composed
-from apples.template import Benchmark, BenchmarkRequest
 from apples.worlds import is_this_machine, launched_benchmark, measured_write_s, warmed
 from nws.base.errors import WeatherError
 from nws.series import Forecast, Resource, Series

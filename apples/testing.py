@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from apples.errors import LaunchError
 from apples.launching.launcher import LaunchRequest, Notify
-from apples.plan import Outcome, RankStatus
+from apples.model.plan import Outcome, RankStatus
 
 Script = Outcome | LaunchError | Callable[[LaunchRequest], Outcome]
 

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from apples.errors import ConfigError, LaunchError
-from apples.grid import Grid, Host, Snapshot
 from apples.launching.launcher import Launcher, LaunchRequest, Notify
 from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.preflight import names_of_this_machine
-from apples.plan import unplanned
+from apples.model.grid import Grid, Host, Snapshot
+from apples.model.plan import unplanned
+from apples.model.snapshots import Turns, from_forecasts, with_composed, with_turns, without
+from apples.model.template import Benchmark, BenchmarkRequest, Template, Workload
 from apples.serviceweather import Outlook, ServiceWeather, with_local
-from apples.snapshots import Turns, from_forecasts, with_composed, with_turns, without
-from apples.template import Benchmark, BenchmarkRequest, Template, Workload
 from nws.base.errors import WeatherError
 from nws.client import LocalWeather, local_host, usable_cpus
 from nws.series import Forecast, Resource, Series

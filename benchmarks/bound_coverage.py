@@ -16,9 +16,9 @@ import numpy as np
 from apples.calibration import Lessons, correct, fit_overhead
 from apples.experiments.mock_runs import PLANNERS, Session, calibrated
 from apples.experiments.settings import Settings, load_settings
-from apples.plan import Record
+from apples.model.plan import Record
+from apples.model.template import PAPER_OVERHEAD, Costs
 from apples.planning.planner import make_plan
-from apples.template import PAPER_OVERHEAD, Costs
 
 POOL = 26
 #: Seeds of worlds; no experiment has them.

@@ -22,8 +22,8 @@ from apples.launching.command import BARE, SHIM, tethered
 from apples.launching.launcher import LaunchRequest
 from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.preflight import find_mpiexec
-from apples.plan import Assignment, Plan
-from apples.template import Workload
+from apples.model.plan import Assignment, Plan
+from apples.model.template import Workload
 
 
 def seconds(action: Callable[[], object]) -> float:

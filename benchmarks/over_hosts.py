@@ -15,15 +15,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from apples.grid import Host
 from apples.launching.launcher import LaunchRequest
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place
-from apples.plan import unplanned
+from apples.model.grid import Host
+from apples.model.plan import unplanned
+from apples.model.template import Workload
 from apples.remote import preflight
 from apples.remote.preflight import Candidate
 from apples.sshworld import address_of, needs_of_ranks
-from apples.template import Workload
 
 
 def check_s(hosts: list[str]) -> float:

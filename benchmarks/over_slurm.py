@@ -22,16 +22,16 @@ import time
 import uuid
 from pathlib import Path
 
-from apples.grid import Host
 from apples.launching.launcher import Launcher, LaunchRequest
 from apples.launching.slurm import Cluster, SlurmLauncher
 from apples.launching.slurmallocation import Made
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place
-from apples.plan import unplanned
+from apples.model.grid import Host
+from apples.model.plan import unplanned
+from apples.model.template import Workload
 from apples.slurm.commands import Shape, Wishes
 from apples.sshworld import address_of
-from apples.template import Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 JOB = ("64", "--app", "heat", "-s", "nx=32", "-s", "ny=32", "-s", "iterations=50", "--scheduler", "default")

@@ -19,13 +19,13 @@ import time
 import numpy as np
 
 from apples.errors import NoFeasiblePlan
-from apples.grid import Conditions, Estimate, Host, Snapshot
+from apples.model.grid import Conditions, Estimate, Host, Snapshot
+from apples.model.template import Costs, Overhead, Workload
 from apples.planning.candidates import best_of
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import choose
 from apples.planning.problem import Problem, build
-from apples.template import Costs, Overhead, Workload
 
 
 def random_problem(rng: np.random.Generator, options: PlanningOptions, most_hosts: int = 8) -> Problem:

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import pulp
 
-from apples.grid import Conditions, Estimate, Host, Snapshot
+from apples.model.grid import Conditions, Estimate, Host, Snapshot
+from apples.model.template import Costs, Overhead, Workload
 from apples.planning import desirability, linear_program, rank_order
 from apples.planning.candidates import enumerate_orders
 from apples.planning.chains import Chains
@@ -29,7 +30,6 @@ from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 from apples.planning.problem import build
-from apples.template import Costs, Overhead, Workload
 
 
 def setting(count: int, seed: int) -> tuple[Snapshot, Workload, Costs]:

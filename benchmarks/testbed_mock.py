@@ -26,9 +26,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from testbed_runs import DESK, GRID, MESH, SCHEDULERS
 
 from apples import applications
-from apples.grid import Grid, Host, LinkRule
 from apples.launching.launcher import LaunchRequest
-from apples.plan import Assignment, unplanned
+from apples.model.grid import Grid, Host, LinkRule
+from apples.model.plan import Assignment, unplanned
+from apples.model.template import Workload
 from apples.simulation.mock_world import MockWorld
 from apples.simulation.scenario import (
     NOBODY,
@@ -41,7 +42,6 @@ from apples.simulation.scenario import (
     StartupTruth,
     TrafficTruth,
 )
-from apples.template import Workload
 from tests.testbed.description import Spec, load
 
 #: A year without anything happening.

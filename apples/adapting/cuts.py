@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning.chains import Chains
 from apples.planning.minimax import makespans, minimax_rows
 from apples.planning.model import NO_BEND, RankLines

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from apples.adapting.settings import HostSettings
-from apples.grid import Conditions, Estimate, Snapshot
-from apples.template import Costs
+from apples.model.grid import Conditions, Estimate, Snapshot
+from apples.model.template import Costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

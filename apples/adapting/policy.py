@@ -26,7 +26,7 @@ import numpy as np
 from apples.adapting.cuts import balanced, busiest_link_rows, moved_rows, slowest
 from apples.adapting.progress import Progress
 from apples.adapting.settings import SlabSettings
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 
 #: Stretches that are remembered: more say nothing new.
 REMEMBERED = 256

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from apples.plan import Move
+from apples.model.plan import Move
 
 VERSION = 1
 

@@ -1,6 +1,6 @@
 """The applications the agent can run, by name; each a module with a `TEMPLATE`.
 
-To add one: a module here that gives model inputs, constraints and deployment (`apples.template.Template`),
+To add one: a module here that gives model inputs, constraints and deployment (`apples.model.template.Template`),
 and its name in the table below. Nothing else in the agent changes. Decides nothing.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from apples.errors import ConfigError
-from apples.template import Template
+from apples.model.template import Template
 
 _MODULES = {name: f"apples.applications.{name}" for name in ("mhd3d", "heat", "jacobi2d")}
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from apples.errors import ConfigError, LaunchError
-from apples.plan import RankObservation
-from apples.template import Benchmark, Checkpointing, Workload
+from apples.model.plan import RankObservation
+from apples.model.template import Benchmark, Checkpointing, Workload
 
 
 class KnownByModel:
-    """`apples.template.Template` of an application without a program; it has no options.
+    """`apples.model.template.Template` of an application without a program; it has no options.
 
     workload_of : size → demands of a run of that size.  source : where they are stated, for messages
     """
@@ -26,26 +26,26 @@ class KnownByModel:
         self._workload_of = workload_of
 
     def check(self, options: Mapping[str, str]) -> None:
-        """See `apples.template.Template.check`: there are no options."""
+        """See `apples.model.template.Template.check`: there are no options."""
         if options:
             raise ConfigError(f"{self.name} is {self.summary} and takes no options; got {', '.join(options)}")
 
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """See `apples.template.Template.workload`."""
+        """See `apples.model.template.Template.workload`."""
         return self._workload_of(size)
 
     def warm_command(self) -> list[str]:
-        """See `apples.template.Template.warm_command`: nothing to compile."""
+        """See `apples.model.template.Template.warm_command`: nothing to compile."""
         return []
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
-        """See `apples.template.Template.command`: a name for the mock grid, no program."""
+        """See `apples.model.template.Template.command`: a name for the mock grid, no program."""
         return [self.name, ",".join(map(str, rows))]
 
     def benchmark_command(
         self, output: Path, options: Mapping[str, str], rows: int | None = None
     ) -> list[str]:
-        """See `apples.template.Template.benchmark_command`: what a row costs depends on nothing."""
+        """See `apples.model.template.Template.benchmark_command`: what a row costs depends on nothing."""
         return [self.name, "benchmark"]
 
     def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
@@ -53,15 +53,15 @@ class KnownByModel:
         raise LaunchError(f"{self.name} is {self.summary}; it has no program to benchmark on real hosts")
 
     def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
-        """See `apples.template.Template.observations`: no program, no records."""
+        """See `apples.model.template.Template.observations`: no program, no records."""
         return ()
 
     def checkpointed(self, options: Mapping[str, str], keep: Checkpointing) -> dict[str, str]:
-        """See `apples.template.Restartable.checkpointed`: simulated runs are told by their launch request."""
+        """See `apples.model.template.Restartable.checkpointed`: simulated runs are told by their launch request."""
         return dict(options)
 
     def checkpoint_bytes(self, size: int, options: Mapping[str, str]) -> float:
-        """See `apples.template.Restartable.checkpoint_bytes`: one of the two fields that memory holds."""
+        """See `apples.model.template.Restartable.checkpoint_bytes`: one of the two fields that memory holds."""
         return size * self._workload_of(size).bytes_per_row / 2.0
 
     def iterations_in(

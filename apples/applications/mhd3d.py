@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from apples.applications.slab_stencil import SlabProgram
-from apples.template import Workload
+from apples.model.template import Workload
 from stencil_app.mhd.case import COMMON
 from stencil_app.mhd.problems import blast
 from stencil_app.mhd.settings import EVERY, HISTORY_EVERY
@@ -29,7 +29,7 @@ CYCLES = Option(name="iterations", default="100", at_least=0, help="cycles")
 
 
 class Mhd3d(SlabProgram):
-    """`apples.template.Template` of the blast.
+    """`apples.model.template.Template` of the blast.
 
     Options are nx, ny, those of the blast but its size, courant, iterations, history_every, checkpoint_every, and the
     files checkpoint, history and out.
@@ -44,7 +44,7 @@ class Mhd3d(SlabProgram):
     paths = ("checkpoint", "history", "out")
 
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """See `apples.template.Template.workload`: three ghost planes to each neighbour in each cycle.
+        """See `apples.model.template.Template.workload`: three ghost planes to each neighbour in each cycle.
 
         Memory: two fields of 8 numbers a cell, and of each slab its ghost planes and its scratch.
         """
@@ -72,14 +72,14 @@ class Mhd3d(SlabProgram):
         return {"problem": "blast", **{o.name: o.parse(texts.get(o.name, o.default)) for o in every}}
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
-        """See `apples.template.Template.command`."""
+        """See `apples.model.template.Template.command`."""
         own = ["--nz", str(sum(rows)), "--until", _NEVER, *self._flags_of_defaults(options)]
         return [*super().command(rows, run_dir, options), *own]
 
     def benchmark_command(
         self, output: Path, options: Mapping[str, str], rows: int | None = None
     ) -> list[str]:
-        """See `apples.template.Template.benchmark_command`."""
+        """See `apples.model.template.Template.benchmark_command`."""
         from stencil_app.mhd.mesh import SLAB_GHOSTS
 
         height = None if rows is None else max(rows, SLAB_GHOSTS)

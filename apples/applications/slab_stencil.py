@@ -3,7 +3,7 @@
 Codes that are cut into slabs along one axis and exchange ghost planes with each neighbour in each iteration differ
 from one another only in what a row weighs and what they call their options (`SlabProgram`). A stencil with one ghost
 plane gives its entry in the application's registry, and that is all (Wolski et al. 2000, §5). A foreign code would
-implement `apples.template.Template` by itself. Nothing here plans or runs anything.
+implement `apples.model.template.Template` by itself. Nothing here plans or runs anything.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apples.errors import ConfigError
-from apples.plan import RankObservation
-from apples.template import Benchmark, Checkpointing, Workload
+from apples.model.plan import RankObservation
+from apples.model.template import Benchmark, Checkpointing, Workload
 from stencil_app.options import Option, Value
 from stencil_app.settings import CHECKPOINT_EVERY, ITERATIONS, RESIDUAL_EVERY
 
@@ -34,7 +34,7 @@ PROCESS_BYTES = 175e6
 
 
 class SlabProgram(ABC):
-    """`apples.template.Template` of one code of `stencil-app`.
+    """`apples.model.template.Template` of one code of `stencil-app`.
 
     words : its subcommand.  warm : what `stencil-app warm` calls its kernels
     mesh : options that a row and its price depend on.  run : further ones, of a run
@@ -55,14 +55,14 @@ class SlabProgram(ABC):
 
     @abstractmethod
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """See `apples.template.Template.workload`."""
+        """See `apples.model.template.Template.workload`."""
 
     @abstractmethod
     def parameters(self, size: int, options: Mapping[str, str]) -> Mapping[str, Value]:
         """All that the answer depends on beside the number of iterations, as checkpoints keep it."""
 
     def check(self, options: Mapping[str, str]) -> None:
-        """See `apples.template.Template.check`."""
+        """See `apples.model.template.Template.check`."""
         legal = self._legal
         problems = [
             f"{self.name}: unknown option {name!r}; legal are {', '.join(legal)}"
@@ -88,12 +88,12 @@ class SlabProgram(ABC):
         return [sys.executable, "-m", "stencil_app", "warm", "--say", self.warm]
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
-        """See `apples.template.Template.command`; runs in the environment of this very interpreter."""
+        """See `apples.model.template.Template.command`; runs in the environment of this very interpreter."""
         own = ["--slabs", ",".join(map(str, rows)), "--record-dir", str(run_dir)]
         return [*self._program(), *own, *self._flags(options, (*self._legal, RESTART))]
 
     def checkpointed(self, options: Mapping[str, str], keep: Checkpointing) -> dict[str, str]:
-        """See `apples.template.Restartable.checkpointed`."""
+        """See `apples.model.template.Restartable.checkpointed`."""
         more = {"checkpoint": str(keep.file)}
         if keep.every is not None:
             more["checkpoint_every"] = str(keep.every)
@@ -103,13 +103,13 @@ class SlabProgram(ABC):
         return {**kept, **more}
 
     def checkpoint_bytes(self, size: int, options: Mapping[str, str]) -> float:
-        """See `apples.template.Restartable.checkpoint_bytes`: one of the two fields that memory holds."""
+        """See `apples.model.template.Restartable.checkpoint_bytes`: one of the two fields that memory holds."""
         return size * self.workload(size, options).bytes_per_row / 2.0
 
     def iterations_in(
         self, file: Path, size: int, options: Mapping[str, str], *, verified: bool = True
     ) -> int:
-        """See `apples.template.Restartable.iterations_in`."""
+        """See `apples.model.template.Restartable.iterations_in`."""
         from stencil_app.checkpoint import mismatches, read_header, read_rows
         from stencil_app.errors import CheckpointError
 
@@ -133,7 +133,7 @@ class SlabProgram(ABC):
     def benchmark_command(
         self, output: Path, options: Mapping[str, str], rows: int | None = None
     ) -> list[str]:
-        """See `apples.template.Template.benchmark_command`.
+        """See `apples.model.template.Template.benchmark_command`.
 
         rows : slab height to measure at, None for the application's choice. Seconds per row depend on it
             where slabs of some heights fit the last-level cache and others do not.
@@ -143,7 +143,7 @@ class SlabProgram(ABC):
         return [*self._program(), "--benchmark", str(output), *height, *self._flags(options, names)]
 
     def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
-        """See `apples.template.Template.read_benchmark`."""
+        """See `apples.model.template.Template.read_benchmark`."""
         try:
             document = json.loads(output.read_text())
             return Benchmark(
@@ -159,7 +159,7 @@ class SlabProgram(ABC):
             ) from None
 
     def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
-        """See `apples.template.Template.observations`; in rank order."""
+        """See `apples.model.template.Template.observations`; in rank order."""
         found = (_observation(path) for path in sorted(run_dir.glob("rank-*.json")))
         return tuple(one for one in found if one is not None)
 
@@ -189,7 +189,7 @@ class SlabProgram(ABC):
 
 
 class SlabStencil(SlabProgram):
-    """`apples.template.Template` of one physics of `stencil-app`.
+    """`apples.model.template.Template` of one physics of `stencil-app`.
 
     Options are those of the physics (the mesh of a row, boundary, ...), and iterations, residual_every,
     checkpoint, checkpoint_every, output, with the application's own defaults and limits.
@@ -211,7 +211,7 @@ class SlabStencil(SlabProgram):
         return {"size": size, **{option.name: self._value(option, options) for option in self.mesh}}
 
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """See `apples.template.Template.workload`: one ghost plane to each neighbour in each iteration."""
+        """See `apples.model.template.Template.workload`: one ghost plane to each neighbour in each iteration."""
         iterations = int(self._value(ITERATIONS, options))
         mesh = {o.name: self._value(o, options) for o in self.mesh}
         plane_bytes = self.physics.layout(mesh).message_bytes

@@ -24,10 +24,10 @@ from apples.calibration.runs import (
     recent,
     unhidden_exchanges,
 )
-from apples.grid import FloatArray
-from apples.plan import Record
+from apples.model.grid import FloatArray
+from apples.model.plan import Record
+from apples.model.template import Costs
 from apples.regression import weighted_median
-from apples.template import Costs
 
 _TO_DEVIATION = 1.4826
 

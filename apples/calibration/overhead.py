@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from apples.calibration.runs import PRIOR_SPREAD, finished, observed_s, recency, without_overhead
-from apples.grid import FloatArray
-from apples.plan import Record
+from apples.model.grid import FloatArray
+from apples.model.plan import Record
+from apples.model.template import Benchmark, Costs, Overhead
 from apples.regression import Fit, choose_terms, weighted_median
-from apples.template import Benchmark, Costs, Overhead
 
 
 def fit_overhead(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from apples.calibration.corrections import correct
 from apples.calibration.overhead import fit_overhead
 from apples.calibration.runs import Lessons, message_costs, start_cpu_s
-from apples.template import Costs
+from apples.model.template import Costs
 
 
 def taught(own: Lessons, others: Sequence[Lessons], iterations: int) -> Costs:

@@ -44,8 +44,8 @@ def read(options: Mapping[str, Any], resilience: Resilience | None) -> AdaptSett
     resilience : how the run is kept, None where that could not be found out
     """
     from apples.adapting.settings import AdaptSettings
-    from apples.config import find_config
     from apples.errors import ConfigError
+    from apples.model.config import find_config
     from nws.base.reader import load_yaml
 
     file, adapt = options["adapt_settings"], options["adapt"]

@@ -17,10 +17,10 @@ from apples.cli.exclusions import MOCK, MONITOR, excluded, without_hosts
 from apples.cli.places import open_benchmarks, open_history
 from apples.costing import Costing
 from apples.errors import ConfigError
-from apples.grid import Grid, Host
 from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE
-from apples.template import Costs
+from apples.model.grid import Grid, Host
+from apples.model.template import Costs
 from apples.worlds import LocalWorld, World, is_this_machine, this_machine
 from nws.base.durations import parse_duration
 from nws.base.errors import UsageError
@@ -29,12 +29,12 @@ from nws.client import Endpoint, state_dir
 if TYPE_CHECKING:
     from apples.daemons.session import Session
     from apples.enacting.resilience import Resilience
-    from apples.gridfile import GridFile
     from apples.launching.launcher import Notify
+    from apples.model.gridfile import GridFile
+    from apples.model.snapshots import Turns
+    from apples.model.template import Template, Workload
     from apples.monitoring.job import MonitoredJob
     from apples.serviceweather import ServiceWeather
-    from apples.snapshots import Turns
-    from apples.template import Template, Workload
 
 #: Options of the command that are fields of `PlanningOptions` of the same name.
 _OVERRIDES = (
@@ -301,8 +301,8 @@ def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:
 
 def open_grid_file(name: str | None) -> GridFile | None:
     """The grid file of that name or path, None for none; raises `ConfigError`."""
-    from apples.config import find_config
-    from apples.gridfile import load_grid_file
+    from apples.model.config import find_config
+    from apples.model.gridfile import load_grid_file
 
     return None if name is None else load_grid_file(find_config(name))
 
@@ -311,7 +311,7 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
     """The pool: the grid's hosts, or those of -H or --hostfile, kept and left out as asked."""
     if all(options[name] is None for name in ("hosts", "hostfile", "include", "exclude")):
         return grid
-    from apples.hostlist import expand
+    from apples.model.hostlist import expand
 
     asked = asked_hosts(options)
     if asked:
@@ -332,7 +332,7 @@ def choose_hosts(grid: Grid, options: Mapping[str, Any]) -> Grid:
 
 def asked_hosts(options: Mapping[str, Any]) -> dict[str, int | None]:
     """Hosts of -H and --hostfile with their slots, None where none are said."""
-    from apples.hostlist import parse_hosts, read_hostfile
+    from apples.model.hostlist import parse_hosts, read_hostfile
 
     asked: dict[str, int | None] = {}
     if options["hosts"] is not None:

@@ -14,7 +14,7 @@ from apples.cli.slurmoptions import with_slurm
 if TYPE_CHECKING:
     from apples.calibration.corrections import Corrections
     from apples.cli.console import Console
-    from apples.template import Costs, Template
+    from apples.model.template import Costs, Template
     from apples.worlds import World
 
 

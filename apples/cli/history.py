@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from apples.plan import Record
+    from apples.model.plan import Record
 
 #: What is told of a run without an outcome: it has not ended yet, or its agent was killed.
 _UNKNOWN = "not ended, or lost"

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apples.grid import Host
+    from apples.model.grid import Host
     from apples.remote.preflight import Checked
     from apples.remote.slowness import Verdict
     from apples.remote.speed import LinkSpeed
@@ -83,11 +83,11 @@ def _pool(hosts: Sequence[str], hostfile: str | None, grid_file: str | None) -> 
     """The hosts that are named, each once; those of a grid file with their addresses."""
     from pathlib import Path
 
-    from apples.config import find_config
     from apples.errors import ConfigError
-    from apples.grid import Host
-    from apples.gridfile import load_grid
-    from apples.hostlist import parse_hosts, read_hostfile
+    from apples.model.config import find_config
+    from apples.model.grid import Host
+    from apples.model.gridfile import load_grid
+    from apples.model.hostlist import parse_hosts, read_hostfile
 
     grid = None if grid_file is None else load_grid(find_config(grid_file))
     names = [one.name for text in hosts for one in parse_hosts(text, where="HOSTS")]

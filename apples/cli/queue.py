@@ -107,7 +107,7 @@ def _header(found: dict[str, Any]) -> list[str]:
 
 
 def _rows(found: dict[str, Any]) -> list[list[str]]:
-    from apples.hostlist import fold
+    from apples.model.hostlist import fold
     from nws.base.durations import format_seconds
 
     def key(job: dict[str, Any]) -> tuple[int, int]:

@@ -127,8 +127,8 @@ def _machine(given: dict[str, Any]) -> Machine:
     """What the queue gives out. Raises `ConfigError`."""
     import os
 
-    from apples.hostlist import parse_hosts, read_hostfile
     from apples.livequeue.hosts import Machine, machine_of
+    from apples.model.hostlist import parse_hosts, read_hostfile
     from nws.client import local_host
 
     if given["hosts"] is not None:

@@ -12,8 +12,8 @@ import click
 from apples.cli.exclusions import MOCK, MONITOR, excluded
 
 if TYPE_CHECKING:
-    from apples.gridfile import GridFile
     from apples.launching.launcher import Notify
+    from apples.model.gridfile import GridFile
     from apples.serviceweather import ServiceWeather
     from apples.slurm.commands import Wishes
     from apples.worlds import World
@@ -109,7 +109,7 @@ def open_slurm(
 ) -> tuple[World, GridFile | None]:
     """A Slurm cluster; of its nodes the hosts of the grid file, the service or a list, where the user names any."""
     from apples.cli.assemble import SERVICE_GRID, asked_hosts, choose_hosts, open_grid_file
-    from apples.grid import Grid, Host
+    from apples.model.grid import Grid, Host
     from apples.slurmworld import Given, SlurmWorld
     from nws.client import state_dir
 

@@ -23,8 +23,8 @@ from apples.daemons.client import NodeClient, efficiencies, find_node
 from apples.daemons.keyfile import new_key
 from apples.daemons.places import JOB_VARIABLE, SOCKET_VARIABLE, serving_socket
 from apples.errors import SharingError
+from apples.model.snapshots import Turns
 from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
-from apples.snapshots import Turns
 from nws.base.paths import local_host, state_dir
 
 Notify = Callable[[str], None]

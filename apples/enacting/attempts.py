@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from signal import SIGBUS, SIGHUP, SIGKILL, SIGPWR, SIGTERM, Signals
 
-from apples.plan import Outcome, RankStatus
+from apples.model.plan import Outcome, RankStatus
 
 #: Signals that come from outside of a program: people, a shutdown, the kernel short of memory or of a file's pages.
 OUTSIDE = frozenset({SIGHUP, SIGKILL, SIGTERM, SIGBUS, SIGPWR})

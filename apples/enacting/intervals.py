@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from apples.plan import Attempt, Outcome, Record
+from apples.model.plan import Attempt, Outcome, Record
 
 #: Believed of a host of which nothing is known: lost once a month. Assumed, for machines that people restart.
 PRIOR_S = 30 * 86400.0

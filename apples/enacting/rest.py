@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from apples.plan import Plan
-from apples.template import Workload
+from apples.model.plan import Plan
+from apples.model.template import Workload
 
 
 def rest_of(workload: Workload, done: int) -> Workload:

@@ -23,7 +23,7 @@ from apples.experiments.site_runs import (
     open_site_world,
     run,
 )
-from apples.plan import Record
+from apples.model.plan import Record
 from apples.planning.options import PAPER
 
 #: Our planner with one choice undone, or with one that is offered and off by default taken.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from apples.config import find_config
+from apples.model.config import find_config
 from apples.simulation.cluster.constants import ClusterConstants
 from nws.base.reader import load_yaml
 

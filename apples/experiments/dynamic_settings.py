@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from apples.config import find_config
 from apples.errors import ConfigError
 from apples.experiments.coscheduled_settings import Positive, Seeds, Share, Whole
 from apples.experiments.coscheduled_tables import ALGORITHMS
+from apples.model.config import find_config
 from apples.simulation.batch.lublin import MODELS
 from apples.simulation.dynamic.jobs import VARIED
 from nws.base.reader import load_yaml

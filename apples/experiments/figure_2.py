@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.grid import FloatArray, Snapshot
-from apples.template import Costs, Workload
+from apples.model.grid import FloatArray, Snapshot
+from apples.model.template import Costs, Workload
 
 _BISECTIONS = 60
 

@@ -10,17 +10,17 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from apples.config import find_config
 from apples.errors import ConfigError
 from apples.experiments.catalogue import Progress
 from apples.experiments.result import Curve, Figure, Result, Row
 from apples.experiments.settings import Settings, load_settings
-from apples.grid import Snapshot
-from apples.gridfile import GridFile, load_grid_file
-from apples.plan import Plan
+from apples.model.config import find_config
+from apples.model.grid import Snapshot
+from apples.model.gridfile import GridFile, load_grid_file
+from apples.model.plan import Plan
+from apples.model.template import Costs, Workload
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
-from apples.template import Costs, Workload
 
 #: Table 1 of the paper: size → (optimal, close-to-optimal from, to).
 TABLE_1 = {

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from apples.calibration import fit_overhead
-from apples.config import find_config
 from apples.errors import NoFeasiblePlan
 from apples.experiments.catalogue import Progress
 from apples.experiments.settings import Settings
-from apples.grid import Snapshot
-from apples.gridfile import load_grid
 from apples.launching.launcher import LaunchRequest
-from apples.plan import Plan, Record
+from apples.model.config import find_config
+from apples.model.grid import Snapshot
+from apples.model.gridfile import load_grid
+from apples.model.plan import Plan, Record
+from apples.model.template import Costs, Workload
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
 from apples.simulation.mock_world import MockWorld, open_world
-from apples.template import Costs, Workload
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
 

@@ -20,7 +20,7 @@ from apples.experiments.mock_runs import (
 )
 from apples.experiments.result import Curve, Figure, Result, Row
 from apples.experiments.settings import Settings, load_settings
-from apples.template import PAPER_OVERHEAD
+from apples.model.template import PAPER_OVERHEAD
 
 
 def model_accuracy(progress: Progress) -> Result:

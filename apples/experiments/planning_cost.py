@@ -19,11 +19,11 @@ from apples.experiments.catalogue import Progress
 from apples.experiments.mock_runs import PLANNERS, Session, calibrated, constants
 from apples.experiments.result import Curve, Figure, Result, Row
 from apples.experiments.settings import load_settings
+from apples.model.snapshots import from_forecasts
 from apples.planning.planner import make_plan
 from apples.serviceweather import ServiceWeather
 from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.mock_world import EPOCH, MockWorld
-from apples.snapshots import from_forecasts
 from nws.client import Endpoint
 from nws.testing import InMemoryServer
 

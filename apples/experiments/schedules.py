@@ -15,11 +15,11 @@ from apples.experiments.figure_2 import read_figure_2
 from apples.experiments.mock_runs import Session, calibrated, constants
 from apples.experiments.result import Curve, Figure, Result, Row
 from apples.experiments.settings import load_settings
-from apples.grid import Snapshot
-from apples.plan import Plan
+from apples.model.grid import Snapshot
+from apples.model.plan import Plan
+from apples.model.template import Workload
 from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
-from apples.template import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

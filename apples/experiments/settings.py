@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from apples.config import find_config
+from apples.model.config import find_config
 from nws.base.reader import load_yaml
 
 

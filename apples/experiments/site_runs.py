@@ -15,19 +15,19 @@ from pathlib import Path
 
 from apples.applications.heat import TEMPLATE
 from apples.calibration import fit_overhead
-from apples.config import find_config
 from apples.costing import rank_counts
 from apples.experiments.catalogue import Progress
 from apples.experiments.mock_runs import Planner, shuffled
 from apples.experiments.settings import RunSet
-from apples.grid import Grid
-from apples.gridfile import load_grid
 from apples.launching.launcher import LaunchRequest
-from apples.plan import Plan, Record
+from apples.model.config import find_config
+from apples.model.grid import Grid
+from apples.model.gridfile import load_grid
+from apples.model.plan import Plan, Record
+from apples.model.template import Costs
 from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
 from apples.simulation.mock_world import MockWorld, open_world
-from apples.template import Costs
 from nws.base.reader import load_yaml
 
 #: The settings file, within ``configs``.

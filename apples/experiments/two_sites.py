@@ -29,7 +29,7 @@ from apples.experiments.site_runs import (
     open_site_world,
     run,
 )
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER
 

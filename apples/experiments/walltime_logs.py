@@ -17,9 +17,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from apples.config import find_config
 from apples.errors import ConfigError
 from apples.experiments.catalogue import Progress
+from apples.model.config import find_config
 from apples.queueing.estimates import Ratios, Scheme, percentile_of
 from apples.queueing.state import Floats, Ints
 from apples.simulation.batch.reading import read_trace

@@ -28,7 +28,7 @@ from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.signals import Inbox
 from apples.launching.statuses import RankRecord
 from apples.launching.verdict import Launch, judge
-from apples.plan import Outcome
+from apples.model.plan import Outcome
 
 
 class Followed(Protocol):

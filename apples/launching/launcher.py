@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from apples.adapting.progress import Overseer
-from apples.plan import Outcome, Plan
-from apples.template import Workload
+from apples.model.plan import Outcome, Plan
+from apples.model.template import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

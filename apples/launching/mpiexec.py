@@ -17,7 +17,7 @@ from apples.launching.following import launched
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.processes import Processes
 from apples.launching.steering import steered
-from apples.plan import Outcome
+from apples.model.plan import Outcome
 
 
 class MpiexecLauncher:

@@ -28,7 +28,7 @@ from apples.launching.slurmcommand import END_S, shape, step_command, wanted_s
 from apples.launching.slurmverdict import explained, needs_explaining
 from apples.launching.stations import STATION, Place, Silence
 from apples.launching.steering import steered
-from apples.plan import Outcome
+from apples.model.plan import Outcome
 from apples.slurm import commands, runner
 from apples.slurm.commands import PMI, Wishes, on_node
 from apples.slurm.records import Job, parse_mpi_types, parse_nodes

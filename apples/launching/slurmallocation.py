@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from apples.errors import LaunchError
-from apples.hostlist import fold
 from apples.launching import slurmholder
 from apples.launching.command import BARE
 from apples.launching.launcher import Notify
+from apples.model.hostlist import fold
 from apples.slurm import runner
 from apples.slurm.commands import Shape, Wishes, salloc
 from apples.slurm.meanings import WAITS, hopeless, meaning

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
-from apples.plan import Outcome
+from apples.model.plan import Outcome
 from apples.slurm.records import Job
 
 TERMINATED, KILLED = 143, 137

@@ -22,7 +22,7 @@ from apples.launching.remotecommand import Spread, carried, spread_command
 from apples.launching.remoteprocesses import RemoteProcesses
 from apples.launching.stations import STATION, Place, Silence
 from apples.launching.steering import steered
-from apples.plan import Outcome
+from apples.model.plan import Outcome
 from apples.remote.ssh import find_ssh, ssh_command
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from apples.launching.ending import Ending
 from apples.launching.statuses import RankRecord, signal_name
-from apples.plan import Outcome, RankStatus
+from apples.model.plan import Outcome, RankStatus
 from nws.base.durations import format_seconds
 
 TIME_LIMIT, LAUNCHER_FAILED = 124, 125

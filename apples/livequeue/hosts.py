@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from apples.hostlist import HostSlots
+    from apples.model.hostlist import HostSlots
 
 HOSTS_VARIABLE = "APPLES_QUEUE_HOSTS"
 """Tells a job its processors by host, as `listed` writes them."""

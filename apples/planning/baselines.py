@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from apples.errors import NoFeasiblePlan
-from apples.grid import Conditions, Estimate, Snapshot
-from apples.plan import LeftOut, Plan
+from apples.model.grid import Conditions, Estimate, Snapshot
+from apples.model.plan import LeftOut, Plan
+from apples.model.template import Costs, Workload
 from apples.planning import bounds, reasons
 from apples.planning.candidates import Schedule, seconds_per_rank
 from apples.planning.chains import Chains
@@ -21,7 +22,6 @@ from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 from apples.planning.problem import UNUSABLE_S, Problem, build
-from apples.template import Costs, Workload
 
 
 def default_plan(

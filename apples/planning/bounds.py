@@ -15,7 +15,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning.candidates import Schedule
 from apples.planning.chains import Chains
 from apples.planning.host_table import LEAST_SHARE

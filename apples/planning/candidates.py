@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning import linear_program
 from apples.planning.chains import Chains
 from apples.planning.minimax import makespans, minimax_rows, whole_rows

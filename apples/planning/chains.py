@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning.problem import IntArray, Problem
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
 #: Weight of power against connectivity, by the name of the order.

@@ -13,9 +13,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-from apples.grid import Conditions, FloatArray, Host
+from apples.model.grid import Conditions, FloatArray, Host
+from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.options import PlanningOptions
-from apples.template import Costs, LinearConstraint, Workload
 
 #: A host that gives less of a CPU than this to a new process is not usable.
 LEAST_SHARE = 0.01

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning.minimax import Allowed
 from apples.planning.model import RankLines
 from apples.planning.problem import IntArray, Problem

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning.chains import Chains
 from apples.planning.model import RankLines
 from apples.planning.problem import UNUSABLE_S, IntArray

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem

@@ -11,15 +11,15 @@ import math
 from dataclasses import dataclass, replace
 
 from apples.errors import NoFeasiblePlan
-from apples.grid import Snapshot
-from apples.plan import Plan
+from apples.model.grid import Snapshot
+from apples.model.plan import Plan
+from apples.model.template import Costs, Workload
 from apples.planning import bounds, desirability, groups, rank_order, reasons, rescue
 from apples.planning.candidates import Schedule, best_of, enumerate_orders
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import Problem, build
 from apples.planning.search import improve
-from apples.template import Costs, Workload
 
 #: Pools up to this many processors improve the winner of every order, larger ones only the cheapest.
 MANY = 16

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apples.errors import ConfigError, NoFeasiblePlan
-from apples.grid import FloatArray, Host, Snapshot
-from apples.hostlist import fold
+from apples.model.grid import FloatArray, Host, Snapshot
+from apples.model.hostlist import fold
+from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import Demands, host_table, is_known, own_host
 from apples.planning.options import PlanningOptions
-from apples.template import Costs, LinearConstraint, Workload
 
 IntArray = NDArray[np.int64]
 
@@ -37,10 +37,10 @@ class Problem:
     share, share_error : float64[H, M+1], CPU share forecast for each of m ranks, and its standard deviation
     priced_share : float64[H, M+1], share behind `slope`: `share`, less the error the quantile fears
     side : float64[H, H], seconds to exchange with a neighbour on host j, whole run; `UNUSABLE_S` where they cannot
-    communication : factor that is part of `side` and `transfer` (`apples.template.Costs`)
+    communication : factor that is part of `side` and `transfer` (`apples.model.template.Costs`)
     transfer : float64[H, H], the part of `side` that occupies the interfaces of both hosts; 0 within a host
     overhead : float64[N+1], Over for P ranks, but for starting
-    start_cpu_s : CPU seconds of a rank until its first iteration (`apples.template.Costs`)
+    start_cpu_s : CPU seconds of a rank until its first iteration (`apples.model.template.Costs`)
     messages_cpu_s : CPU seconds of a rank for its messages, whole run
     reduction_hops : latencies of a chain's slowest link that its reductions take, whole run
     """

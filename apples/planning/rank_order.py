@@ -11,7 +11,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.planning.problem import IntArray, Problem
 
 

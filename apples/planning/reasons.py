@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from apples.plan import Assignment, LeftOut
+from apples.model.plan import Assignment, LeftOut
 from apples.planning.bounds import UncertainRanks
 from apples.planning.candidates import Schedule, real_makespans
 from apples.planning.chains import Chains

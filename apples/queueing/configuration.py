@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from apples.config import find_config
 from apples.errors import ConfigError
+from apples.model.config import find_config
 from apples.queueing import expressions
 from apples.queueing.estimates import Estimator, RecentRuns, Scheme, SimilarJobs
 from apples.queueing.jobs import OFF, SWITCHES, Switches

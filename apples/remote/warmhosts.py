@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from apples import jsonstore
-from apples.hostlist import fold
 from apples.jsonstore import BadDocument, Format
+from apples.model.hostlist import fold
 from apples.remote.preflight import together
 
 FORMAT = Format(name="apples-warm-hosts", version=1, lost="kernels are looked after once more on each host")

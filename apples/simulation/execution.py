@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.startup import peers_located, processes_started
 from apples.simulation.steering import Standing, Steering
@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Execution:
-    """What happened; float64[P] seconds each, in the meaning of `apples.plan.RankObservation`.
+    """What happened; float64[P] seconds each, in the meaning of `apples.model.plan.RankObservation`.
 
     launched, ended : in the world's time.  iterations : sweeps done.  lost_host : index of the host that died
     checkpoint_s : spent by every rank on its `checkpoints`

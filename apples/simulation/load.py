@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.simulation.scenario import CampaignTruth, LoadTruth, RegimeTruth
 from apples.simulation.timeline import Steps
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from apples.errors import LaunchError
-from apples.grid import Host
+from apples.model.grid import Host
+from apples.model.template import Benchmark, Workload
 from apples.simulation.execution import Job, execute
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.scenario import NOBODY, Scenario
 from apples.simulation.window import Chain
-from apples.template import Benchmark, Workload
 
 #: Heights of the benchmark's slabs, in rows, and sweeps over each.
 _SLABS = (25, 50, 100, 200, 400)

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apples.errors import ConfigError
-from apples.grid import FloatArray, Grid, Host
+from apples.model.grid import FloatArray, Grid, Host
+from apples.model.template import Workload
 from apples.simulation.load import Campaigns, HostLoad
 from apples.simulation.scenario import CpuTruth, FailureTruth, Scenario
 from apples.simulation.timeline import Steps
 from apples.simulation.traffic import LinkTraffic
-from apples.template import Workload
 
 IntArray = NDArray[np.int64]
 

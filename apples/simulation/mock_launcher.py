@@ -15,12 +15,12 @@ import numpy as np
 from apples.errors import LaunchError
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
-from apples.plan import Outcome, Plan, RankObservation, RankStatus
+from apples.model.plan import Outcome, Plan, RankObservation, RankStatus
+from apples.model.template import Workload
 from apples.simulation.execution import Execution, Job, execute
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.steering import Steering
 from apples.simulation.window import Chain
-from apples.template import Workload
 
 #: What ranks end with when the launcher ends them because another was lost: SIGTERM.
 _TERMINATED = 15

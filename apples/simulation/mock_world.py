@@ -12,17 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from apples.config import configs_dir, find_config
-from apples.grid import Grid, Host, Snapshot
-from apples.gridfile import load_grid
 from apples.launching.launcher import Notify
+from apples.model.config import configs_dir, find_config
+from apples.model.grid import Grid, Host, Snapshot
+from apples.model.gridfile import load_grid
+from apples.model.snapshots import from_forecasts, without
+from apples.model.template import Benchmark, BenchmarkRequest, Workload
 from apples.simulation import mock_benchmark
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.mock_launcher import MockLauncher
 from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.scenario import Scenario, load_scenario
-from apples.snapshots import from_forecasts, without
-from apples.template import Benchmark, BenchmarkRequest, Workload
 from nws.testing import InMemoryWeather
 
 #: Midnight of 1 January 2000 UTC: the world's second 0, so that its times read like times.

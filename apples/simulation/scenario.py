@@ -15,7 +15,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from apples.config import find_config
+from apples.model.config import find_config
 from nws.base.reader import load_yaml
 
 Positive = Annotated[float, Field(gt=0)]
@@ -64,7 +64,7 @@ class HostTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationTruth:
-    """The application the row costs belong to, per run and rank (`apples.template.Workload`).
+    """The application the row costs belong to, per run and rank (`apples.model.template.Workload`).
 
     messages, bytes_exchanged : to one neighbour, per sweep.  max_rows : array limit, None for none
     ahead : share of a sweep that needs no rows of neighbours, for codes that do it while these are under way; None for

@@ -12,7 +12,7 @@ import heapq
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.simulation.scenario import StartupTruth
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Overseer, Progress
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
+from apples.model.template import Workload
 from apples.planning.problem import IntArray
 from apples.simulation.mock_grid import MockGrid
-from apples.template import Workload
 
 #: A field that moves is one of the two that a rank's memory holds.
 _MOVED_PART = 0.5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.grid import FloatArray
+from apples.model.grid import FloatArray
 from apples.simulation.mock_grid import IntArray, MockGrid
 
 

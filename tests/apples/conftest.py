@@ -12,11 +12,11 @@ from apples.agent import Agent
 from apples.benchmarkstore import CalibrationStore
 from apples.costing import Costing
 from apples.errors import ConfigError
-from apples.grid import Grid, Host, Snapshot
 from apples.history import History
+from apples.model.grid import Grid, Host, Snapshot
+from apples.model.plan import RankObservation
+from apples.model.template import Benchmark, Workload
 from apples.monitoring import build
-from apples.plan import RankObservation
-from apples.template import Benchmark, Workload
 from apples.testing import FakeLauncher
 
 

@@ -21,9 +21,9 @@ from apples.calibration import (
 )
 from apples.calibration.runs import message_costs, start_cpu_s
 from apples.errors import HistoryError
-from apples.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
+from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
+from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
 from apples.regression import weighted_median
-from apples.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
 
 BM = 0.195
 COSTS = Costs(seconds_per_row={"node": {1: BM, 2: 2 * BM}})

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apples.documents import error, plan_document, run_document, strict
-from apples.grid import Grid, Host, Snapshot
-from apples.plan import Assignment, LeftOut, Outcome, Plan, RankStatus
+from apples.model.grid import Grid, Host, Snapshot
+from apples.model.plan import Assignment, LeftOut, Outcome, Plan, RankStatus
 
 SNAPSHOT = Snapshot.nominal(Grid(name="lab", hosts=(Host(name="alpha"), Host(name="beta"))))
 

@@ -10,9 +10,9 @@ from apples.checkpoints import Checkpoints
 from apples.enacting.resilience import Resilience
 from apples.enactor import Enactor
 from apples.errors import ConfigError, LaunchError
-from apples.grid import Host
 from apples.launching.holding import held
-from apples.plan import Outcome, RankStatus
+from apples.model.grid import Host
+from apples.model.plan import Outcome, RankStatus
 from apples.testing import finished
 
 HOSTS = [Host(name=f"a{k}", slots=1) for k in (1, 2, 3)]

@@ -15,7 +15,7 @@ import pytest
 from apples import jsonstore
 from apples.errors import HistoryError
 from apples.history import FORMAT, History, new_id
-from apples.plan import Assignment, LeftOut, Outcome, Plan, RankObservation, RankStatus, Record
+from apples.model.plan import Assignment, LeftOut, Outcome, Plan, RankObservation, RankStatus, Record
 
 
 def a_record(started_at=1.7e9, key="heat", observed_s=2.5):

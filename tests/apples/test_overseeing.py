@@ -8,13 +8,13 @@ from apples.adapting.hosts import HostPolicy
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Progress
 from apples.adapting.settings import AdaptSettings, HostSettings
 from apples.errors import NoFeasiblePlan
-from apples.grid import Estimate, Grid, Host, LinkRule, Snapshot
+from apples.model.grid import Estimate, Grid, Host, LinkRule, Snapshot
+from apples.model.plan import Plan
+from apples.model.template import Costs, Workload
 from apples.overseeing import HostOverseer, Pool, SlabOverseer, ground_of
-from apples.plan import Plan
 from apples.planning.baselines import default_plan
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
-from apples.template import Costs, Workload
 
 OPTIONS = PlanningOptions(ranks=2)
 COSTS = Costs(seconds_per_row={"x": {1: 1e-3}})

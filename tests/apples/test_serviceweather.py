@@ -5,7 +5,7 @@ import math
 import pytest
 
 from apples import serviceweather, worlds
-from apples.grid import Grid, Host
+from apples.model.grid import Grid, Host
 from apples.serviceweather import ServiceWeather
 from apples.worlds import NOT_MEASURED, LocalWorld
 from nws.base.errors import ServiceError, ServiceUnreachable

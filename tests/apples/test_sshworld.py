@@ -6,7 +6,7 @@ import pytest
 
 from apples import sshworld
 from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
-from apples.grid import Grid, Host, LinkRule
+from apples.model.grid import Grid, Host, LinkRule
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.preflight import Checked
 from apples.remote.speed import LinkSpeed

@@ -8,8 +8,8 @@ import pytest
 
 from apples.errors import LaunchError
 from apples.launching.launcher import Launcher, LaunchRequest
-from apples.plan import Assignment, Plan
-from apples.template import Workload
+from apples.model.plan import Assignment, Plan
+from apples.model.template import Workload
 from apples.testing import FakeLauncher, failed, finished
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from apples import worlds
 from apples.errors import ConfigError, LaunchError
-from apples.grid import Grid, Host
-from apples.plan import Outcome
-from apples.template import BenchmarkRequest
+from apples.model.grid import Grid, Host
+from apples.model.plan import Outcome
+from apples.model.template import BenchmarkRequest
 from apples.testing import FakeLauncher, failed
 from apples.worlds import NOT_MEASURED, LocalWorld, cpu_model, fingerprint, is_this_machine, this_machine
 from nws.client import local_host, usable_cpus

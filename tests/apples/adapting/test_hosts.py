@@ -6,8 +6,8 @@ import pytest
 
 from apples.adapting.hosts import HostPolicy, Look, as_ranks_see_it
 from apples.adapting.settings import HostSettings
-from apples.grid import Conditions, Estimate, Grid, Host, Snapshot
-from apples.template import Costs
+from apples.model.grid import Conditions, Estimate, Grid, Host, Snapshot
+from apples.model.template import Costs
 
 
 def look(rest_s=100.0, fresh_s=50.0, change_s=10.0):

@@ -99,7 +99,7 @@ def test_settings_out_of_their_range_are_all_named():
 
 
 def test_the_file_that_is_shipped_lists_the_defaults():
-    from apples.config import find_config
+    from apples.model.config import find_config
     from nws.base.reader import load_yaml
 
     assert load_yaml(find_config("adaptation.yaml"), AdaptSettings) == AdaptSettings()

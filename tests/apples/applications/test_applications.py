@@ -10,7 +10,7 @@ import pytest
 from apples.applications import DEFAULT, get, names
 from apples.applications.slab_stencil import SlabStencil
 from apples.errors import ConfigError
-from apples.template import Template
+from apples.model.template import Template
 from stencil_app.heat import HEAT
 
 SMALL = {"heat": {"nx": "12", "ny": "7"}, "jacobi2d": {"nx": "30"}}

@@ -7,7 +7,7 @@ import pytest
 from apples import applications
 from apples.applications.known import KnownByModel
 from apples.errors import ConfigError
-from apples.template import Checkpointing, Restartable, Workload
+from apples.model.template import Checkpointing, Restartable, Workload
 
 SMALL = {
     "heat": {"nx": "8", "ny": "8", "iterations": "6"},

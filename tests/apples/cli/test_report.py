@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from apples.cli.report import attempt_lines, explanation_lines
-from apples.grid import Conditions, Estimate, Grid, Host, Snapshot
-from apples.snapshots import from_forecasts
+from apples.model.grid import Conditions, Estimate, Grid, Host, Snapshot
+from apples.model.snapshots import from_forecasts
 from nws.series import Forecast, Series
 
 HOSTS = tuple(Host(name=f"h{k:02}", slots=1) for k in range(6))

@@ -187,7 +187,7 @@ failures:
 
 
 def test_a_simulated_host_dies_and_the_run_goes_on(run, tmp_path):
-    from apples.config import configs_dir
+    from apples.model.config import configs_dir
 
     plain = ("apples-run", "64", "--load", "unloaded", "--checkpoint-every", "10", "--json")
     bare = configs_dir() / "mock" / "centurion.yaml"

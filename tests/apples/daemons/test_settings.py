@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from apples.config import find_config
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.daemons.places import checked_name, known_sockets, private_directory, serving_socket
@@ -21,6 +20,7 @@ from apples.daemons.settings import (
     settings_of,
 )
 from apples.errors import ConfigError, SharingError
+from apples.model.config import find_config
 
 
 @pytest.fixture

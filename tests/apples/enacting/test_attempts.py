@@ -5,7 +5,7 @@ from signal import SIGBUS, SIGKILL, SIGSEGV, SIGTERM
 import pytest
 
 from apples.enacting.attempts import Next, what_next
-from apples.plan import Outcome, RankStatus
+from apples.model.plan import Outcome, RankStatus
 
 POOL = ("a1", "a2", "a3")
 

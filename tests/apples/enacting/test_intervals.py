@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.enacting import intervals
-from apples.plan import Attempt, Outcome, RankObservation, Record, unplanned
+from apples.model.plan import Attempt, Outcome, RankObservation, Record, unplanned
 
 DAY = 86400.0
 costs = st.floats(0.01, 60.0)

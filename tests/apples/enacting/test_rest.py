@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apples.enacting.rest import checkpoints_in, iteration_s, rest_of, with_overhead
-from apples.plan import Assignment, Plan
-from apples.template import Workload
+from apples.model.plan import Assignment, Plan
+from apples.model.template import Workload
 
 WHOLE = Workload(
     application="toy",

@@ -120,6 +120,6 @@ def test_settings_tell_file_and_line_of_mistakes(tmp_path):
 
 
 def coscheduled_runs_file():
-    from apples.config import find_config
+    from apples.model.config import find_config
 
     return find_config("coscheduling")

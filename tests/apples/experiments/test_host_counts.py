@@ -7,10 +7,10 @@ import pytest
 from apples.errors import ConfigError
 from apples.experiments import host_counts
 from apples.experiments.settings import load_settings
-from apples.grid import Snapshot
+from apples.model.grid import Snapshot
+from apples.model.template import PAPER_OVERHEAD
 from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
-from apples.template import PAPER_OVERHEAD
 
 
 def test_table_1_comes_out(progress):

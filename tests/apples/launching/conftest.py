@@ -14,8 +14,8 @@ import pytest
 
 from apples.launching.kernel import children
 from apples.launching.launcher import LaunchRequest
-from apples.plan import Plan, unplanned
-from apples.template import Workload
+from apples.model.plan import Plan, unplanned
+from apples.model.template import Workload
 
 MARKER = "APPLES_TEST_MARKER"
 LAUNCH_ONCE = Path(__file__).with_name("launch_once.py")

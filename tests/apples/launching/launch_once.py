@@ -8,8 +8,8 @@ from pathlib import Path
 from apples.launching.ending import Grace
 from apples.launching.launcher import LaunchRequest
 from apples.launching.mpiexec import MpiexecLauncher
-from apples.plan import Assignment, Plan
-from apples.template import Workload
+from apples.model.plan import Assignment, Plan
+from apples.model.template import Workload
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from apples.errors import LaunchError
 from apples.launching.holding import held
 from apples.launching.launcher import LaunchRequest
 from apples.launching.mpiexec import MpiexecLauncher
-from apples.plan import unplanned
-from apples.template import Workload
+from apples.model.plan import unplanned
+from apples.model.template import Workload
 
 HOLDER = """
 import sys, time

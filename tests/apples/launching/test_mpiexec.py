@@ -18,7 +18,7 @@ import pytest
 from apples.errors import LaunchError
 from apples.launching.ending import Grace
 from apples.launching.mpiexec import MpiexecLauncher
-from apples.plan import Outcome
+from apples.model.plan import Outcome
 
 QUICK = Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 

@@ -16,7 +16,7 @@ from apples.errors import LaunchError, ProgramNotFound
 from apples.launching.ending import Grace
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place, Silence
-from apples.plan import Outcome
+from apples.model.plan import Outcome
 
 QUICK = Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 PATIENT = Silence(connect_s=60.0, lost_s=60.0)

@@ -11,9 +11,9 @@ from apples.coscheduling.events import Wait
 from apples.errors import ApplesError, ConfigError
 from apples.launching.launcher import LaunchRequest
 from apples.launching.mpiexec import MpiexecLauncher
+from apples.model.plan import Assignment, Plan
+from apples.model.template import Workload
 from apples.monitoring.job import MonitoredJob
-from apples.plan import Assignment, Plan
-from apples.template import Workload
 from apples.testing import finished
 
 

@@ -9,10 +9,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from apples.grid import Conditions, Estimate, Host, Snapshot
+from apples.model.grid import Conditions, Estimate, Host, Snapshot
+from apples.model.template import Costs, Overhead, Workload
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import Problem, build
-from apples.template import Costs, Overhead, Workload
 
 FAST, SLOW = (1e-4, 1e8), (1e-2, 1e6)
 

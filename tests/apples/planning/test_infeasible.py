@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from apples.errors import ConfigError, NoFeasiblePlan
+from apples.model.template import Costs, LinearConstraint
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
-from apples.template import Costs, LinearConstraint
 
 
 def refusal(pool, snapshot, workload, costs=None, **options):

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.errors import NoFeasiblePlan
+from apples.model.template import LinearConstraint
 from apples.planning import linear_program
 from apples.planning.chains import Chains
 from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
-from apples.template import LinearConstraint
 
 LP = PlanningOptions(allocation="lp", improve=False, ranks=2)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from apples.model.template import Costs
 from apples.planning.chains import Chains
 from apples.planning.model import coupling, rank_lines
 from apples.planning.options import PlanningOptions
-from apples.template import Costs
 
 PAPER, EXCHANGE = PlanningOptions(model="paper"), PlanningOptions(model="exchange")
 

@@ -9,8 +9,8 @@ from apples.adapting.progress import CheckpointAndEnd, NewSlabs
 from apples.launching.launcher import LaunchRequest
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place, Silence
-from apples.plan import unplanned
-from apples.template import Workload
+from apples.model.plan import unplanned
+from apples.model.template import Workload
 
 hosts = sys.argv[1].split(",")
 #: Heights to order, one after the other; the second cannot be.

@@ -10,8 +10,8 @@ from apples.launching.ending import Grace
 from apples.launching.launcher import LaunchRequest
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place, Silence
-from apples.plan import unplanned
-from apples.template import Workload
+from apples.model.plan import unplanned
+from apples.model.template import Workload
 
 chain, own, lost_s, *command = sys.argv[1:]
 hosts = chain.split(",")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from apples.grid import Grid, Host, LinkRule
+from apples.model.grid import Grid, Host, LinkRule
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.scenario import (
     ApplicationTruth,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from apples.errors import LaunchError
+from apples.model.template import Workload
 from apples.simulation.mock_benchmark import dedicated, measure
-from apples.template import Workload
 
 TOY = Workload(application="toy", size=1, iterations=10, messages=10.0, bytes_per_row=1e6, max_rows=500)
 

@@ -7,10 +7,10 @@ import pytest
 
 from apples.errors import LaunchError
 from apples.launching.launcher import LaunchRequest
-from apples.plan import Assignment, Plan
+from apples.model.plan import Assignment, Plan
+from apples.model.template import Workload
 from apples.simulation.mock_launcher import MockLauncher
 from apples.simulation.mock_sensors import MockSensors
-from apples.template import Workload
 from nws.series import Resource, Series
 
 

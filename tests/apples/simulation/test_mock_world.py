@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from apples.grid import Grid, Host
 from apples.launching.launcher import LaunchRequest
+from apples.model.grid import Grid, Host
+from apples.model.template import Costs
 from apples.planning.baselines import default_plan
 from apples.simulation.mock_world import EPOCH, open_world
-from apples.template import Costs
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from apples.config import configs_dir
 from apples.errors import ConfigError
+from apples.model.config import configs_dir
 from apples.simulation.scenario import load_scenario
 
 SHIPPED = (configs_dir() / "mock" / "centurion.yaml").read_text(encoding="utf-8")

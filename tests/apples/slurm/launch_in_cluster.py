@@ -12,9 +12,9 @@ from apples.launching.ending import Grace
 from apples.launching.launcher import LaunchRequest
 from apples.launching.slurm import Cluster, SlurmLauncher
 from apples.launching.stations import Silence
-from apples.plan import unplanned
+from apples.model.plan import unplanned
+from apples.model.template import Workload
 from apples.slurm.commands import Wishes
-from apples.template import Workload
 
 options, chain, *command = json.loads(sys.argv[1]), *sys.argv[2:]
 hosts = chain.split(",")

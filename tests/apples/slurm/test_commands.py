@@ -8,14 +8,14 @@ from apples.launching.slurmallocation import waiting_text
 from apples.launching.slurmcommand import shape, wanted_s
 from apples.launching.slurmrank import group_of
 from apples.launching.slurmverdict import explained, needs_explaining
-from apples.plan import Outcome, RankStatus, unplanned
+from apples.model.plan import Outcome, RankStatus, unplanned
+from apples.model.template import Workload
 from apples.remote.speed import LinkSpeed
 from apples.slurm import commands
 from apples.slurm.commands import Shape, Wishes
 from apples.slurm.keptlinks import KeptLinks
 from apples.slurm.meanings import hopeless, meaning
 from apples.slurm.records import Job
-from apples.template import Workload
 
 
 def request(tmp_path, *hosts, rows=0.0, **options):

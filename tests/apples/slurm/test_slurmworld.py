@@ -7,7 +7,7 @@ import pytest
 
 from apples import slurmworld
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
-from apples.grid import Grid, Host, LinkRule
+from apples.model.grid import Grid, Host, LinkRule
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.speed import LinkSpeed
 from apples.slurm.commands import Wishes

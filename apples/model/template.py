@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from apples.grid import Host
-from apples.plan import RankObservation
+from apples.model.grid import Host
+from apples.model.plan import RankObservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ class Plan:
     predicted_s : max over ranks of T_i, seconds.  low_s, high_s : bounds from the forecasts' errors
     order : which desirability order it came from.  relaxed : constraints that had to be widened, in order
     taken : host → why it was taken.  left_out : the hosts that were not, with reasons
-    candidates : schedules that were compared.  communication : factor on all exchanges (`apples.template.Costs`)
+    candidates : schedules that were compared.  communication : factor on all exchanges (`apples.model.template.Costs`)
     """
 
     scheduler: str

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.grid import Grid, Host, LinkRule
-from apples.snapshots import Turns, from_forecasts, unmeasured, with_turns
+from apples.model.grid import Grid, Host, LinkRule
+from apples.model.snapshots import Turns, from_forecasts, unmeasured, with_turns
 from nws.series import Forecast, Resource, Series
 
 GRID = Grid(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.grid import (
+from apples.model.grid import (
     ETHERNET,
     LISTED_PAIRS,
     WITHIN_HOST,

@@ -1,6 +1,6 @@
 """Grid files: the hosts a user allows, their links, and what is known of applications on them beforehand.
 
-A grid file is YAML (schema in docs/configuration.md); it becomes an `apples.grid.Grid` and, for each application
+A grid file is YAML (schema in docs/configuration.md); it becomes an `apples.model.grid.Grid` and, for each application
 it knows something of, a `KnownApplication` (benchmarks, overhead, demands), so that a published system can be
 planned for without measuring it. All errors are reported at once with file and line. What the hosts are like
 at this moment is no part of the file: that is the weather's. Source of the entries: Wolski et al. 2000, §3.1, §4.1.
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from apples.grid import Grid, Host, LinkRule
-from apples.gridcheck import addresses, clashes
-from apples.hostlist import expand
-from apples.template import Costs, Overhead, Workload
+from apples.model.grid import Grid, Host, LinkRule
+from apples.model.gridcheck import addresses, clashes
+from apples.model.hostlist import expand
+from apples.model.template import Costs, Overhead, Workload
 from nws.base.quantities import (
     SECONDS,
     Amount_bytes,
@@ -92,7 +92,7 @@ class LinksEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demands:
-    """What one run of the application demands, whatever its size; fields as in `apples.template.Workload`."""
+    """What one run of the application demands, whatever its size; fields as in `apples.model.template.Workload`."""
 
     iterations: Count = 1
     messages: Annotated[int, WholeNumber(0)] = 0

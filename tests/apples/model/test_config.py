@@ -2,9 +2,9 @@
 
 import pytest
 
-from apples import config
-from apples.config import find_config
 from apples.errors import ConfigError
+from apples.model import config
+from apples.model.config import find_config
 
 
 def test_shipped_configurations_are_found_by_name_and_a_users_file_wins(tmp_path, monkeypatch):

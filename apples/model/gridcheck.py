@@ -1,4 +1,4 @@
-"""Names in a grid file that clash or do not exist: what the schema of `apples.gridfile` cannot say.
+"""Names in a grid file that clash or do not exist: what the schema of `apples.model.gridfile` cannot say.
 
 Works on the file as written, so that these problems are reported together with wrong types and unknown
 keys; what is no mapping, list or text is left to the schema. Decides nothing about the grid itself.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from apples.errors import ConfigError
-from apples.hostlist import expand
+from apples.model.hostlist import expand
 from nws.base.reader import Document, did_you_mean
 from nws.base.yamltree import Location, Problem
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.template import PAPER_OVERHEAD, Costs, Overhead
+from apples.model.template import PAPER_OVERHEAD, Costs, Overhead
 
 numbers = st.floats(-1e6, 1e6)
 

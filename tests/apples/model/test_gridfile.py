@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from apples.config import find_config
 from apples.errors import ConfigError
-from apples.grid import Host, LinkRule, Snapshot
-from apples.gridfile import load_costs, load_grid, load_grid_file
+from apples.model.config import find_config
+from apples.model.grid import Host, LinkRule, Snapshot
+from apples.model.gridfile import load_costs, load_grid, load_grid_file
+from apples.model.template import PAPER_OVERHEAD, Workload
 from apples.planning.options import PAPER
 from apples.planning.planner import make_plan
-from apples.template import PAPER_OVERHEAD, Workload
 
 
 @pytest.fixture

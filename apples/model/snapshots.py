@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from apples.errors import NoFeasiblePlan
-from apples.grid import LISTED_PAIRS, Conditions, Estimate, Grid, Host, Snapshot
+from apples.model.grid import LISTED_PAIRS, Conditions, Estimate, Grid, Host, Snapshot
 from nws.series import Forecast, Resource, Series
 
 if TYPE_CHECKING:
