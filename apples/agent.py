@@ -24,8 +24,8 @@ from apples.enacting.intervals import Interval
 from apples.enacting.resilience import Resilience
 from apples.enacting.rest import rest_of
 from apples.errors import ApplesError, LaunchError
-from apples.history import History, new_id
 from apples.launching.launcher import LaunchRequest, Notify
+from apples.learning.history import History, new_id
 from apples.model.grid import Snapshot
 from apples.model.hostlist import fold
 from apples.model.plan import LeftOut, Outcome, Plan, Record

@@ -18,8 +18,8 @@ from apples.enacting.intervals import Interval
 from apples.enacting.resilience import Resilience
 from apples.enacting.rest import checkpoints_in, iteration_s, with_overhead
 from apples.errors import ConfigError, HistoryError
-from apples.history import History
 from apples.launching.launcher import Notify
+from apples.learning.history import History
 from apples.model.plan import Outcome, Record
 from apples.model.template import Checkpointing, Restartable
 from apples.worlds import Enactable, World

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from apples.benchmarkstore import CalibrationStore
-from apples.calibration import Lessons, correct, outdated, taught
-from apples.history import History
 from apples.launching.launcher import Notify
+from apples.learning.benchmarkstore import CalibrationStore
+from apples.learning.corrections import correct, outdated
+from apples.learning.history import History
+from apples.learning.runs import Lessons
+from apples.learning.teaching import taught
 from apples.model.grid import Host
 from apples.model.plan import Record
 from apples.model.template import BenchmarkRequest, Costs, Overhead, Template

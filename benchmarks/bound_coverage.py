@@ -13,9 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from apples.calibration import Lessons, correct, fit_overhead
 from apples.experiments.mock_runs import PLANNERS, Session, calibrated
 from apples.experiments.settings import Settings, load_settings
+from apples.learning.corrections import correct
+from apples.learning.overhead import fit_overhead
+from apples.learning.runs import Lessons
 from apples.model.plan import Record
 from apples.model.template import PAPER_OVERHEAD, Costs
 from apples.planning.planner import make_plan

@@ -12,8 +12,8 @@ from apples.cli.resilience import SPREADING
 from apples.cli.slurmoptions import with_slurm
 
 if TYPE_CHECKING:
-    from apples.calibration.corrections import Corrections
     from apples.cli.console import Console
+    from apples.learning.corrections import Corrections
     from apples.model.template import Costs, Template
     from apples.worlds import World
 
@@ -44,11 +44,11 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) ->
     (default 64). The benchmarks are kept and used by every later run; each finished run corrects them and the overhead.
     """
     from apples import applications
-    from apples.calibration import corrections
     from apples.cli.assemble import parse_settings
     from apples.cli.console import Console
     from apples.cli.places import open_benchmarks, open_history
     from apples.costing import Application, Costing
+    from apples.learning import corrections
 
     template = applications.get(app)
     chosen = parse_settings(settings)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apples.benchmarkstore import CalibrationStore
-from apples.history import History
+from apples.learning.benchmarkstore import CalibrationStore
+from apples.learning.history import History
 from nws.client import state_dir
 
 

@@ -184,6 +184,6 @@ def _name() -> str:
     """Of a checkpoint of ours: when it was begun, and nobody else's."""
     import time
 
-    from apples.history import new_id
+    from apples.learning.history import new_id
 
     return new_id(time.time())

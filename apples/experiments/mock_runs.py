@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from apples.calibration import fit_overhead
 from apples.errors import NoFeasiblePlan
 from apples.experiments.catalogue import Progress
 from apples.experiments.settings import Settings
 from apples.launching.launcher import LaunchRequest
+from apples.learning.overhead import fit_overhead
 from apples.model.config import find_config
 from apples.model.grid import Snapshot
 from apples.model.gridfile import load_grid

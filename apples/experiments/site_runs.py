@@ -14,12 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from apples.applications.heat import TEMPLATE
-from apples.calibration import fit_overhead
 from apples.costing import rank_counts
 from apples.experiments.catalogue import Progress
 from apples.experiments.mock_runs import Planner, shuffled
 from apples.experiments.settings import RunSet
 from apples.launching.launcher import LaunchRequest
+from apples.learning.overhead import fit_overhead
 from apples.model.config import find_config
 from apples.model.grid import Grid
 from apples.model.gridfile import load_grid

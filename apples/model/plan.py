@@ -1,7 +1,7 @@
 """The records that flow through the agent: plan, outcome, record. Frozen, and free of any decision.
 
 A `Plan` is a chain of (host, rows) with its predicted times and reasons. An `Outcome` is what a launcher
-saw. A `Record` joins the two and is what history keeps; JSON form in `apples.history`.
+saw. A `Record` joins the two and is what history keeps; JSON form in `apples.learning.history`.
 """
 
 from __future__ import annotations

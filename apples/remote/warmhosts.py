@@ -1,6 +1,6 @@
 """Hosts on which kernels have been compiled already, kept on disk: compiling takes long where a cache is cold.
 
-Written and read under the rules of `apples.jsonstore`. What is forgotten or wrong costs one more look at a warm cache.
+Written and read under the rules of `apples.learning.jsonstore`. What is forgotten or wrong costs one more look at a warm cache.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apples import jsonstore
-from apples.jsonstore import BadDocument, Format
+from apples.learning import jsonstore
+from apples.learning.jsonstore import BadDocument, Format
 from apples.model.hostlist import fold
 from apples.remote.preflight import together
 

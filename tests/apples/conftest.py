@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from apples.agent import Agent
-from apples.benchmarkstore import CalibrationStore
 from apples.costing import Costing
 from apples.errors import ConfigError
-from apples.history import History
+from apples.learning.benchmarkstore import CalibrationStore
+from apples.learning.history import History
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import RankObservation
 from apples.model.template import Benchmark, Workload

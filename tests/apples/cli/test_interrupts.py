@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from apples.history import History
+from apples.learning.history import History
 
 LONG = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=100000000")
 

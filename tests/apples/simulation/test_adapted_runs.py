@@ -6,13 +6,13 @@ import pytest
 
 from apples.agent import Agent, RunRequest
 from apples.applications.known import KnownByModel
-from apples.benchmarkstore import CalibrationStore
 from apples.checkpoints import Checkpoints
 from apples.cli.adapting import overseers
 from apples.costing import Costing
 from apples.enacting.resilience import Resilience
 from apples.enactor import Enactor
-from apples.history import History
+from apples.learning.benchmarkstore import CalibrationStore
+from apples.learning.history import History
 from apples.simulation.mock_world import MockWorld
 from tests.apples.simulation.conftest import host_grid
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from apples.calibration.runs import PRIOR_SPREAD, finished, observed_s, recency, without_overhead
+from apples.learning.regression import Fit, choose_terms, weighted_median
+from apples.learning.runs import PRIOR_SPREAD, finished, observed_s, recency, without_overhead
 from apples.model.grid import FloatArray
 from apples.model.plan import Record
 from apples.model.template import Benchmark, Costs, Overhead
-from apples.regression import Fit, choose_terms, weighted_median
 
 
 def fit_overhead(

@@ -3,7 +3,7 @@
 A document is written to a temporary beside its place, flushed to disk and renamed, so that a reader (or a run
 cut short at any moment) finds the old file, the new file or none, never half of one. Each says what it is
 (``format``) and in which version. A file that cannot be used is an error that names it and says what to do; several
-bad files are told at once. What is in the documents is decided by `apples.history` and `apples.calibration`.
+bad files are told at once. What is in the documents is decided by `apples.learning.history` and `apples.calibration`.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from apples.learning.regression import choose_terms, weighted_median
 from apples.model.grid import Conditions, Estimate, FloatArray
 from apples.model.plan import Record
 from apples.model.template import Costs
 from apples.planning.model import waiting_factor
-from apples.regression import choose_terms, weighted_median
 
 #: Runs after which a run counts half.
 HALF_LIFE_RUNS = 30.0

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from apples import jsonstore
 from apples.errors import HistoryError
-from apples.history import FORMAT, History, new_id
+from apples.learning import jsonstore
+from apples.learning.history import FORMAT, History, new_id
 from apples.model.plan import Assignment, LeftOut, Outcome, Plan, RankObservation, RankStatus, Record
 
 
@@ -227,7 +227,7 @@ def test_a_killed_writer_leaves_whole_records_only(history):
     sys.path.insert(0, {os.path.dirname(__file__)!r})
     from pathlib import Path
     from test_history import a_record
-    from apples.history import History
+    from apples.learning.history import History
     while True:
         History(Path({str(history.directory)!r})).append(a_record())
     """

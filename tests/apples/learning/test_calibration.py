@@ -8,22 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apples.benchmarkstore import FORMAT, CalibrationStore
-from apples.calibration import (
-    HALF_LIFE_RUNS,
-    Lessons,
-    correct,
-    corrections,
-    fit_overhead,
-    outdated,
-    startup_overhead,
-    taught,
-)
-from apples.calibration.runs import message_costs, start_cpu_s
 from apples.errors import HistoryError
+from apples.learning import corrections
+from apples.learning.benchmarkstore import FORMAT, CalibrationStore
+from apples.learning.corrections import correct, outdated
+from apples.learning.overhead import fit_overhead, startup_overhead
+from apples.learning.regression import weighted_median
+from apples.learning.runs import HALF_LIFE_RUNS, Lessons, message_costs, start_cpu_s
+from apples.learning.teaching import taught
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
-from apples.regression import weighted_median
 
 BM = 0.195
 COSTS = Costs(seconds_per_row={"node": {1: BM, 2: 2 * BM}})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from apples.calibration.corrections import correct
-from apples.calibration.overhead import fit_overhead
-from apples.calibration.runs import Lessons, message_costs, start_cpu_s
+from apples.learning.corrections import correct
+from apples.learning.overhead import fit_overhead
+from apples.learning.runs import Lessons, message_costs, start_cpu_s
 from apples.model.template import Costs
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from apples.calibration.runs import (
+from apples.learning.regression import weighted_median
+from apples.learning.runs import (
     PRIOR_SPREAD,
     Lessons,
     expected_compute,
@@ -27,7 +28,6 @@ from apples.calibration.runs import (
 from apples.model.grid import FloatArray
 from apples.model.plan import Record
 from apples.model.template import Costs
-from apples.regression import weighted_median
 
 _TO_DEVIATION = 1.4826
 

@@ -2,7 +2,7 @@
 
 A record is `apples.model.plan.Record` as a versioned JSON document. File names start with the run's id, so that they sort by
 time, and carry a digest of the calibration key, so that the newest runs of one key are found without opening
-the others. Writing is atomic (`apples.jsonstore`): Ctrl-C at any moment leaves the history readable. What is
+the others. Writing is atomic (`apples.learning.jsonstore`): Ctrl-C at any moment leaves the history readable. What is
 learnt from records is decided in `apples.calibration`.
 """
 
@@ -18,9 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apples import jsonstore
 from apples.errors import HistoryError
-from apples.jsonstore import BadDocument, Format
+from apples.learning import jsonstore
+from apples.learning.jsonstore import BadDocument, Format
 from apples.model.plan import Record
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class History:
         """Keep a record; returns its file. Raises `HistoryError` when it cannot be written."""
         path = self.directory / f"{record.id}.{_digest(record.key)}.json"
         if not _NAME.fullmatch(path.name):
-            raise HistoryError(f"{record.id!r} is no id of a run; ids come from apples.history.new_id")
+            raise HistoryError(
+                f"{record.id!r} is no id of a run; ids come from apples.learning.history.new_id"
+            )
         jsonstore.write(path, FORMAT, {"record": _finite(dataclasses.asdict(record))})
         return path
 

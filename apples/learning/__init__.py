@@ -1,0 +1,1 @@
+"""Learning from finished runs: history, benchmarks, and the corrections fitted to them."""
