@@ -34,7 +34,7 @@ from apples.model.template import Checkpointing, Costs, Restartable, Template, W
 from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import check_room, make_plan
-from apples.worlds import World
+from apples.platforms.platform import World
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
 

@@ -22,7 +22,7 @@ from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.model.plan import Outcome, Record
 from apples.model.template import Checkpointing, Restartable
-from apples.worlds import Enactable, World
+from apples.platforms.platform import Enactable, World
 from nws.base.durations import format_seconds
 
 #: Runs from which costs and failure rates are learnt.

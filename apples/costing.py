@@ -21,7 +21,7 @@ from apples.learning.teaching import taught
 from apples.model.grid import Host
 from apples.model.plan import Record
 from apples.model.template import BenchmarkRequest, Costs, Overhead, Template
-from apples.worlds import World
+from apples.platforms.platform import World
 
 #: Records that teach one prediction; older ones have lost their weight anyway. Fewer of slabs of each other size.
 _NEWEST, _NEWEST_OTHERS = 200, 50

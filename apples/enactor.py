@@ -23,7 +23,7 @@ from apples.errors import ApplesError, ConfigError
 from apples.launching.holding import held
 from apples.launching.launcher import Notify
 from apples.model.plan import Attempt, Outcome, Record
-from apples.worlds import Enactable
+from apples.platforms.platform import Enactable
 
 Hear = Callable[[str, dict[str, Any]], None]
 """Receives what happened, a kind and a document."""

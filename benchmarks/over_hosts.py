@@ -21,9 +21,9 @@ from apples.launching.stations import Place
 from apples.model.grid import Host
 from apples.model.plan import unplanned
 from apples.model.template import Workload
+from apples.platforms.ssh import address_of, needs_of_ranks
 from apples.remote import preflight
 from apples.remote.preflight import Candidate
-from apples.sshworld import address_of, needs_of_ranks
 
 
 def check_s(hosts: list[str]) -> float:

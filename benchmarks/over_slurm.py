@@ -30,8 +30,8 @@ from apples.launching.stations import Place
 from apples.model.grid import Host
 from apples.model.plan import unplanned
 from apples.model.template import Workload
+from apples.platforms.ssh import address_of
 from apples.slurm.commands import Shape, Wishes
-from apples.sshworld import address_of
 
 ROOT = Path(__file__).resolve().parent.parent
 JOB = ("64", "--app", "heat", "-s", "nx=32", "-s", "ny=32", "-s", "iterations=50", "--scheduler", "default")

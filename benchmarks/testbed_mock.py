@@ -30,7 +30,7 @@ from apples.launching.launcher import LaunchRequest
 from apples.model.grid import Grid, Host, LinkRule
 from apples.model.plan import Assignment, unplanned
 from apples.model.template import Workload
-from apples.simulation.mock_world import MockWorld
+from apples.platforms.mock import MockWorld
 from apples.simulation.scenario import (
     NOBODY,
     ApplicationTruth,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from apples.agent import Decision, RunRequest
     from apples.enacting.resilience import Resilience
     from apples.launching.launcher import Notify
-    from apples.worlds import World
+    from apples.platforms.platform import World
 
     Overseen = Callable[[RunRequest, Decision], Overseer]
 

@@ -21,7 +21,7 @@ from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE
 from apples.model.grid import Grid, Host
 from apples.model.template import Costs
-from apples.worlds import LocalWorld, World, is_this_machine, this_machine
+from apples.platforms.platform import LocalWorld, World, is_this_machine, this_machine
 from nws.base.durations import parse_duration
 from nws.base.errors import UsageError
 from nws.client import Endpoint, state_dir
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from apples.model.snapshots import Turns
     from apples.model.template import Template, Workload
     from apples.monitoring.job import MonitoredJob
-    from apples.serviceweather import ServiceWeather
+    from apples.platforms.serviceforecasts import ServiceWeather
 
 #: Options of the command that are fields of `PlanningOptions` of the same name.
 _OVERRIDES = (
@@ -133,9 +133,9 @@ def assemble(
 
 def prepare_hosts(world: World, template: Template) -> None:
     """Tell a world of many hosts that the application needs compiled kernels there."""
+    from apples.platforms.slurm import SlurmWorld
+    from apples.platforms.ssh import SshWorld
     from apples.remote.warmhosts import WarmHosts
-    from apples.slurmworld import SlurmWorld
-    from apples.sshworld import SshWorld
 
     assert isinstance(world, SshWorld | SlurmWorld)
     world.keep_warm(template.warm_command(), WarmHosts(state_dir() / "hosts" / "warm.json"))
@@ -145,8 +145,8 @@ def _need_disk(
     world: World, template: Template, run: tuple[int, Mapping[str, str]], wanted: Resilience
 ) -> None:
     """Tell a world of many hosts what room the run needs, and which directory they must share."""
-    from apples.slurmworld import SlurmWorld
-    from apples.sshworld import SshWorld
+    from apples.platforms.slurm import SlurmWorld
+    from apples.platforms.ssh import SshWorld
 
     assert isinstance(world, SshWorld | SlurmWorld)
     if wanted.file is None:
@@ -219,7 +219,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
 
 def open_service(options: Mapping[str, Any]) -> ServiceWeather | None:
     """The weather service the options name, not yet asked anything; None when they name none."""
-    from apples.serviceweather import STALE_AFTER_S, ServiceWeather
+    from apples.platforms.serviceforecasts import STALE_AFTER_S, ServiceWeather
 
     if not options["nws"]:
         return None
@@ -269,7 +269,7 @@ def _open_ssh(
     options: Mapping[str, Any], service: ServiceWeather | None, notify: Notify
 ) -> tuple[World, GridFile | None]:
     """The hosts of the grid file or the service, or those that were only named: they say the rest themselves."""
-    from apples.sshworld import SshWorld
+    from apples.platforms.ssh import SshWorld
 
     if options["grid_file"] == SERVICE_GRID and service is not None:
         return SshWorld(choose_hosts(service.pool(notify) or this_machine(), options), service=service), None
@@ -285,7 +285,7 @@ def _open_ssh(
 
 def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:
     """A mock grid on the hosts of the grid file, or of the file its scenario names."""
-    from apples.simulation.mock_world import open_world as open_mock_world
+    from apples.platforms.mock import open_world as open_mock_world
     from apples.simulation.scenario import load_scenario
 
     name, file = options["scenario"], open_grid_file(options["grid_file"])

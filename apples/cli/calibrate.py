@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from apples.cli.console import Console
     from apples.learning.corrections import Corrections
     from apples.model.template import Costs, Template
-    from apples.worlds import World
+    from apples.platforms.platform import World
 
 
 @click.command()

@@ -48,8 +48,8 @@ def probe(
     Exit codes: 0 all hosts can take part, 1 some cannot, 3 none can, 2 usage.
     """
     from apples.cli.console import Console
+    from apples.platforms.ssh import address_of, needs_of_ranks
     from apples.remote import preflight, slowness, speed
-    from apples.sshworld import address_of, needs_of_ranks
     from nws.base.durations import parse_duration
 
     pool = _pool(hosts, hostfile, grid_file)

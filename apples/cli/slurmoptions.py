@@ -14,9 +14,9 @@ from apples.cli.exclusions import MOCK, MONITOR, excluded
 if TYPE_CHECKING:
     from apples.launching.launcher import Notify
     from apples.model.gridfile import GridFile
-    from apples.serviceweather import ServiceWeather
+    from apples.platforms.platform import World
+    from apples.platforms.serviceforecasts import ServiceWeather
     from apples.slurm.commands import Wishes
-    from apples.worlds import World
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -110,7 +110,7 @@ def open_slurm(
     """A Slurm cluster; of its nodes the hosts of the grid file, the service or a list, where the user names any."""
     from apples.cli.assemble import SERVICE_GRID, asked_hosts, choose_hosts, open_grid_file
     from apples.model.grid import Grid, Host
-    from apples.slurmworld import Given, SlurmWorld
+    from apples.platforms.slurm import Given, SlurmWorld
     from nws.client import state_dir
 
     file, grid, asked = None, None, asked_hosts(options)

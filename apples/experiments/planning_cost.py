@@ -21,9 +21,9 @@ from apples.experiments.result import Curve, Figure, Result, Row
 from apples.experiments.settings import load_settings
 from apples.model.snapshots import from_forecasts
 from apples.planning.planner import make_plan
-from apples.serviceweather import ServiceWeather
+from apples.platforms.mock import EPOCH, MockWorld
+from apples.platforms.serviceforecasts import ServiceWeather
 from apples.simulation.mock_sensors import MockSensors
-from apples.simulation.mock_world import EPOCH, MockWorld
 from nws.client import Endpoint
 from nws.testing import InMemoryServer
 

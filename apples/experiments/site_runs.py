@@ -27,7 +27,7 @@ from apples.model.plan import Plan, Record
 from apples.model.template import Costs
 from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
-from apples.simulation.mock_world import MockWorld, open_world
+from apples.platforms.mock import MockWorld, open_world
 from nws.base.reader import load_yaml
 
 #: The settings file, within ``configs``.

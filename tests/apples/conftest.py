@@ -57,7 +57,7 @@ class Toy:
 
 @dataclass
 class FakeWorld:
-    """`apples.worlds.World` out of plain values. benchmarked : what was asked to be measured."""
+    """`apples.platforms.platform.World` out of plain values. benchmarked : what was asked to be measured."""
 
     grid: Grid
     launcher: FakeLauncher

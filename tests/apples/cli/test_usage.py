@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from apples.cli.run import run as apples_run
 from apples.cli.toolbox import toolbox
 from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
-from apples.worlds import local_host
+from apples.platforms.platform import local_host
 
 BAD_GRID = """\
 name: lab

@@ -13,7 +13,7 @@ from apples.enacting.resilience import Resilience
 from apples.enactor import Enactor
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.history import History
-from apples.simulation.mock_world import MockWorld
+from apples.platforms.mock import MockWorld
 from tests.apples.simulation.conftest import host_grid
 
 

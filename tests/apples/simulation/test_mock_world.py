@@ -7,7 +7,7 @@ from apples.launching.launcher import LaunchRequest
 from apples.model.grid import Grid, Host
 from apples.model.template import Costs
 from apples.planning.baselines import default_plan
-from apples.simulation.mock_world import EPOCH, open_world
+from apples.platforms.mock import EPOCH, open_world
 
 
 @pytest.fixture(scope="module")

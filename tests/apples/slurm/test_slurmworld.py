@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from apples import slurmworld
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
 from apples.model.grid import Grid, Host, LinkRule
+from apples.platforms import slurm as slurmworld
+from apples.platforms.slurm import Given, SlurmWorld
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.speed import LinkSpeed
 from apples.slurm.commands import Wishes
 from apples.slurm.keptlinks import KeptLinks
 from apples.slurm.looking import Seen
-from apples.slurmworld import Given, SlurmWorld
 
 #: Prints the file that is named after its words, as in `show-nodes`; complains as Slurm does where there is none.
 SCRIPT = """#!/bin/sh

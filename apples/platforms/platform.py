@@ -27,7 +27,7 @@ from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import unplanned
 from apples.model.snapshots import Turns, from_forecasts, with_composed, with_turns, without
 from apples.model.template import Benchmark, BenchmarkRequest, Template, Workload
-from apples.serviceweather import Outlook, ServiceWeather, with_local
+from apples.platforms.serviceforecasts import Outlook, ServiceWeather, with_local
 from nws.base.errors import WeatherError
 from nws.client import LocalWeather, local_host, usable_cpus
 from nws.series import Forecast, Resource, Series

@@ -4,10 +4,11 @@ import math
 
 import pytest
 
-from apples import serviceweather, worlds
 from apples.model.grid import Grid, Host
-from apples.serviceweather import ServiceWeather
-from apples.worlds import NOT_MEASURED, LocalWorld
+from apples.platforms import platform as worlds
+from apples.platforms import serviceforecasts as serviceweather
+from apples.platforms.platform import NOT_MEASURED, LocalWorld
+from apples.platforms.serviceforecasts import ServiceWeather
 from nws.base.errors import ServiceError, ServiceUnreachable
 from nws.client import Endpoint, local_host
 from nws.series import Measurement, Resource, Series

@@ -4,14 +4,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from apples import sshworld
 from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
 from apples.model.grid import Grid, Host, LinkRule
+from apples.platforms import ssh as sshworld
+from apples.platforms.ssh import SshWorld
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.preflight import Checked
 from apples.remote.speed import LinkSpeed
 from apples.remote.warmhosts import WarmHosts
-from apples.sshworld import SshWorld
 
 VERSIONS = {"python": "3.11.7", "apples-grid": "0.1.0", "numba": "0.60", "numpy": "2.0"}
 

@@ -26,14 +26,14 @@ from apples.launching.stations import Place, Silence
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.snapshots import from_forecasts, with_composed
 from apples.model.template import Benchmark, BenchmarkRequest
+from apples.platforms.platform import is_this_machine, launched_benchmark, measured_write_s, warmed
+from apples.platforms.serviceforecasts import ServiceWeather
 from apples.remote import hostcheck, preflight, speed
 from apples.remote.facts import HostFacts, Needs, holds
 from apples.remote.preflight import Candidate, Checked
 from apples.remote.speed import Asked, LinkSpeed
 from apples.remote.ssh import find_ssh, ssh_command
 from apples.remote.warmhosts import Kernels, WarmHosts
-from apples.serviceweather import ServiceWeather
-from apples.worlds import is_this_machine, launched_benchmark, measured_write_s, warmed
 from nws.base.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
@@ -84,7 +84,7 @@ class SshWorld:
         self._wished.append(str(path.absolute()))
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
-        """See `apples.worlds.Enactable.write_s`; measured here."""
+        """See `apples.platforms.platform.Enactable.write_s`; measured here."""
         told = self._facts.values()
         if not all(holds(facts, str(path.absolute()), size_bytes) for facts in told):
             return None

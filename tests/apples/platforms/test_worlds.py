@@ -4,13 +4,20 @@ import signal
 
 import pytest
 
-from apples import worlds
 from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Grid, Host
 from apples.model.plan import Outcome
 from apples.model.template import BenchmarkRequest
+from apples.platforms import platform as worlds
+from apples.platforms.platform import (
+    NOT_MEASURED,
+    LocalWorld,
+    cpu_model,
+    fingerprint,
+    is_this_machine,
+    this_machine,
+)
 from apples.testing import FakeLauncher, failed
-from apples.worlds import NOT_MEASURED, LocalWorld, cpu_model, fingerprint, is_this_machine, this_machine
 from nws.client import local_host, usable_cpus
 from nws.series import Measurement, Resource, Series
 

@@ -21,17 +21,17 @@ from apples.model.grid import Grid, Host, Snapshot
 from apples.model.hostlist import fold
 from apples.model.snapshots import from_forecasts
 from apples.model.template import Benchmark, BenchmarkRequest
+from apples.platforms.platform import fingerprint, launched_benchmark, measured_write_s
+from apples.platforms.serviceforecasts import ServiceWeather
+from apples.platforms.ssh import needed
 from apples.remote.facts import HostFacts, holds
 from apples.remote.warmhosts import Kernels, WarmHosts
-from apples.serviceweather import ServiceWeather
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
 from apples.slurm.keptlinks import KeptLinks
 from apples.slurm.looking import Look, Seen, look
 from apples.slurm.pool import Offer, Pool, cpu_type, offered
 from apples.slurm.records import Node, Partition
-from apples.sshworld import needed
-from apples.worlds import fingerprint, launched_benchmark, measured_write_s
 from nws.base.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
@@ -92,11 +92,11 @@ class SlurmWorld:
         self._kernels = Kernels(command=tuple(command), warm=hosts)
 
     def drop(self, hosts: Mapping[str, str]) -> None:
-        """See `apples.worlds.Enactable.drop`."""
+        """See `apples.platforms.platform.Enactable.drop`."""
         self._dropped |= hosts
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
-        """See `apples.worlds.Enactable.write_s`; before nodes were looked at, only file systems of clusters count."""
+        """See `apples.platforms.platform.Enactable.write_s`; before nodes were looked at, only file systems of clusters count."""
         told = [self._facts[host.name] for host in self.grid.hosts if host.name in self._facts]
         if len(told) < len(self.grid.hosts):
             shared = _file_system(path.parent) in _SHARED

@@ -32,7 +32,7 @@ _SENSORS, _BENCHMARKS = 101, 102
 
 
 class MockWorld:
-    """A world (`apples.worlds.World`) that is simulated.
+    """A world (`apples.platforms.platform.World`) that is simulated.
 
     grid : the hosts.  truth : what is true of them, for experiments to let time pass and hosts die; never for plans
     weather : forecasts from the sensors, up to the last `snapshot`.  launcher : runs plans and takes their time

@@ -1,0 +1,1 @@
+"""Platforms: where a run can take place, with its hosts, forecasts, benchmarks and launcher."""
