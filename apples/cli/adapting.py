@@ -10,10 +10,10 @@ import click
 if TYPE_CHECKING:
     from apples.adapting.progress import Overseer
     from apples.adapting.settings import AdaptSettings
-    from apples.agent import Decision, RunRequest
-    from apples.enacting.resilience import Resilience
     from apples.launching.launcher import Notify
     from apples.platforms.platform import World
+    from apples.run.agent import Decision, RunRequest
+    from apples.run.resilience import Resilience
 
     Overseen = Callable[[RunRequest, Decision], Overseer]
 
@@ -65,7 +65,7 @@ def overseers(
     if wanted is None:
         return None
     from apples.adapting.hosts import HostPolicy
-    from apples.overseeing import HostOverseer, Pool, SlabOverseer, ground_of
+    from apples.run.adaptation import HostOverseer, Pool, SlabOverseer, ground_of
 
     hosts = HostPolicy(wanted.hosts) if options["adapt"] == "hosts" else None
 

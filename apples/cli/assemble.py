@@ -9,32 +9,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apples import applications
-from apples.agent import Agent, RunRequest
 from apples.applications.known import KnownByModel
 from apples.cli import adapting, resilience, slurmoptions
 from apples.cli.console import Console
 from apples.cli.exclusions import MOCK, MONITOR, excluded, without_hosts
 from apples.cli.places import open_benchmarks, open_history
-from apples.costing import Costing
 from apples.errors import ConfigError
 from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE
 from apples.model.grid import Grid, Host
 from apples.model.template import Costs
 from apples.platforms.platform import LocalWorld, World, is_this_machine, this_machine
+from apples.run.agent import Agent, RunRequest
+from apples.run.costing import Costing
 from nws.base.durations import parse_duration
 from nws.base.errors import UsageError
 from nws.client import Endpoint, state_dir
 
 if TYPE_CHECKING:
     from apples.daemons.session import Session
-    from apples.enacting.resilience import Resilience
     from apples.launching.launcher import Notify
     from apples.model.gridfile import GridFile
     from apples.model.snapshots import Turns
     from apples.model.template import Template, Workload
     from apples.monitoring.job import MonitoredJob
     from apples.platforms.serviceforecasts import ServiceWeather
+    from apples.run.resilience import Resilience
 
 #: Options of the command that are fields of `PlanningOptions` of the same name.
 _OVERRIDES = (

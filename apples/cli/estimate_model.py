@@ -28,8 +28,8 @@ def predict(words: str) -> Prediction | str:
     from apples.cli.console import Console
     from apples.cli.places import open_benchmarks, open_history
     from apples.cli.run import run
-    from apples.costing import Application, Costing
     from apples.errors import ConfigError
+    from apples.run.costing import Application, Costing
 
     try:
         given = run.make_context("apples-run", shlex.split(words)).params

@@ -43,7 +43,7 @@ def history(newest: int, app: str | None, everything: bool, as_json: bool, run_i
 
 
 def _entry(record: Record) -> dict[str, Any]:
-    from apples.documents import error, strict
+    from apples.run.documents import error, strict
 
     outcome = record.outcome
     entry: dict[str, Any] = strict(
@@ -103,7 +103,7 @@ def _show_one(record: Record, as_json: bool) -> None:
     from dataclasses import asdict
 
     if as_json:
-        from apples.documents import strict
+        from apples.run.documents import strict
 
         click.echo(json.dumps({"version": 1, **strict(asdict(record))}))
         return
@@ -131,7 +131,7 @@ def _show_one(record: Record, as_json: bool) -> None:
     click.echo("\n".join(table(["host", "rank", "rows", "predicted", "observed", "waited"], rows)))
     if len(record.attempts) > 1:
         from apples.cli.report import attempt_lines
-        from apples.documents import attempt_document
+        from apples.run.documents import attempt_document
 
         click.echo("\n".join(attempt_lines([attempt_document(a) for a in record.attempts])))
     click.echo(f"predicted {seconds(entry['predicted_s'])}, observed {seconds(entry['observed_s'])}")

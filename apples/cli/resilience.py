@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from apples.enacting.resilience import Resilience
+    from apples.run.resilience import Resilience
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -58,8 +58,8 @@ def read(options: Mapping[str, Any], settings: Mapping[str, str]) -> Resilience:
 
     settings : the application's own, of which `checkpoint` and `checkpoint_every` keep their meaning
     """
-    from apples.enacting.resilience import Resilience
     from apples.errors import ConfigError
+    from apples.run.resilience import Resilience
     from nws.client import state_dir
 
     problems: list[str] = []

@@ -15,10 +15,10 @@ from apples.cli.resilience import with_resilience
 from apples.cli.slurmoptions import with_slurm
 
 if TYPE_CHECKING:
-    from apples.agent import Agent, Decision, RunRequest
     from apples.daemons.session import Session
-    from apples.enactor import Enactor
     from apples.monitoring.job import MonitoredJob
+    from apples.run.agent import Agent, Decision, RunRequest
+    from apples.run.enactor import Enactor
 
 _EPILOG = """\b
 Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one was killed
@@ -206,9 +206,9 @@ def _session(options: dict[str, Any], console: Console) -> Session:
 
 
 def _plan_and_run(assembled: tuple[Agent, RunRequest], options: dict[str, Any], console: Console) -> int:
-    from apples.checkpoints import Checkpoints
     from apples.cli.places import open_history
-    from apples.enactor import Enactor
+    from apples.run.checkpoints import Checkpoints
+    from apples.run.enactor import Enactor
 
     agent, request = assembled
     events = _Events(options["json_lines"])

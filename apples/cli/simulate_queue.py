@@ -211,7 +211,7 @@ def _document(schedule: Schedule, chosen: QueueFile, options: dict[str, Any]) ->
 
     import numpy as np
 
-    from apples.documents import strict
+    from apples.run.documents import strict
 
     trace = schedule.trace
     waits = trace.wait[~np.isnan(trace.wait)]

@@ -14,7 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from apples.applications.heat import TEMPLATE
-from apples.costing import rank_counts
 from apples.experiments.catalogue import Progress
 from apples.experiments.mock_runs import Planner, shuffled
 from apples.experiments.settings import RunSet
@@ -28,6 +27,7 @@ from apples.model.template import Costs
 from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
 from apples.platforms.mock import MockWorld, open_world
+from apples.run.costing import rank_counts
 from nws.base.reader import load_yaml
 
 #: The settings file, within ``configs``.

@@ -6,9 +6,9 @@ import os
 import time
 from typing import Any
 
-from apples.documents import strict
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.records import ENDED, JobRecord
+from apples.run.documents import strict
 
 Json = dict[str, Any]
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from apples.agent import Agent
-from apples.costing import Costing
 from apples.errors import ConfigError
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.history import History
@@ -17,6 +15,8 @@ from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import RankObservation
 from apples.model.template import Benchmark, Workload
 from apples.monitoring import build
+from apples.run.agent import Agent
+from apples.run.costing import Costing
 from apples.testing import FakeLauncher
 
 

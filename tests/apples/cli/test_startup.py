@@ -50,5 +50,5 @@ def test_a_call_without_simulation_does_not_load_it():
         "CliRunner().invoke(run, ['64', '--app', 'none'])"
     )
     loaded = loaded_after(code)
-    assert "apples.agent" in loaded
+    assert "apples.run.agent" in loaded
     assert not {"apples.simulation", "numba", "matplotlib"} & loaded

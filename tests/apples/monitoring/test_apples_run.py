@@ -5,7 +5,6 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from apples.agent import RunRequest
 from apples.cli.run import run
 from apples.coscheduling.events import Wait
 from apples.errors import ApplesError, ConfigError
@@ -14,6 +13,7 @@ from apples.launching.mpiexec import MpiexecLauncher
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.monitoring.job import MonitoredJob
+from apples.run.agent import RunRequest
 from apples.testing import finished
 
 

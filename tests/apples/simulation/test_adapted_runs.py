@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from apples.agent import Agent, RunRequest
 from apples.applications.known import KnownByModel
-from apples.checkpoints import Checkpoints
 from apples.cli.adapting import overseers
-from apples.costing import Costing
-from apples.enacting.resilience import Resilience
-from apples.enactor import Enactor
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.history import History
 from apples.platforms.mock import MockWorld
+from apples.run.agent import Agent, RunRequest
+from apples.run.checkpoints import Checkpoints
+from apples.run.costing import Costing
+from apples.run.enactor import Enactor
+from apples.run.resilience import Resilience
 from tests.apples.simulation.conftest import host_grid
 
 

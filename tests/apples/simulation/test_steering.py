@@ -7,7 +7,7 @@ import pytest
 from apples.adapting.policy import Ground
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs
 from apples.adapting.settings import AdaptSettings
-from apples.overseeing import SlabOverseer
+from apples.run.adaptation import SlabOverseer
 from tests.apples.simulation.test_mock_launcher import request, run
 
 

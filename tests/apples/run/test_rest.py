@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.enacting.rest import checkpoints_in, iteration_s, rest_of, with_overhead
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
+from apples.run.remaining import checkpoints_in, iteration_s, rest_of, with_overhead
 
 WHOLE = Workload(
     application="toy",

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from apples.agent import SCHEDULERS, Agent, RunRequest
 from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
 from apples.model.grid import Host, Snapshot
 from apples.model.plan import Outcome
+from apples.run.agent import SCHEDULERS, Agent, RunRequest
 from apples.testing import failed, finished
 
 ALPHA, BETA = Host(name="alpha", slots=2), Host(name="beta", slots=2)

@@ -5,14 +5,14 @@ import os
 
 import pytest
 
-from apples.agent import RunRequest
-from apples.checkpoints import Checkpoints
-from apples.enacting.resilience import Resilience
-from apples.enactor import Enactor
 from apples.errors import ConfigError, LaunchError
 from apples.launching.holding import held
 from apples.model.grid import Host
 from apples.model.plan import Outcome, RankStatus
+from apples.run.agent import RunRequest
+from apples.run.checkpoints import Checkpoints
+from apples.run.enactor import Enactor
+from apples.run.resilience import Resilience
 from apples.testing import finished
 
 HOSTS = [Host(name=f"a{k}", slots=1) for k in (1, 2, 3)]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from apples.agent import RunRequest
-from apples.costing import LARGEST_SLAB_BYTES, Application, near_classes, rank_counts, slab_class
 from apples.errors import HistoryError, LaunchError
 from apples.model.grid import Host
 from apples.model.template import Costs, Overhead
+from apples.run.agent import RunRequest
+from apples.run.costing import LARGEST_SLAB_BYTES, Application, near_classes, rank_counts, slab_class
 from apples.testing import finished
 
 STATED = Costs(seconds_per_row={"old": {1: 0.5}}, overhead=Overhead(constant_s=9.0, source="the file"))

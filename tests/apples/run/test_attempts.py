@@ -4,8 +4,8 @@ from signal import SIGBUS, SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
 
-from apples.enacting.attempts import Next, what_next
 from apples.model.plan import Outcome, RankStatus
+from apples.run.attempts import Next, what_next
 
 POOL = ("a1", "a2", "a3")
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from apples.enacting.intervals import Interval
 from apples.model.grid import Snapshot
 from apples.model.plan import Assignment, Attempt, Move, Outcome, Plan, RankObservation, Record
 from apples.model.template import Checkpointing
+from apples.run.intervals import Interval
 
 VERSION = 1
 

@@ -3,7 +3,7 @@
     weather → snapshot → plan → launch → observed per rank → record → the next run's prediction
 
 `decide` makes a `Decision` (everything a dry run prints), `run` carries it out and leaves a record behind, whatever
-happens. What follows when it does not end well is `apples.enactor`'s. Time, processes and files are behind `World`,
+happens. What follows when it does not end well is `apples.run.enactor`'s. Time, processes and files are behind `World`,
 `History` and `Costing`.
 Source: Wolski et al. 2000, Figures 1 and 2.
 """
@@ -18,11 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from apples.adapting.progress import Overseer
-from apples.costing import Application, Costing
-from apples.documents import attempts_document, checkpoint_document, plan_document, run_document
-from apples.enacting.intervals import Interval
-from apples.enacting.resilience import Resilience
-from apples.enacting.rest import rest_of
 from apples.errors import ApplesError, LaunchError
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.learning.history import History, new_id
@@ -35,6 +30,11 @@ from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import check_room, make_plan
 from apples.platforms.platform import World
+from apples.run.costing import Application, Costing
+from apples.run.documents import attempts_document, checkpoint_document, plan_document, run_document
+from apples.run.intervals import Interval
+from apples.run.remaining import rest_of
+from apples.run.resilience import Resilience
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
 

@@ -14,16 +14,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from apples.agent import Agent, Decision, RunRequest
-from apples.checkpoints import Checkpoints
-from apples.documents import attempt_document
-from apples.enacting.attempts import Next, what_next
-from apples.enacting.resilience import Resilience
 from apples.errors import ApplesError, ConfigError
 from apples.launching.holding import held
 from apples.launching.launcher import Notify
 from apples.model.plan import Attempt, Outcome, Record
 from apples.platforms.platform import Enactable
+from apples.run.agent import Agent, Decision, RunRequest
+from apples.run.attempts import Next, what_next
+from apples.run.checkpoints import Checkpoints
+from apples.run.documents import attempt_document
+from apples.run.resilience import Resilience
 
 Hear = Callable[[str, dict[str, Any]], None]
 """Receives what happened, a kind and a document."""

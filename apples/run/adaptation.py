@@ -20,8 +20,6 @@ from apples.adapting.hosts import HostPolicy, Look, as_ranks_see_it
 from apples.adapting.policy import Ground, Proposal, SlabPolicy
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Order, Progress
 from apples.adapting.settings import AdaptSettings
-from apples.agent import Decision
-from apples.enacting.rest import rest_of
 from apples.errors import ApplesError
 from apples.launching.launcher import Notify
 from apples.model.grid import FloatArray, Snapshot
@@ -30,6 +28,8 @@ from apples.model.plan import Move
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 from apples.planning.problem import IntArray, build
+from apples.run.agent import Decision
+from apples.run.remaining import rest_of
 
 #: A field that moves is one of the two that a rank's memory holds.
 _MOVED_PART = 0.5

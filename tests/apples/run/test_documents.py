@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.documents import error, plan_document, run_document, strict
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Assignment, LeftOut, Outcome, Plan, RankStatus
+from apples.run.documents import error, plan_document, run_document, strict
 
 SNAPSHOT = Snapshot.nominal(Grid(name="lab", hosts=(Host(name="alpha"), Host(name="beta"))))
 

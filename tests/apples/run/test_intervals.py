@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apples.enacting import intervals
 from apples.model.plan import Attempt, Outcome, RankObservation, Record, unplanned
+from apples.run import intervals
 
 DAY = 86400.0
 costs = st.floats(0.01, 60.0)

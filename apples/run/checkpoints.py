@@ -1,6 +1,6 @@
 """The checkpoint of one run: where, how often, how far it came, and whose it is.
 
-How often is decided in `apples.enacting.intervals`; here that meets history, files and the world. A file that was there
+How often is decided in `apples.run.intervals`; here that meets history, files and the world. A file that was there
 before the run, or that is damaged or of another run, is never gone on from without a word.
 """
 
@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from apples.agent import Decision, RunRequest
-from apples.enacting import intervals
-from apples.enacting.intervals import Interval
-from apples.enacting.resilience import Resilience
-from apples.enacting.rest import checkpoints_in, iteration_s, with_overhead
 from apples.errors import ConfigError, HistoryError
 from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.model.plan import Outcome, Record
 from apples.model.template import Checkpointing, Restartable
 from apples.platforms.platform import Enactable, World
+from apples.run import intervals
+from apples.run.agent import Decision, RunRequest
+from apples.run.intervals import Interval
+from apples.run.remaining import checkpoints_in, iteration_s, with_overhead
+from apples.run.resilience import Resilience
 from nws.base.durations import format_seconds
 
 #: Runs from which costs and failure rates are learnt.

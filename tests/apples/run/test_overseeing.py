@@ -11,10 +11,10 @@ from apples.errors import NoFeasiblePlan
 from apples.model.grid import Estimate, Grid, Host, LinkRule, Snapshot
 from apples.model.plan import Plan
 from apples.model.template import Costs, Workload
-from apples.overseeing import HostOverseer, Pool, SlabOverseer, ground_of
 from apples.planning.baselines import default_plan
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
+from apples.run.adaptation import HostOverseer, Pool, SlabOverseer, ground_of
 
 OPTIONS = PlanningOptions(ranks=2)
 COSTS = Costs(seconds_per_row={"x": {1: 1e-3}})
@@ -23,7 +23,7 @@ WORKLOAD = Workload(application="toy", size=100, iterations=1000, bytes_per_row=
 
 @dataclass
 class Decided:
-    """As much of `apples.agent.Decision` as overseers look at."""
+    """As much of `apples.run.agent.Decision` as overseers look at."""
 
     plan: Plan
     snapshot: Snapshot

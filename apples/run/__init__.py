@@ -1,0 +1,1 @@
+"""One run for its user: plan, attempts, checkpoints, adaptation, report and record."""
