@@ -17,13 +17,13 @@ from apples.daemons import cgroups, processes
 from apples.daemons.grips import Powers
 from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
-from apples.daemons.loop import Loop
 from apples.daemons.member import Member, Page
 from apples.daemons.node import Node
 from apples.daemons.processes import Refused, Registration
-from apples.daemons.timer import now
-from apples.daemons.wire import Json
 from apples.errors import MonitorError
+from apples.ipc.loop import Loop
+from apples.ipc.timer import now
+from apples.ipc.wire import Json
 from apples.monitoring.page import MonitorPage
 
 #: Jobs that have ended and can still be asked for, and ranks of each.

@@ -18,11 +18,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from apples.daemons.lookup import Address, Lookup
-from apples.daemons.loop import Alarm, Loop
-from apples.daemons.streams import Stream, keep_honest
-from apples.daemons.timer import now, raw
-from apples.daemons.wire import (
+from apples.ipc.lookup import Address, Lookup
+from apples.ipc.loop import Alarm, Loop
+from apples.ipc.streams import Stream, keep_honest
+from apples.ipc.timer import now, raw
+from apples.ipc.wire import (
     BEAT_BYTES,
     LONGEST_LINE,
     VERSION,

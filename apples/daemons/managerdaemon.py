@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from apples.daemons.door import Door, bound, may_multicast, raise_descriptors
 from apples.daemons.link import PULSE_S, SILENCE_S
-from apples.daemons.loop import EndSignals, Loop
 from apples.daemons.matrixview import job_of_json
 from apples.daemons.questions import FRESH_S, Questions
 from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.roster import Roster
 from apples.daemons.settings import SharingSettings
-from apples.daemons.streams import Stream, keep_honest
-from apples.daemons.timer import Timer, between_beats, now, raw
-from apples.daemons.wire import (
+from apples.ipc.listener import Door, bound, may_multicast, raise_descriptors
+from apples.ipc.loop import EndSignals, Loop
+from apples.ipc.streams import Stream, keep_honest
+from apples.ipc.timer import Timer, between_beats, now, raw
+from apples.ipc.wire import (
     HERE_BYTES,
     LONGEST_LINE,
     VERSION,

@@ -15,13 +15,11 @@ from collections import deque
 from collections.abc import Callable
 
 from apples.coscheduling.events import Process
-from apples.daemons.door import raise_descriptors
 from apples.daemons.grips import Powers, find_powers
 from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
 from apples.daemons.keeping import Keeping
 from apples.daemons.link import PULSE_S, Hooks, Link
-from apples.daemons.loop import Alarm, EndSignals, Loop
 from apples.daemons.matrixview import MatrixView, job_json
 from apples.daemons.member import Member
 from apples.daemons.node import Node
@@ -30,9 +28,11 @@ from apples.daemons.places import private_directory
 from apples.daemons.processes import Registration
 from apples.daemons.realtime import become_realtime, settle_memory
 from apples.daemons.reception import Answer, Reception
-from apples.daemons.timer import between_beats, now, raw
-from apples.daemons.wire import BeatMessage, Json
 from apples.errors import SharingError
+from apples.ipc.listener import raise_descriptors
+from apples.ipc.loop import Alarm, EndSignals, Loop
+from apples.ipc.timer import between_beats, now, raw
+from apples.ipc.wire import BeatMessage, Json
 
 #: Slices without a beat before everything runs.
 SILENT_SLICES = 1.5

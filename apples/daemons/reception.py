@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Protocol
 
 from apples.coscheduling.events import Process
-from apples.daemons.door import Door
-from apples.daemons.loop import Loop
 from apples.daemons.places import EVERYBODYS
 from apples.daemons.processes import Refused, peer
-from apples.daemons.streams import Stream
-from apples.daemons.wire import Forged, Json, plain
+from apples.ipc.listener import Door
+from apples.ipc.loop import Loop
+from apples.ipc.streams import Stream
+from apples.ipc.wire import Forged, Json, plain
 
 _BACKLOG = 1024
 #: While so much waits for somebody who does not read, no more is said to him, bytes.

@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from apples.daemons import door
-from apples.daemons.loop import Loop
 from apples.daemons.places import private_directory
 from apples.daemons.processes import peer
-from apples.daemons.streams import Stream
-from apples.daemons.wire import LONGEST_LINE, Forged, Json, plain
 from apples.errors import SharingError
+from apples.ipc import listener as door
+from apples.ipc.loop import Loop
+from apples.ipc.streams import Stream
+from apples.ipc.wire import LONGEST_LINE, Forged, Json, plain
 
 _BACKLOG = 1024
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from apples.daemons.loop import Alarm, EndSignals, Loop
-from apples.daemons.wire import Json
 from apples.errors import ApplesError, ConfigError, HistoryError, SharingError
+from apples.ipc.loop import Alarm, EndSignals, Loop
+from apples.ipc.wire import Json
 from apples.livequeue import views
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.door import Door, Visitor

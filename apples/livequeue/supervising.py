@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from apples.daemons.loop import Loop
+from apples.ipc.loop import Loop
 from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import TOKEN_VARIABLE
 from apples.livequeue.locks import Locks

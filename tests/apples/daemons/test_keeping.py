@@ -10,7 +10,7 @@ from apples.coscheduling.events import Process
 from apples.daemons.grips import Powers
 from apples.daemons.journal import Journal
 from apples.daemons.keeping import Keeping
-from apples.daemons.loop import Loop
+from apples.ipc.loop import Loop
 
 
 class NoGuard:

@@ -7,9 +7,9 @@ import pytest
 
 from apples.daemons import link as links
 from apples.daemons.link import Hooks, Link
-from apples.daemons.loop import Loop
-from apples.daemons.timer import now
-from apples.daemons.wire import BeatMessage, BeatSeal, random_word
+from apples.ipc.loop import Loop
+from apples.ipc.timer import now
+from apples.ipc.wire import BeatMessage, BeatSeal, random_word
 
 KEY = b"k" * 32
 

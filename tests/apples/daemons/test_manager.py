@@ -13,7 +13,7 @@ from apples.daemons.lab import kill
 from apples.daemons.link import SILENCE_S
 from apples.daemons.managerdaemon import ManagerDaemon
 from apples.daemons.settings import SharingSettings
-from apples.daemons.wire import BeatSeal, HereMessage, Seal, derive, random_word
+from apples.ipc.wire import BeatSeal, HereMessage, Seal, derive, random_word
 
 KEY = b"k" * 32
 

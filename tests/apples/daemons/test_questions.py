@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apples.daemons.loop import Loop
 from apples.daemons.questions import GATHER_S, Questions
-from apples.daemons.timer import now
+from apples.ipc.loop import Loop
+from apples.ipc.timer import now
 
 
 class Desk:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from apples.coscheduling.events import Process
-from apples.daemons.door import Door
-from apples.daemons.loop import Loop
 from apples.daemons.reception import Reception
-from apples.daemons.streams import Stream
+from apples.ipc.listener import Door
+from apples.ipc.loop import Loop
+from apples.ipc.streams import Stream
 
 
 class Desk:

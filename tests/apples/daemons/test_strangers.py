@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from apples.daemons import wire
 from apples.daemons.link import Hooks, Link
-from apples.daemons.loop import Loop
+from apples.ipc import wire
+from apples.ipc.loop import Loop
 from apples.monitoring.page import MAGIC, MANAGED, PAGE_BYTES, VERSION
 
 LONE = "\ud800"

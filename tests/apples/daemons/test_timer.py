@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from apples.daemons.timer import Timer, between_beats, now
+from apples.ipc.timer import Timer, between_beats, now
 
 
 @pytest.mark.parametrize(("when", "middle"), [(11.0, 11.05), (11.04, 11.05), (11.099, 11.05), (9.99, 9.95)])

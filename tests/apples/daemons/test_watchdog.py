@@ -8,8 +8,8 @@ import time
 import pytest
 
 from apples.daemons.guard import Guard
-from apples.daemons.loop import Loop
 from apples.daemons.processes import facts
+from apples.ipc.loop import Loop
 
 
 class Post:

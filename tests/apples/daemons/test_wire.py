@@ -5,8 +5,9 @@ import time
 import pytest
 
 from apples.daemons.keyfile import new_key, read_key
-from apples.daemons.timer import raw
-from apples.daemons.wire import (
+from apples.errors import ConfigError
+from apples.ipc.timer import raw
+from apples.ipc.wire import (
     ANEW_S,
     BEAT_BYTES,
     STRANGERS_LINE,
@@ -21,7 +22,6 @@ from apples.daemons.wire import (
     plain,
     random_word,
 )
-from apples.errors import ConfigError
 
 KEY = b"k" * 32
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from apples.daemons.loop import Loop
+from apples.ipc.loop import Loop
 
 #: (family, kind, protocol, canonical name, address), as the system has it.
 Address = tuple[Any, ...]

@@ -16,7 +16,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
-from apples.daemons.timer import Timer, now
+from apples.ipc.timer import Timer, now
 
 Handler = Callable[[], None]
 

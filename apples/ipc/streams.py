@@ -9,8 +9,8 @@ import errno
 import socket
 from collections.abc import Callable
 
-from apples.daemons.loop import Loop
-from apples.daemons.wire import Forged, Lines
+from apples.ipc.loop import Loop
+from apples.ipc.wire import Forged, Lines
 
 #: What may wait for a side that does not read before it is taken for dead, bytes.
 _MOST_WAITING = 16 << 20

@@ -11,8 +11,8 @@ import resource
 import socket
 from collections.abc import Callable
 
-from apples.daemons.loop import Alarm, Loop
 from apples.errors import SharingError
+from apples.ipc.loop import Alarm, Loop
 
 _PAUSE_S = 0.1
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

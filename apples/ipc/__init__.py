@@ -1,0 +1,1 @@
+"""The event loop of daemons, with its listeners, line streams, timers and name lookups."""
