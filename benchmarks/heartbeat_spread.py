@@ -20,8 +20,8 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from apples.daemons.lab import Lab
 from apples.daemons.settings import parse_time
+from apples.testing.localcluster import Lab
 
 SIMULATED = (1, 10, 32, 100, 320, 1000)
 DRAWS, SEED = 2000, 1

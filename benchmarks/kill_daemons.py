@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from apples.daemons.lab import Lab, kill, state_of
 from apples.errors import SharingError
+from apples.testing.localcluster import Lab, kill, state_of
 
 SLICE_S = 0.1
 SEED = 1

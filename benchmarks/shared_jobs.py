@@ -31,9 +31,9 @@ from pathlib import Path
 from monitor_mpis import Mpi, found, run
 
 from apples.coscheduling.policies import POLICIES
-from apples.daemons.lab import Lab
 from apples.daemons.settings import parse_time
 from apples.monitoring.environment import monitor_environment
+from apples.testing.localcluster import Lab
 
 NODES = {"a": "0", "b": "1"}
 #: Of rank 0 and of rank 1 in each job.

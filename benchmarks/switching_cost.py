@@ -18,8 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from apples.daemons.lab import Lab
 from apples.daemons.settings import parse_time
+from apples.testing.localcluster import Lab
 
 #: Work that a process is measured with first.
 TRIAL_TURNS = 20_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apples.daemons.lab import Lab
+from apples.testing.localcluster import Lab
 
 SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
 

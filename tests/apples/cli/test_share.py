@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from apples.cli import share
-from apples.daemons.lab import Lab
 from apples.monitoring.environment import default_directory
+from apples.testing.localcluster import Lab
 
 #: Leaves a page as a rank would, says so, and stays.
 LEAVES_A_PAGE = 'touch "$APPLES_MONITOR/$APPLES_JOB.0" "$APPLES_MONITOR/$APPLES_JOB.bell"; echo there >&2'

@@ -11,11 +11,11 @@ import pytest
 from apples.coscheduling.classes import Reading
 from apples.coscheduling.events import Process
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants
-from apples.daemons.lab import Lab
 from apples.daemons.matrixview import JobView, MatrixView, Row
 from apples.daemons.node import Node
 from apples.daemons.processes import Registration
 from apples.errors import MonitorError
+from apples.testing.localcluster import Lab
 
 
 class FakeGrip:

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from apples.daemons import cgroups
-from apples.daemons.lab import kill, state_of, stopped
 from apples.errors import SharingError
+from apples.testing.localcluster import kill, state_of, stopped
 
 BIN = os.path.dirname(sys.executable)
 

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 from apples.coscheduling.policies import POLICIES
 from apples.daemons.keyfile import read_key
-from apples.daemons.lab import kill
 from apples.daemons.link import SILENCE_S
 from apples.daemons.managerdaemon import ManagerDaemon
 from apples.daemons.settings import SharingSettings
 from apples.ipc.wire import BeatSeal, HereMessage, Seal, derive, random_word
+from apples.testing.localcluster import kill
 
 KEY = b"k" * 32
 

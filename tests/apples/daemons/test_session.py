@@ -4,9 +4,9 @@ import pytest
 
 from apples.coscheduling.policies import policy_kind
 from apples.daemons import session
-from apples.daemons.lab import kill
 from apples.daemons.session import Session
 from apples.errors import SharingError
+from apples.testing.localcluster import kill
 
 
 @pytest.fixture
