@@ -4,7 +4,8 @@
 
 34 hosts, every ordered pair with latency and bandwidth and three series of each host (2,346 series): a day of
 measurements put with past times (CPU and memory every 10 s, pairs every 60 s), the server's memory after it, the
-snapshot of all of it as `nws.client.remote.ServiceClient` sees it, and ingest in batches with the forecasts kept current.
+snapshot of all of it as `nws.client.remote.ServiceClient` sees it, and ingest in batches with the forecasts kept
+current.
 Then 1,000 hosts in cliques of 16: registration, and their snapshot. Medians and percentiles; nothing is asserted.
 """
 

@@ -47,7 +47,7 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) ->
     from apples.cli.assemble import parse_settings
     from apples.cli.console import Console
     from apples.cli.places import open_benchmarks, open_history
-    from apples.learning import corrections
+    from apples.learning.corrections import corrections
     from apples.run.costing import Application, Costing
 
     template = applications.get(app)

@@ -1,7 +1,8 @@
 """Benchmarks on disk: what short dedicated runs of an application measured on each kind of machine.
 
 One file for each (application with its options, kind of machine), so that two processes that calibrate different
-machines never overwrite each other; written and read under the rules of `apples.learning.jsonstore`. Benchmarks hold for the
+machines never overwrite each other; written and read under the rules of `apples.learning.jsonstore`. Benchmarks
+hold for the
 machine and the versions they were measured with, so both belong into the texts the caller uses as keys. How runs
 correct benchmarks is decided in `apples.calibration`. Source: Wolski et al. 2000, §3.1 (BM_i).
 """

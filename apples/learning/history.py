@@ -1,6 +1,7 @@
 """History: every run leaves a record, one file each, and the next prediction is made from them.
 
-A record is `apples.model.plan.Record` as a versioned JSON document. File names start with the run's id, so that they sort by
+A record is `apples.model.plan.Record` as a versioned JSON document. File names start with the run's id, so that
+they sort by
 time, and carry a digest of the calibration key, so that the newest runs of one key are found without opening
 the others. Writing is atomic (`apples.learning.jsonstore`): Ctrl-C at any moment leaves the history readable. What is
 learnt from records is decided in `apples.calibration`.

@@ -36,6 +36,6 @@ def find_config(name: str | Path) -> Path:
 
 def configs_dir() -> Path:
     """Where the shipped configurations stand: inside an installed package, beside it in a checkout."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"

@@ -96,7 +96,8 @@ class SlurmWorld:
         self._dropped |= hosts
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
-        """See `apples.platforms.platform.Enactable.write_s`; before nodes were looked at, only file systems of clusters count."""
+        """See `apples.platforms.platform.Enactable.write_s`; before nodes were looked at, only file systems of
+        clusters count."""
         told = [self._facts[host.name] for host in self.grid.hosts if host.name in self._facts]
         if len(told) < len(self.grid.hosts):
             shared = _file_system(path.parent) in _SHARED

@@ -1,6 +1,7 @@
 """Hosts on which kernels have been compiled already, kept on disk: compiling takes long where a cache is cold.
 
-Written and read under the rules of `apples.learning.jsonstore`. What is forgotten or wrong costs one more look at a warm cache.
+Written and read under the rules of `apples.learning.jsonstore`. What is forgotten or wrong costs one more look at
+a warm cache.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Links between nodes that were measured once, kept on disk: a cluster's network is the same tomorrow.
 
-Written and read under the rules of `apples.learning.jsonstore`. What is forgotten is measured again in the next allocation.
+Written and read under the rules of `apples.learning.jsonstore`. What is forgotten is measured again in the next
+allocation.
 """
 
 from __future__ import annotations

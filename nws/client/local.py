@@ -12,7 +12,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,50 +21,14 @@ from nws.memory import DAY_S, Memory
 from nws.series import Forecast, Measurement, Series
 
 if TYPE_CHECKING:
-    from nws.client.documents import RemoteHost, RemoteSnapshot
-    from nws.client.endpoint import Endpoint
-    from nws.client.remote import ServiceClient
-    from nws.client.remoteweather import RemoteWeather
     from nws.forecasting.bank import BatteryBank
-    from nws.links.linkmatrix import LinkMatrix
     from nws.sensors import Sensor
-
-__all__ = [
-    "Endpoint",
-    "LinkMatrix",
-    "LocalWeather",
-    "RemoteHost",
-    "RemoteSnapshot",
-    "RemoteWeather",
-    "ServiceClient",
-    "Weather",
-    "local_host",
-    "state_dir",
-    "usable_cpus",
-    "weather_file",
-]
-
-#: What speaks to a service is imported by those who do: name → module.
-_ELSEWHERE = {
-    "Endpoint": "nws.client.endpoint",
-    "LinkMatrix": "nws.links.linkmatrix",
-    "RemoteHost": "nws.client.documents",
-    "RemoteSnapshot": "nws.client.documents",
-    "RemoteWeather": "nws.client.remoteweather",
-    "ServiceClient": "nws.client.remote",
-}
 
 _LOG = logging.getLogger(__name__)
 
 #: What forecasts look back on: enough for every window of the battery, little enough to replay at once.
 REPLAY_S = DAY_S
 REPLAY_SAMPLES = 2000
-
-
-def __getattr__(name: str) -> object:
-    if name not in _ELSEWHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ELSEWHERE[name]), name)
 
 
 class Weather(Protocol):

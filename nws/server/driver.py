@@ -1,6 +1,7 @@
 """Other monitors read at their periods, and what they say put into the service.
 
-`nws.timing.periodic` keeps the time, whatever the wall clock is set to; a read that was missed, skipped or failed is counted,
+`nws.timing.periodic` keeps the time, whatever the wall clock is set to; a read that was missed, skipped or failed
+is counted,
 a failure told once when it starts and once when it ends, and leaves a gap. What a source says is the source's affair.
 """
 

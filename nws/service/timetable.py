@@ -1,6 +1,7 @@
 """Who probes whom, and when: the measuring schedule as hosts come and go.
 
-Cliques are the configured ones, or made from the registered hosts and their sites (`nws.links.cliques`). Every change is a
+Cliques are the configured ones, or made from the registered hosts and their sites (`nws.links.cliques`). Every
+change is a
 new version that takes effect at the beginning of a frame late enough for every sensor to have heard of it; hosts that
 come in a crowd are taken together. Versions are kept in the store before anybody sees them, so they never go back. A
 new address is a new version as well, because that is how peers hear of it. Source: Wolski et al. 2000, §2.4 (cliques).
