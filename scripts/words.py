@@ -57,9 +57,8 @@ def main(arguments: list[str]) -> int:
         rate = 1e4 * sum(count[word] for word in members.split()) / max(total, 1)
         holds = rate <= bar if ceiling else rate >= bar
         missed += not holds
-        print(
-            f"{name:24} {rate:6.1f} per 10,000  {'at most' if ceiling else 'at least'} {bar}{'' if holds else '  MISSED'}"
-        )
+        limit = f"{'at most' if ceiling else 'at least'} {bar}"
+        print(f"{name:24} {rate:6.1f} per 10,000  {limit}{'' if holds else '  MISSED'}")
     return 1 if missed and options.check else 0
 
 
