@@ -29,14 +29,14 @@ ITERATIONS = 50  # with one residual, as the application does by itself
 
 def worker(cells: int, rounds: int) -> None:
     """Measure in every rank of the world; rank 0 prints seconds of each round."""
-    from stencil_app.decomposition import even
     from stencil_app.heat import HEAT
     from stencil_app.jit import kernel
-    from stencil_app.mpi import world
-    from stencil_app.runtime import Controls, State, iterate
-    from stencil_app.slab import Slab
-    from stencil_app.stop import StopRequest
-    from stencil_app.timing import Stopwatch
+    from stencil_app.mesh.decomposition import even
+    from stencil_app.mesh.slab import Slab
+    from stencil_app.running.mpi import world
+    from stencil_app.running.runtime import Controls, State, iterate
+    from stencil_app.running.stop import StopRequest
+    from stencil_app.running.timing import Stopwatch
 
     def triad(a: Any, b: Any, c: Any, s: float) -> None:
         for i in range(a.size):

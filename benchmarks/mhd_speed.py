@@ -36,16 +36,16 @@ AIM_PER_GBPS = 2.4e6 / 40.0
 
 def worker(cells: int, rows: int, cycles: int, rounds: int) -> None:
     """Measure in every rank of the world; rank 0 prints wall and CPU seconds of each round, and of its triad."""
-    from stencil_app.decomposition import even
     from stencil_app.jit import kernel
+    from stencil_app.mesh.decomposition import even
+    from stencil_app.mesh.slab import Slab
     from stencil_app.mhd.case import entry
     from stencil_app.mhd.problem import MhdProblem
-    from stencil_app.mpi import world
     from stencil_app.options import parse_all
-    from stencil_app.runtime import Controls, begin, iterate
-    from stencil_app.slab import Slab
-    from stencil_app.stop import StopRequest
-    from stencil_app.timing import Stopwatch
+    from stencil_app.running.mpi import world
+    from stencil_app.running.runtime import Controls, begin, iterate
+    from stencil_app.running.stop import StopRequest
+    from stencil_app.running.timing import Stopwatch
 
     def triad(a: Any, b: Any, c: Any, s: float) -> None:
         for i in range(a.size):

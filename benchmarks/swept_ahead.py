@@ -2,7 +2,8 @@
 
     python benchmarks/swept_ahead.py [--rows 40 56 100] [--iterations 60]
 
-An exchange is under way while the inner planes' rate is taken and their predictor runs (`stencil_app.runtime`). Prints
+An exchange is under way while the inner planes' rate is taken and their predictor runs
+(`stencil_app.running.runtime`). Prints
 the share of both in all that is computed, for slabs of so many rows of the mesh of `testbed_runs.py`.
 """
 
@@ -16,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from stencil_app import cli
-from stencil_app.halo import Halo
+from stencil_app.mesh.halo import Halo
 from stencil_app.mhd.problem import MhdProblem
 
 MESH = ("--nx", "32", "--ny", "32")

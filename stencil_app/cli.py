@@ -16,7 +16,8 @@ from stencil_app.bsp.command import BSP
 from stencil_app.errors import StencilError
 from stencil_app.mhd.command import MHD
 from stencil_app.options import Option
-from stencil_app.physics import Physics, registry
+from stencil_app.physics import Physics
+from stencil_app.registry import registry
 from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
 from stencil_app.validate import validate
 
@@ -97,7 +98,7 @@ def main() -> None:
     try:
         commands.main(prog_name="stencil-app", standalone_mode=False)
     except click.UsageError as error:
-        from stencil_app.mpi import world
+        from stencil_app.running.mpi import world
 
         if world().rank == 0:
             error.show()
@@ -106,13 +107,13 @@ def main() -> None:
 
 def _run(physics: Physics, texts: dict[str, str | None], words: tuple[str, ...]) -> int:
     started = perf_counter()
-    from stencil_app.mpi import abort, world
+    from stencil_app.running.mpi import abort, world
     from stencil_app.settings import check
 
     comm = world()
     try:
         settings = check(physics, texts, ranks=comm.size, strays=_strays(physics, words))
-        from stencil_app.session import run
+        from stencil_app.running.session import run
 
         return run(comm, physics, settings, started)
     except StencilError as error:

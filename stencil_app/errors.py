@@ -6,7 +6,7 @@
     ├── OutputError         exit 4   a file that could not be written
     └── DivergedError       exit 5   the values of the mesh stopped being finite
 
-All ranks of a run raise the same error (see `stencil_app.mpi.agree`); only rank 0 prints it. A run that
+All ranks of a run raise the same error (see `stencil_app.running.mpi.agree`); only rank 0 prints it. A run that
 is ended by a signal is no error: its exit code is 128 + signal.
 """
 

@@ -2,7 +2,7 @@
 
 A `Physics` is light and importable without numpy: name, help and options. It makes a `Problem`, which holds
 the kernels and works on the field of one slab. A problem never sees MPI, files or clocks; halo exchange,
-reduction, checkpoints and timing are the runtime's (`stencil_app.runtime`), the same for every physics.
+reduction, checkpoints and timing are the runtime's (`stencil_app.running.runtime`), the same for every physics.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from stencil_app.options import Option, Value
 
 if TYPE_CHECKING:
-    from stencil_app.layout import Array, Layout, SlabLayout
+    from stencil_app.mesh.layout import Array, Layout, SlabLayout
 
 
 class Problem(Protocol):
@@ -99,7 +99,7 @@ class Physics:
 
     def layout(self, values: Mapping[str, Value]) -> Layout:
         """How the slabs of a mesh with these option values lie in memory; costs no kernels."""
-        from stencil_app.layout import Layout
+        from stencil_app.mesh.layout import Layout
 
         return Layout(nx=int(values["nx"]), ny=int(values.get("ny", 1)), ny_ghosts="ny" in values)
 
@@ -107,11 +107,3 @@ class Physics:
         """Problem of `size` rows with checked option values; imports the kernels."""
         factory: Callable[[int, Mapping[str, Value]], Problem] = import_module(self.module).make
         return factory(size, values)
-
-
-def registry() -> dict[str, Physics]:
-    """All physics by name."""
-    from stencil_app.heat import HEAT
-    from stencil_app.jacobi2d import JACOBI2D
-
-    return {physics.name: physics for physics in (HEAT, JACOBI2D)}

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from stencil_app import decomposition
-from stencil_app.decomposition import Decomposition
 from stencil_app.errors import UsageError
+from stencil_app.mesh import decomposition
+from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.options import Option, Value, parse_all
 from stencil_app.physics import Physics
 

@@ -1,6 +1,7 @@
 """What the ranks of a run tell while it goes on, what they can be told, and who hears and says it.
 
-One line of progress says what every rank did since the line before (`stencil_app.steering` writes such lines; any
+One line of progress says what every rank did since the line before (`stencil_app.running.steering` writes such
+lines; any
 application may). Nothing is decided here.
 """
 

@@ -110,8 +110,8 @@ class SlabProgram(ABC):
         self, file: Path, size: int, options: Mapping[str, str], *, verified: bool = True
     ) -> int:
         """See `apples.model.template.Restartable.iterations_in`."""
-        from stencil_app.checkpoint import mismatches, read_header, read_rows
         from stencil_app.errors import CheckpointError
+        from stencil_app.files.checkpoint import mismatches, read_header, read_rows
 
         try:
             header = read_header(file)

@@ -1,4 +1,4 @@
-"""What a simulated run tells its overseer, and what comes of the answers; the twin of `stencil_app.steering`.
+"""What a simulated run tells its overseer, and what comes of the answers; the twin of `stencil_app.running.steering`.
 
 The overseer is the very same object that watches real ranks. Moving rows takes simulated time: the busiest link carries
 what crosses it, at what it delivers then.

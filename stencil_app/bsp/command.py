@@ -30,7 +30,7 @@ def _parameter(option: Option) -> click.Option:
 
 
 def _run(strays: tuple[str, ...], as_json: bool, **texts: str | None) -> None:
-    from stencil_app.mpi import abort, agree, world
+    from stencil_app.running.mpi import abort, agree, world
 
     comm = world()
     try:

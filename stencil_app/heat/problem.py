@@ -15,8 +15,8 @@ import numpy as np
 
 from stencil_app.heat import HEAT
 from stencil_app.heat.kernels import FIXED, INSULATED, PERIODIC, sweep, y_ghosts
-from stencil_app.layout import Array
-from stencil_app.noise import fill_noise
+from stencil_app.mesh.layout import Array
+from stencil_app.mesh.noise import fill_noise
 from stencil_app.options import Value
 from stencil_app.physics import FixedStep
 

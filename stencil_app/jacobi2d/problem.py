@@ -14,8 +14,8 @@ import numpy as np
 
 from stencil_app.jacobi2d import JACOBI2D
 from stencil_app.jacobi2d.kernels import sweep
-from stencil_app.layout import Array
-from stencil_app.noise import fill_noise
+from stencil_app.mesh.layout import Array
+from stencil_app.mesh.noise import fill_noise
 from stencil_app.options import Value
 from stencil_app.physics import FixedStep
 

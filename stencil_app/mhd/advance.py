@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stencil_app.jit import inlined, row_kernel
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E
 from stencil_app.mhd.views import entries, line
 from stencil_app.mhd.workspace import EDGE, EDGE_SIZE, FLUX_3, FLUX_SIZE, SPREAD

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, SLAB_GHOSTS, VARIABLES
 
 PERIODIC, OUTFLOW, REFLECTING = 0, 1, 2

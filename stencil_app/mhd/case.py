@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from stencil_app.options import Option, Value
 
 if TYPE_CHECKING:
-    from stencil_app.layout import Array
+    from stencil_app.mesh.layout import Array
 
     #: f(x, y, z), and one component of a vector: f(axis, x, y, z), axis 0, 1, 2.
     Scalar = Callable[[Array, Array, Array], Array | float]

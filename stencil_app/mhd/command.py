@@ -71,7 +71,7 @@ class _Problems(click.Group):
 def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -> int:
     started = perf_counter()
     from stencil_app.mhd.settings import check
-    from stencil_app.mpi import abort, world
+    from stencil_app.running.mpi import abort, world
 
     comm = world()
     try:

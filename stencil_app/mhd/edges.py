@@ -6,7 +6,7 @@ An axis of one cell has no faces to average across it: there E on an edge is tha
 from __future__ import annotations
 
 from stencil_app.jit import inlined
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import LATERAL_GHOSTS
 from stencil_app.mhd.reconstruction import copied
 from stencil_app.mhd.transport import edge_field

@@ -8,7 +8,7 @@ Lines longer than the solver takes are done in pieces.
 from __future__ import annotations
 
 from stencil_app.jit import inlined, row_kernel
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS
 from stencil_app.mhd.reconstruction import copied, piecewise_linear
 from stencil_app.mhd.riemann import F_E, F_ES, F_ET, F_MN, F_MS, F_MT, F_RHO, F_W, hlld

@@ -9,7 +9,7 @@ last one, and then all is known that changes the last one. No value depends on w
 from __future__ import annotations
 
 from stencil_app.jit import kernel
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.advance import advance_plane, advance_slab_faces
 from stencil_app.mhd.edges import edges_along_1, edges_along_2, edges_along_3, edges_of_a_single_plane
 from stencil_app.mhd.fluxes import PIECEWISE_CONSTANT, PIECEWISE_LINEAR, plane_fluxes

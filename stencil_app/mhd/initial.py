@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.case import Case
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E, MeshLayout
 

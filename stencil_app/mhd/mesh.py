@@ -24,7 +24,7 @@ from math import prod
 
 import numpy as np
 
-from stencil_app.layout import Array, Messages
+from stencil_app.mesh.layout import Array, Messages
 from stencil_app.mhd.workspace import scratch_bytes
 
 #: Variables of a plane. B1 belongs to the face below its cell, and so do B2 and B3.
@@ -60,17 +60,17 @@ class MeshLayout:
 
     @property
     def nx(self) -> int:
-        """See `stencil_app.layout.SlabLayout`."""
+        """See `stencil_app.mesh.layout.SlabLayout`."""
         return self.ni
 
     @property
     def ny(self) -> int:
-        """See `stencil_app.layout.SlabLayout`."""
+        """See `stencil_app.mesh.layout.SlabLayout`."""
         return self.nj
 
     @property
     def cells_per_row(self) -> int:
-        """See `stencil_app.layout.SlabLayout`."""
+        """See `stencil_app.mesh.layout.SlabLayout`."""
         return self.ni * self.nj
 
     @property
@@ -80,39 +80,39 @@ class MeshLayout:
 
     @property
     def ghost_rows(self) -> int:
-        """See `stencil_app.layout.SlabLayout`."""
+        """See `stencil_app.mesh.layout.SlabLayout`."""
         return SLAB_GHOSTS if self.slabbed else 0
 
     @property
     def least_rows(self) -> int:
-        """See `stencil_app.layout.SlabLayout`: a slab fills its neighbours' ghosts by itself."""
+        """See `stencil_app.mesh.layout.SlabLayout`: a slab fills its neighbours' ghosts by itself."""
         return SLAB_GHOSTS if self.slabbed else 1
 
     @property
     def faces_on_top(self) -> int:
-        """See `stencil_app.layout.SlabLayout`: B3 of the upper wall."""
+        """See `stencil_app.mesh.layout.SlabLayout`: B3 of the upper wall."""
         return 1
 
     @property
     def kept_shape(self) -> tuple[int, ...]:
-        """See `stencil_app.layout.SlabLayout`: the faces on the upper walls along i and j included."""
+        """See `stencil_app.mesh.layout.SlabLayout`: the faces on the upper walls along i and j included."""
         return VARIABLES, self.nj + 1, self.ni + 1
 
     def mesh(self, size: int) -> tuple[int, ...]:
-        """See `stencil_app.layout.SlabLayout`; axes of one cell are not said."""
+        """See `stencil_app.mesh.layout.SlabLayout`; axes of one cell are not said."""
         return (*(n for n in (size, self.nj) if n > 1), self.ni)
 
     def field_bytes(self, rows: int) -> int:
-        """See `stencil_app.layout.SlabLayout`."""
+        """See `stencil_app.mesh.layout.SlabLayout`."""
         return (rows + 2 * self.ghost_rows + 1) * self.plane_bytes
 
     @property
     def scratch_bytes(self) -> int:
-        """See `stencil_app.layout.SlabLayout`: some planes, however high the slab is."""
+        """See `stencil_app.mesh.layout.SlabLayout`: some planes, however high the slab is."""
         return scratch_bytes(*self.plane[1:])
 
     def allocate(self, rows: int) -> Array:
-        """See `stencil_app.layout.SlabLayout`: float64[rows + ghosts, 8, lines, entries]."""
+        """See `stencil_app.mesh.layout.SlabLayout`: float64[rows + ghosts, 8, lines, entries]."""
         field = np.empty((rows + 2 * self.ghost_rows + 1, *self.plane))
         field[...] = 0.0
         return field
@@ -140,7 +140,7 @@ class MeshLayout:
         return plane[:, self.gj : self.gj + self.nj + 1, LATERAL_GHOSTS : LATERAL_GHOSTS + self.ni + 1]
 
     def messages(self, field: Array) -> Messages:
-        """See `stencil_app.layout.SlabLayout`: three planes, and downwards the B3 of a fourth."""
+        """See `stencil_app.mesh.layout.SlabLayout`: three planes, and downwards the B3 of a fourth."""
         flat = field.reshape(-1)
         plane, g = prod(self.plane), self.ghost_rows
         end = flat.size - (g + 1) * plane
@@ -153,7 +153,7 @@ class MeshLayout:
         )
 
     def pack(self, field: Array, row: int) -> Array:
-        """See `stencil_app.layout.SlabLayout`; what is no own value is 0."""
+        """See `stencil_app.mesh.layout.SlabLayout`; what is no own value is 0."""
         k = row + self.ghost_rows
         values: Array = self._with_upper_faces(field[k]).copy()
         is_above_mesh = k == field.shape[0] - self.ghost_rows - 1
@@ -167,5 +167,5 @@ class MeshLayout:
         return values
 
     def unpack(self, field: Array, row: int, values: Array) -> None:
-        """See `stencil_app.layout.SlabLayout`."""
+        """See `stencil_app.mesh.layout.SlabLayout`."""
         self._with_upper_faces(field[row + self.ghost_rows])[...] = values

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stencil_app.errors import OutputError
-from stencil_app.files import replace_with
-from stencil_app.layout import Array
+from stencil_app.files.whole import replace_with
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.solution import QUANTITIES, gathered, mhd_problem
-from stencil_app.mpi import agree
+from stencil_app.running.mpi import agree
 
 if TYPE_CHECKING:
-    from stencil_app.runtime import State
-    from stencil_app.slab import Slab
+    from stencil_app.mesh.slab import Slab
+    from stencil_app.running.runtime import State
 
 
 def axes(slab: Slab) -> dict[str, Array]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 
 
 def _shown(found: dict[str, Array]) -> dict[str, Array]:

@@ -7,7 +7,7 @@ negative where it is a small difference of large numbers; it is then raised to i
 from __future__ import annotations
 
 from stencil_app.jit import inlined, row_kernel
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.mesh import B1, B2, B3, LATERAL_GHOSTS, M1, M2, M3, RHO, E
 from stencil_app.mhd.views import entries, line
 from stencil_app.mhd.workspace import W_B1, W_B2, W_B3, W_P, W_RHO, W_SIZE, W_V1, W_V2, W_V3, W

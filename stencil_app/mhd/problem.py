@@ -17,7 +17,7 @@ from math import inf
 
 import numpy as np
 
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd import workspace
 from stencil_app.mhd.boundaries import KINDS, PERIODIC, REFLECTING, fill_along_1, fill_along_2, fill_beyond
 from stencil_app.mhd.case import Case

@@ -7,7 +7,7 @@ Limited are the primitive variables, with the harmonic mean of the two one-sided
 from __future__ import annotations
 
 from stencil_app.jit import row_kernel
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 
 
 @row_kernel

@@ -17,7 +17,7 @@ from __future__ import annotations
 from math import copysign, sqrt
 
 from stencil_app.jit import inlined, row_kernel
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.workspace import PIECE
 
 #: Lanes of left and right states: density, velocity normal and transverse, pressure, transverse field.

@@ -1,6 +1,7 @@
 """One run of magnetohydrodynamics from checked settings to its exit code.
 
-The loop, checkpoints, records and signals are those of every physics (`stencil_app.session`, `stencil_app.runtime`);
+The loop, checkpoints, records and signals are those of every physics (`stencil_app.running.session`,
+`stencil_app.running.runtime`);
 what is added here is the end in time, the history, other slabs on the way, and the files of the solution.
 """
 
@@ -10,28 +11,28 @@ import math
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from stencil_app.benchmark import measure, write_benchmark
-from stencil_app.decomposition import Decomposition
 from stencil_app.errors import CheckpointError, UsageError
+from stencil_app.mesh.decomposition import Decomposition
+from stencil_app.mesh.reslabbing import Timetable
+from stencil_app.mesh.slab import Slab
 from stencil_app.mhd import output
 from stencil_app.mhd.history import History
 from stencil_app.mhd.problem import MhdProblem
 from stencil_app.mhd.settings import Settings
-from stencil_app.mpi import agree
-from stencil_app.reslabbing import Timetable
-from stencil_app.runtime import UNBOUNDED, Controls, State, begin, iterate
-from stencil_app.session import allocate, leave_record, make_directory, need_memory, say
-from stencil_app.slab import Slab
-from stencil_app.steering import Steering, places
-from stencil_app.stop import StopRequest
-from stencil_app.timing import Stopwatch
+from stencil_app.running.benchmark import measure, write_benchmark
+from stencil_app.running.mpi import agree
+from stencil_app.running.runtime import UNBOUNDED, Controls, State, begin, iterate
+from stencil_app.running.session import allocate, leave_record, make_directory, need_memory, say
+from stencil_app.running.steering import Steering, places
+from stencil_app.running.stop import StopRequest
+from stencil_app.running.timing import Stopwatch
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
 class _Observer:
-    """`stencil_app.runtime.Observer`: history, and other slabs at cycles known from the start."""
+    """`stencil_app.running.runtime.Observer`: history, and other slabs at cycles known from the start."""
 
     def __init__(self, settings: Settings) -> None:
         self._history = (
@@ -45,16 +46,16 @@ class _Observer:
             self._history.begin(slab, state, append=restarted)
 
     def looks(self, iteration: int) -> bool:
-        """See `stencil_app.runtime.Observer`."""
+        """See `stencil_app.running.runtime.Observer`."""
         return self._history is not None and self._history.looks(iteration)
 
     def look(self, slab: Slab, state: State) -> None:
-        """See `stencil_app.runtime.Observer`."""
+        """See `stencil_app.running.runtime.Observer`."""
         if self._history is not None:
             self._history.look(slab, state)
 
     def next_layout(self, iteration: int) -> Decomposition | None:
-        """See `stencil_app.runtime.Observer`."""
+        """See `stencil_app.running.runtime.Observer`."""
         return self._timetable.next_layout(iteration)
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from stencil_app import decomposition
-from stencil_app.decomposition import Decomposition
 from stencil_app.errors import UsageError
+from stencil_app.mesh import decomposition
+from stencil_app.mesh.decomposition import Decomposition
+from stencil_app.mesh.reslabbing import cut_problem
 from stencil_app.mhd.case import Case, Entry
 from stencil_app.options import Option, Value, parse_all
-from stencil_app.reslabbing import cut_problem
 
 ITERATIONS = Option(
     name="iterations", default="0", at_least=0, help="cycle to end at; without it only time counts"
@@ -152,8 +152,8 @@ def _of_equal_slabs(
     entry: Entry, values: Mapping[str, Value], height: tuple[Value | None, int]
 ) -> dict[str, Value]:
     """Option values of a mesh with so many rows on each of so many ranks; rows None: what is usual."""
-    from stencil_app.benchmark import default_rows
     from stencil_app.mhd.initial import Frame
+    from stencil_app.running.benchmark import default_rows
 
     rows, ranks = height
     frame = Frame(entry.make(values))

@@ -15,7 +15,7 @@ circulation around it, and every cell keeps the divergence it had, whatever the 
 from __future__ import annotations
 
 from stencil_app.jit import row_kernel
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 
 
 @row_kernel

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.case import Case, mesh_of
 from stencil_app.options import Option, Value
 

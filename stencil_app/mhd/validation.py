@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from stencil_app.decomposition import even
-from stencil_app.layout import Array
+from stencil_app.mesh.decomposition import even
+from stencil_app.mesh.layout import Array
+from stencil_app.mesh.slab import Slab
 from stencil_app.mhd.case import entry
 from stencil_app.mhd.history import totals
 from stencil_app.mhd.problem import MhdProblem
 from stencil_app.mhd.problems import linear_wave, ryu_jones
 from stencil_app.mhd.solution import centred, whole
-from stencil_app.mpi import world
 from stencil_app.options import parse_all
-from stencil_app.runtime import Controls, State, begin, iterate
-from stencil_app.slab import Slab
-from stencil_app.stop import StopRequest
-from stencil_app.timing import Stopwatch
+from stencil_app.running.mpi import world
+from stencil_app.running.runtime import Controls, State, begin, iterate
+from stencil_app.running.stop import StopRequest
+from stencil_app.running.timing import Stopwatch
 
 #: RMS over the conserved variables of the L1 errors after one period, by wave and cells along x.
 LINEAR_WAVES = {

@@ -6,7 +6,7 @@ Their signatures are written out, or the compiler would make one version for eac
 from __future__ import annotations
 
 from stencil_app.jit import kernel
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 
 
 @kernel("float64[::1](float64[:,:,::1], int64, int64, int64)")

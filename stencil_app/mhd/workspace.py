@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 
 #: Faces in one piece of a row; a literal, so that the compiler sees that the lanes of a piece never overlap.
 PIECE = 520

@@ -21,7 +21,7 @@ Ranks = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="session")
 def alone():
     """A world of one rank, in this process."""
-    from stencil_app.mpi import world
+    from stencil_app.running.mpi import world
 
     return world()
 
@@ -59,8 +59,8 @@ def _give_up(comm: object, error: BaseException) -> None:
 
 def in_this_process(words: tuple[object, ...], directory: Path) -> subprocess.CompletedProcess[str]:
     """The program as one rank, without the second that a process of its own would take to start."""
-    from stencil_app import mpi
     from stencil_app.cli import main
+    from stencil_app.running import mpi
 
     arguments = ["stencil-app", *map(str, words)]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stencil_app import checkpoint
-from stencil_app.checkpoint import Header
 from stencil_app.errors import CheckpointError, OutputError
-from stencil_app.files import SharedFile, replace_with
+from stencil_app.files import checkpoint
+from stencil_app.files.checkpoint import Header
+from stencil_app.files.whole import SharedFile, replace_with
 
 HEADER = Header(
     application="heat", parameters={"size": 4, "nx": 3}, iteration=7, residual_bits=5, mesh=(4, 2, 3)

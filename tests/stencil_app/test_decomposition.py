@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stencil_app.decomposition import Decomposition, even, parse
+from stencil_app.mesh.decomposition import Decomposition, even, parse
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=12))

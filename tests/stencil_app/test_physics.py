@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stencil_app.decomposition import Decomposition
 from stencil_app.heat.problem import HeatProblem
 from stencil_app.jacobi2d.problem import JacobiProblem
+from stencil_app.mesh.decomposition import Decomposition
 
 
 def start(problem, heights):

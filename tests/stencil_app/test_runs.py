@@ -145,7 +145,7 @@ def test_an_unexpected_failure_of_one_rank_ends_the_others(tmp_path: Path) -> No
     program.write_text(
         "from stencil_app import session\n"
         "from stencil_app.cli import main\n"
-        "from stencil_app.mpi import world\n"
+        "from stencil_app.running.mpi import world\n"
         "def fail(comm, problem, slabs):\n"
         "    if comm.rank == 1:\n"
         "        raise RuntimeError('disk on fire')\n"

@@ -5,12 +5,12 @@ import signal
 import numpy as np
 import pytest
 
-from stencil_app.decomposition import even
 from stencil_app.errors import CheckpointError
-from stencil_app.runtime import Controls, State, begin, iterate
-from stencil_app.slab import Slab
-from stencil_app.stop import StopRequest
-from stencil_app.timing import Stopwatch
+from stencil_app.mesh.decomposition import even
+from stencil_app.mesh.slab import Slab
+from stencil_app.running.runtime import Controls, State, begin, iterate
+from stencil_app.running.stop import StopRequest
+from stencil_app.running.timing import Stopwatch
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_signal_ends_the_run_after_one_more_iteration_with_a_checkpoint(advanc
 
 def test_checkpoints_are_written_when_due_and_at_the_end(advance, heat, tmp_path, monkeypatch):
     written = []
-    from stencil_app import runtime
+    from stencil_app.running import runtime
 
     monkeypatch.setattr(runtime, "save", lambda slab, state, path: written.append(state.iteration))
     advance(heat(), checkpoint=tmp_path / "c", checkpoint_every=8)

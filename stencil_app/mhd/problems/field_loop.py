@@ -12,7 +12,7 @@ from math import sqrt
 
 import numpy as np
 
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.case import Case, mesh_of
 from stencil_app.options import Option, Value
 

@@ -13,7 +13,7 @@ from math import pi, sqrt
 
 import numpy as np
 
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 from stencil_app.mhd.case import ADIABATIC, Case, mesh_of
 from stencil_app.mhd.oblique import WaveFrame
 from stencil_app.options import Option, Value

@@ -9,7 +9,7 @@ import pytest
 
 from apples.applications import get
 from apples.errors import ConfigError
-from stencil_app.benchmark import resident_bytes
+from stencil_app.running.benchmark import resident_bytes
 
 SMALL = {"nx": "10", "ny": "8", "radius": "0.3"}
 
@@ -57,15 +57,15 @@ def test_a_cell_takes_128_bytes_beside_ghosts_and_scratch(mhd3d):
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
 def test_a_slab_really_takes_what_is_claimed(mhd3d):
-    from stencil_app.decomposition import even
+    from stencil_app.mesh.decomposition import even
+    from stencil_app.mesh.slab import Slab
     from stencil_app.mhd.case import entry
     from stencil_app.mhd.problem import MhdProblem
-    from stencil_app.mpi import world
     from stencil_app.options import parse_all
-    from stencil_app.runtime import Controls, begin, iterate
-    from stencil_app.slab import Slab
-    from stencil_app.stop import StopRequest
-    from stencil_app.timing import Stopwatch
+    from stencil_app.running.mpi import world
+    from stencil_app.running.runtime import Controls, begin, iterate
+    from stencil_app.running.stop import StopRequest
+    from stencil_app.running.timing import Stopwatch
 
     blast = entry("blast")
 

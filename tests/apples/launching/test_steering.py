@@ -15,7 +15,7 @@ from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.ssh import SshLauncher
 from apples.launching.stations import Place, Silence
 from apples.model.plan import Move
-from stencil_app import steering as application
+from stencil_app.running import steering as application
 
 QUICK = Grace(together_s=0.2, failure_s=0.3, request_s=20.0, cut_s=1.0)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stencil_app.decomposition import Decomposition
+from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mhd.case import entry
 from stencil_app.mhd.problem import MhdProblem
 from stencil_app.options import parse_all

@@ -10,15 +10,15 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from stencil_app.decomposition import even
 from stencil_app.errors import DivergedError, UsageError
+from stencil_app.mesh.decomposition import even
+from stencil_app.mesh.slab import Slab
 from stencil_app.mhd.case import entry
 from stencil_app.mhd.problems import blast
 from stencil_app.mhd.settings import check
-from stencil_app.runtime import Controls, begin, iterate
-from stencil_app.slab import Slab
-from stencil_app.stop import StopRequest
-from stencil_app.timing import Stopwatch
+from stencil_app.running.runtime import Controls, begin, iterate
+from stencil_app.running.stop import StopRequest
+from stencil_app.running.timing import Stopwatch
 
 
 def problems(name="blast", ranks=1, **texts):

@@ -12,19 +12,19 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from stencil_app import benchmark
-from stencil_app.decomposition import Decomposition
 from stencil_app.errors import OutputError, UsageError
-from stencil_app.memory import shortage
-from stencil_app.mpi import agree
-from stencil_app.output import result_line, write_npy
+from stencil_app.files.output import result_line, write_npy
+from stencil_app.mesh.decomposition import Decomposition
+from stencil_app.mesh.slab import Slab
 from stencil_app.physics import Physics, Problem
-from stencil_app.runtime import Controls, State, begin, iterate
+from stencil_app.running import benchmark
+from stencil_app.running.memory import shortage
+from stencil_app.running.mpi import agree
+from stencil_app.running.runtime import Controls, State, begin, iterate
+from stencil_app.running.steering import Steering, places
+from stencil_app.running.stop import StopRequest
+from stencil_app.running.timing import Stopwatch, write_record
 from stencil_app.settings import Settings
-from stencil_app.slab import Slab
-from stencil_app.steering import Steering, places
-from stencil_app.stop import StopRequest
-from stencil_app.timing import Stopwatch, write_record
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from stencil_app.files import SharedFile
-from stencil_app.runtime import State
-from stencil_app.slab import Slab
+from stencil_app.files.whole import SharedFile
+from stencil_app.mesh.slab import Slab
+from stencil_app.running.runtime import State
 
 
 def result_line(slab: Slab, state: State) -> str:

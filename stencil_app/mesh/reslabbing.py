@@ -2,19 +2,19 @@
 
 Every rank knows both cuts, so that nobody asks: what two slabs have in common is one contiguous piece of memory on
 either side. Ghosts are not moved; they are set again afterwards. New cuts come from a timetable, or from a file that
-somebody else writes (`stencil_app.steering`).
+somebody else writes (`stencil_app.running.steering`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stencil_app.decomposition import Decomposition, parse
+from stencil_app.mesh.decomposition import Decomposition, parse
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-    from stencil_app.layout import Array, SlabLayout
+    from stencil_app.mesh.layout import Array, SlabLayout
 
 
 def _span(slabs: Decomposition, rank: int, faces_on_top: int) -> tuple[int, int]:

@@ -17,15 +17,15 @@ from statistics import median
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
-from stencil_app.decomposition import Decomposition
 from stencil_app.errors import OutputError
-from stencil_app.files import replace_with
-from stencil_app.mpi import agree
+from stencil_app.files.whole import replace_with
+from stencil_app.mesh.decomposition import Decomposition
+from stencil_app.mesh.slab import Slab
 from stencil_app.physics import Problem
-from stencil_app.runtime import Controls, State, begin, iterate
-from stencil_app.slab import Slab
-from stencil_app.stop import StopRequest
-from stencil_app.timing import Stopwatch
+from stencil_app.running.mpi import agree
+from stencil_app.running.runtime import Controls, State, begin, iterate
+from stencil_app.running.stop import StopRequest
+from stencil_app.running.timing import Stopwatch
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

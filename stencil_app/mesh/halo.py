@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stencil_app.layout import Array, SlabLayout
+from stencil_app.mesh.layout import Array, SlabLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Prequest

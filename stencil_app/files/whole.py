@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stencil_app.errors import OutputError
-from stencil_app.mpi import agree
+from stencil_app.running.mpi import agree
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

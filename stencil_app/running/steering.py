@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stencil_app.decomposition import Decomposition, parse
-from stencil_app.memory import shortage
-from stencil_app.reslabbing import cut_problem
+from stencil_app.mesh.decomposition import Decomposition, parse
+from stencil_app.mesh.reslabbing import cut_problem
+from stencil_app.running.memory import shortage
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-    from stencil_app.slab import Slab
-    from stencil_app.timing import Stopwatch
+    from stencil_app.mesh.slab import Slab
+    from stencil_app.running.timing import Stopwatch
 
 #: Where a run writes and looks when its command line does not say, and seconds from line to line.
 PROGRESS_VARIABLE = "STENCIL_APP_PROGRESS"

@@ -5,7 +5,7 @@ reduction over all ranks. That carries the residual where one was taken, what bo
 wish of any rank to stop, or of rank 0 to tell how the run goes, so that all ranks do so after the same iteration. Ghost
 rows that are late even then are not waited for: what needs none of them is swept ahead, if the problem can, at the
 price of some rows done twice. What an iteration computes is the problem's (`stencil_app.physics.Problem`); where the
-time went is kept by `stencil_app.timing`. Nothing here parses options or prints.
+time went is kept by `stencil_app.running.timing`. Nothing here parses options or prints.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from stencil_app import checkpoint
-from stencil_app.decomposition import Decomposition
 from stencil_app.errors import CheckpointError, DivergedError
-from stencil_app.halo import Halo
-from stencil_app.measures import change_of_bits
-from stencil_app.mpi import agree
-from stencil_app.slab import KeptRows, Slab
-from stencil_app.steering import CUT, NOTHING, REPORT, Places, Position, Steering
-from stencil_app.stop import StopRequest
-from stencil_app.timing import Stopwatch
+from stencil_app.files import checkpoint
+from stencil_app.mesh.decomposition import Decomposition
+from stencil_app.mesh.halo import Halo
+from stencil_app.mesh.measures import change_of_bits
+from stencil_app.mesh.slab import KeptRows, Slab
+from stencil_app.running.mpi import agree
+from stencil_app.running.steering import CUT, NOTHING, REPORT, Places, Position, Steering
+from stencil_app.running.stop import StopRequest
+from stencil_app.running.timing import Stopwatch
 
 if TYPE_CHECKING:
     pass
@@ -145,7 +145,7 @@ def save(slab: Slab, state: State, path: Path) -> None:
 class _Loop:
     """The iterations of a run.
 
-    wish : what rank 0 wanted done after the last iteration, bits of `stencil_app.steering`
+    wish : what rank 0 wanted done after the last iteration, bits of `stencil_app.running.steering`
     """
 
     def __init__(

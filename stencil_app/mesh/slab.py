@@ -1,7 +1,7 @@
 """The part of the mesh that one rank owns: two buffers, their ghost rows, and the move to another cut.
 
 Values are the problem's (`stencil_app.physics.Problem`), how they lie in memory is its layout's; time and iterations
-are not known here (`stencil_app.runtime`).
+are not known here (`stencil_app.running.runtime`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stencil_app.decomposition import Decomposition
-from stencil_app.halo import Halo
-from stencil_app.layout import Array
-from stencil_app.measures import largest_change_bits, row_digests
+from stencil_app.mesh.decomposition import Decomposition
+from stencil_app.mesh.halo import Halo
+from stencil_app.mesh.layout import Array
+from stencil_app.mesh.measures import largest_change_bits, row_digests
+from stencil_app.mesh.reslabbing import move_rows
 from stencil_app.physics import Problem
-from stencil_app.reslabbing import move_rows
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

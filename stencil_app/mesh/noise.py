@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stencil_app.layout import Array
+from stencil_app.mesh.layout import Array
 
 
 def fill_noise(interior: Array, first_row: int) -> None:

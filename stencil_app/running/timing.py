@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any
 
 from stencil_app.errors import OutputError
-from stencil_app.files import replace_with
+from stencil_app.files.whole import replace_with
 
 RECORD_VERSION = 1
 

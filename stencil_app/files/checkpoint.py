@@ -5,7 +5,7 @@
     offset 0      magic b"STENCIL\\n", uint32 version, uint32 length of the header, uint32 its CRC-32
     offset 20     header, JSON: application, parameters, iteration, residual, mesh [rows, shape of a row], time
     offset 4096   the cells, float64 little-endian, rows in global order
-    after them    uint64 for each row: its digest (`stencil_app.measures`)
+    after them    uint64 for each row: its digest (`stencil_app.mesh.measures`)
 
 Each rank writes and verifies its own rows. A restart continues bit for bit as if it had never stopped:
 ghost cells follow from the cells. Wrong application or parameters, a foreign, truncated or altered file
@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from stencil_app.errors import CheckpointError
-from stencil_app.files import SharedFile
-from stencil_app.layout import Array
-from stencil_app.measures import row_digests
+from stencil_app.files.whole import SharedFile
+from stencil_app.mesh.layout import Array
+from stencil_app.mesh.measures import row_digests
 from stencil_app.options import Value
 
 if TYPE_CHECKING:
