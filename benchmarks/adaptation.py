@@ -38,7 +38,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from apples.launching.steering import PROGRESS, Tail
+from apples.launching.steering import PROGRESS, FileTail
 from benchmarks.burners import burn, burning, put_out
 from benchmarks.testbed_runs import DESK, chain
 from tests.testbed.description import parse
@@ -132,7 +132,7 @@ class Runs:
         """One run that is watched. load : of others, in words.  then : called when a quarter is done"""
         progress = self.scratch / f"{uuid.uuid4().hex[:8]}.jsonl"
         process = self.start(adapt, progress if adapt == "off" else None)
-        tail: Tail | None = Tail(str(progress)) if adapt == "off" else None
+        tail: FileTail | None = FileTail(str(progress)) if adapt == "off" else None
         lines: list[dict[str, Any]] = []
         at = 0
         since: float | None = None
@@ -140,7 +140,7 @@ class Runs:
             time.sleep(0.05)
             if tail is None:
                 found = list(self.temporary.glob(f"apples-run-*/{PROGRESS}"))
-                tail = Tail(str(found[0])) if found else None
+                tail = FileTail(str(found[0])) if found else None
                 continue
             lines += map(json.loads, tail.lines())
             if since is None and lines and lines[-1]["iteration"] >= self.iterations // 4:

@@ -1,4 +1,4 @@
-"""What a launch costs: the shim per rank, the tether once, a whole run through the launcher.
+"""What a launch costs: the wrapper per rank, the parent-death wrapper once, a whole run through the launcher.
 
     python benchmarks/launch_cost.py [--repeats 20] [--ranks 1,2,4]
 
@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from apples.launching.command import BARE, SHIM, tethered
+from apples.launching.command import BARE, RANK_WRAPPER, with_parent_death
 from apples.launching.launcher import LaunchRequest
 from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.preflight import find_mpiexec
@@ -83,18 +83,23 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         for ranks in map(int, options.ranks.split(",")):
             plain = [mpiexec, "-n", str(ranks), "true"]
-            shim = [
+            wrapper = [
                 *plain[:3],
                 sys.executable,
                 *BARE,
-                str(SHIM),
+                str(RANK_WRAPPER),
                 directory,
                 f"localhost:{ranks}",
                 "--",
                 "true",
             ]
-            compare("shim", (command(plain), command(shim)), options.repeats, ranks)
-            compare("tether", (command(plain), command(tethered(plain, os.getpid()))), options.repeats, ranks)
+            compare("rank wrapper", (command(plain), command(wrapper)), options.repeats, ranks)
+            compare(
+                "tether",
+                (command(plain), command(with_parent_death(plain, os.getpid()))),
+                options.repeats,
+                ranks,
+            )
             run = whole_run(Path(directory), ranks)
             compare("whole run", (command(plain), run), options.repeats, ranks)
 

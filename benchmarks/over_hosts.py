@@ -15,9 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from apples.launching.agentconnection import HostAddress
 from apples.launching.launcher import LaunchRequest
 from apples.launching.ssh import SshLauncher
-from apples.launching.stations import Place
 from apples.model.grid import Host
 from apples.model.plan import unplanned
 from apples.model.template import Workload
@@ -40,7 +40,7 @@ def check_s(hosts: list[str]) -> float:
 
 def launch_s(hosts: list[str]) -> float:
     """Seconds from launch to end of `true` with a rank on every host."""
-    launcher = SshLauncher({h: Place(host=h, address=address_of(Host(name=h))) for h in hosts})
+    launcher = SshLauncher({h: HostAddress(host=h, address=address_of(Host(name=h))) for h in hosts})
     with tempfile.TemporaryDirectory() as directory:
         request = LaunchRequest(
             plan=unplanned(hosts, scheduler="benchmark", application="true"),

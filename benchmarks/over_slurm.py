@@ -22,11 +22,11 @@ import time
 import uuid
 from pathlib import Path
 
+from apples.launching.agentconnection import HostAddress
 from apples.launching.launcher import Launcher, LaunchRequest
 from apples.launching.slurm import Cluster, SlurmLauncher
-from apples.launching.slurmallocation import Made
+from apples.launching.slurmallocation import OwnAllocation
 from apples.launching.ssh import SshLauncher
-from apples.launching.stations import Place
 from apples.model.grid import Host
 from apples.model.plan import unplanned
 from apples.model.template import Workload
@@ -61,14 +61,14 @@ def launch_s(launcher: Launcher, hosts: list[str]) -> float:
 def allocation_s(hosts: list[str]) -> float:
     """Seconds that an allocation takes to be made and given back, with nothing run in it."""
     start = time.perf_counter()
-    with Made(Shape(hosts=tuple(hosts), ranks_each=1, minutes=1), Wishes(), silent):
+    with OwnAllocation(Shape(hosts=tuple(hosts), ranks_each=1, minutes=1), Wishes(), silent):
         pass
     return time.perf_counter() - start
 
 
 def inside_s(hosts: list[str], repeat: int) -> list[float]:
     """Seconds of launches in one allocation that is there."""
-    with Made(Shape(hosts=tuple(hosts), ranks_each=1, minutes=5), Wishes(), silent) as allocation:
+    with OwnAllocation(Shape(hosts=tuple(hosts), ranks_each=1, minutes=5), Wishes(), silent) as allocation:
         launcher = SlurmLauncher(Cluster(hosts=tuple(hosts), enclosing=allocation.number))
         return [launch_s(launcher, hosts) for _ in range(repeat)]
 
@@ -99,7 +99,7 @@ def answer(launcher: str, hosts: list[str]) -> tuple[list[tuple[str, int]], str]
 
 def measure(hosts: list[str], repeat: int) -> None:
     print(f"{len(hosts)} hosts, {repeat} times                                10 %   50 %   90 %")
-    over_ssh = SshLauncher({h: Place(host=h, address=address_of(Host(name=h))) for h in hosts})
+    over_ssh = SshLauncher({h: HostAddress(host=h, address=address_of(Host(name=h))) for h in hosts})
     through_slurm = SlurmLauncher(Cluster(hosts=tuple(hosts)))
     show("allocation made and given back", [allocation_s(hosts) for _ in range(repeat)])
     show("true, in an allocation that is there", inside_s(hosts, repeat))

@@ -1,4 +1,4 @@
-"""What launcher and stations say to each other: frames of one kind byte, a length and so many bytes.
+"""What launcher and sTATIONS say to each other: frames of one kind byte, a length and so many bytes.
 
 Before the first frame a station sends `PREAMBLE`; whatever a login shell printed before it is passed over. Imported by
 the station, so it imports little.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 
-PREAMBLE = b"APPLES STATION 1\n"
+PREAMBLE = b"APPLES HOST_AGENT 1\n"
 HEADER = struct.Struct(">cI")
 
 #: A longer frame is a mistake, or somebody else speaks.

@@ -1,6 +1,6 @@
 """Signals that are passed on, and the few Linux calls that Python does not offer. Decides nothing.
 
-Imported by the shim, so it imports little.
+Imported by the rank wrapper, so it imports little.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from apples.launching import preflight
 from apples.launching.command import mpiexec_command
-from apples.launching.ending import Grace
-from apples.launching.following import launched
+from apples.launching.engine import launched
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.processes import Processes
 from apples.launching.steering import steered
+from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 
 
@@ -35,11 +35,11 @@ class MpiexecLauncher:
         *,
         addresses: Mapping[str, str] | None = None,
         bin_dir: Path | None = None,
-        grace: Grace | None = None,
+        grace: GracePeriods | None = None,
     ) -> None:
         self._addresses = dict(addresses or {})
         self._bin_dir = bin_dir
-        self._grace = grace or Grace()
+        self._grace = grace or GracePeriods()
 
     def check(self, request: LaunchRequest) -> None:
         """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` when the run cannot start."""

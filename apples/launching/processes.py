@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from apples.errors import LaunchError
-from apples.launching.command import rank_environment, tethered
-from apples.launching.keepers import Keepers
+from apples.launching.command import rank_environment, with_parent_death
 from apples.launching.kernel import children
 from apples.launching.launcher import LaunchRequest
+from apples.launching.ranksupervisors import RankSupervisors
 from apples.launching.statuses import RankRecord, clear_statuses, read_status
-from apples.launching.steering import LOOK_EVERY_S, PROGRESS, Tail, clear, offer
+from apples.launching.steering import LOOK_EVERY_S, PROGRESS, FileTail, clear, offer
 
 #: Seconds that killed processes may take to be gone before we stop waiting for them.
 GONE_S = 5.0
@@ -39,10 +39,10 @@ class Processes:
         """Start the run; raises `LaunchError` when the operating system refuses."""
         self.records: dict[int, RankRecord] = {}
         self._run_dir: Path = request.run_dir
-        self._keepers = Keepers()
+        self._keepers = RankSupervisors()
         self._partial = b""
         self.said_path = request.run_dir / "mpiexec.log"
-        self._tail = None if request.overseer is None else Tail(str(request.run_dir / PROGRESS))
+        self._tail = None if request.overseer is None else FileTail(str(request.run_dir / PROGRESS))
         self._look_at = time.monotonic() + LOOK_EVERY_S
         clear_statuses(request.run_dir)
         clear(str(request.run_dir))
@@ -55,7 +55,7 @@ class Processes:
         try:
             with open(self.said_path, "wb") as said:
                 self._mpiexec = subprocess.Popen(
-                    tethered(command, os.getpid()),
+                    with_parent_death(command, os.getpid()),
                     stdin=subprocess.DEVNULL,
                     stdout=said,
                     stderr=said,

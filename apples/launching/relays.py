@@ -1,7 +1,7 @@
 """What passes through a keeper: labelled output, and the rank's conversation with hydra (PMI).
 
 Each relay offers `sources` to wait on and `pump(fd)`, which copies what is there and says whether `fd` may have
-more. Imported by the shim, so it imports little.
+more. Imported by the rank wrapper, so it imports little.
 """
 
 from __future__ import annotations

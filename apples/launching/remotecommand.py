@@ -1,6 +1,6 @@
 """Builds the command and the environment of a run over several hosts; runs nothing.
 
-`mpiexec` is told the hosts in rank order and a remote shell of ours (`rsh.py`), which hands commands to the stations:
+`mpiexec` is told the hosts in rank order and a remote shell of ours (`rsh.py`), which hands commands to the sTATIONS:
 so one connection to each host carries all there is, and the host's own ssh settings hold. What belongs to a
 user's session on one machine (home, display, agent) is not carried over to another.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from apples.launching.command import BARE, FOREIGN, ONE_THREAD, SHIM, chain_of_hosts
+from apples.launching.command import BARE, FOREIGN, ONE_THREAD, RANK_WRAPPER, chain_of_hosts
 from apples.launching.launcher import LaunchRequest
 
 RSH = Path(__file__).with_name("rsh.py")
@@ -46,8 +46,8 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """What is known once all stations are there.
+class Rendezvous:
+    """What is known once all sTATIONS are there.
 
     launcher : numeric address of this machine that every host can reach.  directory : where ranks start
     """
@@ -99,7 +99,7 @@ def rank_environment(interface: str | None, base: Mapping[str, str]) -> dict[str
 
 
 def spread_command(
-    request: LaunchRequest, mpiexec: str, program: str, spread: Spread, names: list[str]
+    request: LaunchRequest, mpiexec: str, program: str, spread: Rendezvous, names: list[str]
 ) -> list[str]:
     """Full command line of the run; names : variables that are carried."""
     label = ["--label"] if request.label else []
@@ -109,7 +109,7 @@ def spread_command(
         *(mpiexec, "-launcher", "rsh", "-launcher-exec", sys.executable, "-rmk", "user"),
         *("-f", str(hosts_path(run_dir)), "-localhost", spread.launcher, "-wdir", spread.directory),
         *("-genvlist", ",".join(names), "-n", str(len(request.plan.assignments))),
-        *(sys.executable, *BARE, str(SHIM), str(run_dir), chain_of_hosts(request)),
+        *(sys.executable, *BARE, str(RANK_WRAPPER), str(run_dir), chain_of_hosts(request)),
         *label,
         *("--", program, *request.command[1:]),
     ]

@@ -1,4 +1,4 @@
-"""The processes of one launch over several hosts: stations, `mpiexec` here, and everything below them.
+"""The processes of one launch over several hosts: sTATIONS, `mpiexec` here, and everything below them.
 
 Each host's station is asked for first; when all are there, `mpiexec` starts, and each command it hands to its remote
 shell goes to the station of that host. A status that has changed, output and the end come back the same way.
@@ -22,18 +22,25 @@ from signal import Signals
 from typing import Any
 
 from apples.errors import LaunchError
-from apples.launching.command import tethered
+from apples.launching.agentconnection import (
+    HEARTBEAT_S,
+    AgentConnection,
+    Heartbeats,
+    HostAddress,
+    LivenessTimeouts,
+    setup,
+)
+from apples.launching.command import with_parent_death
 from apples.launching.launcher import LaunchRequest
 from apples.launching.relays import write_all
 from apples.launching.remotecommand import (
-    Spread,
+    Rendezvous,
     groups_of,
     hostfile,
     hosts_path,
     launch_environment,
     rank_environment,
 )
-from apples.launching.stations import BEAT_S, Beats, Channel, Place, Silence, setup
 from apples.launching.statuses import RankRecord, clear_statuses, parse_status
 from apples.launching.steering import clear
 
@@ -44,7 +51,7 @@ LEFT_BEHIND_S = 2.0
 
 
 class RemoteProcesses:
-    """Stations, `mpiexec`, and its remote shells; as `apples.launching.following.Followed` asks.
+    """host agents, `mpiexec`, and its remote shells; as `apples.launching.engine.RunHandle` asks.
 
     records : what every rank has recorded so far, by rank.  found : what each station told
     """
@@ -52,9 +59,9 @@ class RemoteProcesses:
     def __init__(
         self,
         request: LaunchRequest,
-        places: Mapping[str, tuple[Place, list[str]]],
-        command: Callable[[Spread], list[str]],
-        silence: Silence,
+        places: Mapping[str, tuple[HostAddress, list[str]]],
+        command: Callable[[Rendezvous], list[str]],
+        silence: LivenessTimeouts,
     ) -> None:
         """Call every host; raises `LaunchError` when the operating system refuses.
 
@@ -85,12 +92,12 @@ class RemoteProcesses:
         self.events = self._poll.fileno()
         self._door, self._door_name = _open_door()
         self._poll.register(self._door, select.EPOLLIN)
-        self._channels: dict[str, Channel] = {}
-        self._beats = Beats(self._channels)
+        self._channels: dict[str, AgentConnection] = {}
+        self._beats = Heartbeats(self._channels)
         proxies = [host for host, _ in groups_of(request)]
         try:
             for host, (place, start) in places.items():
-                channel = Channel(place, start, self._run_dir / f"station-{host}.log")
+                channel = AgentConnection(place, start, self._run_dir / f"station-{host}.log")
                 self._channels[host] = channel
                 self._poll.register(channel.fd, select.EPOLLIN)
                 own = {**rank_environment(place.interface, os.environ), **place.environment}
@@ -147,7 +154,7 @@ class RemoteProcesses:
         self._tell(b"K", str(int(number)).encode())
 
     def cut(self) -> None:
-        """Let go of every host: keepers kill their programs and stations end. Does nothing the second time."""
+        """Let go of every host: keepers kill their programs and sTATIONS end. Does nothing the second time."""
         if not self._cut:
             self._cut = True
             self._tell(b"C")
@@ -194,14 +201,14 @@ class RemoteProcesses:
         return text
 
     def _start(self) -> None:
-        """All stations are there: start `mpiexec`."""
+        """All sTATIONS are there: start `mpiexec`."""
         found = [c.found or {} for c in self._channels.values()]
         here = os.getcwd()
         directory = here if all(f["directory"] for f in found) else str(self._run_dir.absolute())
-        spread = Spread(launcher=_own_address(found), directory=directory)
+        spread = Rendezvous(launcher=_own_address(found), directory=directory)
         with open(self._said_path, "wb") as said:
             self._mpiexec = subprocess.Popen(
-                tethered(self._command(spread), os.getpid()),
+                with_parent_death(self._command(spread), os.getpid()),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -291,7 +298,7 @@ class RemoteProcesses:
 
     def _mind_the_clock(self) -> None:
         now = time.monotonic()
-        if now - self._listened > 2 * BEAT_S:
+        if now - self._listened > 2 * HEARTBEAT_S:
             # It was us who did not listen: stopped, or held up by whoever reads our output.
             for channel in self._channels.values():
                 channel.heard = now
@@ -306,7 +313,7 @@ class RemoteProcesses:
         if self._kill_mpiexec_at is not None and now >= self._kill_mpiexec_at and self._mpiexec is not None:
             self._mpiexec.kill()
 
-    def _silent_at(self, channel: Channel) -> float:
+    def _silent_at(self, channel: AgentConnection) -> float:
         limit_s = self._silence.connect_s if channel.found is None else self._silence.lost_s
         return channel.heard + limit_s
 

@@ -1,9 +1,9 @@
 """Signals as something a loop can wait for, whether or not it runs in the main thread.
 
-While an `Inbox` is open in the main thread, INT, TERM, HUP, USR1 and USR2 are put into it instead of ending
+While an `SignalQueue` is open in the main thread, INT, TERM, HUP, USR1 and USR2 are put into it instead of ending
 the process; what was set before is put back afterwards. A signal that was ignored stays ignored (`nohup`).
 In any other thread nothing is installed, because Python allows it only in the main one; `post` still works.
-What a signal means for a run is decided in `apples.launching.ending`.
+What a signal means for a run is decided in `apples.launching.termination`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Self
 from apples.launching.kernel import FORWARDED
 
 
-class Inbox:
+class SignalQueue:
     """Signals received while it was open, oldest first; `fileno()` is readable when there are any."""
 
     def __init__(self) -> None:

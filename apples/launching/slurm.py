@@ -1,6 +1,6 @@
 """Runs a plan through Slurm: an allocation of its hosts, one `srun` step for all ranks, rank i on the host of the plan.
 
-Joins the others as `apples.launching.ssh` does: the same stations stand on the hosts, brought there by `srun`, with the
+Joins the others as `apples.launching.ssh` does: the same sTATIONS stand on the hosts, brought there by `srun`, with the
 same keepers below. The ranks are Slurm's own and meet through its PMI. Paper: Wolski et al. 2000, §2.1 (the actuator).
 """
 
@@ -17,17 +17,17 @@ from typing import Protocol
 
 from apples.errors import LaunchError
 from apples.launching import preflight
+from apples.launching.agentconnection import HOST_AGENT, HostAddress, LivenessTimeouts
 from apples.launching.command import BARE
-from apples.launching.ending import Grace
-from apples.launching.following import launched
+from apples.launching.engine import launched
 from apples.launching.launcher import LaunchRequest, Notify
-from apples.launching.remotecommand import Spread
+from apples.launching.remotecommand import Rendezvous
 from apples.launching.remoteprocesses import RemoteProcesses
-from apples.launching.slurmallocation import Allocation, Enclosing, Made, Refused
+from apples.launching.slurmallocation import Allocation, AllocationRefused, EnclosingAllocation, OwnAllocation
 from apples.launching.slurmcommand import END_S, shape, step_command, wanted_s
 from apples.launching.slurmverdict import explained, needs_explaining
-from apples.launching.stations import STATION, Place, Silence
 from apples.launching.steering import steered
+from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 from apples.slurm import commands, runner
 from apples.slurm.commands import PMI, Wishes, on_node
@@ -54,7 +54,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readied:
+class ReadyNodes:
     """Hosts of an allocation that were looked at. unfit : those that cannot take part, and why, a predicate each
 
     interfaces : host → the network interface its ranks use; hosts that are missing leave it to the MPI library
@@ -67,12 +67,12 @@ class Readied:
 class Ready(Protocol):
     """Looks at the hosts of an allocation before ranks are started there."""
 
-    def __call__(self, job: str, hosts: Sequence[str], notify: Notify) -> Readied:
+    def __call__(self, job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
         """What was found."""
 
 
-def _as_they_are(job: str, hosts: Sequence[str], notify: Notify) -> Readied:
-    return Readied()
+def _as_they_are(job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
+    return ReadyNodes()
 
 
 class SlurmLauncher:
@@ -89,12 +89,12 @@ class SlurmLauncher:
         cluster: Cluster,
         *,
         ready: Ready = _as_they_are,
-        grace: Grace | None = None,
-        silence: Silence | None = None,
+        grace: GracePeriods | None = None,
+        silence: LivenessTimeouts | None = None,
     ) -> None:
         self._cluster, self._ready = cluster, ready
-        self._grace = grace or Grace()
-        self._silence = silence or Silence()
+        self._grace = grace or GracePeriods()
+        self._silence = silence or LivenessTimeouts()
 
     def check(self, request: LaunchRequest) -> None:
         """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` when the run cannot start."""
@@ -131,7 +131,7 @@ class SlurmLauncher:
             with allocation:
                 outcome = self._run_in(allocation, request, notify)
             fate = allocation.fate() if needs_explaining(outcome) else None
-        except Refused as refused:
+        except AllocationRefused as refused:
             if not refused.unavailable:
                 raise
             return _not_started(str(refused), refused.unavailable)
@@ -139,14 +139,14 @@ class SlurmLauncher:
 
     def _allocation(self, request: LaunchRequest, notify: Notify) -> Allocation:
         if self._cluster.enclosing is not None:
-            return Enclosing(self._cluster.enclosing, self._cluster.left_s)
+            return EnclosingAllocation(self._cluster.enclosing, self._cluster.left_s)
         found = self._shape(request)
         if found.minutes * 60.0 < wanted_s(request):
             notify(
                 f"the partition gives {found.minutes} min at most, less than the {format_seconds(wanted_s(request))} "
                 "this run may take; it is ended then"
             )
-        return Made(found, self._cluster.wishes, notify)
+        return OwnAllocation(found, self._cluster.wishes, notify)
 
     def _run_in(self, allocation: Allocation, request: LaunchRequest, notify: Notify) -> Outcome:
         hosts = request.plan.hosts
@@ -159,19 +159,19 @@ class SlurmLauncher:
         program = preflight.find_program(request)
         places = {
             host: (
-                Place(host=host, interface=readied.interfaces.get(host)),
+                HostAddress(host=host, interface=readied.interfaces.get(host)),
                 [
                     *runner.without_enclosing(),
                     *on_node(srun, allocation.number, host),
                     sys.executable,
                     *BARE,
-                    str(STATION),
+                    str(HOST_AGENT),
                 ],
             )
             for host in hosts
         }
 
-        def command(spread: Spread) -> list[str]:
+        def command(spread: Rendezvous) -> list[str]:
             return step_command(limited, srun, allocation.number, door, (program, spread.directory))
 
         def start() -> RemoteProcesses:

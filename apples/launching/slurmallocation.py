@@ -1,6 +1,6 @@
 """Allocations: the one we are in, or one that is made, waited for, held and given back. Decides nothing about runs.
 
-`salloc` makes it, under a holder (`slurmholder.py`) that gives it back whatever becomes of us. While the job waits, its
+`salloc` makes it, under `allocationkeepalive.py`, which gives it back whatever becomes of us. While the job waits, its
 state and expected start are told as they change; a wait that cannot end is an error with Slurm's reason.
 """
 
@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from apples.errors import LaunchError
-from apples.launching import slurmholder
+from apples.launching import allocationkeepalive
 from apples.launching.command import BARE
 from apples.launching.launcher import Notify
 from apples.model.hostlist import fold
@@ -28,7 +28,7 @@ from apples.slurm.commands import Shape, Wishes, salloc
 from apples.slurm.meanings import WAITS, hopeless, meaning
 from apples.slurm.records import Job
 
-HOLDER = Path(slurmholder.__file__)
+KEEP_ALIVE = Path(allocationkeepalive.__file__)
 
 #: Seconds between looks at a job that waits, and until an allocation that was given back must be gone.
 LOOK_S, GONE_S = 2.0, 15.0
@@ -38,7 +38,7 @@ CLEARED_S = 10.0
 _PENDING = re.compile(r"(?:Pending|Granted) job allocation (\d+)")
 
 
-class Refused(LaunchError):
+class AllocationRefused(LaunchError):
     """Slurm does not give what the plan needs.
 
     unavailable : hosts of the plan that are not to be had any more; the plan is to be made without them
@@ -70,7 +70,7 @@ class Allocation(Protocol):
         """What Slurm says of the job, for finding out why it ended; None where it says nothing."""
 
 
-class Enclosing:
+class EnclosingAllocation:
     """The allocation in which we run ourselves; it is not ours to give back."""
 
     def __init__(self, number: str, left_s: float) -> None:
@@ -89,7 +89,7 @@ class Enclosing:
         return runner.job(self.number)
 
 
-class Made:
+class OwnAllocation:
     """An allocation that is made on entry, which may take long, and given back on exit, whatever happens."""
 
     def __init__(self, shape: Shape, wishes: Wishes, notify: Notify) -> None:
@@ -102,7 +102,7 @@ class Made:
         self._told = ""
 
     def __enter__(self) -> Self:
-        """Raises `Refused` with Slurm's reason, `ProgramNotFound` where there is no Slurm."""
+        """Raises `AllocationRefused` with Slurm's reason, `ProgramNotFound` where there is no Slurm."""
         try:
             self._start()
             self._wait()
@@ -150,7 +150,7 @@ class Made:
             # It was killed, perhaps with the job still in the queue. A job that is cancelled while its `salloc` gives
             # it back can leave that waiting for ever, so one comes after the other.
             if self._salloc >= 0:
-                slurmholder.end(self._salloc)
+                allocationkeepalive.end(self._salloc)
             runner.tried(["scancel", "--quiet", self.number])
         assert guard.stderr is not None
         guard.stderr.close()
@@ -164,7 +164,7 @@ class Made:
         self._answer, answer = os.pipe()
         command = salloc(self._shape, self._wishes, ["hold"])
         command[0] = runner.find("salloc")
-        words = [sys.executable, *BARE, str(HOLDER), "guard", str(lifeline), str(answer), *command]
+        words = [sys.executable, *BARE, str(KEEP_ALIVE), "guard", str(lifeline), str(answer), *command]
         try:
             self._guard = subprocess.Popen(
                 words,
@@ -183,7 +183,7 @@ class Made:
         os.set_blocking(self._guard.stderr.fileno(), False)
 
     def _wait(self) -> None:
-        """Until the nodes are ours; raises `Refused`."""
+        """Until the nodes are ours; raises `AllocationRefused`."""
         assert self._guard is not None
         assert self._guard.stderr is not None
         poll = select.poll()
@@ -217,14 +217,14 @@ class Made:
         if match is not None:
             self.number = match[1]
 
-    def _refusal(self, code: int) -> Refused:
+    def _refusal(self, code: int) -> AllocationRefused:
         self._hear()
         said = self._said.decode(errors="replace")
         what = f"Slurm gives no allocation of {fold(self._shape.hosts)}: {meaning(said, code)}"
-        return Refused(what)
+        return AllocationRefused(what)
 
     def _look(self) -> None:
-        """Tell what the job waits for, if that is new; raises `Refused` when it will wait in vain."""
+        """Tell what the job waits for, if that is new; raises `AllocationRefused` when it will wait in vain."""
         job = runner.job(self.number) if self.number else None
         if job is None or job.state != "PENDING":
             return
@@ -235,7 +235,7 @@ class Made:
             self._told = news
         why = hopeless(job.reason)
         if why is not None:
-            raise Refused(
+            raise AllocationRefused(
                 f"job {job.number} would wait in vain ({job.reason.replace('_', ' ')}): {why}",
                 self._unavailable(job.reason.partition(",")[0]),
             )

@@ -1,7 +1,7 @@
-"""What Slurm starts for every rank: fetches from this host's door what keepers need, and becomes the shim.
+"""What Slurm starts for every rank: fetches from this host's door what keepers need, and becomes the rank wrapper.
 
 Run as a bare script, `python -I -S slurmrank.py NAME RUN_DIR HOSTS [--label] -- PROGRAM ARGUMENTS`. From there on a
-rank of a Slurm step is watched as one that hydra has started: the same front, keeper and program (`shim.py`).
+rank of a Slurm step is watched as one that hydra has started: the same front, keeper and program (`rankwrapper.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if __name__ == "__main__":
     # `-I -S` leaves nothing but the standard library on the path.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from apples.launching import shim
-from apples.launching.keeper import LOST
+from apples.launching import rankwrapper
+from apples.launching.ranksupervisor import LOST
 
 #: Seconds until the door has to be open: it is started before the ranks are.
 OPEN_S, RETRY_S = 30.0, 0.02
@@ -57,7 +57,7 @@ def fetch(name: str) -> tuple[tuple[int, ...], dict[str, str]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Become the shim of this rank. Does not return."""
+    """Become the rank wrapper of this rank. Does not return."""
     name, *words = arguments
     rank = os.environ.setdefault("PMI_RANK", os.environ.get("SLURM_PROCID", "0"))
     try:
@@ -66,8 +66,8 @@ def main(arguments: list[str]) -> None:
         os.write(2, f"apples: rank {rank} finds nobody who watches over it: {error.strerror}\n".encode())
         os._exit(LOST)
     os.environ.update(variables)
-    os.environ["APPLES_SHIM_FDS"] = ",".join(map(str, fds))
-    shim.main(words)
+    os.environ["APPLES_RANK_FDS"] = ",".join(map(str, fds))
+    rankwrapper.main(words)
 
 
 if __name__ == "__main__":

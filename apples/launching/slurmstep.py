@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     """Open the doors, write the host file, run `srun`, end as it did."""
     name, hosts, run_dir, *srun = arguments
     chain = entries(hosts)
-    door = [sys.executable, "-I", "-S", os.path.join(HERE, "slurmdoor.py")]
+    door = [sys.executable, "-I", "-S", os.path.join(HERE, "fdserver.py")]
     try:
         open_ones = [
             open_door(host, [*door, f"{name}-{number}", str(ranks)])

@@ -14,14 +14,14 @@ from pathlib import Path
 
 from apples.errors import LaunchError
 from apples.launching import preflight
+from apples.launching.agentconnection import HOST_AGENT, HostAddress, LivenessTimeouts
 from apples.launching.command import BARE, ONE_THREAD
-from apples.launching.ending import Grace
-from apples.launching.following import launched
+from apples.launching.engine import launched
 from apples.launching.launcher import LaunchRequest, Notify
-from apples.launching.remotecommand import Spread, carried, spread_command
+from apples.launching.remotecommand import Rendezvous, carried, spread_command
 from apples.launching.remoteprocesses import RemoteProcesses
-from apples.launching.stations import STATION, Place, Silence
 from apples.launching.steering import steered
+from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 from apples.remote.ssh import find_ssh, ssh_command
 
@@ -38,16 +38,16 @@ class SshLauncher:
 
     def __init__(
         self,
-        places: Mapping[str, Place],
+        places: Mapping[str, HostAddress],
         *,
         bin_dir: Path | None = None,
-        grace: Grace | None = None,
-        silence: Silence | None = None,
+        grace: GracePeriods | None = None,
+        silence: LivenessTimeouts | None = None,
     ) -> None:
         self._places = dict(places)
         self._bin_dir = bin_dir
-        self._grace = grace or Grace()
-        self._silence = silence or Silence()
+        self._grace = grace or GracePeriods()
+        self._silence = silence or LivenessTimeouts()
 
     def check(self, request: LaunchRequest) -> None:
         """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` when the run cannot start."""
@@ -64,11 +64,11 @@ class SshLauncher:
             find_ssh()
 
     def command_line(self, request: LaunchRequest) -> list[str]:
-        """The command `run` executes, but for the address and the directory, which stations tell.
+        """The command `run` executes, but for the address and the directory, which sTATIONS tell.
 
         Raises `ProgramNotFound` or `NotExecutable`.
         """
-        return self._command(request, Spread(launcher="ADDRESS", directory=os.getcwd()))
+        return self._command(request, Rendezvous(launcher="ADDRESS", directory=os.getcwd()))
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run to the end and judge it; no process is left on any host, whatever happens. Raises `LaunchError`."""
@@ -83,12 +83,12 @@ class SshLauncher:
 
         return launched(request, start, self._grace, notify)
 
-    def _command(self, request: LaunchRequest, spread: Spread) -> list[str]:
+    def _command(self, request: LaunchRequest, spread: Rendezvous) -> list[str]:
         mpiexec, program = preflight.find_mpiexec(self._bin_dir), preflight.find_program(request)
         names = carried({**ONE_THREAD, **os.environ, **request.environment})
         return spread_command(request, mpiexec, program, spread, names)
 
     def _station(self, host: str) -> list[str]:
-        command = [sys.executable, *BARE, str(STATION)]
+        command = [sys.executable, *BARE, str(HOST_AGENT)]
         address = self._places[host].address
         return command if address is None else ssh_command(find_ssh(), address, command)

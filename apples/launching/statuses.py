@@ -1,4 +1,4 @@
-"""What the shims recorded of their ranks, read back from the run directory. Decides nothing.
+"""What the rank wrappers recorded of their ranks, read back from the run directory. Decides nothing.
 
 A rank has no file (it never started), a file without an end (it runs, or its keeper was killed) or a whole one.
 Files appear complete, so one that cannot be parsed was made by somebody else and is an error.
@@ -69,7 +69,7 @@ def signal_name(number: int) -> str:
 
 
 def status_path(run_dir: Path, rank: int) -> Path:
-    """Where the shim of a rank writes."""
+    """Where the rank wrapper of a rank writes."""
     return run_dir / f"status-{rank:05d}.json"
 
 

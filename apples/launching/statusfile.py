@@ -1,4 +1,4 @@
-"""Writes `status-00003.json`: how one rank started and ended. Imported by the shim, so it imports little.
+"""Writes `status-00003.json`: how one rank started and ended. Imported by the rank wrapper, so it imports little.
 
 `apples.launching.statuses` reads these files and says what their fields mean.
 """

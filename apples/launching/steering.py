@@ -24,7 +24,7 @@ LOOK_EVERY_S = 0.2
 _CHUNK = 1 << 20
 
 
-class Tail:
+class FileTail:
     """A file that somebody appends lines to, and that need not be there yet."""
 
     def __init__(self, path: str) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from apples.launching.ending import Ending
 from apples.launching.statuses import RankRecord, signal_name
+from apples.launching.termination import Termination
 from apples.model.plan import Outcome, RankStatus
 from nws.base.durations import format_seconds
 
@@ -22,7 +22,7 @@ ADAPTED = 143
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class LaunchResult:
     """What is known of a launch once everything has ended.
 
     hosts : host of every rank, in rank order.  records : their records, None where there is none
@@ -39,7 +39,7 @@ class Launch:
     lost: Mapping[str, str] = field(default_factory=dict)
 
 
-def judge(launch: Launch, ending: Ending) -> Outcome:
+def judge(launch: LaunchResult, ending: Termination) -> Outcome:
     """The outcome of a launch; `ending.cause` says why it was ended, if it was."""
     if ending.cause == "time limit":
         limit = format_seconds(launch.time_limit_s or 0.0)
@@ -94,7 +94,7 @@ def _blame(culprits: Sequence[RankRecord], ranks: int) -> str:
     return first.describe() + more
 
 
-def _launcher_lost(launch: Launch) -> Outcome:
+def _launcher_lost(launch: LaunchResult) -> Outcome:
     """No rank failed by itself, and yet not all finished: what started them is to blame."""
     silent = [rank for rank, record in enumerate(launch.records) if record is None]
     lost = [r for r in launch.records if r is not None and r.ended is None]
@@ -117,7 +117,7 @@ def _launcher_lost(launch: Launch) -> Outcome:
     return replace(_outcome(launch, "failed", LAUNCHER_FAILED, message), lost=absent)
 
 
-def _outcome(launch: Launch, ended: str, exit_code: int, message: str) -> Outcome:
+def _outcome(launch: LaunchResult, ended: str, exit_code: int, message: str) -> Outcome:
     statuses = tuple(
         RankStatus(rank=rank, host=host, exit_code=None)
         if record is None

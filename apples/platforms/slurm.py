@@ -16,7 +16,7 @@ from pathlib import Path
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.launching.launcher import Launcher, Notify
-from apples.launching.slurm import Cluster, Readied, SlurmLauncher
+from apples.launching.slurm import Cluster, ReadyNodes, SlurmLauncher
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.hostlist import fold
 from apples.model.snapshots import from_forecasts
@@ -28,8 +28,8 @@ from apples.remote.facts import HostFacts, holds
 from apples.remote.warmhosts import Kernels, WarmHosts
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
-from apples.slurm.keptlinks import KeptLinks
-from apples.slurm.looking import Look, Seen, look
+from apples.slurm.linkstore import LinkStore
+from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look
 from apples.slurm.pool import Offer, Pool, cpu_type, offered
 from apples.slurm.records import Node, Partition
 from nws.base.errors import WeatherError
@@ -73,7 +73,7 @@ class SlurmWorld:
         self._cluster = Cluster(hosts=(), wishes=given.wishes, enclosing=given.job)
         self._nodes: Mapping[str, Node] = {}
         self._facts: dict[str, HostFacts] = {}
-        self._links: KeptLinks | None = None
+        self._links: LinkStore | None = None
         self._disk_bytes: dict[str, float] = {}
         self._wished: list[str] = []
         self._dropped: dict[str, str] = {}
@@ -212,7 +212,7 @@ class SlurmWorld:
         if self._links is not None:
             return
         found = records.parse_configuration(runner.asked(["scontrol", "show", "config"]))
-        self._links = KeptLinks(self._given.state / "slurm-links.json", found.get("ClusterName", ""))
+        self._links = LinkStore(self._given.state / "slurm-links.json", found.get("ClusterName", ""))
         counts = "MEMORY" in found.get("SelectTypeParameters", "").upper()
         self._cluster = replace(self._cluster, counts_memory=counts)
 
@@ -285,17 +285,17 @@ class SlurmWorld:
                     found[Series(resource, link.source, link.target)] = _told(value, now)
         return found
 
-    def _ready(self, job: str, hosts: Sequence[str], notify: Notify) -> Readied:
+    def _ready(self, job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
         """Nodes of a fresh allocation, looked at; those of the one we are in were looked at before the plan."""
         if self._given.job is None:
             seen = self._look(job, {name: self._nodes.get(name, Node(name=name)) for name in hosts}, notify)
             self._facts |= seen.facts
         else:
-            seen = Seen(facts={name: self._facts[name] for name in hosts if name in self._facts})
-        return Readied(interfaces=seen.interfaces, unfit=seen.unfit)
+            seen = NodeCheckResult(facts={name: self._facts[name] for name in hosts if name in self._facts})
+        return ReadyNodes(interfaces=seen.interfaces, unfit=seen.unfit)
 
-    def _look(self, job: str, nodes: Mapping[str, Node], notify: Notify) -> Seen:
-        what = Look(
+    def _look(self, job: str, nodes: Mapping[str, Node], notify: Notify) -> NodeCheckResult:
+        what = NodeCheck(
             job=job,
             addresses={name: node.address or name for name, node in nodes.items()},
             links=None if self._service is not None or self.grid.links else self._links,

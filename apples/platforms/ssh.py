@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from apples.errors import LaunchError, NoFeasiblePlan
-from apples.launching.command import SHIM
+from apples.launching.agentconnection import HostAddress, LivenessTimeouts
+from apples.launching.command import RANK_WRAPPER
 from apples.launching.launcher import Launcher, Notify
 from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK
 from apples.launching.ssh import SshLauncher
-from apples.launching.stations import Place, Silence
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.snapshots import from_forecasts, with_composed
 from apples.model.template import Benchmark, BenchmarkRequest
@@ -31,7 +31,7 @@ from apples.platforms.serviceforecasts import ServiceWeather
 from apples.remote import hostcheck, preflight, speed
 from apples.remote.facts import HostFacts, Needs, holds
 from apples.remote.preflight import Candidate, Checked
-from apples.remote.speed import Asked, LinkSpeed
+from apples.remote.speed import CheckedConnection, LinkSpeed
 from apples.remote.ssh import find_ssh, ssh_command
 from apples.remote.warmhosts import Kernels, WarmHosts
 from nws.base.errors import WeatherError
@@ -110,8 +110,8 @@ class SshWorld:
             interface = None if told is None else told.interface
             if address is None and told is not None and here is not None:
                 interface = next((name for name, own in told.interfaces.items() if here in own), None)
-            places[host.name] = Place(host=host.name, address=address, interface=interface)
-        return SshLauncher(places, silence=Silence(connect_s=CONNECT_S))
+            places[host.name] = HostAddress(host=host.name, address=address, interface=interface)
+        return SshLauncher(places, silence=LivenessTimeouts(connect_s=CONNECT_S))
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Check every host of the pool; raises `NoFeasiblePlan` with all reasons when none is fit."""
@@ -167,7 +167,7 @@ class SshWorld:
         """The clock on the wall."""
         return time.time()
 
-    def _measured_links(self, fit: Sequence[Asked], notify: Notify) -> list[LinkSpeed]:
+    def _measured_links(self, fit: Sequence[CheckedConnection], notify: Notify) -> list[LinkSpeed]:
         """The links of a small pool, where neither a service nor the grid file says what they are like."""
         if self._service is not None or self._pool.links or not 2 <= len(fit) <= MOST_LINKED:
             return []
@@ -240,7 +240,7 @@ def needs_of_ranks() -> Needs:
     """What every host must have so that ranks can be started there, whatever they run."""
     return Needs(
         versions=hostcheck.versions(),
-        files=(str(SHIM),),
+        files=(str(RANK_WRAPPER),),
         shared_memory_bytes=SHARED_BYTES_FIXED + SHARED_BYTES_PER_RANK,
     )
 

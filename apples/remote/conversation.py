@@ -1,6 +1,6 @@
 """One conversation with a host: its check is sent there over one ssh connection, and may then be given orders.
 
-Every answer has a time limit, and a host that fails in any way is a `HostTrouble` with a reason for the user.
+Every answer has a time limit, and a host that fails in any way is a `HostCheckError` with a reason for the user.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(compile(i.read(int(i.readlin
 _LAST_WORDS_S = 2.0
 
 
-class HostTrouble(Exception):
+class HostCheckError(Exception):
     """A host does not answer as it should; the text is a sentence without its subject."""
 
 
-class Conversation:
+class HostConnection:
     """A host being asked; a context manager that leaves no process behind.
 
     address : what ssh is told, None for this machine.  through : words that run a command there instead of ssh
@@ -83,12 +83,12 @@ class Conversation:
         self._said.close()
 
     def ask(self, order: Mapping[str, Any], within_s: float) -> dict[str, Any]:
-        """The answer to one order; raises `HostTrouble`."""
+        """The answer to one order; raises `HostCheckError`."""
         self._write(json.dumps(order).encode() + b"\n")
         return self.hear(within_s)
 
     def hear(self, within_s: float) -> dict[str, Any]:
-        """The next answer; raises `HostTrouble` when there is none in time."""
+        """The next answer; raises `HostCheckError` when there is none in time."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         deadline = time.monotonic() + within_s
@@ -103,10 +103,12 @@ class Conversation:
                 continue
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
-                raise HostTrouble(f"did not answer within {within_s:g} s; it is off, overloaded, or cut off")
+                raise HostCheckError(
+                    f"did not answer within {within_s:g} s; it is off, overloaded, or cut off"
+                )
             data = os.read(fd, 1 << 16)
             if not data:
-                raise HostTrouble(self._why_ended())
+                raise HostCheckError(self._why_ended())
             self._heard += data
 
     def _write(self, data: bytes) -> None:

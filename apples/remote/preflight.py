@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from apples.remote import facts
-from apples.remote.conversation import Conversation, HostTrouble
+from apples.remote.conversation import HostCheckError, HostConnection
 from apples.remote.facts import HostFacts, Needs
 
 Given = TypeVar("Given")
@@ -71,19 +71,19 @@ def check(candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIM
 @contextmanager
 def asked(
     candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S
-) -> Iterator[list[tuple[Checked, Conversation]]]:
+) -> Iterator[list[tuple[Checked, HostConnection]]]:
     """The same, with the conversations still open for orders; they are closed at the end, whatever happens."""
     conversations = []
     try:
         for candidate in candidates:
-            conversations.append(Conversation(candidate.address, facts.request(needs), candidate.through))
+            conversations.append(HostConnection(candidate.address, facts.request(needs), candidate.through))
         pairs = list(zip(candidates, conversations, strict=True))
         checked = together(
             lambda pair: _check(*pair, needs, limit_s), pairs, stop=lambda pair: pair[1].stop()
         )
         yield list(zip(_duplicates_told(checked), conversations, strict=True))
     finally:
-        together(Conversation.close, conversations)
+        together(HostConnection.close, conversations)
 
 
 def together(
@@ -105,12 +105,12 @@ def together(
             raise
 
 
-def _check(candidate: Candidate, conversation: Conversation, needs: Needs, limit_s: float) -> Checked:
+def _check(candidate: Candidate, conversation: HostConnection, needs: Needs, limit_s: float) -> Checked:
     started = time.monotonic()
     try:
         answer = conversation.hear(limit_s)
         told = facts.parse(answer, time.time())
-    except HostTrouble as trouble:
+    except HostCheckError as trouble:
         return Checked(candidate=candidate, problems=(str(trouble),), took_s=time.monotonic() - started)
     except (KeyError, TypeError, ValueError) as error:
         why = f"gave an answer that cannot be understood ({type(error).__name__}: {error})"

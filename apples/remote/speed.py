@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from apples.remote.conversation import Conversation, HostTrouble
+from apples.remote.conversation import HostCheckError, HostConnection
 from apples.remote.preflight import Checked, together
 
 #: A mesh that one process goes over in a moment, and that fits every host's memory.
@@ -19,7 +19,7 @@ KERNEL = ("-m", "stencil_app", "heat", "--benchmark", "OUTPUT", "--rows", "16", 
 #: Seconds: kernels may have to be compiled first; one direction of a link, and its answer.
 KERNEL_S, LINK_S, ANSWER_S = 120.0, 3.0, 10.0
 
-Asked = tuple[Checked, Conversation]
+CheckedConnection = tuple[Checked, HostConnection]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +41,14 @@ class LinkSpeed:
     error: str | None = None
 
 
-def kernels(hosts: Sequence[Asked]) -> dict[str, Kernel]:
+def kernels(hosts: Sequence[CheckedConnection]) -> dict[str, Kernel]:
     """The kernel on every host, by name."""
     command = [sys.executable, *KERNEL]
 
-    def one(host: Asked) -> Kernel:
+    def one(host: CheckedConnection) -> Kernel:
         try:
             answer = host[1].ask({"do": "kernel", "command": command}, KERNEL_S)
-        except HostTrouble as trouble:
+        except HostCheckError as trouble:
             return Kernel(seconds_per_cell=None, error=str(trouble))
         if "error" in answer:
             return Kernel(seconds_per_cell=None, error=str(answer["error"]))
@@ -59,7 +59,7 @@ def kernels(hosts: Sequence[Asked]) -> dict[str, Kernel]:
     )
 
 
-def links(hosts: Sequence[Asked]) -> list[LinkSpeed]:
+def links(hosts: Sequence[CheckedConnection]) -> list[LinkSpeed]:
     """Every ordered pair of hosts whose addresses are known, in the order they were measured."""
     addresses = addresses_among([checked for checked, _ in hosts])
     reached = [host for host in hosts if host[0].candidate.name in addresses]
@@ -114,19 +114,22 @@ def tournament(count: int) -> list[list[tuple[int, int]]]:
     return turns
 
 
-def _stop(host: Asked) -> None:
+def _stop(host: CheckedConnection) -> None:
     host[1].stop()
 
 
-def _serve(host: Asked, address: str) -> int | None:
+def _serve(host: CheckedConnection, address: str) -> int | None:
     try:
         return int(host[1].ask({"do": "serve", "address": address}, ANSWER_S)["port"])
-    except (HostTrouble, KeyError):
+    except (HostCheckError, KeyError):
         return None
 
 
 def _probe(
-    source: Asked, target: Asked, addresses: Mapping[str, str], ports: Mapping[str, int | None]
+    source: CheckedConnection,
+    target: CheckedConnection,
+    addresses: Mapping[str, str],
+    ports: Mapping[str, int | None],
 ) -> LinkSpeed:
     names = source[0].candidate.name, target[0].candidate.name
     port = ports[names[1]]
@@ -141,7 +144,7 @@ def _probe(
     }
     try:
         answer = source[1].ask(order, LINK_S + ANSWER_S)
-    except HostTrouble as trouble:
+    except HostCheckError as trouble:
         return LinkSpeed(source=names[0], target=names[1], error=str(trouble))
     if "error" in answer:
         return LinkSpeed(source=names[0], target=names[1], error=str(answer["error"]))

@@ -76,7 +76,7 @@ class Command:
 
     def wait_for_rank(self, word):
         """Until a rank with this word on its command line is alive."""
-        while not any(word in line and "shim" not in line for line in marked(self.mark)):
+        while not any(word in line and "rankwrapper" not in line for line in marked(self.mark)):
             assert self.process.poll() is None, self.process.stderr.read()
             time.sleep(0.02)
 

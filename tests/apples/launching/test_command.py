@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apples.launching.command import chain_of_hosts, mpiexec_command, rank_environment, tethered
+from apples.launching.command import chain_of_hosts, mpiexec_command, rank_environment, with_parent_death
 from apples.launching.statusfile import host_of
 
 
@@ -15,7 +15,7 @@ def test_every_rank_starts_through_the_shim(runs) -> None:
     command = mpiexec_command(request, "/env/bin/mpiexec", "/opt/app")
     assert " ".join(command[:9]) == "/env/bin/mpiexec -launcher fork -rmk user -hosts localhost -n 3"
     assert command[9] == sys.executable
-    assert command[12].endswith("launching/shim.py")
+    assert command[12].endswith("launching/rankwrapper.py")
     assert command[13:] == [str(runs.directory), "alpha:2,beta:1", "--", "/opt/app", "--size", "64"]
 
 
@@ -26,8 +26,8 @@ def test_labels_are_the_shims_work(runs) -> None:
 
 
 def test_the_tether_comes_first() -> None:
-    command = tethered(["/env/bin/mpiexec", "-n", "2"], 4711)
-    assert command[3].endswith("tether.py")
+    command = with_parent_death(["/env/bin/mpiexec", "-n", "2"], 4711)
+    assert command[3].endswith("parentdeath.py")
     assert command[4:] == ["4711", "/env/bin/mpiexec", "-n", "2"]
 
 
@@ -43,7 +43,7 @@ def test_one_thread_per_rank_unless_somebody_says_otherwise(runs) -> None:
     environment = rank_environment(request, {"OMP_NUM_THREADS": "2"}, (3, 4, 5, 6))
     assert environment["OMP_NUM_THREADS"] == "2"
     assert environment["NUMBA_NUM_THREADS"] == "3"
-    assert environment["APPLES_SHIM_FDS"] == "3,4,5,6"
+    assert environment["APPLES_RANK_FDS"] == "3,4,5,6"
     alone = rank_environment(runs.request("app"), {}, (3, 4, 5, 6))
     assert (alone["OMP_NUM_THREADS"], alone["NUMBA_NUM_THREADS"]) == ("1", "1")
 

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError
-from apples.launching.ending import Grace
 from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 
-QUICK = Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
+QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 
 
 def run(request, notes: list[str] | None = None) -> Outcome:
@@ -75,7 +75,7 @@ def test_ranks_get_one_thread_no_stdin_and_no_descriptors_of_others(runs, capfd,
         "fds = [int(n) for n in os.listdir('/proc/self/fd')]\n"
         "others = [fd for fd in fds if fd > 2 and os.path.exists(f'/proc/self/fd/{fd}')]\n"
         "pmi = int(os.environ['PMI_FD'])\n"
-        "seen = os.environ['OMP_NUM_THREADS'], 'APPLES_SHIM_FDS' in os.environ, sys.stdin.read(), others == [pmi]\n"
+        "seen = os.environ['OMP_NUM_THREADS'], 'APPLES_RANK_FDS' in os.environ, sys.stdin.read(), others == [pmi]\n"
         "os.write(1, f'{seen}\\n'.encode())"
     )
     assert run(runs.request(sys.executable, "-c", program)).finished

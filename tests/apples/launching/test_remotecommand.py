@@ -3,7 +3,7 @@
 import sys
 
 from apples.launching.remotecommand import (
-    Spread,
+    Rendezvous,
     carried,
     groups_of,
     hostfile,
@@ -21,7 +21,7 @@ def test_rank_i_stands_on_the_host_of_the_plan(runs):
 
 def test_the_whole_command(runs):
     request = runs.request("prog", "--size", "4", hosts=["alpha", "beta"], label=True)
-    spread = Spread(launcher="10.0.0.1", directory="/home/me")
+    spread = Rendezvous(launcher="10.0.0.1", directory="/home/me")
     command = spread_command(request, "/venv/bin/mpiexec", "/bin/prog", spread, ["LANG", "PATH"])
     assert command[:15] == [
         *("/venv/bin/mpiexec", "-launcher", "rsh", "-launcher-exec", sys.executable, "-rmk", "user"),

@@ -1,4 +1,4 @@
-"""Runs over several hosts: real stations and a real mpiexec behind an ssh that stays on this machine."""
+"""Runs over several hosts: real sTATIONS and a real mpiexec behind an ssh that stays on this machine."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError, ProgramNotFound
-from apples.launching.ending import Grace
+from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.ssh import SshLauncher
-from apples.launching.stations import Place, Silence
+from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 
-QUICK = Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
-PATIENT = Silence(connect_s=60.0, lost_s=60.0)
+QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
+PATIENT = LivenessTimeouts(connect_s=60.0, lost_s=60.0)
 HOSTS = ("alpha", "beta", "gamma", "locked", "bare", "mute", "chatty")
 
 pytestmark = pytest.mark.usefixtures("fake_ssh")
 
 
-def launcher(silence: Silence = PATIENT) -> SshLauncher:
-    places = {host: Place(host=host, address=host) for host in HOSTS}
-    places["here"] = Place(host="here")
+def launcher(silence: LivenessTimeouts = PATIENT) -> SshLauncher:
+    places = {host: HostAddress(host=host, address=host) for host in HOSTS}
+    places["here"] = HostAddress(host="here")
     return SshLauncher(places, grace=QUICK, silence=silence)
 
 
-def run(request, silence: Silence = PATIENT) -> Outcome:
+def run(request, silence: LivenessTimeouts = PATIENT) -> Outcome:
     return launcher(silence).run(request, lambda line: None)
 
 
@@ -82,7 +82,7 @@ def test_the_environment_goes_along_and_what_is_a_hosts_own_does_not(runs, capfd
     monkeypatch.setenv("DISPLAY", ":7")
     monkeypatch.setenv("CARRIED", "a b")
     request = runs.request(
-        *sh('echo "$CARRIED|$MORE|$OMP_NUM_THREADS|$APPLES_RSH|$APPLES_SHIM_FDS|$PWD"'), hosts=["here"]
+        *sh('echo "$CARRIED|$MORE|$OMP_NUM_THREADS|$APPLES_RSH|$APPLES_RANK_FDS|$PWD"'), hosts=["here"]
     )
     request = dataclasses.replace(request, environment={**request.environment, "MORE": "x"})
     assert run(request).finished
@@ -110,7 +110,7 @@ def test_a_host_that_refuses_ends_the_run_before_it_starts(runs) -> None:
 
 
 def test_a_host_that_does_not_answer_is_not_waited_for(runs) -> None:
-    outcome = run(runs.request("true", hosts=["mute"]), Silence(connect_s=0.5, lost_s=60.0))
+    outcome = run(runs.request("true", hosts=["mute"]), LivenessTimeouts(connect_s=0.5, lost_s=60.0))
     assert outcome.message.startswith("mute did not answer for")
 
 
@@ -142,7 +142,7 @@ def test_a_station_that_is_killed_takes_its_ranks_along(runs, wait_for, number) 
         (station,) = (
             pid
             for pid, command in runs.left().items()
-            if "station.py" in command and command.startswith(sys.executable)
+            if "hostagent.py" in command and command.startswith(sys.executable)
         )
         os.kill(station, number)
 

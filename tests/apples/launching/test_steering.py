@@ -1,4 +1,4 @@
-"""Progress reaches the overseer, orders reach the ranks: on this machine and over stations, by real processes."""
+"""Progress reaches the overseer, orders reach the ranks: on this machine and over sTATIONS, by real processes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs
 from apples.launching import steering
-from apples.launching.ending import Grace
+from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.mpiexec import MpiexecLauncher
 from apples.launching.ssh import SshLauncher
-from apples.launching.stations import Place, Silence
+from apples.launching.termination import GracePeriods
 from apples.model.plan import Move
 from stencil_app.running import steering as application
 
-QUICK = Grace(together_s=0.2, failure_s=0.3, request_s=20.0, cut_s=1.0)
+QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=20.0, cut_s=1.0)
 
 #: Rank 0 tells how it goes until it has got the slabs it waits for, or is asked to end; the others wait for it.
 RANK = """
@@ -68,15 +68,15 @@ class Watching:
 
 @pytest.fixture(params=["mpiexec", "ssh"])
 def run(request, runs, fake_ssh):
-    """Launch two ranks under an overseer, here or over two stations."""
+    """Launch two ranks under an overseer, here or over two sTATIONS."""
 
     def go(order, *words):
         command = (sys.executable, "-c", RANK, *words)
         if request.param == "mpiexec":
             launcher, hosts = MpiexecLauncher(grace=QUICK), ["localhost", "localhost"]
         else:
-            silence = Silence(connect_s=60.0, lost_s=60.0)
-            places = {host: Place(host=host, address=host) for host in ("alpha", "beta")}
+            silence = LivenessTimeouts(connect_s=60.0, lost_s=60.0)
+            places = {host: HostAddress(host=host, address=host) for host in ("alpha", "beta")}
             launcher, hosts = SshLauncher(places, grace=QUICK, silence=silence), ["beta", "alpha"]
         overseer = Watching(order)
         asked = dataclasses.replace(runs.request(*command, hosts=hosts), overseer=overseer)
@@ -120,7 +120,7 @@ def test_a_run_without_an_overseer_is_told_nothing(runs):
 
 def test_a_tail_gives_whole_lines_once(tmp_path):
     path = tmp_path / "progress.jsonl"
-    tail = steering.Tail(str(path))
+    tail = steering.FileTail(str(path))
     assert tail.lines() == []
     path.write_text('{"a": 1}\n{"b"')
     assert tail.lines() == [b'{"a": 1}']

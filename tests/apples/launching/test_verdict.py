@@ -7,10 +7,10 @@ from signal import SIGINT, SIGTERM
 import pytest
 
 from apples.errors import LaunchError
-from apples.launching.ending import Ending, Grace
 from apples.launching.statuses import RankRecord, read_status, signal_name
 from apples.launching.statusfile import StatusFile
-from apples.launching.verdict import Launch, judge
+from apples.launching.termination import GracePeriods, Termination
+from apples.launching.verdict import LaunchResult, judge
 
 
 def record(rank: int, code: int | None = 0, **changes: object) -> RankRecord:
@@ -31,8 +31,10 @@ def killed(rank: int, signal: int, **changes: object) -> RankRecord:
     return record(rank, None, signal=signal, **changes)
 
 
-def verdict(*records: RankRecord | None, mpiexec_code: int = 0, said: str = "", ending: Ending | None = None):
-    launch = Launch(
+def verdict(
+    *records: RankRecord | None, mpiexec_code: int = 0, said: str = "", ending: Termination | None = None
+):
+    launch = LaunchResult(
         hosts=[f"host{rank}" for rank in range(len(records))],
         records=records,
         mpiexec_code=mpiexec_code,
@@ -43,8 +45,8 @@ def verdict(*records: RankRecord | None, mpiexec_code: int = 0, said: str = "", 
     return judge(launch, ending or quiet())
 
 
-def quiet() -> Ending:
-    return Ending(started=0.0, time_limit_s=90.0, grace=Grace())
+def quiet() -> Termination:
+    return Termination(started=0.0, time_limit_s=90.0, grace=GracePeriods())
 
 
 def test_finished_is_every_rank_with_exit_code_0_whatever_mpiexec_says() -> None:
@@ -112,7 +114,7 @@ def test_a_time_limit_says_which() -> None:
 
 
 def test_a_lost_host_is_to_blame_for_what_its_peers_did() -> None:
-    launch = Launch(
+    launch = LaunchResult(
         hosts=["alpha", "beta"],
         records=[record(0, exit_code=15), record(1, ended=None, exit_code=None, ended_by=None)],
         mpiexec_code=15,

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs
+from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.launcher import LaunchRequest
 from apples.launching.ssh import SshLauncher
-from apples.launching.stations import Place, Silence
 from apples.model.plan import unplanned
 from apples.model.template import Workload
 
@@ -49,8 +49,8 @@ with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
         run_dir=Path(directory),
         overseer=overseer,
     )
-    places = {host: Place(host=host, address=host, interface="eth0") for host in hosts}
-    launcher = SshLauncher(places, silence=Silence(connect_s=60.0, lost_s=60.0))
+    places = {host: HostAddress(host=host, address=host, interface="eth0") for host in hosts}
+    launcher = SshLauncher(places, silence=LivenessTimeouts(connect_s=60.0, lost_s=60.0))
     outcome = launcher.run(request, lambda line: None)
     told = {
         "ended": outcome.ended,

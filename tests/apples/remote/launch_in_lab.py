@@ -6,20 +6,20 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from apples.launching.ending import Grace
+from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.launcher import LaunchRequest
 from apples.launching.ssh import SshLauncher
-from apples.launching.stations import Place, Silence
+from apples.launching.termination import GracePeriods
 from apples.model.plan import unplanned
 from apples.model.template import Workload
 
 chain, own, lost_s, *command = sys.argv[1:]
 hosts = chain.split(",")
-places = {h: Place(host=h, address=None if h == own else h, interface="eth0") for h in set(hosts)}
+places = {h: HostAddress(host=h, address=None if h == own else h, interface="eth0") for h in set(hosts)}
 launcher = SshLauncher(
     places,
-    grace=Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0),
-    silence=Silence(connect_s=60.0, lost_s=float(lost_s)),
+    grace=GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0),
+    silence=LivenessTimeouts(connect_s=60.0, lost_s=float(lost_s)),
 )
 with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
     request = LaunchRequest(

@@ -156,7 +156,7 @@ def test_a_host_is_lost(lab, launch, way):
 
 
 def test_the_launcher_and_its_host_are_killed(lab, launch):
-    """Its kernel closes the connections, upon which the stations end their hosts' part."""
+    """Its kernel closes the connections, upon which the sTATIONS end their hosts' part."""
     process = launch("a2,a3", "sleep", "600")
     wait_for(lambda: running(lab, "a2", "a3"))
     lab.kill("a1")

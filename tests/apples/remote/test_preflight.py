@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from apples.remote import hostcheck, preflight
-from apples.remote.conversation import Conversation, HostTrouble
+from apples.remote.conversation import HostCheckError, HostConnection
 from apples.remote.facts import Needs
 from apples.remote.preflight import Candidate
 
@@ -57,7 +57,7 @@ def test_a_host_that_says_nothing_is_not_waited_for(fake_ssh):
 
 
 def test_nothing_of_a_conversation_is_left(fake_ssh):
-    conversation = Conversation("mute", {})
+    conversation = HostConnection("mute", {})
     conversation.close()
     assert conversation._process.returncode == -9
     with preflight.asked(candidates("alpha"), needs(), limit_s=60.0) as found:
@@ -72,7 +72,7 @@ def test_this_machine_is_asked_without_ssh(monkeypatch, tmp_path):
 
 
 def test_orders_after_the_check(fake_ssh):
-    with Conversation("alpha", {"files": [], "disks": {}}) as alpha:
+    with HostConnection("alpha", {"files": [], "disks": {}}) as alpha:
         alpha.hear(60.0)
         port = alpha.ask({"do": "serve", "address": "127.0.0.1"}, 30.0)["port"]
         order = {"do": "link", "peer": "beta", "address": "127.0.0.1", "port": port, "within_s": 5.0}
@@ -92,9 +92,9 @@ def test_orders_after_the_check(fake_ssh):
 
 
 def test_a_host_that_breaks_off_is_told(fake_ssh):
-    with Conversation("alpha", {"files": [], "disks": {}}) as alpha:
+    with HostConnection("alpha", {"files": [], "disks": {}}) as alpha:
         alpha.hear(60.0)
-        with pytest.raises(HostTrouble, match=r"broke off with code 1: KeyError: 'do'"):
+        with pytest.raises(HostCheckError, match=r"broke off with code 1: KeyError: 'do'"):
             alpha.ask({}, 30.0)
 
 

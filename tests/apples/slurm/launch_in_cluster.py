@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from apples.errors import ApplesError
-from apples.launching.ending import Grace
+from apples.launching.agentconnection import LivenessTimeouts
 from apples.launching.launcher import LaunchRequest
 from apples.launching.slurm import Cluster, SlurmLauncher
-from apples.launching.stations import Silence
+from apples.launching.termination import GracePeriods
 from apples.model.plan import unplanned
 from apples.model.template import Workload
 from apples.slurm.commands import Wishes
@@ -26,8 +26,8 @@ launcher = SlurmLauncher(
         enclosing=os.environ.get("SLURM_JOB_ID"),
         left_s=options.get("left_s", 600.0),
     ),
-    grace=Grace(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0),
-    silence=Silence(connect_s=60.0, lost_s=options.get("lost_s", 60.0)),
+    grace=GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0),
+    silence=LivenessTimeouts(connect_s=60.0, lost_s=options.get("lost_s", 60.0)),
 )
 with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
     plan = unplanned(hosts, scheduler="test", application="test")

@@ -13,7 +13,7 @@ from apples.model.template import Workload
 from apples.remote.speed import LinkSpeed
 from apples.slurm import commands
 from apples.slurm.commands import Shape, Wishes
-from apples.slurm.keptlinks import KeptLinks
+from apples.slurm.linkstore import LinkStore
 from apples.slurm.meanings import hopeless, meaning
 from apples.slurm.records import Job
 
@@ -184,7 +184,7 @@ def link(source, target, latency_s=0.001):
 
 def test_links_are_kept_for_each_cluster(tmp_path):
     path = tmp_path / "hosts" / "links.json"
-    lab, other = KeptLinks(path, "lab"), KeptLinks(path, "other")
+    lab, other = LinkStore(path, "lab"), LinkStore(path, "other")
     assert lab.missing(["a", "b", "c"]) == ["a", "b", "c"]
     lab.add([link("a", "b"), link("b", "a"), LinkSpeed(source="a", target="c", error="refused")])
     other.add([link("a", "b", 0.5)])
@@ -203,4 +203,4 @@ def test_links_that_cannot_be_read_are_named(tmp_path):
     path = tmp_path / "links.json"
     path.write_text('{"format": "apples-slurm-links", "version": 1, "links": [{"cluster": "x"}]}')
     with pytest.raises(HistoryError, match="has no list of links; remove it"):
-        KeptLinks(path, "lab").among(["a"])
+        LinkStore(path, "lab").among(["a"])

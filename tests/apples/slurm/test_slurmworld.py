@@ -12,8 +12,8 @@ from apples.platforms.slurm import Given, SlurmWorld
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.speed import LinkSpeed
 from apples.slurm.commands import Wishes
-from apples.slurm.keptlinks import KeptLinks
-from apples.slurm.looking import Seen
+from apples.slurm.linkstore import LinkStore
+from apples.slurm.nodecheck import NodeCheckResult
 
 #: Prints the file that is named after its words, as in `show-nodes`; complains as Slurm does where there is none.
 SCRIPT = """#!/bin/sh
@@ -96,7 +96,7 @@ def test_hosts_that_the_user_names_keep_their_order_and_what_is_said_of_them(say
 
 
 def test_links_that_were_measured_once_are_known(says, tmp_path):
-    kept = KeptLinks(tmp_path / "hosts" / "slurm-links.json", "lab")
+    kept = LinkStore(tmp_path / "hosts" / "slurm-links.json", "lab")
     kept.add([LinkSpeed(source="n1", target="n2", latency_s=0.003, bandwidth_Bps=2e6)])
     snapshot = world(tmp_path).snapshot(silent)
     assert (snapshot.latency_s[0, 1], snapshot.bandwidth_Bps[0, 1]) == (0.003, 2e6)
@@ -186,7 +186,7 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
 
     def look(what, needs, notify):
         looked.append(what)
-        return Seen(facts={n: facts(n) for n in ("n1", "n2")}, unfit={"n3": "has no numba"})
+        return NodeCheckResult(facts={n: facts(n) for n in ("n1", "n2")}, unfit={"n3": "has no numba"})
 
     monkeypatch.setattr(slurmworld, "look", look)
     one = world(tmp_path, job="7")
@@ -207,7 +207,7 @@ def test_nodes_of_an_allocation_keep_the_order_in_which_they_are_named(says, tmp
     (says / "show-job-7").write_text(
         "JobId=7 JobState=RUNNING NodeList=n[1-2] Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=\n"
     )
-    seen = Seen(facts={n: facts(n) for n in ("n1", "n2")})
+    seen = NodeCheckResult(facts={n: facts(n) for n in ("n1", "n2")})
     monkeypatch.setattr(slurmworld, "look", lambda what, needs, notify: seen)
     grid = Grid(name="g", hosts=(Host(name="b", address="n2"), Host(name="n1")))
     snapshot = world(tmp_path, job="7", grid=grid).snapshot(silent)

@@ -36,7 +36,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grace:
+class GracePeriods:
     """Seconds between the steps of an ending.
 
     together_s : from the first failure to TERM
@@ -76,14 +76,14 @@ class KillEverything:
 Instruction = Forward | ShowStates | CutLifeline | KillEverything
 
 
-class Ending:
+class Termination:
     """One run's way to its end. Times are seconds on any one clock.
 
     cause : why the run is or was ended, None while it goes its own way
     interrupt : the first signal that asked for the end
     """
 
-    def __init__(self, *, started: float, time_limit_s: float | None, grace: Grace) -> None:
+    def __init__(self, *, started: float, time_limit_s: float | None, grace: GracePeriods) -> None:
         self.cause: Cause | None = None
         self.interrupt: Signals | None = None
         self._adapting = False

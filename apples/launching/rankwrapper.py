@@ -1,6 +1,6 @@
 """What hydra starts for every rank: the *front*, which forks the keeper and ends as the program did.
 
-Started by path as a bare script (`python -I -S shim.py RUN_DIR HOSTS [--label] -- PROGRAM ARGUMENTS`), so
+Started by path as a bare script (`python -I -S rankwrapper.py RUN_DIR HOSTS [--label] -- PROGRAM ARGUMENTS`), so
 it and what it imports use only what they cannot do without. Per rank there are three processes:
 
     hydra_pmi_proxy ── front ── keeper ── program
@@ -11,7 +11,7 @@ long enough to see how the program really ended. Every link has a parent-death s
 program goes. This is also where descriptors that hydra leaks into its ranks are closed: while a rank holds them,
 `mpiexec` cannot see that its proxy is dead.
 
-The environment variable `APPLES_SHIM_FDS` holds four inherited descriptors: lifeline, events, stdout, stderr.
+The environment variable `APPLES_RANK_FDS` holds four inherited descriptors: lifeline, events, stdout, stderr.
 Without it (a command pasted from `--dry-run`) output goes through hydra and only the parents are watched.
 """
 
@@ -26,8 +26,8 @@ if __name__ == "__main__":
     # `-I -S` leaves nothing but the standard library on the path.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from apples.launching.keeper import LOST, Keeper
 from apples.launching.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, die_like, prctl
+from apples.launching.ranksupervisor import LOST, RankSupervisor
 from apples.launching.statusfile import StatusFile, host_of
 
 
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> None:
         try:
             os.setsid()
             status = StatusFile(run_dir, rank, host_of(rank, hosts), fds.get("events"))
-            keeper = Keeper(status, command, label="--label" in options, fds=fds)
+            keeper = RankSupervisor(status, command, label="--label" in options, fds=fds)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
             die_like(keeper.run(front))
         except BaseException:
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
 def inherited_fds() -> dict[str, int]:
     """Descriptors by purpose; takes our variable out of the program's environment."""
     fds = {}
-    ours = os.environ.pop("APPLES_SHIM_FDS", "")
+    ours = os.environ.pop("APPLES_RANK_FDS", "")
     if ours:
         fds = dict(zip(("lifeline", "events", "stdout", "stderr"), map(int, ours.split(",")), strict=True))
     if "PMI_FD" in os.environ:

@@ -1,6 +1,6 @@
 """Ties `mpiexec` to the launcher: when the launcher dies, the kernel kills `mpiexec` at once.
 
-Run as a bare script, `python -I -S tether.py LAUNCHER_PID PROGRAM ARGUMENTS`; it sets the parent-death signal
+Run as a bare script, `python -I -S parentdeath.py LAUNCHER_PID PROGRAM ARGUMENTS`; it sets the parent-death signal
 and becomes the program. (Doing this between fork and exec in the launcher is unsafe where it has threads.)
 `hydra_pmi_proxy` ends itself and its ranks when `mpiexec` is gone; see docs/launching.md for what dies when.
 """

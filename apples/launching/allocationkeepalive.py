@@ -2,8 +2,8 @@
 
 Run as a bare script, once around `salloc` and once as the command that `salloc` runs:
 
-    python -I -S slurmholder.py guard LIFELINE ANSWER SALLOC OPTIONS... hold
-    python -I -S slurmholder.py hold LIFELINE ANSWER            (what the guard puts in place of that last word)
+    python -I -S allocationkeepalive.py guard LIFELINE ANSWER SALLOC OPTIONS... hold
+    python -I -S allocationkeepalive.py hold LIFELINE ANSWER            (what the guard puts in place of that last word)
 
 LIFELINE is the read end of a pipe whose other end only the launcher has; to ANSWER the number of the job is written
 once it is ours, and that of the process `salloc`. An `salloc` that is killed before it has its nodes leaves its job in

@@ -6,25 +6,33 @@ from signal import SIGHUP, SIGINT, SIGTERM, SIGUSR1
 
 import pytest
 
-from apples.launching.ending import CutLifeline, Ending, Forward, Grace, KillEverything, ShowStates, Step
+from apples.launching.termination import (
+    CutLifeline,
+    Forward,
+    GracePeriods,
+    KillEverything,
+    ShowStates,
+    Step,
+    Termination,
+)
 
-GRACE = Grace(together_s=0.5, failure_s=1.0, request_s=5.0, cut_s=2.0)
+GRACE = GracePeriods(together_s=0.5, failure_s=1.0, request_s=5.0, cut_s=2.0)
 TERMINATE = [Forward(signal=SIGTERM)]
 
 
 @pytest.fixture
-def ending() -> Ending:
-    return Ending(started=100.0, time_limit_s=None, grace=GRACE)
+def ending() -> Termination:
+    return Termination(started=100.0, time_limit_s=None, grace=GRACE)
 
 
-def test_a_quiet_run_is_left_alone(ending: Ending) -> None:
+def test_a_quiet_run_is_left_alone(ending: Termination) -> None:
     assert ending.wake_at is None
     assert ending.tick(1e9) == []
     ending.over()
     assert ending.cause is None
 
 
-def test_user_signals_pass_through(ending: Ending) -> None:
+def test_user_signals_pass_through(ending: Termination) -> None:
     assert ending.signalled(SIGUSR1, 101.0) == [Forward(signal=SIGUSR1)]
     assert (ending.cause, ending.step) == (None, Step.RUNNING)
 
@@ -37,7 +45,7 @@ def test_the_first_interrupt_shows_and_forwards_and_leaves_the_rest_to_the_ranks
     assert (ending.cause, ending.interrupt) == ("interrupted", signal)
 
 
-def test_the_second_interrupt_terminates_then_kills_after_grace(ending: Ending) -> None:
+def test_the_second_interrupt_terminates_then_kills_after_grace(ending: Termination) -> None:
     ending.signalled(SIGINT, 101.0)
     assert ending.signalled(SIGINT, 102.0) == TERMINATE
     assert ending.tick(106.9) == []
@@ -47,14 +55,14 @@ def test_the_second_interrupt_terminates_then_kills_after_grace(ending: Ending) 
     assert ending.cause == "interrupted"
 
 
-def test_the_third_interrupt_does_not_wait_for_the_grace(ending: Ending) -> None:
+def test_the_third_interrupt_does_not_wait_for_the_grace(ending: Termination) -> None:
     ending.signalled(SIGINT, 101.0)
     ending.signalled(SIGINT, 102.0)
     assert ending.signalled(SIGINT, 102.1) == [CutLifeline()]
     assert ending.signalled(SIGINT, 102.2) == []
 
 
-def test_a_failed_rank_ends_the_others_after_a_moment(ending: Ending) -> None:
+def test_a_failed_rank_ends_the_others_after_a_moment(ending: Termination) -> None:
     assert ending.rank_failed(101.0) == []
     assert ending.rank_failed(101.1) == []
     assert ending.tick(101.5) == TERMINATE
@@ -62,7 +70,7 @@ def test_a_failed_rank_ends_the_others_after_a_moment(ending: Ending) -> None:
     assert ending.cause == "failed"
 
 
-def test_ranks_that_die_of_an_interrupt_did_not_fail_and_others_may_finish(ending: Ending) -> None:
+def test_ranks_that_die_of_an_interrupt_did_not_fail_and_others_may_finish(ending: Termination) -> None:
     ending.signalled(SIGINT, 101.0)
     ending.rank_failed(101.1)
     assert ending.cause == "interrupted"
@@ -70,14 +78,14 @@ def test_ranks_that_die_of_an_interrupt_did_not_fail_and_others_may_finish(endin
     assert ending.tick(106.1) == TERMINATE
 
 
-def test_an_interrupt_after_a_failure_only_hastens_it(ending: Ending) -> None:
+def test_an_interrupt_after_a_failure_only_hastens_it(ending: Termination) -> None:
     ending.rank_failed(101.0)
     assert ending.signalled(SIGINT, 101.1) == [CutLifeline()]
     assert ending.cause == "failed"
 
 
 def test_the_time_limit_terminates_with_grace() -> None:
-    ending = Ending(started=100.0, time_limit_s=10.0, grace=GRACE)
+    ending = Termination(started=100.0, time_limit_s=10.0, grace=GRACE)
     assert ending.wake_at == 110.0
     assert ending.tick(109.9) == []
     assert ending.tick(110.0) == TERMINATE
@@ -86,7 +94,9 @@ def test_the_time_limit_terminates_with_grace() -> None:
     assert ending.cause == "time limit"
 
 
-def test_a_run_that_is_to_go_on_elsewhere_gets_the_time_it_needs_for_its_checkpoint(ending: Ending) -> None:
+def test_a_run_that_is_to_go_on_elsewhere_gets_the_time_it_needs_for_its_checkpoint(
+    ending: Termination,
+) -> None:
     assert ending.adapt() == TERMINATE
     assert ending.wake_at is None
     assert ending.adapt() == []
@@ -96,13 +106,13 @@ def test_a_run_that_is_to_go_on_elsewhere_gets_the_time_it_needs_for_its_checkpo
     assert ending.cause == "adapted"
 
 
-def test_one_that_ends_in_time_was_adapted(ending: Ending) -> None:
+def test_one_that_ends_in_time_was_adapted(ending: Termination) -> None:
     ending.adapt()
     ending.over()
     assert ending.cause == "adapted"
 
 
-def test_whoever_interrupts_it_then_means_the_end(ending: Ending) -> None:
+def test_whoever_interrupts_it_then_means_the_end(ending: Termination) -> None:
     ending.adapt()
     assert ending.signalled(SIGINT, 101.0) == [ShowStates(), Forward(signal=SIGINT)]
     assert ending.adapt() == []
@@ -110,6 +120,6 @@ def test_whoever_interrupts_it_then_means_the_end(ending: Ending) -> None:
     assert ending.cause == "interrupted"
 
 
-def test_an_interrupted_run_is_not_adapted_any_more(ending: Ending) -> None:
+def test_an_interrupted_run_is_not_adapted_any_more(ending: Termination) -> None:
     ending.signalled(SIGINT, 101.0)
     assert ending.adapt() == []

@@ -1,8 +1,8 @@
 """The process that watches over one rank: starts the program, passes things on, records how it ended.
 
-It does not decide what a failure means for the others; that is `apples.launching.ending` in the launcher.
+It does not decide what a failure means for the others; that is `apples.launching.termination` in the launcher.
 It ends the program by itself in three cases only: its front was killed, the launcher let go of the lifeline (or
-died), or the program called MPI_Abort. Imported by the shim, so it imports little.
+died), or the program called MPI_Abort. Imported by the rank wrapper, so it imports little.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SHARED_MEMORY = "/dev/shm"
 DRAIN_S = 1.0
 
 
-class Keeper:
+class RankSupervisor:
     """Runs the program of one rank to its end.
 
     fds : inherited descriptors by purpose: lifeline, events, stdout, stderr, pmi; each may be missing

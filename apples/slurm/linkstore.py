@@ -20,7 +20,7 @@ FORMAT = Format(name="apples-slurm-links", version=1, lost="links among nodes ar
 MOST = 20_000
 
 
-class KeptLinks:
+class LinkStore:
     """The links of one cluster, in one file.
 
     cluster : its name; nodes of two clusters may be called the same

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from apples.remote import preflight, speed
 from apples.remote.facts import HostFacts, Needs
 from apples.remote.preflight import Candidate
-from apples.remote.speed import Asked
+from apples.remote.speed import CheckedConnection
 from apples.remote.warmhosts import Kernels
 from apples.slurm import runner
 from apples.slurm.commands import on_node
-from apples.slurm.keptlinks import KeptLinks
+from apples.slurm.linkstore import LinkStore
 
 #: Nodes of an allocation whose links are measured with the check; more of them would take longer than most runs.
 MOST_LINKED = 8
@@ -31,7 +31,7 @@ Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class NodeCheckResult:
     """Nodes that were looked at. facts : of those that can take part.  unfit : why the others cannot, a predicate"""
 
     facts: Mapping[str, HostFacts] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class NodeCheck:
     """What is to be looked at.
 
     job : that the nodes belong to.  addresses : node → the name or address by which Slurm calls it
@@ -54,12 +54,12 @@ class Look:
 
     job: str
     addresses: Mapping[str, str]
-    links: KeptLinks | None = None
+    links: LinkStore | None = None
     kernels: Kernels | None = None
     limit_s: float = preflight.LIMIT_S
 
 
-def look(what: Look, needs: Needs, notify: Notify) -> Seen:
+def look(what: NodeCheck, needs: Needs, notify: Notify) -> NodeCheckResult:
     """Ask all nodes at once, then measure and compile what is new; raises `ProgramNotFound`, `HistoryError`."""
     nodes = list(what.addresses)
     notify(f"checking {len(nodes)} node{'s' * (len(nodes) != 1)}")
@@ -69,11 +69,11 @@ def look(what: Look, needs: Needs, notify: Notify) -> Seen:
         unfit = {one.candidate.name: one.reason for one, _ in found if not one.fit}
         facts = {one.candidate.name: one.facts for one, _ in fit if one.facts is not None}
     cold = _compile(what, facts, notify)
-    return Seen(facts={n: f for n, f in facts.items() if n not in cold}, unfit={**unfit, **cold})
+    return NodeCheckResult(facts={n: f for n, f in facts.items() if n not in cold}, unfit={**unfit, **cold})
 
 
 @contextmanager
-def _asked(what: Look, needs: Needs) -> Iterator[list[Asked]]:
+def _asked(what: NodeCheck, needs: Needs) -> Iterator[list[CheckedConnection]]:
     srun = runner.find("srun")
     candidates = []
     for node, address in what.addresses.items():
@@ -85,7 +85,7 @@ def _asked(what: Look, needs: Needs) -> Iterator[list[Asked]]:
         yield found
 
 
-def _measure_links(what: Look, fit: Sequence[Asked], notify: Notify) -> None:
+def _measure_links(what: NodeCheck, fit: Sequence[CheckedConnection], notify: Notify) -> None:
     if what.links is None or not 2 <= len(fit) <= MOST_LINKED:
         return
     unknown = set(what.links.missing([one.candidate.name for one, _ in fit]))
@@ -94,7 +94,7 @@ def _measure_links(what: Look, fit: Sequence[Asked], notify: Notify) -> None:
         what.links.add(speed.links([one for one in fit if one[0].candidate.name in unknown]))
 
 
-def _compile(what: Look, facts: Mapping[str, HostFacts], notify: Notify) -> dict[str, str]:
+def _compile(what: NodeCheck, facts: Mapping[str, HostFacts], notify: Notify) -> dict[str, str]:
     """Nodes on which the kernels could not be compiled, and why."""
     if what.kernels is None:
         return {}

@@ -1,6 +1,6 @@
 """The one loop of a launch: wait for a signal, a rank's record, a host's silence or the clock; ask `ending`; do it.
 
-What the processes are, and where, is behind `Followed`: those of this machine (`apples.launching.processes`) or of
+What the processes are, and where, is behind `RunHandle`: those of this machine (`apples.launching.processes`) or of
 many hosts (`apples.launching.remoteprocesses`).
 """
 
@@ -14,24 +14,24 @@ from signal import Signals
 from typing import Protocol
 
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Overseer, parse_progress
-from apples.launching.ending import (
+from apples.launching.holding import held
+from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.signals import SignalQueue
+from apples.launching.statuses import RankRecord
+from apples.launching.termination import (
     CutLifeline,
-    Ending,
     Forward,
-    Grace,
+    GracePeriods,
     Instruction,
     KillEverything,
     ShowStates,
+    Termination,
 )
-from apples.launching.holding import held
-from apples.launching.launcher import LaunchRequest, Notify
-from apples.launching.signals import Inbox
-from apples.launching.statuses import RankRecord
-from apples.launching.verdict import Launch, judge
+from apples.launching.verdict import LaunchResult, judge
 from apples.model.plan import Outcome
 
 
-class Followed(Protocol):
+class RunHandle(Protocol):
     """The processes of a launch as the loop sees them.
 
     records : what every rank has recorded so far.  events : descriptor that is readable when there is news
@@ -66,7 +66,7 @@ class Followed(Protocol):
         """Kill everything from here."""
 
 
-class Processes(Followed, Protocol):
+class Processes(RunHandle, Protocol):
     """Those that a launch has started itself."""
 
     def close(self) -> int:
@@ -76,14 +76,14 @@ class Processes(Followed, Protocol):
         """What `mpiexec` itself has said."""
 
 
-class Following:
+class RunLoop:
     """Follows one launch to its end."""
 
     def __init__(
         self,
-        processes: Followed,
-        ending: Ending,
-        inbox: Inbox,
+        processes: RunHandle,
+        ending: Termination,
+        inbox: SignalQueue,
         notify: Notify,
         *,
         overseer: Overseer | None = None,
@@ -159,22 +159,24 @@ class Following:
             self._notify(f"rank {rank} on {host} has not started" if record is None else record.describe())
 
 
-def launched(request: LaunchRequest, start: Callable[[], Processes], grace: Grace, notify: Notify) -> Outcome:
+def launched(
+    request: LaunchRequest, start: Callable[[], Processes], grace: GracePeriods, notify: Notify
+) -> Outcome:
     """Start the processes of a launch, follow them to the end and judge it; nothing of them is left, whatever happens.
 
     start : raises `LaunchError` where they cannot be started
     """
     hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
-    with held(request.run_dir / ".in-use", f"run directory {request.run_dir}"), Inbox() as inbox:
+    with held(request.run_dir / ".in-use", f"run directory {request.run_dir}"), SignalQueue() as inbox:
         started = time.monotonic()
-        ending = Ending(started=started, time_limit_s=request.time_limit_s, grace=grace)
+        ending = Termination(started=started, time_limit_s=request.time_limit_s, grace=grace)
         processes = start()
         try:
-            Following(processes, ending, inbox, notify, overseer=request.overseer).follow(hosts)
+            RunLoop(processes, ending, inbox, notify, overseer=request.overseer).follow(hosts)
         finally:
             code = processes.close()
     outcome = judge(
-        Launch(
+        LaunchResult(
             hosts=hosts,
             records=[processes.records.get(rank) for rank in range(len(hosts))],
             mpiexec_code=code,

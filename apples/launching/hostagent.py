@@ -1,9 +1,9 @@
 """What stands on every host of a run that spans several: starts proxies, reports, and ends everything with itself.
 
-Run as a bare script, `python -I -S station.py`, over ssh (or by the launcher on its own machine), with the launcher at
+Run as a bare script, `python -I -S hostagent.py`, over ssh (or by the launcher on its own machine). The launcher is at
 the other end of its standard input and output. It is the tether of its host: when the launcher lets go, dies, or is not
 heard of for too long, the lifeline is cut and every keeper kills its program; when the station itself is killed, the
-same happens. What it may not do is decide: what a failure means is `apples.launching.ending`'s to say.
+same happens. What it may not do is decide: what a failure means is `apples.launching.termination`'s to say.
 
 A run directory that the launcher's host shares is used as it is. Elsewhere one is made and removed again, and what
 the ranks left in it is sent back.
@@ -25,15 +25,15 @@ if __name__ == "__main__":
 import json
 
 from apples.launching.frames import PREAMBLE, Unframer, frame
-from apples.launching.keepers import Keepers
 from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
-from apples.launching.steering import LOOK_EVERY_S, PROGRESS, SLABS, Tail, offer
+from apples.launching.ranksupervisors import RankSupervisors
+from apples.launching.steering import LOOK_EVERY_S, PROGRESS, SLABS, FileTail, offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-TETHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tether.py")
+PARENT_DEATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "parentdeath.py")
 
 #: Bytes of ranks' output that wait for the launcher; while there are more, ranks wait when they write.
 MOST_WAITING = 1 << 20
@@ -44,17 +44,17 @@ GONE_S, DRAIN_S = 5.0, 1.0
 LARGEST_FILE = 16 << 20
 
 
-class Station:
-    """One host's part of one run; `setup` as `apples.launching.stations` writes it."""
+class HostAgent:
+    """One host's part of one run; `setup` as `apples.launching.agentconnection` writes it."""
 
     def __init__(self, setup: dict[str, Any], unframer: Unframer) -> None:
         self._setup, self._unframer = setup, unframer
         self._run_dir: str = setup["run_dir"]
         self._expected: int = setup["proxies"]
-        self._keepers = Keepers()
+        self._keepers = RankSupervisors()
         self._proxies: dict[int, int] = {}
         self._partial = b""
-        self._tail = Tail(os.path.join(self._run_dir, PROGRESS)) if setup["watched"] else None
+        self._tail = FileTail(os.path.join(self._run_dir, PROGRESS)) if setup["watched"] else None
         self._look_at = 0.0
         self._waiting = bytearray()
         self._end_at: float | None = None
@@ -173,11 +173,11 @@ class Station:
 
     def _start(self, order: dict[str, Any]) -> None:
         """Start one proxy, tied to this process, with the ends that its ranks' keepers need."""
-        command = [sys.executable, "-I", "-S", TETHER, str(os.getpid()), *order["command"]]
+        command = [sys.executable, "-I", "-S", PARENT_DEATH, str(os.getpid()), *order["command"]]
         environment = {
             **os.environ,
             **self._setup["environment"],
-            "APPLES_SHIM_FDS": ",".join(map(str, self._handed)),
+            "APPLES_RANK_FDS": ",".join(map(str, self._handed)),
         }
         ours = os.getpid()
         pid = os.fork()
@@ -325,7 +325,7 @@ def main() -> None:
         frames = unframer.feed(data)
     (_, setup), *early = frames
     try:
-        station = Station(json.loads(setup), unframer)
+        station = HostAgent(json.loads(setup), unframer)
     except OSError as error:
         os.write(1, frame(b"W", f"{error.filename or 'the station'}: {error.strerror}".encode()))
         return

@@ -10,8 +10,8 @@ import os
 import signal
 
 
-class Keepers:
-    """Keepers by rank, and the signals that were passed on so far."""
+class RankSupervisors:
+    """Rank supervisors by rank, and the signals that were passed on so far."""
 
     def __init__(self) -> None:
         self._keepers: dict[int, int] = {}

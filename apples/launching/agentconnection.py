@@ -23,19 +23,19 @@ from typing import Any
 from apples.launching.frames import Unframer, frame
 from apples.remote.ssh import meaning
 
-STATION = Path(__file__).with_name("station.py")
+HOST_AGENT = Path(__file__).with_name("hostagent.py")
 
 #: Seconds between beats, both ways.
-BEAT_S = 2.0
+HEARTBEAT_S = 2.0
 #: Seconds a station bears without a beat: a launcher that is stopped for so long counts as lost, too.
-STATION_SILENCE_S = 30.0
+AGENT_TIMEOUT_S = 30.0
 #: Seconds a full pipe may stay full before its host counts as lost.
 STUCK_S = 5.0
 _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
+class LivenessTimeouts:
     """How long a host may say nothing, in seconds: until its station is there, and from then on."""
 
     connect_s: float = 20.0
@@ -43,7 +43,7 @@ class Silence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HostAddress:
     """A host as the launcher reaches it.
 
     address : what ssh is told, None for this machine
@@ -56,14 +56,14 @@ class Place:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class Channel:
+class AgentConnection:
     """One station.
 
     found : what it told when it was ready, None before.  gone : it said that nothing is left there
     lost : why it will not be heard of again, None while it may be
     """
 
-    def __init__(self, place: Place, command: Sequence[str], log: Path) -> None:
+    def __init__(self, place: HostAddress, command: Sequence[str], log: Path) -> None:
         """Start it; raises `OSError` where the command cannot be started."""
         self.place, self.host = place, place.host
         self.found: dict[str, Any] | None = None
@@ -178,17 +178,17 @@ class Channel:
         return meaning(address, code, self.said(), sys.executable)
 
 
-class Beats(threading.Thread):
-    """Beats to all stations, also while the launcher waits for whoever reads its output."""
+class Heartbeats(threading.Thread):
+    """Beats to all sTATIONS, also while the launcher waits for whoever reads its output."""
 
-    def __init__(self, channels: Mapping[str, Channel]) -> None:
+    def __init__(self, channels: Mapping[str, AgentConnection]) -> None:
         super().__init__(name="beats", daemon=True)
         self._channels = channels
         self._ended = threading.Event()
 
     def run(self) -> None:
         """Until `stop`."""
-        while not self._ended.wait(BEAT_S):
+        while not self._ended.wait(HEARTBEAT_S):
             for channel in self._channels.values():
                 channel.beat()
 
@@ -211,7 +211,7 @@ def setup(
             "proxies": proxies,
             "watched": watched,
             "environment": dict(environment),
-            "beat_s": BEAT_S,
-            "silence_s": STATION_SILENCE_S,
+            "beat_s": HEARTBEAT_S,
+            "silence_s": AGENT_TIMEOUT_S,
         }
     ).encode()

@@ -1,6 +1,6 @@
 """Hands what the ranks of one host need to those that Slurm starts there: lifeline, events, outputs, variables.
 
-Run as a bare script by the host's station, in the place of `mpiexec`'s proxy: `python -I -S slurmdoor.py NAME RANKS`.
+Run as a bare script by the host's station, in the place of `mpiexec`'s proxy: `python -I -S fdserver.py NAME RANKS`.
 Ranks of a Slurm step are children of slurmstepd and inherit nothing from us, so each calls at an abstract socket of
 that name (see `slurmrank.py`), which nobody guesses and only the same user may use. Ends when all ranks have been
 there, or when the lifeline does.
@@ -22,7 +22,7 @@ HANDED = ("UCX_NET_DEVICES", "FI_TCP_IFACE")
 def main(arguments: list[str]) -> int:
     """Serve so many ranks."""
     name, ranks = arguments[0], int(arguments[1])
-    fds = [int(fd) for fd in os.environ["APPLES_SHIM_FDS"].split(",")]
+    fds = [int(fd) for fd in os.environ["APPLES_RANK_FDS"].split(",")]
     lifeline = fds[0]
     variables = {key: os.environ[key] for key in HANDED if key in os.environ}
     message = json.dumps(variables).encode() + b"\n"
