@@ -91,7 +91,10 @@ class RankSupervisor:
         self._sweep()
         if self._wait_status != 0:
             self._remove_segments()
-        return self._record(self._wait_status)
+        recorded = self._record(self._wait_status)
+        if os.WIFEXITED(self._wait_status):
+            self._finalize_pmi()
+        return recorded
 
     def _labelled(self, target: int) -> int:
         read, write = os.pipe()
@@ -229,6 +232,26 @@ class RankSupervisor:
                 except FileNotFoundError:
                     # Another rank's keeper was faster.
                     continue
+
+    def _finalize_pmi(self) -> None:
+        """Finish the program's conversation with hydra, as its exit handlers would have done.
+
+        Wait for the answer, because hydra reports an error if it cannot deliver it. Stop waiting when the front is
+        dead or the launcher closes the lifeline.
+        """
+        pmi = self._pmi
+        if pmi is None or (hydra := pmi.finalize()) is None:
+            return
+        poll = select.poll()
+        for fd in (hydra, self._wake, self._fds.get("lifeline", hydra)):
+            poll.register(fd, select.POLLIN)
+        # The program is gone: of the signals, only the front's death matters.
+        while (ready := [fd for fd, _ in poll.poll()]) == [self._wake]:
+            if ORPHANED in os.read(self._wake, 4096):
+                return
+        if hydra in ready:
+            # Closing the connection with the answer unread would reach hydra as a connection reset.
+            pmi.pump(hydra)
 
     def _record(self, wait_status: int, *, ended_by: str | None = None, error: str | None = None) -> int:
         if self._pmi is not None and self._pmi.aborted is not None:

@@ -13,6 +13,10 @@ import select
 LONGEST_LINE = 1 << 20
 CHUNK = 1 << 16
 
+#: The last request in MPI_Finalize, and the message that ends the conversation. Nothing else ends with a barrier:
+#: MPI_Init reads values after its own.
+BARRIER, FINALIZE = b"cmd=barrier_in\n", b"cmd=finalize\n"
+
 
 def write_all(fd: int, data: bytes) -> bool:
     """Write everything; False when nobody reads any more."""
@@ -70,6 +74,9 @@ class PmiRelay:
     hydra answers an abort by killing every rank, and MPI_Abort may even return before that. Heard here first,
     it is kept from hydra, and the caller can be ended and recorded like a rank that exits with that code.
 
+    MPI_Finalize of MPICH 5 (UCX) makes a barrier over PMI, but an exit handler sends the finalize message. A program
+    that ends by `_exit` or `quick_exit` skips the handler, and hydra then kills every other rank on the host.
+
     aborted : exit code given to MPI_Abort, None as long as it was not called
     job : hydra's name of the run, None as long as the program has not asked for it
     """
@@ -80,6 +87,8 @@ class PmiRelay:
         self.job: bytes | None = None
         self._other = {program: hydra, hydra: program}
         self._hydra = hydra
+        self._request = b""
+        self._answered = False
 
     def pump(self, fd: int) -> bool:
         """Copy a message; False at the end of that direction."""
@@ -87,6 +96,11 @@ class PmiRelay:
             data = os.read(fd, CHUNK)
         except OSError:
             data = b""
+        if data:
+            # A rank waits for the answer to one request before it makes the next, so a read holds one message.
+            self._answered = fd == self._hydra
+            if not self._answered:
+                self._request = data
         if fd != self._hydra and b"cmd=abort" in data:
             self.aborted = abort_code(data)
             return False
@@ -98,6 +112,16 @@ class PmiRelay:
             # The program must see that hydra is gone.
             os.close(self._other[fd])
         return False
+
+    def finalize(self) -> int | None:
+        """Send the finalize message that a program which has ended left out after MPI_Finalize.
+
+        Returns:
+            The descriptor on which hydra answers. None if nothing was sent: the program sent the message itself,
+            did not reach MPI_Finalize, or hydra is gone.
+        """
+        finalized = self._request == BARRIER and self._answered
+        return self._hydra if finalized and write_all(self._hydra, FINALIZE) else None
 
 
 def abort_code(message: bytes) -> int:

@@ -1,0 +1,159 @@
+"""Ranks that end after MPI_Finalize without their exit handlers: messages to hydra, and the end of other ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from apples.launching.command import BARE, RANK_WRAPPER
+from apples.launching.mpiexec import MpiexecLauncher
+
+#: A program that talks to hydra as MPICH does.
+PMI = "import os; pmi = int(os.environ['PMI_FD']); ask = lambda line: (os.write(pmi, line), os.read(pmi, 100)); "
+INIT, BARRIER, FINALIZE = b"cmd=init\n", b"cmd=barrier_in\n", b"cmd=finalize\n"
+
+MPI = "from mpi4py import MPI\nimport json, os, time\nrank = MPI.COMM_WORLD.rank\n"
+
+
+class Hydra:
+    """The other end of a rank's PMI connection, and the front that was started with it."""
+
+    def __init__(self, run_dir: Path, program: str) -> None:
+        self.status = run_dir / "status-00000.json"
+        self.connection, theirs = socket.socketpair()
+        self.connection.settimeout(20.0)
+        lifeline, self.lifeline = os.pipe()
+        fds = (lifeline, os.open(os.devnull, os.O_WRONLY), os.dup(1), os.dup(2))
+        handed = (*fds, theirs.fileno())
+        self.front = subprocess.Popen(
+            [
+                sys.executable,
+                *BARE,
+                RANK_WRAPPER,
+                run_dir,
+                "localhost:1",
+                "--",
+                sys.executable,
+                "-c",
+                PMI + program,
+            ],
+            env={**os.environ, "PMI_FD": str(theirs.fileno()), "APPLES_RANK_FDS": ",".join(map(str, fds))},
+            pass_fds=handed,
+        )
+        theirs.close()
+        for fd in fds:
+            os.close(fd)
+
+    def hears(self) -> bytes:
+        """The next message; empty when front, keeper and program have closed the connection."""
+        return self.connection.recv(100)
+
+    def answers(self) -> list[bytes]:
+        """Answer every message until the connection is closed, and return them all."""
+        messages = []
+        while message := self.hears():
+            messages.append(message)
+            self.connection.send(b"cmd=answer\n")
+        return messages
+
+    def lets_go(self) -> None:
+        """Close the lifeline, as a launcher does that ends a run."""
+        if self.lifeline >= 0:
+            os.close(self.lifeline)
+            self.lifeline = -1
+
+
+@pytest.fixture
+def hydra(tmp_path: Path) -> Iterator[Callable[[str], Hydra]]:
+    started = []
+
+    def start(program: str) -> Hydra:
+        started.append(Hydra(tmp_path, program))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.lets_go()
+        one.connection.close()
+        one.front.kill()
+        one.front.wait()
+
+
+@pytest.mark.parametrize(
+    ("program", "messages", "code"),
+    [
+        (f"ask({INIT}); ask({BARRIER}); os._exit(0)", [INIT, BARRIER, FINALIZE], 0),
+        (f"ask({INIT}); ask({BARRIER}); os._exit(3)", [INIT, BARRIER, FINALIZE], 3),
+        (f"ask({INIT}); ask({BARRIER}); ask({FINALIZE})", [INIT, BARRIER, FINALIZE], 0),
+        (f"ask({INIT}); os._exit(0)", [INIT], 0),
+        (f"ask({BARRIER}); ask({INIT}); os._exit(0)", [BARRIER, INIT], 0),
+        (f"ask({INIT}); ask({BARRIER}); os.kill(os.getpid(), 9)", [INIT, BARRIER], -9),
+        ("os._exit(0)", [], 0),
+    ],
+    ids=["skipped", "skipped-failed", "sent", "no-barrier", "barrier-in-init", "killed", "no-mpi"],
+)
+def test_finalize_is_sent_once_after_the_barrier(hydra, program: str, messages: list[bytes], code: int):
+    rank = hydra(program)
+    assert rank.answers() == messages
+    assert rank.front.wait() == code
+    assert json.loads(rank.status.read_text())["ended_by"] == "itself"
+
+
+def test_keeper_waits_for_the_answer_to_finalize(hydra) -> None:
+    rank = hydra(f"ask({BARRIER}); os._exit(0)")
+    assert rank.hears() == BARRIER
+    rank.connection.send(b"cmd=barrier_out\n")
+    assert rank.hears() == FINALIZE
+    # The end of the program is recorded before; only the answer is missing.
+    assert json.loads(rank.status.read_text())["exit_code"] == 0
+    with pytest.raises(subprocess.TimeoutExpired):
+        rank.front.wait(0.2)
+    rank.connection.send(b"cmd=finalize_ack\n")
+    assert rank.hears() == b""
+    assert rank.front.wait() == 0
+
+
+@pytest.mark.parametrize("end", ["lifeline", "front"])
+def test_keeper_ends_if_hydra_never_answers(hydra, end: str) -> None:
+    rank = hydra(f"ask({BARRIER}); os._exit(0)")
+    assert rank.hears() == BARRIER
+    rank.connection.send(b"cmd=barrier_out\n")
+    assert rank.hears() == FINALIZE
+    if end == "lifeline":
+        rank.lets_go()
+    else:
+        rank.front.kill()
+    assert rank.hears() == b""
+
+
+def test_rank_that_skips_exit_handlers_ends_no_other(runs) -> None:
+    # Rank 1 still runs after MPI_Finalize when hydra sees the end of rank 0. Without the finalize message hydra
+    # kills it within milliseconds of the end of rank 0's keeper.
+    program = MPI + (
+        "MPI.Finalize()\n"
+        "while rank:\n"
+        "    status = json.load(open('status-00000.json'))\n"
+        "    if status['ended'] and not os.path.exists(f\"/proc/{status['keeper']}\"):\n"
+        "        time.sleep(0.5)\n"
+        "        break\n"
+        "    time.sleep(0.01)\n"
+        "os._exit(0)"
+    )
+    request = runs.request("sh", "-c", f'cd "{runs.directory}" && exec "$0" -c "$1"', sys.executable, program)
+    outcome = MpiexecLauncher().run(request, lambda line: None)
+    assert outcome.finished, outcome.message
+    assert [s.exit_code for s in outcome.statuses] == [0, 0]
+
+
+def test_rank_that_skips_mpi_finalize_ends_the_others(runs) -> None:
+    program = MPI + "if rank: os._exit(0)\nMPI.COMM_WORLD.barrier()"
+    outcome = MpiexecLauncher().run(runs.request(sys.executable, "-c", program), lambda line: None)
+    assert not outcome.finished
+    assert outcome.statuses[0].signal == 9
