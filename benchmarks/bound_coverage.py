@@ -17,7 +17,7 @@ from apples.experiments.mock_runs import PLANNERS, Session, calibrated
 from apples.experiments.settings import Settings, load_settings
 from apples.learning.corrections import correct
 from apples.learning.overhead import fit_overhead
-from apples.learning.runs import Lessons
+from apples.learning.runs import TrainingRuns
 from apples.model.plan import Record
 from apples.model.template import PAPER_OVERHEAD, Costs
 from apples.planning.planner import make_plan
@@ -47,7 +47,7 @@ def learning(settings: Settings, first_seed: int, costs: Costs) -> list[Record]:
     records: list[Record] = []
     for k in range(LEARNING_RUNS):
         size = int(rng.choice(settings.sizes))
-        known = correct(Lessons(records=records, benchmarks=costs))
+        known = correct(TrainingRuns(records=records, benchmarks=costs))
         known = replace(known, overhead=fit_overhead(records, known, prior=costs.overhead))
         records.append(one_run(settings, (size, first_seed + k), "loaded", known))
     return records

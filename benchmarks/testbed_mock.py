@@ -30,7 +30,7 @@ from apples.launching.launcher import LaunchRequest
 from apples.model.grid import Grid, Host, LinkRule
 from apples.model.plan import Assignment, unplanned
 from apples.model.template import Workload
-from apples.platforms.mock import MockWorld
+from apples.platforms.mock import MockPlatform
 from apples.simulation.scenario import (
     NOBODY,
     ApplicationTruth,
@@ -175,7 +175,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
 def makespan(grid: Grid, scenario: Scenario, line: dict[str, Any]) -> float:
     """Seconds that the plan of one real run takes on the mock grid under the load that run had."""
     load_then = replace(NOBODY, standing={h: n for h, n in line["load"].items() if n})
-    world = MockWorld(grid, replace(scenario, loads={"then": load_then}), load="then", seed=1)
+    world = MockPlatform(grid, replace(scenario, loads={"then": load_then}), load="then", seed=1)
     run = line["run"]
     chain = tuple(
         Assignment(

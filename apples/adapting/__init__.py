@@ -1,5 +1,5 @@
 """Whether a run should go on as it was planned: pure decisions from what its ranks tell.
 
-Nothing here knows a clock, a process or a file. `progress` is what ranks tell and what they may be told, `cuts` how
-slabs would be balanced now, `policy` when that is worth a move, and `hosts` when other hosts are worth a restart.
+No module here uses a clock, a process or a file. `progress` holds the reports and the orders, `repartitioning` balances
+slabs by the current speeds, `policy` decides when that is worth a move, and `hosts` when to restart on other hosts.
 """

@@ -15,7 +15,7 @@ from apples.model.template import Costs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class PoolSample:
     """What a look at the pool found. rest_s : of the run if it goes on, on the best slabs that its ranks can have.
 
     fresh_s : of the rest by a new plan over the whole pool, its start counted.  hosts : of that plan
@@ -36,7 +36,7 @@ class HostPolicy:
         self._settings = settings or HostSettings()
         self._agreed = 0
 
-    def wants_look(self, since_start_s: float, since_look_s: float) -> bool:
+    def wants_sample(self, since_start_s: float, since_look_s: float) -> bool:
         """Whether the pool should be looked at, so long after the last start and the last look."""
         settings = self._settings
         return (
@@ -45,7 +45,7 @@ class HostPolicy:
             and since_look_s >= settings.look_every_s
         )
 
-    def judge(self, look: Look) -> bool:
+    def judge(self, look: PoolSample) -> bool:
         """Whether to change over now."""
         gain_s = look.rest_s - look.fresh_s - look.change_s
         if gain_s <= self._settings.minimum_gain * look.rest_s:

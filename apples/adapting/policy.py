@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.adapting.cuts import balanced, busiest_link_rows, moved_rows, slowest
 from apples.adapting.progress import Progress
+from apples.adapting.repartitioning import balanced, busiest_link_rows, moved_rows, slowest
 from apples.adapting.settings import SlabSettings
 from apples.model.grid import FloatArray
 
@@ -43,7 +43,7 @@ PATIENCE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class AdaptationInputs:
     """What a policy must know of a run before its first report; P ranks in rank order.
 
     rows : of the plan.  hosts : of each rank.  caps : rows each may hold, memory and arrays counted
@@ -104,11 +104,11 @@ class _Stretch:
 class SlabPolicy:
     """One run's. rows : heights that the ranks have, as last told."""
 
-    def __init__(self, ground: Ground, settings: SlabSettings | None = None) -> None:
-        self.rows = ground.rows
-        self._ground, self._settings = ground, settings or SlabSettings()
-        self._size = sum(ground.rows)
-        self._caps = np.array(ground.caps, dtype=np.float64)
+    def __init__(self, inputs: AdaptationInputs, settings: SlabSettings | None = None) -> None:
+        self.rows = inputs.rows
+        self._inputs, self._settings = inputs, settings or SlabSettings()
+        self._size = sum(inputs.rows)
+        self._caps = np.array(inputs.caps, dtype=np.float64)
         self._stretches: deque[_Stretch] = deque(maxlen=REMEMBERED)
         self._elapsed_s = 0.0
         self._warm = False
@@ -172,9 +172,9 @@ class SlabPolicy:
         """Iterations won or lost against the plan's slabs."""
         newest = self._stretches[-1]
         self._balance -= (told.moved_s or 0.0) / newest.seconds
-        if self.rows != self._ground.rows:
+        if self.rows != self._inputs.rows:
             self._balance += newest.weight - newest.lasted_s / float(
-                self._replayed(self._ground.rows, [newest])[0]
+                self._replayed(self._inputs.rows, [newest])[0]
             )
 
     def _rest(self, told: Progress) -> float:
@@ -189,10 +189,10 @@ class SlabPolicy:
         self._balance = 0.0
         self._reversals += 2
         recent = list(self._stretches)[-self._settings.least_reports :]
-        gain_s = left * self._saving(self._ground.rows, recent)
-        if self.rows == self._ground.rows or gain_s <= self._cost(self._ground.rows):
+        gain_s = left * self._saving(self._inputs.rows, recent)
+        if self.rows == self._inputs.rows or gain_s <= self._cost(self._inputs.rows):
             return None
-        return self._proposal(self._ground.rows, gain_s, left, "the load does not last: back to the plan")
+        return self._proposal(self._inputs.rows, gain_s, left, "the load does not last: back to the plan")
 
     def _broken(self, left: float) -> Proposal | None:
         """Back to the slabs before the last move if it has not kept its promise."""
@@ -276,7 +276,7 @@ class SlabPolicy:
         return float(slowest(self.rows, row_s[None, :])[0] - self._size / (1 / row_s).sum())
 
     def _balanced(self, row_s: FloatArray) -> tuple[int, ...] | None:
-        rows = balanced(row_s, self._size, self._ground.min_rows, self._caps)
+        rows = balanced(row_s, self._size, self._inputs.min_rows, self._caps)
         return None if rows is None else tuple(rows.tolist())
 
     def _saving(self, rows: Sequence[int], stretches: list[_Stretch]) -> float:
@@ -310,11 +310,11 @@ class SlabPolicy:
 
     def _cost(self, rows: Sequence[int]) -> float:
         """Seconds that going over to these rows takes: as at the last move, else by the slowest link."""
-        ground = self._ground
+        inputs = self._inputs
         if self._per_row_s is not None:
-            return ground.collective_s + self._per_row_s * moved_rows(self.rows, rows)
-        crossing = busiest_link_rows(self.rows, rows) * ground.bytes_per_row
-        return ground.collective_s + crossing / ground.bandwidth_Bps
+            return inputs.collective_s + self._per_row_s * moved_rows(self.rows, rows)
+        crossing = busiest_link_rows(self.rows, rows) * inputs.bytes_per_row
+        return inputs.collective_s + crossing / inputs.bandwidth_Bps
 
     def _proposal(self, rows: Sequence[int], gain_s: float, left: float, why: str) -> Proposal:
         return Proposal(
@@ -330,23 +330,23 @@ class SlabPolicy:
             self._reversals += 1
         recent = list(self._stretches)[-self._settings.least_reports :]
         promised_s = self._saving(found.rows, recent)
-        if found.rows != self._ground.rows:
+        if found.rows != self._inputs.rows:
             self._trial = _Trial(self.rows, _seconds(recent), promised_s, _capacity(_mean(recent)))
         self._last_shift = np.subtract(found.rows, self.rows).astype(np.float64)
         self._ordered, self._waited = found.rows, 0
 
     def _why(self, window: list[_Stretch]) -> str:
         """Which host is not what the plan took it for."""
-        ground, now = self._ground, _mean(window)
-        planned = np.array(ground.row_s or [math.nan] * len(now))
+        inputs, now = self._inputs, _mean(window)
+        planned = np.array(inputs.row_s or [math.nan] * len(now))
         off = np.log(now / planned)
         if not np.isfinite(off).any():
-            return f"{ground.hosts[int((now * self.rows).argmax())]} is the slowest"
+            return f"{inputs.hosts[int((now * self.rows).argmax())]} is the slowest"
         rank = int(np.nanargmax(np.abs(off)))
-        host, ratio = ground.hosts[rank], float(planned[rank] / now[rank])
+        host, ratio = inputs.hosts[rank], float(planned[rank] / now[rank])
         word = "slower" if ratio < 1 else "faster"
-        if ground.share and math.isfinite(ground.share[rank]):
-            share = ground.share[rank]
+        if inputs.share and math.isfinite(inputs.share[rank]):
+            share = inputs.share[rank]
             return f"{host} is {word} than planned ({share:.2f} → {min(share * ratio, 1.0):.2f} of a CPU)"
         return f"{host} is {word} than planned ({ratio:.2f} of it)"
 

@@ -104,7 +104,7 @@ class CheckpointAndEnd:
 Order = NewSlabs | CheckpointAndEnd
 
 
-class Overseer(Protocol):
+class AdaptationController(Protocol):
     """Hears how a run goes, and may interfere. Called between other duties, so it must not take long."""
 
     @property

@@ -1,4 +1,4 @@
-"""`--adapt`: from the options of a run to who watches it. Options in, an overseer for each attempt out."""
+"""`--adapt`: from the options of a run to who watches it. Options in, an controller for each attempt out."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from apples.adapting.progress import Overseer
+    from apples.adapting.progress import AdaptationController
     from apples.adapting.settings import AdaptSettings
     from apples.launching.launcher import Notify
-    from apples.platforms.platform import World
+    from apples.platforms.platform import Platform
     from apples.run.agent import Decision, RunRequest
     from apples.run.resilience import Resilience
 
-    Overseen = Callable[[RunRequest, Decision], Overseer]
+    MakeController = Callable[[RunRequest, Decision], AdaptationController]
 
 #: What `--adapt` may be, and what it is without.
 CHOICES, DEFAULT = ("off", "slabs", "hosts"), "off"
@@ -58,29 +58,29 @@ def read(options: Mapping[str, Any], resilience: Resilience | None) -> AdaptSett
     return AdaptSettings() if file is None else load_yaml(find_config(file), AdaptSettings)
 
 
-def overseers(
-    world: World, wanted: AdaptSettings | None, options: Mapping[str, Any], notify: Notify
-) -> Overseen | None:
+def controllers(
+    platform: Platform, wanted: AdaptSettings | None, options: Mapping[str, Any], notify: Notify
+) -> MakeController | None:
     """Who watches each attempt of a run, None where nobody does."""
     if wanted is None:
         return None
     from apples.adapting.hosts import HostPolicy
-    from apples.run.adaptation import HostOverseer, Pool, SlabOverseer, ground_of
+    from apples.run.adaptation import HostController, Pool, SlabController, adaptation_inputs
 
     hosts = HostPolicy(wanted.hosts) if options["adapt"] == "hosts" else None
 
-    def watch(request: RunRequest, decision: Decision) -> Overseer:
-        slabs = SlabOverseer(ground_of(decision, request.planning), wanted, notify)
+    def watch(request: RunRequest, decision: Decision) -> AdaptationController:
+        slabs = SlabController(adaptation_inputs(decision, request.planning), wanted, notify)
         if hosts is None:
             return slabs
         pool = Pool(
             decision=decision,
             options=request.planning,
-            snapshot=lambda: world.snapshot(_unheard),
+            snapshot=lambda: platform.snapshot(_unheard),
             change_s=0.0 if decision.interval is None else 2.0 * decision.interval.cost_s,
-            beside=world.name != "mock",
+            beside=platform.name != "mock",
         )
-        return HostOverseer(slabs, hosts, pool, notify)
+        return HostController(slabs, hosts, pool, notify)
 
     return watch
 

@@ -19,7 +19,8 @@ from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE
 from apples.model.grid import Grid, Host
 from apples.model.template import Costs
-from apples.platforms.platform import LocalWorld, World, is_this_machine, this_machine
+from apples.platforms.local import LocalPlatform
+from apples.platforms.platform import Platform, is_this_machine, this_machine
 from apples.run.agent import Agent, RunRequest
 from apples.run.costing import Costing
 from nws.base.durations import parse_duration
@@ -91,22 +92,22 @@ def assemble(
     problems += _contradictions(options)
     service = collect(lambda: open_service(options))
     turns = None if session is None else session.turns
-    world_and_file = collect(lambda: open_world(options, service, console.note, turns))
-    world, file = world_and_file or (None, None)
+    world_and_file = collect(lambda: open_platform(options, service, console.note, turns))
+    platform, file = world_and_file or (None, None)
     template: Template | None = None
     # An unreadable grid file may know the application; its own problems come first then.
-    if world is not None or options["app"] in (None, *applications.names()):
-        template = collect(lambda: find_template(options["app"], world, file))
+    if platform is not None or options["app"] in (None, *applications.names()):
+        template = collect(lambda: find_template(options["app"], platform, file))
     if template is not None:
         checked = template
         collect(lambda: checked.check(settings))
     wanted = collect(lambda: resilience.read(options, settings))
     adapt = collect(lambda: adapting.read(options, wanted))
-    if problems or world is None or template is None:
+    if problems or platform is None or template is None:
         raise ConfigError(problems)
     if options["launcher"] in resilience.SPREADING:
-        prepare_hosts(world, template)
-        _need_disk(world, template, (size, settings), wanted)
+        prepare_hosts(platform, template)
+        _need_disk(platform, template, (size, settings), wanted)
     request = RunRequest(
         size=size,
         template=template,
@@ -123,40 +124,40 @@ def assemble(
         shared=None if session is None else session.observed,
         monitored=None if job is None else job.document,
         resilience=wanted,
-        overseen=adapting.overseers(world, adapt, options, console.note),
+        make_controller=adapting.controllers(platform, adapt, options, console.note),
     )
     history = open_history()
     costing = Costing(open_benchmarks(), history, {} if file is None else _stated(file))
     tell = None if service is None else service.tell
-    return Agent(world, history, costing, console.note, tell=tell), request
+    return Agent(platform, history, costing, console.note, tell=tell), request
 
 
-def prepare_hosts(world: World, template: Template) -> None:
-    """Tell a world of many hosts that the application needs compiled kernels there."""
-    from apples.platforms.slurm import SlurmWorld
-    from apples.platforms.ssh import SshWorld
+def prepare_hosts(platform: Platform, template: Template) -> None:
+    """Tell a platform of many hosts that the application needs compiled kernels there."""
+    from apples.platforms.slurm import SlurmPlatform
+    from apples.platforms.ssh import SshPlatform
     from apples.remote.warmhosts import WarmHosts
 
-    assert isinstance(world, SshWorld | SlurmWorld)
-    world.keep_warm(template.warm_command(), WarmHosts(state_dir() / "hosts" / "warm.json"))
+    assert isinstance(platform, SshPlatform | SlurmPlatform)
+    platform.keep_warm(template.warm_command(), WarmHosts(state_dir() / "hosts" / "warm.json"))
 
 
 def _need_disk(
-    world: World, template: Template, run: tuple[int, Mapping[str, str]], wanted: Resilience
+    platform: Platform, template: Template, run: tuple[int, Mapping[str, str]], wanted: Resilience
 ) -> None:
-    """Tell a world of many hosts what room the run needs, and which directory they must share."""
-    from apples.platforms.slurm import SlurmWorld
-    from apples.platforms.ssh import SshWorld
+    """Tell a platform of many hosts what room the run needs, and which directory they must share."""
+    from apples.platforms.slurm import SlurmPlatform
+    from apples.platforms.ssh import SshPlatform
 
-    assert isinstance(world, SshWorld | SlurmWorld)
+    assert isinstance(platform, SshPlatform | SlurmPlatform)
     if wanted.file is None:
         return
     if wanted.own:
-        world.wish_disk(wanted.file)
+        platform.wish_disk(wanted.file)
         return
     # What a run writes and reads again must have room, and be the same file on every host.
     size, settings = run
-    world.need_disk(wanted.file, size * template.workload(size, settings).bytes_per_row)
+    platform.need_disk(wanted.file, size * template.workload(size, settings).bytes_per_row)
 
 
 def _time_limit(text: str | None) -> float | None:
@@ -234,13 +235,13 @@ def open_service(options: Mapping[str, Any]) -> ServiceWeather | None:
     return ServiceWeather(endpoint, stale_after_s=stale_after_s)
 
 
-def open_world(
+def open_platform(
     options: Mapping[str, Any],
     service: ServiceWeather | None = None,
     notify: Notify = _unheard,
     turns: Turns | None = None,
-) -> tuple[World, GridFile | None]:
-    """The world the options ask for, and the grid file behind it, if any."""
+) -> tuple[Platform, GridFile | None]:
+    """The platform the options ask for, and the grid file behind it, if any."""
     if options["mock"] or options["scenario"] is not None:
         return _open_mock(options)
     options = _given_by_the_queue(options)
@@ -251,10 +252,10 @@ def open_world(
     if options["grid_file"] == SERVICE_GRID and service is not None:
         grid = service.pool(notify)
         hosts = choose_hosts(grid or this_machine(), options)
-        return LocalWorld(hosts, service=service, turns=turns), None
+        return LocalPlatform(hosts, service=service, turns=turns), None
     file = open_grid_file(options["grid_file"])
     grid = this_machine() if file is None else file.grid
-    return LocalWorld(choose_hosts(grid, options), service=service, turns=turns), file
+    return LocalPlatform(choose_hosts(grid, options), service=service, turns=turns), file
 
 
 def _given_by_the_queue(options: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -267,25 +268,27 @@ def _given_by_the_queue(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _open_ssh(
     options: Mapping[str, Any], service: ServiceWeather | None, notify: Notify
-) -> tuple[World, GridFile | None]:
+) -> tuple[Platform, GridFile | None]:
     """The hosts of the grid file or the service, or those that were only named: they say the rest themselves."""
-    from apples.platforms.ssh import SshWorld
+    from apples.platforms.ssh import SshPlatform
 
     if options["grid_file"] == SERVICE_GRID and service is not None:
-        return SshWorld(choose_hosts(service.pool(notify) or this_machine(), options), service=service), None
+        return SshPlatform(
+            choose_hosts(service.pool(notify) or this_machine(), options), service=service
+        ), None
     file = open_grid_file(options["grid_file"])
     if file is not None:
-        return SshWorld(choose_hosts(file.grid, options), service=service), file
+        return SshPlatform(choose_hosts(file.grid, options), service=service), file
     asked = asked_hosts(options)
     hosts = tuple(Host(name=name, slots=slots or 1) for name, slots in asked.items())
     pool = choose_hosts(Grid(name="hosts by name", hosts=hosts, source="the hosts named"), options)
     told = frozenset(name for name, slots in asked.items() if slots is None)
-    return SshWorld(pool, open_slots=told, open_types=frozenset(asked), service=service), None
+    return SshPlatform(pool, open_slots=told, open_types=frozenset(asked), service=service), None
 
 
-def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:
+def _open_mock(options: Mapping[str, Any]) -> tuple[Platform, GridFile]:
     """A mock grid on the hosts of the grid file, or of the file its scenario names."""
-    from apples.platforms.mock import open_world as open_mock_world
+    from apples.platforms.mock import open_mock
     from apples.simulation.scenario import load_scenario
 
     name, file = options["scenario"], open_grid_file(options["grid_file"])
@@ -296,7 +299,7 @@ def _open_mock(options: Mapping[str, Any]) -> tuple[World, GridFile]:
     grid = choose_hosts(file.grid, options)
     seed, load = options["seed"], options["load"]
     seed = DEFAULT_SEED if seed is None else seed
-    return open_mock_world(name, seed=seed, load=load or DEFAULT_LOAD, grid=grid), file
+    return open_mock(name, seed=seed, load=load or DEFAULT_LOAD, grid=grid), file
 
 
 def open_grid_file(name: str | None) -> GridFile | None:
@@ -365,9 +368,9 @@ def _named_hosts(grid: Grid, asked: Mapping[str, int | None]) -> Grid:
     )
 
 
-def find_template(name: str | None, world: World | None, file: GridFile | None) -> Template:
+def find_template(name: str | None, platform: Platform | None, file: GridFile | None) -> Template:
     """The application: ours by name, or one that the grid file or the mock grid knows by its model."""
-    own = getattr(world, "workload", None)
+    own = getattr(platform, "workload", None)
     stated = {} if file is None else {n: a for n, a in file.applications.items() if a.demands is not None}
     mock_name = None if own is None else own(1).application
     name = name or mock_name or applications.DEFAULT

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from apples.cli.console import Console
     from apples.learning.corrections import Corrections
     from apples.model.template import Costs, Template
-    from apples.platforms.platform import World
+    from apples.platforms.platform import Platform
 
 
 @click.command()
@@ -54,16 +54,16 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) ->
     chosen = parse_settings(settings)
     template.check(chosen)
     console = Console(quiet=options["as_json"])
-    world, history, store = _world(options, template, console), open_history(), open_benchmarks()
+    platform, history, store = _world(options, template, console), open_history(), open_benchmarks()
     costing = Costing(store, history)
     application = Application(template=template, settings=chosen, size=size)
     if not options["show"]:
-        costing.calibrate(world, application, console.note)
-    costs = costing.known(world, application)
-    own, others = costing.lessons(world, application)
+        costing.calibrate(platform, application, console.note)
+    costs = costing.known(platform, application)
+    own, others = costing.lessons(platform, application)
     found = corrections(own, others)
     if options["as_json"]:
-        key = costing.key(world, application)
+        key = costing.key(platform, application)
         click.echo(
             json.dumps(
                 {"version": 1, "application": app, "key": key, **_document(costs, found, len(own.records))}
@@ -77,10 +77,10 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) ->
     click.echo("\n".join(_lines(costs, found)))
 
 
-def _world(options: dict[str, Any], template: Template, console: Console) -> World:
+def _world(options: dict[str, Any], template: Template, console: Console) -> Platform:
     """The machines asked for; hosts elsewhere have been looked at, for it is they who say what they are."""
     from apples.cli import slurmoptions
-    from apples.cli.assemble import open_world, prepare_hosts
+    from apples.cli.assemble import open_platform, prepare_hosts
     from apples.cli.exclusions import without_hosts
     from apples.errors import ConfigError
 
@@ -90,11 +90,11 @@ def _world(options: dict[str, Any], template: Template, console: Console) -> Wor
     if problems:
         raise ConfigError(problems)
     asked = dict.fromkeys(("mock", "scenario", "include", "exclude"))
-    world, _ = open_world({**asked, **options}, None, console.note)
+    platform, _ = open_platform({**asked, **options}, None, console.note)
     if options["launcher"] in SPREADING:
-        prepare_hosts(world, template)
-        world.snapshot(console.note)
-    return world
+        prepare_hosts(platform, template)
+        platform.snapshot(console.note)
+    return platform
 
 
 def _document(costs: Costs, found: Corrections, runs: int) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def predict(words: str) -> Prediction | str:
     size = given.pop("size")
     agent, request = assemble(size, given, Console(quiet=True))
     application = Application(template=request.template, settings=request.settings, size=size)
-    costs = Costing(open_benchmarks(), open_history()).known(agent.world, application)
-    missing = sorted({host.cpu_type for host in agent.world.grid.hosts} - set(costs.seconds_per_row))
+    costs = Costing(open_benchmarks(), open_history()).known(agent.platform, application)
+    missing = sorted({host.cpu_type for host in agent.platform.grid.hosts} - set(costs.seconds_per_row))
     if missing:
         return (
             f"{request.template.name} is not calibrated on {', '.join(missing)}; `apples calibrate` or a first "

@@ -212,7 +212,7 @@ def _plan_and_run(assembled: tuple[Agent, RunRequest], options: dict[str, Any], 
 
     agent, request = assembled
     events = _Events(options["json_lines"])
-    checkpoints = Checkpoints(request.resilience, agent.world, open_history())
+    checkpoints = Checkpoints(request.resilience, agent.platform, open_history())
     enactor = Enactor(agent, checkpoints, console.note, events.emit)
     decision = enactor.decide(request)
     document = decision.document()

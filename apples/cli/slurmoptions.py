@@ -1,4 +1,4 @@
-"""Options of `--launcher slurm`: what they may be, and the world they ask for. Decides nothing else."""
+"""Options of `--launcher slurm`: what they may be, and the platform they ask for. Decides nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apples.cli.exclusions import MOCK, MONITOR, excluded
 if TYPE_CHECKING:
     from apples.launching.launcher import Notify
     from apples.model.gridfile import GridFile
-    from apples.platforms.platform import World
+    from apples.platforms.platform import Platform
     from apples.platforms.serviceforecasts import ServiceWeather
     from apples.slurm.commands import Wishes
 
@@ -106,11 +106,11 @@ def read(options: Mapping[str, Any]) -> Wishes:
 
 def open_slurm(
     options: Mapping[str, Any], service: ServiceWeather | None, notify: Notify
-) -> tuple[World, GridFile | None]:
+) -> tuple[Platform, GridFile | None]:
     """A Slurm cluster; of its nodes the hosts of the grid file, the service or a list, where the user names any."""
     from apples.cli.assemble import SERVICE_GRID, asked_hosts, choose_hosts, open_grid_file
     from apples.model.grid import Grid, Host
-    from apples.platforms.slurm import Given, SlurmWorld
+    from apples.platforms.slurm import Given, SlurmPlatform
     from nws.client import state_dir
 
     file, grid, asked = None, None, asked_hosts(options)
@@ -130,4 +130,4 @@ def open_slurm(
         job=job_around(),
         state=state_dir() / "hosts",
     )
-    return SlurmWorld(given, service=service), file
+    return SlurmPlatform(given, service=service), file

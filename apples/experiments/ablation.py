@@ -20,7 +20,7 @@ from apples.experiments.site_runs import (
     SiteSettings,
     learnt_costs,
     observed_s,
-    open_site_world,
+    open_site,
     run,
 )
 from apples.model.plan import Record
@@ -112,7 +112,7 @@ def _at_opening(
     """The run of a scheduler that meets the world first. case : (size, seed)."""
     size, seed = case
     costs = learnt_costs(settings, scheduler.learns, progress)
-    return run(open_site_world(settings, seed=seed, load="loaded"), size, costs, scheduler)
+    return run(open_site(settings, seed=seed, load="loaded"), size, costs, scheduler)
 
 
 def _chain(record: Record) -> list[tuple[str, int]]:

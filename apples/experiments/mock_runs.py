@@ -27,7 +27,7 @@ from apples.model.plan import Plan, Record
 from apples.model.template import Costs, Workload
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
-from apples.platforms.mock import MockWorld, open_world
+from apples.platforms.mock import MockPlatform, open_mock
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
 
@@ -60,7 +60,7 @@ class Session:
 
     def __init__(self, settings: Settings, *, seed: int, load: str) -> None:
         grid = load_grid(find_config(settings.grid))
-        self.world: MockWorld = open_world(settings.scenario, seed=seed, load=load, grid=grid)
+        self.world: MockPlatform = open_mock(settings.scenario, seed=seed, load=load, grid=grid)
         self._settings = settings
         self._count = 0
 

@@ -21,7 +21,7 @@ from apples.experiments.result import Curve, Figure, Result, Row
 from apples.experiments.settings import load_settings
 from apples.model.snapshots import from_forecasts
 from apples.planning.planner import make_plan
-from apples.platforms.mock import EPOCH, MockWorld
+from apples.platforms.mock import EPOCH, MockPlatform
 from apples.platforms.serviceforecasts import ServiceWeather
 from apples.simulation.mock_sensors import MockSensors
 from nws.client import Endpoint
@@ -96,7 +96,7 @@ def planning_cost(progress: Progress) -> Result:
     )
 
 
-def _over_http(world: MockWorld, seed: int, progress: Progress) -> tuple[int, float]:
+def _over_http(world: MockPlatform, seed: int, progress: Progress) -> tuple[int, float]:
     """Series of a service that has the world's readings, and seconds from asking it to a snapshot of the grid."""
     sensors = MockSensors(world.truth, np.random.default_rng(seed), since=world.truth.now - _READ_S)
     rounds = list(sensors.read(world.truth.now))
@@ -109,7 +109,7 @@ def _over_http(world: MockWorld, seed: int, progress: Progress) -> tuple[int, fl
         service = ServiceWeather(Endpoint.of(server.url), stale_after_s=_READ_S)
 
         def fetch() -> int:
-            outlook = service.outlook(world.grid)
+            outlook = service.forecasts(world.grid)
             from_forecasts(world.grid, outlook.forecasts, now=outlook.now, source=outlook.source)
             return len(outlook.forecasts)
 

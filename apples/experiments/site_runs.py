@@ -26,7 +26,7 @@ from apples.model.plan import Plan, Record
 from apples.model.template import Costs
 from apples.planning.options import PAPER, ModelName, PlanningOptions
 from apples.planning.planner import make_plan
-from apples.platforms.mock import MockWorld, open_world
+from apples.platforms.mock import MockPlatform, open_mock
 from apples.run.costing import rank_counts
 from nws.base.reader import load_yaml
 
@@ -78,13 +78,13 @@ class Scheduler:
     learns: ModelName = OURS.model
 
 
-def open_site_world(settings: SiteSettings, *, seed: int, load: str) -> MockWorld:
+def open_site(settings: SiteSettings, *, seed: int, load: str) -> MockPlatform:
     """The grid under the scenario's truth, with so much load."""
     grid = load_grid(find_config(settings.grid))
-    return open_world(settings.scenario, seed=seed, load=load, grid=grid)
+    return open_mock(settings.scenario, seed=seed, load=load, grid=grid)
 
 
-def run(world: MockWorld, size: int, costs: Costs, scheduler: Scheduler) -> Record:
+def run(world: MockPlatform, size: int, costs: Costs, scheduler: Scheduler) -> Record:
     """Plan from the forecasts of this moment, and run; raises `NoFeasiblePlan`."""
     workload = TEMPLATE.workload(size, {})
     snapshot = world.snapshot(_silent)
@@ -121,7 +121,7 @@ def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -
     """Benchmarks, and the overhead that the calibration runs show under a performance model."""
     own = settings.calibration
     progress(f"{own.runs} calibration runs, {model} model")
-    world = open_site_world(settings, seed=own.seed, load="unloaded")
+    world = open_site(settings, seed=own.seed, load="unloaded")
     one_of = {host.cpu_type: host for host in reversed(world.grid.hosts)}
     costs = Costs(
         seconds_per_row={

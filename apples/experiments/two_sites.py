@@ -26,7 +26,7 @@ from apples.experiments.site_runs import (
     learnt_costs,
     load_site_settings,
     observed_s,
-    open_site_world,
+    open_site,
     run,
 )
 from apples.model.grid import FloatArray
@@ -104,7 +104,7 @@ def take_turns(settings: SiteSettings, case: tuple[int, int], first: int, progre
     names = list(SCHEDULERS)
     first %= len(names)
     costs = {name: learnt_costs(settings, s.learns, progress) for name, s in SCHEDULERS.items()}
-    world = open_site_world(settings, seed=seed, load="loaded")
+    world = open_site(settings, seed=seed, load="loaded")
     records = {
         name: run(world, size, costs[name], SCHEDULERS[name]) for name in (*names[first:], *names[:first])
     }

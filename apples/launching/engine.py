@@ -13,7 +13,7 @@ from dataclasses import replace
 from signal import Signals
 from typing import Protocol
 
-from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Overseer, parse_progress
+from apples.adapting.progress import AdaptationController, CheckpointAndEnd, NewSlabs, parse_progress
 from apples.launching.holding import held
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.signals import SignalQueue
@@ -86,10 +86,10 @@ class RunLoop:
         inbox: SignalQueue,
         notify: Notify,
         *,
-        overseer: Overseer | None = None,
+        controller: AdaptationController | None = None,
     ) -> None:
         self._lost: set[str] = set()
-        self._overseer = overseer
+        self._controller = controller
         self._processes, self._ending, self._inbox, self._notify = processes, ending, inbox, notify
 
     def follow(self, hosts: list[str]) -> None:
@@ -124,11 +124,11 @@ class RunLoop:
         return self._ending.rank_failed(time.monotonic())
 
     def _on_progress(self) -> list[Instruction]:
-        """Let the overseer hear what the ranks tell, and pass on what it wants of them."""
-        if self._overseer is None:
+        """Let the controller hear what the ranks tell, and pass on what it wants of them."""
+        if self._controller is None:
             return []
         for told in map(parse_progress, self._processes.told()):
-            order = None if told is None else self._overseer.hear(told)
+            order = None if told is None else self._controller.hear(told)
             match order:
                 case NewSlabs(rows=rows):
                     self._processes.offer(",".join(map(str, rows)))
@@ -172,7 +172,7 @@ def launched(
         ending = Termination(started=started, time_limit_s=request.time_limit_s, grace=grace)
         processes = start()
         try:
-            RunLoop(processes, ending, inbox, notify, overseer=request.overseer).follow(hosts)
+            RunLoop(processes, ending, inbox, notify, controller=request.controller).follow(hosts)
         finally:
             code = processes.close()
     outcome = judge(
@@ -187,4 +187,4 @@ def launched(
         ),
         ending,
     )
-    return outcome if request.overseer is None else replace(outcome, moves=request.overseer.ended())
+    return outcome if request.controller is None else replace(outcome, moves=request.controller.ended())

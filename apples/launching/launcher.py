@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from apples.adapting.progress import Overseer
+from apples.adapting.progress import AdaptationController
 from apples.model.plan import Outcome, Plan
 from apples.model.template import Workload
 
@@ -26,7 +26,7 @@ class LaunchRequest:
     time_limit_s : wall seconds after which the run is ended (exit code 124)
     checkpoint_every : iterations between checkpoints, None for none on the way; real ranks are told by their command
     program_output_to_stderr : keep our stdout free for one JSON document
-    overseer : hears how the run goes and may move its slabs or end it; None for a run that is left alone
+    controller : hears how the run goes and may move its slabs or end it; None for a run that is left alone
     """
 
     plan: Plan
@@ -38,7 +38,7 @@ class LaunchRequest:
     time_limit_s: float | None = None
     program_output_to_stderr: bool = False
     checkpoint_every: int | None = None
-    overseer: Overseer | None = None
+    controller: AdaptationController | None = None
 
 
 Notify = Callable[[str], None]

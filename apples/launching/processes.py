@@ -42,7 +42,7 @@ class Processes:
         self._keepers = RankSupervisors()
         self._partial = b""
         self.said_path = request.run_dir / "mpiexec.log"
-        self._tail = None if request.overseer is None else FileTail(str(request.run_dir / PROGRESS))
+        self._tail = None if request.controller is None else FileTail(str(request.run_dir / PROGRESS))
         self._look_at = time.monotonic() + LOOK_EVERY_S
         clear_statuses(request.run_dir)
         clear(str(request.run_dir))

@@ -101,7 +101,7 @@ class RemoteProcesses:
                 self._channels[host] = channel
                 self._poll.register(channel.fd, select.EPOLLIN)
                 own = {**rank_environment(place.interface, os.environ), **place.environment}
-                watched = request.overseer is not None and host == self._first_host
+                watched = request.controller is not None and host == self._first_host
                 count = proxies.count(host)
                 channel.send(b"J", setup(self._run_dir, self._token, count, own, watched=watched))
         except OSError as error:

@@ -62,7 +62,7 @@ def clear(directory: str) -> None:
 
 def steered(request: LaunchRequest) -> LaunchRequest:
     """The request with an environment that makes the ranks tell how they go; as it was where nobody listens."""
-    if request.overseer is None:
+    if request.controller is None:
         return request
     from dataclasses import replace
 
@@ -70,6 +70,6 @@ def steered(request: LaunchRequest) -> LaunchRequest:
     ours = {
         PROGRESS_VARIABLE: os.path.join(run_dir, PROGRESS),
         SLABS_VARIABLE: os.path.join(run_dir, SLABS),
-        EVERY_VARIABLE: f"{request.overseer.report_every_s:g}",
+        EVERY_VARIABLE: f"{request.controller.report_every_s:g}",
     }
     return replace(request, environment={**request.environment, **ours})

@@ -5,7 +5,7 @@ need no waiting. The rules:
 
 - INT, TERM, HUP, USR1, USR2 are passed on to the ranks; the first of INT, TERM and HUP also shows their states
   and marks the run as interrupted.
-- An overseer's wish for a checkpoint and the end is a TERM to all ranks, which have the time they need for it.
+- An controller's wish for a checkpoint and the end is a TERM to all ranks, which have the time they need for it.
 - The second of these, the time limit, or the first rank that fails, *ends* the run: TERM to all ranks; after a
   grace the lifeline is cut, upon which the keepers kill; after another, what is left is killed from here.
 - After the first failure a moment passes before the others are ended, so that ranks which fail together

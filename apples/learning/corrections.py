@@ -18,7 +18,7 @@ import numpy as np
 from apples.learning.regression import weighted_median
 from apples.learning.runs import (
     PRIOR_SPREAD,
-    Lessons,
+    TrainingRuns,
     expected_compute,
     finished,
     recency,
@@ -59,7 +59,7 @@ class Corrections:
     hosts: Mapping[str, Correction]
 
 
-def correct(own: Lessons, others: Sequence[Lessons] = ()) -> Costs:
+def correct(own: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Costs:
     """The benchmarks moved towards what finished runs computed in, as far as the runs agree.
 
     others : of slabs of other sizes. What they teach is believed until runs on slabs of this size know better
@@ -69,7 +69,7 @@ def correct(own: Lessons, others: Sequence[Lessons] = ()) -> Costs:
     return replace(corrected, communication=exchanges([r for r, _ in _by_age([own, *others])]).factor)
 
 
-def corrections(own: Lessons, others: Sequence[Lessons] = ()) -> Corrections:
+def corrections(own: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Corrections:
     """Factors on the benchmarks of types and hosts that ran, each between 1 and the median of observed / expected.
 
     others : see `correct`
@@ -108,7 +108,7 @@ def _beyond(difference: float) -> float:
     return difference / (1 + (both_stray / difference**2) ** 2) if difference else 0.0
 
 
-def _by_age(others: Sequence[Lessons]) -> list[tuple[Record, Lessons]]:
+def _by_age(others: Sequence[TrainingRuns]) -> list[tuple[Record, TrainingRuns]]:
     runs = [(record, lessons) for lessons in others for record in lessons.records]
     return sorted(runs, key=lambda run: run[0].id)
 
@@ -175,7 +175,7 @@ def exchanges(records: Sequence[Record]) -> Correction:
     return _shrunk(seen, np.array(weights)) if seen else Correction(factor=1.0, runs=0)
 
 
-def outdated(corrected: Costs, own: Lessons) -> dict[str, Correction]:
+def outdated(corrected: Costs, own: TrainingRuns) -> dict[str, Correction]:
     """CPU types whose benchmark the newest runs contradict, all in one direction, and by how much in the median.
 
     corrected : costs after `correct`; what earlier runs have taught already is no contradiction

@@ -28,7 +28,7 @@ PRIOR_SPREAD = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lessons:
+class TrainingRuns:
     """Runs on slabs of one size, oldest first, and the benchmarks that tell what they should have taken.
 
     since : CPU type → when its benchmark was measured; earlier runs say nothing of it

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from apples.learning.corrections import correct
 from apples.learning.overhead import fit_overhead
-from apples.learning.runs import Lessons, message_costs, start_cpu_s
+from apples.learning.runs import TrainingRuns, message_costs, start_cpu_s
 from apples.model.template import Costs
 
 
-def taught(own: Lessons, others: Sequence[Lessons], iterations: int) -> Costs:
+def taught(own: TrainingRuns, others: Sequence[TrainingRuns], iterations: int) -> Costs:
     """Benchmarks corrected by all runs since; overhead fitted to runs of as many iterations.
 
     What a run computed longer than expected grows with its iterations and would pass for overhead in a shorter one.

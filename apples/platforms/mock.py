@@ -1,8 +1,8 @@
 """A mock grid with everything an agent needs round it: sensors, forecasts, benchmarks, a launcher, a clock.
 
-`open_world` is the way in: a scenario, a seed and perhaps another grid. The agent gets snapshots made from
+`open_mock` is the way in: a scenario, a seed and perhaps another grid. The agent gets snapshots made from
 forecasts, which are made from sensor readings up to the present and nothing else. The same seed gives the same
-world to the last bit; runs change it only by taking time.
+platform to the last bit; runs change it only by taking time.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.scenario import Scenario, load_scenario
 from nws.testing import InMemoryWeather
 
-#: Midnight of 1 January 2000 UTC: the world's second 0, so that its times read like times.
+#: Midnight of 1 January 2000 UTC: the platform's second 0, so that its times read like times.
 EPOCH = 946_684_800.0
 #: Streams of chance of the observers, apart from those of the truth (`mock_grid`).
 _SENSORS, _BENCHMARKS = 101, 102
 
 
-class MockWorld:
-    """A world (`apples.platforms.platform.World`) that is simulated.
+class MockPlatform:
+    """A platform (`apples.platforms.platform.Platform`) that is simulated.
 
     grid : the hosts.  truth : what is true of them, for experiments to let time pass and hosts die; never for plans
     weather : forecasts from the sensors, up to the last `snapshot`.  launcher : runs plans and takes their time
@@ -51,7 +51,7 @@ class MockWorld:
         self._sensors = MockSensors(self.truth, rng, since=-scenario.sensors.history_s)
 
     def now(self) -> float:
-        """Seconds since the epoch, in this world's time."""
+        """Seconds since the epoch, in this platform's time."""
         return EPOCH + self.truth.now
 
     def rest(self, seconds: float) -> None:
@@ -116,10 +116,10 @@ class MockWorld:
 ANY_GRID = "workstations"
 
 
-def open_world(
+def open_mock(
     scenario: str | Path | None = None, *, seed: int, load: str = "loaded", grid: Grid | None = None
-) -> MockWorld:
-    """World of a scenario (a file, or a name in `configs/mock/`) under one of its loads.
+) -> MockPlatform:
+    """Platform of a scenario (a file, or a name in `configs/mock/`) under one of its loads.
 
     grid : other hosts than the scenario's own grid file names. Without a scenario it is the one of the grid's
     name, else `workstations`. Raises `ConfigError` with every problem of the files, or when the scenario knows
@@ -133,4 +133,4 @@ def open_world(
     if grid is None:
         beside = path.parent / truth.grid
         grid = load_grid(beside if beside.is_file() else find_config(truth.grid))
-    return MockWorld(grid, truth, load=load, seed=seed)
+    return MockPlatform(grid, truth, load=load, seed=seed)

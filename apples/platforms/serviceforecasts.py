@@ -47,7 +47,7 @@ _LONGEST_TEXT = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class ServiceForecasts:
     """Forecasts for the hosts of a grid, under the grid's names.
 
     now : the service's clock, seconds since the epoch; ages are counted from it
@@ -85,7 +85,7 @@ class ServiceWeather:
     def pool(self, notify: Notify) -> Grid | None:
         """All hosts that sensors have registered and that are not lost; None when there are none.
 
-        Also None when nobody answers, which `outlook` then says without asking again.
+        Also None when nobody answers, which `forecasts` then says without asking again.
         """
         try:
             with RemoteWeather.at(self._endpoint, timeout_s=_ASK_S) as weather:
@@ -108,7 +108,7 @@ class ServiceWeather:
             return None
         return Grid(name="nws", hosts=hosts, source=f"the weather service at {self.url}")
 
-    def outlook(self, grid: Grid) -> Outlook:
+    def forecasts(self, grid: Grid) -> ServiceForecasts:
         """What the service expects of the grid's hosts and pairs; raises `WeatherError` when it does not say."""
         if self._gone is not None:
             raise self._gone
@@ -143,7 +143,7 @@ class ServiceWeather:
             # one silence is enough to stop asking: the run must not wait for it again
             self._ahead_s = None
 
-    def _renamed(self, snapshot: RemoteSnapshot, ours: Mapping[str, str], grid: Grid) -> Outlook:
+    def _renamed(self, snapshot: RemoteSnapshot, ours: Mapping[str, str], grid: Grid) -> ServiceForecasts:
         fresh: dict[Series, Forecast] = {}
         stale: list[Series] = []
         for series, forecast in snapshot.forecasts.items():
@@ -162,7 +162,7 @@ class ServiceWeather:
             if a in ours and b in ours and Series(Resource.LATENCY, ours[a], ours[b]) in fresh
         }
         called = f"grid {snapshot.grid}, " if snapshot.grid else ""
-        return Outlook(
+        return ServiceForecasts(
             now=snapshot.now,
             source=f"the weather service at {self.url} ({called}nothing older than {self.stale_after_s:g} s)",
             forecasts=fresh,
@@ -192,7 +192,7 @@ class ServiceWeather:
 
 
 def with_local(
-    outlook: Outlook, local: Mapping[Series, Forecast], *, host: str, clock_s: float
+    outlook: ServiceForecasts, local: Mapping[Series, Forecast], *, host: str, clock_s: float
 ) -> Mapping[Series, Forecast]:
     """The outlook's forecasts, completed by what this machine measured of itself.
 

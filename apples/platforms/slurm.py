@@ -1,4 +1,4 @@
-"""A Slurm cluster as a world: idle nodes of a partition, or the allocation we are in; ranks through `srun`.
+"""A Slurm cluster as a platform: idle nodes of a partition, or the allocation we are in; ranks through `srun`.
 
 Outside an allocation plans are made over what a partition has idle, and each run gets an allocation of its hosts; its
 nodes are looked at when they are ours. Inside one the pool is its nodes, which are looked at before every plan. CPUs
@@ -61,7 +61,7 @@ class Given:
     state: Path
 
 
-class SlurmWorld:
+class SlurmPlatform:
     """Nodes that Slurm gives."""
 
     name = "slurm"
@@ -92,11 +92,11 @@ class SlurmWorld:
         self._kernels = Kernels(command=tuple(command), warm=hosts)
 
     def drop(self, hosts: Mapping[str, str]) -> None:
-        """See `apples.platforms.platform.Enactable.drop`."""
+        """See `apples.platforms.platform.Platform.drop`."""
         self._dropped |= hosts
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
-        """See `apples.platforms.platform.Enactable.write_s`; before nodes were looked at, only file systems of
+        """See `apples.platforms.platform.Platform.write_s`; before nodes were looked at, only file systems of
         clusters count."""
         told = [self._facts[host.name] for host in self.grid.hosts if host.name in self._facts]
         if len(told) < len(self.grid.hosts):
@@ -260,7 +260,7 @@ class SlurmWorld:
         notes: tuple[str, ...] = ()
         if self._service is not None:
             try:
-                outlook = self._service.outlook(self.grid)
+                outlook = self._service.forecasts(self.grid)
             except WeatherError as error:
                 notes = (f"no weather of links from the service ({str(error).splitlines()[0]})",)
                 notify(notes[0])

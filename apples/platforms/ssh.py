@@ -1,4 +1,4 @@
-"""Many machines as a world: who of the pool is fit, what each delivers now, and ranks over ssh.
+"""Many machines as a platform: who of the pool is fit, what each delivers now, and ranks over ssh.
 
 Every snapshot begins with the check of all hosts, so a plan is always made for those that are there now; the others are
 told with their reasons and stand in the plan as left out. The check also reads each host's sensors once and, in a small
@@ -46,7 +46,7 @@ CONNECT_S = 12.0
 MOST_LINKED = 8
 
 
-class SshWorld:
+class SshPlatform:
     """The hosts of a pool that can be reached over ssh, this machine among them if it is in the pool."""
 
     name = "ssh"
@@ -84,7 +84,7 @@ class SshWorld:
         self._wished.append(str(path.absolute()))
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
-        """See `apples.platforms.platform.Enactable.write_s`; measured here."""
+        """See `apples.platforms.platform.Platform.write_s`; measured here."""
         told = self._facts.values()
         if not all(holds(facts, str(path.absolute()), size_bytes) for facts in told):
             return None
@@ -181,7 +181,7 @@ class SshWorld:
         if self._service is None:
             return from_forecasts(self.grid, looked, now=now, source=CHECKED)
         try:
-            outlook = self._service.outlook(self.grid)
+            outlook = self._service.forecasts(self.grid)
         except WeatherError as error:
             note = f"no weather from the service ({str(error).splitlines()[0]}); planning with {CHECKED}"
             notify(note)

@@ -1,8 +1,7 @@
-"""Who watches a run that may adapt: policies joined to the plan, to the pool and to the user's eyes.
+"""Controllers of a run that may adapt: the policies of `apples.adapting` joined to the plan and to the pool.
 
-`SlabOverseer` moves rows between the ranks; `HostOverseer` does so too, and looks at the pool now and then, beside the
-run, whether other hosts would be worth a restart. What they decide is `apples.adapting`'s; launchers only know
-`apples.adapting.progress.Overseer`.
+`SlabController` moves rows between the ranks. `HostController` also samples the pool beside the run and decides whether
+other hosts are worth a restart. Launchers know only the protocol `apples.adapting.progress.AdaptationController`.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from apples.adapting.cuts import balanced, slowest
-from apples.adapting.hosts import HostPolicy, Look, as_ranks_see_it
-from apples.adapting.policy import Ground, Proposal, SlabPolicy
+from apples.adapting.hosts import HostPolicy, PoolSample, as_ranks_see_it
+from apples.adapting.policy import AdaptationInputs, Proposal, SlabPolicy
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Order, Progress
+from apples.adapting.repartitioning import balanced, slowest
 from apples.adapting.settings import AdaptSettings
 from apples.errors import ApplesError
 from apples.launching.launcher import Notify
@@ -35,7 +34,7 @@ from apples.run.remaining import rest_of
 _MOVED_PART = 0.5
 
 
-def ground_of(decision: Decision, options: PlanningOptions) -> Ground:
+def adaptation_inputs(decision: Decision, options: PlanningOptions) -> AdaptationInputs:
     """What the plan was made of, as far as its slabs are concerned; ranks in their order."""
     plan, workload, snapshot = decision.plan, decision.workload, decision.snapshot
     problem = build(snapshot, workload, decision.costs, options)
@@ -50,7 +49,7 @@ def ground_of(decision: Decision, options: PlanningOptions) -> Ground:
             float(table[index[name], names.count(name)]) if name in index else otherwise for name in names
         )
 
-    return Ground(
+    return AdaptationInputs(
         rows=tuple(a.rows for a in ranks),
         hosts=tuple(names),
         # what the plan itself has placed was found to fit, by whatever rule
@@ -76,11 +75,11 @@ def _slowest_link(snapshot: Snapshot, names: list[str]) -> float:
     return max(min(links, default=math.inf), 1.0)
 
 
-class SlabOverseer:
+class SlabController:
     """Moves rows between the ranks of one launch when that pays."""
 
-    def __init__(self, ground: Ground, settings: AdaptSettings, notify: Notify) -> None:
-        self.policy = SlabPolicy(ground, settings.slabs)
+    def __init__(self, inputs: AdaptationInputs, settings: AdaptSettings, notify: Notify) -> None:
+        self.policy = SlabPolicy(inputs, settings.slabs)
         self._settings, self._notify = settings, notify
         self._moves: list[Move] = []
         self._open: Proposal | None = None
@@ -91,11 +90,11 @@ class SlabOverseer:
         return self._settings.slabs.report_every_s
 
     def ended(self) -> tuple[Move, ...]:
-        """See `apples.adapting.progress.Overseer`."""
+        """See `apples.adapting.progress.AdaptationController`."""
         return tuple(self._moves)
 
     def hear(self, told: Progress) -> Order | None:
-        """See `apples.adapting.progress.Overseer`."""
+        """See `apples.adapting.progress.AdaptationController`."""
         self._note(told)
         before = self.policy.rows
         proposal = self.policy.hear(told)
@@ -135,7 +134,7 @@ class SlabOverseer:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pool:
-    """What a `HostOverseer` may use. decision : of the attempt that runs.  options : of plans
+    """What a `HostController` may use. decision : of the attempt that runs.  options : of plans
 
     snapshot : looks at the pool; may take seconds.  change_s : of a checkpoint and of reading it again
     beside : whether looks go on beside the run, in a thread; simulated time stands still while one looks
@@ -148,14 +147,14 @@ class Pool:
     beside: bool = True
 
 
-class HostOverseer:
-    """A `SlabOverseer` that also asks, now and then, whether the rest should run on other hosts."""
+class HostController:
+    """A `SlabController` that also asks, now and then, whether the rest should run on other hosts."""
 
-    def __init__(self, slabs: SlabOverseer, policy: HostPolicy, pool: Pool, notify: Notify) -> None:
+    def __init__(self, slabs: SlabController, policy: HostPolicy, pool: Pool, notify: Notify) -> None:
         self._slabs, self._policy, self._pool, self._notify = slabs, policy, pool, notify
         self._elapsed_s = self._looked_at_s = 0.0
         self._thread: threading.Thread | None = None
-        self._found: Look | None = None
+        self._found: PoolSample | None = None
 
     @property
     def report_every_s(self) -> float:
@@ -163,20 +162,20 @@ class HostOverseer:
         return self._slabs.report_every_s
 
     def ended(self) -> tuple[Move, ...]:
-        """See `apples.adapting.progress.Overseer`; a look that still goes on is waited for."""
+        """See `apples.adapting.progress.AdaptationController`; a look that still goes on is waited for."""
         if self._thread is not None:
             self._thread.join()
         return self._slabs.ended()
 
     def hear(self, told: Progress) -> Order | None:
-        """See `apples.adapting.progress.Overseer`."""
+        """See `apples.adapting.progress.AdaptationController`."""
         self._elapsed_s += told.seconds
         order = self._slabs.hear(told)
         look, self._found = self._found, None
         if look is not None:
             if self._policy.judge(look):
                 return CheckpointAndEnd(why=_why(look))
-        elif self._policy.wants_look(self._elapsed_s, self._elapsed_s - self._looked_at_s):
+        elif self._policy.wants_sample(self._elapsed_s, self._elapsed_s - self._looked_at_s):
             self._look(told)
         return order
 
@@ -199,7 +198,9 @@ class HostOverseer:
         self._thread = threading.Thread(target=look, name="look at the pool", daemon=True)
         self._thread.start()
 
-    def _compared(self, told: Progress, row_s: FloatArray, iteration_s: float, rows: IntArray) -> Look | None:
+    def _compared(
+        self, told: Progress, row_s: FloatArray, iteration_s: float, rows: IntArray
+    ) -> PoolSample | None:
         """Going on against a fresh plan; None where none could be made."""
         pool, decision = self._pool, self._pool.decision
         workload = decision.workload
@@ -221,7 +222,7 @@ class HostOverseer:
         except ApplesError as error:
             self._notify(f"no look at the pool: {str(error).splitlines()[0]}")
             return None
-        return Look(
+        return PoolSample(
             rest_s=left * max(iteration_s - max(saving_s, 0.0), 0.0),
             fresh_s=plan.predicted_s,
             change_s=pool.change_s,
@@ -229,7 +230,7 @@ class HostOverseer:
         )
 
 
-def _why(look: Look) -> str:
+def _why(look: PoolSample) -> str:
     return (
         f"going on on {fold(look.hosts)} from a checkpoint: {look.fresh_s + look.change_s:.3g} s "
         f"instead of {look.rest_s:.3g}"

@@ -2,9 +2,8 @@
 
     weather → snapshot → plan → launch → observed per rank → record → the next run's prediction
 
-`decide` makes a `Decision` (everything a dry run prints), `run` carries it out and leaves a record behind, whatever
-happens. What follows when it does not end well is `apples.run.enactor`'s. Time, processes and files are behind `World`,
-`History` and `Costing`.
+`decide` makes a `Decision` (everything a dry run prints). `apples.run.enactor` carries it out. Time, processes and
+files are behind `Platform`, `History` and `Costing`.
 Source: Wolski et al. 2000, Figures 1 and 2.
 """
 
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from apples.adapting.progress import Overseer
+from apples.adapting.progress import AdaptationController
 from apples.errors import ApplesError, LaunchError
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.learning.history import History, new_id
@@ -29,7 +28,7 @@ from apples.model.template import Checkpointing, Costs, Restartable, Template, W
 from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import check_room, make_plan
-from apples.platforms.platform import World
+from apples.platforms.platform import Platform
 from apples.run.costing import Application, Costing
 from apples.run.documents import attempts_document, checkpoint_document, plan_document, run_document
 from apples.run.intervals import Interval
@@ -64,7 +63,7 @@ class RunRequest:
     environment : variables for the ranks.  shared : says, after the run, what a node manager saw of it
     monitored : says, after the run, what the monitor saw of it
     resilience : what is to follow when it does not end well; the enactor's
-    overseen : says who watches a launch of this decision and may adapt it; None for nobody
+    make_controller : says who watches a launch of this decision and may adapt it; None for nobody
     """
 
     size: int
@@ -79,7 +78,7 @@ class RunRequest:
     shared: Callable[[], dict[str, Any]] | None = None
     monitored: Callable[[], dict[str, Any]] | None = None
     resilience: Resilience = field(default_factory=Resilience)
-    overseen: Callable[[RunRequest, Decision], Overseer] | None = None
+    make_controller: Callable[[RunRequest, Decision], AdaptationController] | None = None
 
     @property
     def planning(self) -> PlanningOptions:
@@ -100,7 +99,7 @@ class Decision:
     workload: Workload
     costs: Costs
     key: str
-    world: str
+    platform: str
     planning_s: float
     weather_s: float
     notes: tuple[str, ...] = ()
@@ -122,18 +121,18 @@ class Decision:
             document["checkpoints"] = checkpoint_document(self.keep, self.interval)
         if record is None or record.outcome is None:
             return document
-        document = run_document(document, record.outcome, world=self.world, record=record.id)
+        document = run_document(document, record.outcome, platform=self.platform, record=record.id)
         document |= attempts_document(record)
         more = {"sharing": record.sharing, "monitor": record.monitor}
         return document | {name: seen for name, seen in more.items() if seen}
 
 
 class Agent:
-    """Plans and runs in one world, and learns from every run."""
+    """Plans and runs in one platform, and learns from every run."""
 
     def __init__(
         self,
-        world: World,
+        platform: Platform,
         history: History,
         costing: Costing,
         notify: Notify,
@@ -141,7 +140,7 @@ class Agent:
         tell: Callable[[str, str], None] | None = None,
     ) -> None:
         """tell : hears of plans made and runs ended, kind and one sentence; it must neither fail nor take long."""
-        self.world = world
+        self.platform = platform
         self._tell = tell or (lambda kind, text: None)
         self._history = history
         self._costing = costing
@@ -161,7 +160,7 @@ class Agent:
         demands = rest_of(whole, done - 1) if done and not workload.iterations else workload
         options = request.planning
         started = time.perf_counter()
-        snapshot = self.world.snapshot(self._notify)
+        snapshot = self.platform.snapshot(self._notify)
         measured = time.perf_counter()
         if request.scheduler in RESPECT_LIMITS:
             check_room(snapshot, demands, options)
@@ -178,7 +177,7 @@ class Agent:
             workload=workload,
             costs=costs,
             key=key,
-            world=self.world.name,
+            platform=self.platform.name,
             planning_s=planned - priced,
             weather_s=measured - started,
             notes=self._notes(snapshot, costs),
@@ -190,8 +189,8 @@ class Agent:
         if after is not None and all(h.cpu_type in after.costs.seconds_per_row for h in snapshot.hosts):
             return after.key, after.costs
         application = Application(template=request.template, settings=request.settings, size=request.size)
-        key = self._costing.record_key(self.world, application)
-        costs = self._costing.costs(self.world, application, self._notify)
+        key = self._costing.record_key(self.platform, application)
+        costs = self._costing.costs(self.platform, application, self._notify)
         return (key if after is None else after.key), costs
 
     def _notes(self, snapshot: Snapshot, costs: Costs) -> tuple[str, ...]:
@@ -199,14 +198,14 @@ class Agent:
         hosts = unmeasured(snapshot)
         if hosts:
             notes.append(
-                f"{fold(hosts)} not measured, taken as idle and as {self.world.grid.source} states it"
+                f"{fold(hosts)} not measured, taken as idle and as {self.platform.grid.source} states it"
             )
             self._notify(notes[-1])
         return tuple(notes)
 
     def command_line(self, request: RunRequest, decision: Decision) -> list[str]:
         """What `run` would execute."""
-        return self.world.launcher.command_line(self._launch_request(request, decision, Path("RUN_DIR")))
+        return self.platform.launcher.command_line(self._launch_request(request, decision, Path("RUN_DIR")))
 
     def run(self, request: RunRequest, decision: Decision) -> Record:
         """Carry the plan out; the record is in the history when this returns, however the run ended.
@@ -238,14 +237,14 @@ class Agent:
         """
         with tempfile.TemporaryDirectory(prefix="apples-run-") as directory:
             launch = self._launch_request(request, decision, Path(directory))
-            self.world.launcher.check(launch)
+            self.platform.launcher.check(launch)
             ready()
             ranks, hosts = len(decision.plan.assignments), len(decision.plan.hosts)
             self._notify(
                 f"running {request.template.name} {request.size} on {ranks} rank{'s' * (ranks != 1)}, "
                 f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
             )
-            outcome = self.world.launcher.run(launch, self._notify)
+            outcome = self.platform.launcher.run(launch, self._notify)
             if not outcome.observations:
                 outcome = replace(outcome, observations=request.template.observations(Path(directory)))
         return outcome
@@ -283,16 +282,18 @@ class Agent:
             time_limit_s=request.time_limit_s,
             program_output_to_stderr=request.program_output_to_stderr,
             checkpoint_every=None if keep is None else keep.every,
-            overseer=None if request.overseen is None else request.overseen(request, decision),
+            controller=None
+            if request.make_controller is None
+            else request.make_controller(request, decision),
         )
 
     def _record(self, request: RunRequest, decision: Decision) -> Record:
         """Record of a run that starts now."""
         return Record(
-            # Simulated worlds begin at the same instant again and again; the id tells in which order runs were made.
+            # Simulated platforms begin at the same instant again and again; the id tells in which order runs were made.
             id=new_id(time.time()),
-            started_at=self.world.now(),
-            world=self.world.name,
+            started_at=self.platform.now(),
+            world=self.platform.name,
             key=decision.key,
             plan=decision.plan,
             outcome=None,

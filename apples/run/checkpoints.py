@@ -1,6 +1,6 @@
 """The checkpoint of one run: where, how often, how far it came, and whose it is.
 
-How often is decided in `apples.run.intervals`; here that meets history, files and the world. A file that was there
+How often is decided in `apples.run.intervals`; here that meets history, files and the platform. A file that was there
 before the run, or that is damaged or of another run, is never gone on from without a word.
 """
 
@@ -17,7 +17,7 @@ from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.model.plan import Outcome, Record
 from apples.model.template import Checkpointing, Restartable
-from apples.platforms.platform import Enactable, World
+from apples.platforms.platform import Platform
 from apples.run import intervals
 from apples.run.agent import Decision, RunRequest
 from apples.run.intervals import Interval
@@ -37,9 +37,9 @@ Signature = tuple[int, int, int]
 class Checkpoints:
     """The checkpoint of one run."""
 
-    def __init__(self, resilience: Resilience, world: World, history: History) -> None:
+    def __init__(self, resilience: Resilience, platform: Platform, history: History) -> None:
         self.resilience = resilience
-        self._world, self._history = world, history
+        self._platform, self._history = platform, history
         self._strange: Signature | None = None
         self._tried_s: float | None = None
 
@@ -64,7 +64,7 @@ class Checkpoints:
             return decision
         restart = decision.first_iteration > 0
         size_bytes = template.checkpoint_bytes(request.size, request.settings)
-        measured_s = self._world.write_s(file, size_bytes) if isinstance(self._world, Enactable) else None
+        measured_s = self._platform.write_s(file, size_bytes)
         if measured_s is None and self.resilience.own and not restart:
             note = (
                 f"no checkpoints: not every host can write to the same {file.parent}; "
@@ -84,7 +84,7 @@ class Checkpoints:
             return
         file = decision.keep.file
         if self.resilience.own:
-            _forget(file.parent, self._world.now() - KEPT_S)
+            _forget(file.parent, self._platform.now() - KEPT_S)
         if not decision.keep.restart:
             self._strange = _signature(file)
             if self._strange is not None:

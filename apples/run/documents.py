@@ -1,4 +1,4 @@
-"""The JSON document of a plan or a run: one, stable and versioned, the same for every world.
+"""The JSON document of a plan or a run: one, stable and versioned, the same for every platform.
 
 `version` grows when a key changes its meaning or goes away; new keys may appear at any time. Times are seconds,
 rows whole numbers. A dry run lacks the `observed` parts.
@@ -41,8 +41,8 @@ def plan_document(
     }
 
 
-def run_document(document: dict[str, Any], outcome: Outcome, *, world: str, record: str) -> dict[str, Any]:
-    """The plan's document with what was observed. world : launcher's name.  record : id in the history."""
+def run_document(document: dict[str, Any], outcome: Outcome, *, platform: str, record: str) -> dict[str, Any]:
+    """The plan's document with what was observed. platform : launcher's name.  record : id in the history."""
     by_rank = {o.rank: o for o in outcome.observations}
     statuses = {s.rank: s for s in outcome.statuses}
     hosts = []
@@ -64,7 +64,7 @@ def run_document(document: dict[str, Any], outcome: Outcome, *, world: str, reco
         "exit_code": outcome.exit_code,
         "message": outcome.message,
         "moves": [move_document(move) for move in outcome.moves],
-        "world": world,
+        "world": platform,
         "record": record,
     }
 

@@ -2,7 +2,7 @@
 
     plan → launch → lost? → without whom → what is safe → new snapshot, new plan for the rest → launch → …
 
-It joins the agent, its world and the decisions of `apples.enacting`: which outcomes are worth another attempt, how
+It joins the agent, its platform and the decisions of `apples.enacting`: which outcomes are worth another attempt, how
 often to write checkpoints, what is left to do. Every attempt is in the record. Source: Wolski et al. 2000, §2.1: a host
 that fails is dropped, a new schedule is asked for, and the run goes on.
 """
@@ -18,7 +18,6 @@ from apples.errors import ApplesError, ConfigError
 from apples.launching.holding import held
 from apples.launching.launcher import Notify
 from apples.model.plan import Attempt, Outcome, Record
-from apples.platforms.platform import Enactable
 from apples.run.agent import Agent, Decision, RunRequest
 from apples.run.attempts import Next, what_next
 from apples.run.checkpoints import Checkpoints
@@ -84,7 +83,7 @@ class Enactor:
 
         Raises `LaunchError` (the first launch could not begin, or somebody else uses the checkpoint), `HistoryError`.
         """
-        run = _Run(request=request, decision=decision, started_at=self._agent.world.now())
+        run = _Run(request=request, decision=decision, started_at=self._agent.platform.now())
         with self._locked(decision):
             self._checkpoints.begin(decision, self._notify)
             try:
@@ -101,7 +100,7 @@ class Enactor:
     def _broken_off(self, run: _Run, error: BaseException) -> None:
         if run.record is None:
             return
-        self._agent.break_off(self._with_attempts(run), error, self._agent.world.now() - run.started_at)
+        self._agent.break_off(self._with_attempts(run), error, self._agent.platform.now() - run.started_at)
         advice = self._checkpoints.advice(run.request, run.decision)
         if advice:
             self._notify(advice)
@@ -144,7 +143,7 @@ class Enactor:
         """One launch. An attempt that was broken off leaves its trace too."""
         request = replace(run.request, time_limit_s=self._left_s(run))
         decision = run.decision
-        started_at = self._agent.world.now()
+        started_at = self._agent.platform.now()
 
         def ready() -> None:
             if run.record is None:
@@ -166,14 +165,14 @@ class Enactor:
 
     def _plan_again(self, run: _Run, outcome: Outcome, following: Next) -> None:
         """Drop hosts, find out what is safe, and decide on the rest; raises what `Agent.decide` does."""
-        world = self._agent.world
+        platform = self._agent.platform
         # A rank that was frozen half-way through a checkpoint must not go on with the next attempt's.
         self._checkpoints.sweep()
         done = self._checkpoints.safe(run.request, run.decision, outcome, self._notify)
         total = run.decision.first_iteration + run.decision.workload.iterations
         gone = ""
-        if following.without and isinstance(world, Enactable):
-            world.drop(
+        if following.without:
+            platform.drop(
                 {host: f"{how} (attempt {len(run.attempts)})" for host, how in following.without.items()}
             )
             gone = f" without {', '.join(following.without)}"
@@ -195,12 +194,12 @@ class Enactor:
         limit_s = run.request.time_limit_s
         if limit_s is None or not run.attempts:
             return limit_s
-        return max(0.0, limit_s - (self._agent.world.now() - run.started_at))
+        return max(0.0, limit_s - (self._agent.platform.now() - run.started_at))
 
     def _whole(self, run: _Run, outcome: Outcome, more: str) -> Outcome:
         """The outcome of all attempts together. more : what is to be said besides the last one's message"""
         if len(run.attempts) > 1:
-            outcome = replace(outcome, observed_s=self._agent.world.now() - run.started_at)
+            outcome = replace(outcome, observed_s=self._agent.platform.now() - run.started_at)
         if not more:
             return outcome
         told = [more] if outcome.message and outcome.message in more else [outcome.message, more]

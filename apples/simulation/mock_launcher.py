@@ -62,12 +62,12 @@ class MockLauncher:
         kept_s = work.size * work.bytes_per_row / 2 / grid.scenario.storage_Bps
         job = replace(job_of(grid, plan, work), checkpoint_every=every, checkpoint_s=kept_s)
         launched = grid.now
-        steering, overseer = None, request.overseer
-        if overseer is not None:
+        steering, controller = None, request.controller
+        if controller is not None:
             rows = np.array(plan.rows, dtype=np.int64)
-            steering = Steering(grid, work, overseer, (job.chain.hosts, rows))
+            steering = Steering(grid, work, controller, (job.chain.hosts, rows))
         happened = execute(grid, job, launched, grid.next_run(), steering=steering)
-        moves = () if overseer is None else overseer.ended()
+        moves = () if controller is None else controller.ended()
         limit = math.inf if request.time_limit_s is None else request.time_limit_s
         unnoticed_s = 0.0 if happened.lost_host is None else float(grid.noticed_s[happened.lost_host])
         took = min(happened.ended + unnoticed_s - launched, limit)

@@ -1,6 +1,6 @@
-"""What a simulated run tells its overseer, and what comes of the answers; the twin of `stencil_app.running.steering`.
+"""What a simulated run tells its controller, and what comes of the answers; the twin of `stencil_app.running.steering`.
 
-The overseer is the very same object that watches real ranks. Moving rows takes simulated time: the busiest link carries
+The controller is the same object that watches real ranks. Moving rows takes simulated time: the busiest link carries
 what crosses it, at what it delivers then.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.adapting.progress import CheckpointAndEnd, NewSlabs, Overseer, Progress
+from apples.adapting.progress import AdaptationController, CheckpointAndEnd, NewSlabs, Progress
 from apples.model.grid import FloatArray
 from apples.model.template import Workload
 from apples.planning.problem import IntArray
@@ -50,14 +50,18 @@ class Moved:
 
 
 class Steering:
-    """One simulated run's. ended : the overseer wants a checkpoint and the end.  why : it does, for the user"""
+    """One simulated run's. ended : the controller wants a checkpoint and the end.  why : it does, for the user"""
 
     def __init__(
-        self, grid: MockGrid, workload: Workload, overseer: Overseer, chain: tuple[IntArray, IntArray]
+        self,
+        grid: MockGrid,
+        workload: Workload,
+        controller: AdaptationController,
+        chain: tuple[IntArray, IntArray],
     ) -> None:
         """chain : int64[P] each, hosts and rows."""
         self.ended, self.why = False, ""
-        self._grid, self._workload, self._overseer = grid, workload, overseer
+        self._grid, self._workload, self._controller = grid, workload, controller
         self._hosts, self._rows = chain
         self._since: Standing | None = None
         self._moves = 0
@@ -69,7 +73,7 @@ class Steering:
 
     def due(self, t: float) -> bool:
         """Whether it is time for a report."""
-        return self._since is not None and t - self._since.t >= self._overseer.report_every_s
+        return self._since is not None and t - self._since.t >= self._controller.report_every_s
 
     def hear(self, now: Standing) -> Moved | None:
         """Report, and do what is answered: slabs to go on with, or None."""
@@ -89,7 +93,7 @@ class Steering:
         )
         self._since, self._moved_s = now, None
         with self._at(now.t):
-            order = self._overseer.hear(told)
+            order = self._controller.hear(told)
         match order:
             case NewSlabs(rows=rows):
                 return self._move(np.array(rows, dtype=np.int64), now)

@@ -1,4 +1,4 @@
-"""A world of fakes for the agent: its hosts, weather, benchmarks and launcher are whatever the test says.
+"""A platform of fakes for the agent: its hosts, weather, benchmarks and launcher are whatever the test says.
 
 And the monitor's library, built once.
 """
@@ -49,15 +49,15 @@ class Toy:
         return ["toy", "benchmark", f"rows={rows}"]
 
     def read_benchmark(self, output, wall_s):
-        raise AssertionError("the fake world measures by itself")
+        raise AssertionError("the fake platform measures by itself")
 
     def observations(self, run_dir):
         return self.recorded
 
 
 @dataclass
-class FakeWorld:
-    """`apples.platforms.platform.World` out of plain values. benchmarked : what was asked to be measured."""
+class FakePlatform:
+    """`apples.platforms.platform.Platform` out of plain values. benchmarked : what was asked to be measured."""
 
     grid: Grid
     launcher: FakeLauncher
@@ -99,16 +99,16 @@ class FakeWorld:
 
 
 class Bench:
-    """An agent over a fake world, with stores on disk, and everything it said."""
+    """An agent over a fake platform, with stores on disk, and everything it said."""
 
     def __init__(self, directory, hosts, script, stated):
         grid = Grid(name="lab", hosts=hosts, source="lab.yaml")
         self.said = []
-        self.world = FakeWorld(grid, FakeLauncher(script))
+        self.platform = FakePlatform(grid, FakeLauncher(script))
         self.history = History(directory / "history")
         self.store = CalibrationStore(directory / "benchmarks")
         self.costing = Costing(self.store, self.history, stated)
-        self.agent = Agent(self.world, self.history, self.costing, self.said.append)
+        self.agent = Agent(self.platform, self.history, self.costing, self.said.append)
         self.toy = Toy()
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from apples.adapting.cuts import balanced, moved_rows
-from apples.adapting.policy import Ground, SlabPolicy
+from apples.adapting.policy import AdaptationInputs, SlabPolicy
 from apples.adapting.progress import Progress
+from apples.adapting.repartitioning import balanced, moved_rows
 from apples.adapting.settings import SlabSettings
 
 Load = Callable[[float], list[float]]
@@ -80,8 +80,10 @@ class Machine:
 
     def policy(self, settings: SlabSettings | None = None) -> SlabPolicy:
         ranks = len(self.row_s)
-        ground = Ground(rows=self.plan, hosts=tuple("abcdefgh"[:ranks]), caps=(float(self.size),) * ranks)
-        return SlabPolicy(ground, settings)
+        inputs = AdaptationInputs(
+            rows=self.plan, hosts=tuple("abcdefgh"[:ranks]), caps=(float(self.size),) * ranks
+        )
+        return SlabPolicy(inputs, settings)
 
     def both(self) -> tuple[float, float, list]:
         """Seconds without adaptation and with it, and the moves."""

@@ -4,14 +4,14 @@ import math
 
 import pytest
 
-from apples.adapting.hosts import HostPolicy, Look, as_ranks_see_it
+from apples.adapting.hosts import HostPolicy, PoolSample, as_ranks_see_it
 from apples.adapting.settings import HostSettings
 from apples.model.grid import Conditions, Estimate, Grid, Host, Snapshot
 from apples.model.template import Costs
 
 
 def look(rest_s=100.0, fresh_s=50.0, change_s=10.0):
-    return Look(rest_s=rest_s, fresh_s=fresh_s, change_s=change_s, hosts=("a", "b"))
+    return PoolSample(rest_s=rest_s, fresh_s=fresh_s, change_s=change_s, hosts=("a", "b"))
 
 
 def test_one_look_is_not_enough():
@@ -34,11 +34,11 @@ def test_what_the_change_costs_counts(parts):
 
 def test_looks_are_taken_now_and_then_and_not_after_too_many_changes():
     policy = HostPolicy(HostSettings(look_every_s=30, wait_s=20, looks=1, most_changes=1))
-    assert not policy.wants_look(19.0, 100.0)
-    assert not policy.wants_look(100.0, 29.0)
-    assert policy.wants_look(20.0, 30.0)
+    assert not policy.wants_sample(19.0, 100.0)
+    assert not policy.wants_sample(100.0, 29.0)
+    assert policy.wants_sample(20.0, 30.0)
     assert policy.judge(look())
-    assert not policy.wants_look(1000.0, 1000.0)
+    assert not policy.wants_sample(1000.0, 1000.0)
 
 
 def snapshot(availability):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apples.adapting.policy import PATIENCE, Ground, SlabPolicy
+from apples.adapting.policy import PATIENCE, AdaptationInputs, SlabPolicy
 from apples.adapting.progress import Progress
 from apples.adapting.settings import SlabSettings
 from tests.apples.adapting.machine import Machine
@@ -84,22 +84,26 @@ def test_a_load_that_comes_and_goes_never_costs_more_than_a_little(period_s, dut
 def test_a_move_that_costs_more_than_it_saves_is_not_made():
     dear = Machine(EVEN, step(10.0, 2.0), iterations=400, move_s=(0.0, 0.0))
     policy = SlabPolicy(
-        Ground(rows=dear.plan, hosts=tuple("abcd"), caps=(400.0,) * 4, bytes_per_row=1e9, bandwidth_Bps=1e6)
+        AdaptationInputs(
+            rows=dear.plan, hosts=tuple("abcd"), caps=(400.0,) * 4, bytes_per_row=1e9, bandwidth_Bps=1e6
+        )
     )
     assert dear.run(policy)[1] == []
 
 
 def test_a_dear_move_waits_until_the_load_has_lasted():
     machine = Machine(EVEN, step(10.0, 2.0), iterations=3000)
-    ground = Ground(rows=machine.plan, hosts=tuple("abcd"), caps=(400.0,) * 4, collective_s=5.0)
-    (first, _), *_ = machine.run(SlabPolicy(ground))[1]
+    inputs = AdaptationInputs(rows=machine.plan, hosts=tuple("abcd"), caps=(400.0,) * 4, collective_s=5.0)
+    (first, _), *_ = machine.run(SlabPolicy(inputs))[1]
     assert first > 10.0 + 5.0 / 0.45  # as long as it takes to save what it costs
 
 
 def test_limits_of_memory_hold():
     machine = Machine(EVEN, step(5.0, 3.0), iterations=800)
-    ground = Ground(rows=machine.plan, hosts=tuple("abcd"), caps=(110.0, 400.0, 110.0, 400.0), min_rows=60)
-    *_, (_, rows) = machine.run(SlabPolicy(ground))[1]
+    inputs = AdaptationInputs(
+        rows=machine.plan, hosts=tuple("abcd"), caps=(110.0, 400.0, 110.0, 400.0), min_rows=60
+    )
+    *_, (_, rows) = machine.run(SlabPolicy(inputs))[1]
     assert rows[0] <= 110
     assert rows[2] <= 110
     assert rows[1] == 60
@@ -124,12 +128,12 @@ def hear(policy, rows, row_s, count, start=0, **more):
     return [proposal for proposal in found if proposal is not None]
 
 
-def ground(**more):
-    return Ground(rows=(50, 50), hosts=("a1", "a2"), caps=(100.0, 100.0), **more)
+def inputs(**more):
+    return AdaptationInputs(rows=(50, 50), hosts=("a1", "a2"), caps=(100.0, 100.0), **more)
 
 
 def test_a_proposal_says_what_is_wrong_what_it_gains_and_what_it_costs():
-    policy = SlabPolicy(ground(row_s=(1e-3, 1e-3), share=(0.4, 0.4)))
+    policy = SlabPolicy(inputs(row_s=(1e-3, 1e-3), share=(0.4, 0.4)))
     (proposal,) = hear(policy, (50, 50), (1e-3, 3e-3), 6)
     assert proposal.rows == (75, 25)
     assert proposal.why == "a2 is slower than planned (0.40 → 0.13 of a CPU)"
@@ -146,19 +150,19 @@ def test_a_proposal_says_what_is_wrong_what_it_gains_and_what_it_costs():
     ],
 )
 def test_a_proposal_names_a_host_in_any_case(more, why):
-    (proposal,) = hear(SlabPolicy(ground(**more)), (50, 50), (1e-3, 3e-3), 6)
+    (proposal,) = hear(SlabPolicy(inputs(**more)), (50, 50), (1e-3, 3e-3), 6)
     assert proposal.why == why
 
 
 def test_nothing_is_proposed_again_while_an_order_is_out_and_a_move_starts_afresh():
-    policy = SlabPolicy(ground())
+    policy = SlabPolicy(inputs())
     assert len(hear(policy, (50, 50), (1e-3, 3e-3), 10)) == 1
     assert hear(policy, (75, 25), (1e-3, 3e-3), 20, moved_s=None) == []
     assert policy.rows == (75, 25)
 
 
 def test_what_a_move_cost_prices_the_next():
-    policy = SlabPolicy(ground())
+    policy = SlabPolicy(inputs())
     hear(policy, (50, 50), (1e-3, 3e-3), 6)
     policy.hear(told((75, 25), (1e-3, 3e-3), 70, moved_s=0.5))
     (proposal,) = hear(policy, (75, 25), (1e-3, 20e-3), 20)
@@ -168,7 +172,7 @@ def test_what_a_move_cost_prices_the_next():
 
 @pytest.mark.parametrize("how", ["refused", "unheard"])
 def test_slabs_that_were_refused_or_not_taken_are_offered_again_on_more_evidence_only(how):
-    policy = SlabPolicy(ground())
+    policy = SlabPolicy(inputs())
     assert len(hear(policy, (50, 50), (1e-3, 3e-3), 6)) == 1
     if how == "refused":
         more = 1
@@ -182,15 +186,15 @@ def test_slabs_that_were_refused_or_not_taken_are_offered_again_on_more_evidence
 
 
 def test_where_nobody_knows_what_is_left_it_is_as_much_as_there_was():
-    policy = SlabPolicy(ground())
+    policy = SlabPolicy(inputs())
     (proposal,) = hear(policy, (50, 50), (1e-3, 3e-3), 20, left=None)
     assert proposal.rest_s < 100
 
 
 def test_settings_shape_the_answer():
-    lazy = SlabPolicy(ground(), SlabSettings(minimum_gain=0.6))
+    lazy = SlabPolicy(inputs(), SlabSettings(minimum_gain=0.6))
     assert hear(lazy, (50, 50), (1e-3, 3e-3), 40) == []
-    slow = SlabPolicy(ground(), SlabSettings(least_reports=16))
+    slow = SlabPolicy(inputs(), SlabSettings(least_reports=16))
     assert len(hear(slow, (50, 50), (1e-3, 3e-3), 16)) == 0
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.adapting.cuts import balanced, busiest_link_rows, moved_rows, slowest
 from apples.adapting.progress import parse_progress
+from apples.adapting.repartitioning import balanced, busiest_link_rows, moved_rows, slowest
 from apples.adapting.settings import AdaptSettings, HostSettings, SlabSettings
 from apples.errors import ConfigError
 

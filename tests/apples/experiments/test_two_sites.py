@@ -15,7 +15,7 @@ from apples.experiments.site_runs import (
     learnt_costs,
     load_site_settings,
     observed_s,
-    open_site_world,
+    open_site,
     run,
 )
 from apples.experiments.two_sites import SCHEDULERS, Turns, take_turns
@@ -68,7 +68,7 @@ def test_costs_know_both_slots_of_a_host_and_the_model_they_were_learnt_under(se
 
 def test_the_default_scheduler_crosses_the_slow_link_once_and_pays_for_it(settings, progress):
     costs = learnt_costs(settings, "exchange", progress)
-    world = open_site_world(settings, seed=1, load="loaded")
+    world = open_site(settings, seed=1, load="loaded")
     ours = run(world, 256, costs, Scheduler())
     everybody = run(world, 256, costs, Scheduler(planner=default_plan))
     assert crossings(ours.plan, world.grid) == 0

@@ -1,4 +1,4 @@
-"""Progress reaches the overseer, orders reach the ranks: on this machine and over sTATIONS, by real processes."""
+"""Progress reaches the controller, orders reach the ranks: on this machine and over host agents, by real processes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOVE = Move(iteration=3, before=(3, 5), after=(4, 4), reason="test", gain_s=1.0,
 
 
 class Watching:
-    """An overseer that answers the third report."""
+    """An controller that answers the third report."""
 
     report_every_s = 0.25
 
@@ -68,7 +68,7 @@ class Watching:
 
 @pytest.fixture(params=["mpiexec", "ssh"])
 def run(request, runs, fake_ssh):
-    """Launch two ranks under an overseer, here or over two sTATIONS."""
+    """Launch two ranks under a controller, here or over two host agents."""
 
     def go(order, *words):
         command = (sys.executable, "-c", RANK, *words)
@@ -78,20 +78,20 @@ def run(request, runs, fake_ssh):
             silence = LivenessTimeouts(connect_s=60.0, lost_s=60.0)
             places = {host: HostAddress(host=host, address=host) for host in ("alpha", "beta")}
             launcher, hosts = SshLauncher(places, grace=QUICK, silence=silence), ["beta", "alpha"]
-        overseer = Watching(order)
-        asked = dataclasses.replace(runs.request(*command, hosts=hosts), overseer=overseer)
+        controller = Watching(order)
+        asked = dataclasses.replace(runs.request(*command, hosts=hosts), controller=controller)
         said: list[str] = []
-        return launcher.run(asked, said.append), overseer, said
+        return launcher.run(asked, said.append), controller, said
 
     return go
 
 
-def test_slabs_reach_the_run_and_progress_its_overseer(run, capfd):
-    outcome, overseer, _ = run(NewSlabs(rows=(4, 4)))
+def test_slabs_reach_the_run_and_progress_its_controller(run, capfd):
+    outcome, controller, _ = run(NewSlabs(rows=(4, 4)))
     assert outcome.finished, outcome.message
     assert outcome.moves == (MOVE,)
     assert capfd.readouterr().out == "every 0.25 got 4,4\n"
-    assert overseer.heard[:3] == [1, 2, 3]
+    assert controller.heard[:3] == [1, 2, 3]
 
 
 def test_a_run_that_is_to_go_on_elsewhere_ends_as_adapted(run):
@@ -112,7 +112,7 @@ def test_both_sides_mean_the_same_places():
     assert ours == (application.PROGRESS_VARIABLE, application.SLABS_VARIABLE, application.EVERY_VARIABLE)
 
 
-def test_a_run_without_an_overseer_is_told_nothing(runs):
+def test_a_run_without_a_controller_is_told_nothing(runs):
     assert (
         steering.steered(runs.request("true")).environment.keys() == runs.request("true").environment.keys()
     )

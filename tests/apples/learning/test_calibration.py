@@ -14,7 +14,7 @@ from apples.learning.benchmarkstore import FORMAT, CalibrationStore
 from apples.learning.corrections import correct, outdated
 from apples.learning.overhead import fit_overhead, startup_overhead
 from apples.learning.regression import weighted_median
-from apples.learning.runs import HALF_LIFE_RUNS, Lessons, message_costs, start_cpu_s
+from apples.learning.runs import HALF_LIFE_RUNS, TrainingRuns, message_costs, start_cpu_s
 from apples.learning.teaching import taught
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
@@ -110,7 +110,7 @@ def a_run(
 
 def lessons(records, since=None, *, benchmarks=COSTS):
     """Runs, and the benchmarks they say something of."""
-    return Lessons(records=records, benchmarks=benchmarks, since=since)
+    return TrainingRuns(records=records, benchmarks=benchmarks, since=since)
 
 
 def runs_under(overhead, count, *, noise=0.0, disturbed=0.0, seed=0):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.cli.assemble import open_world
+from apples.cli.assemble import open_platform
 from apples.errors import ConfigError
 from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.reasons import why
@@ -117,7 +117,7 @@ def test_hosts_as_launchers_read_them():
 
 def test_a_run_in_a_job_keeps_to_its_hosts_unless_it_names_others(monkeypatch):
     def pool(**options):
-        world, _ = open_world({**dict.fromkeys(NOT_SAID), **options})
+        world, _ = open_platform({**dict.fromkeys(NOT_SAID), **options})
         return [(host.name, host.slots) for host in world.grid.hosts]
 
     name = socket.gethostname()

@@ -1,4 +1,4 @@
-"""One adapted run started inside a host of the lab: CHAIN; stdout's last line is JSON of what its overseer heard."""
+"""One adapted run started inside a host of the lab: CHAIN; stdout's last line is JSON of what its controller heard."""
 
 import json
 import sys
@@ -40,14 +40,14 @@ class Ordering:
 
 
 with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
-    overseer = Ordering()
+    controller = Ordering()
     heat = "heat --slabs 12,12 --nx 48 --ny 48 --iterations 1000000"
     request = LaunchRequest(
         plan=unplanned(hosts, scheduler="test", application="heat"),
         workload=Workload(application="heat", size=24),
         command=(sys.executable, "-m", "stencil_app", *heat.split()),
         run_dir=Path(directory),
-        overseer=overseer,
+        controller=controller,
     )
     places = {host: HostAddress(host=host, address=host, interface="eth0") for host in hosts}
     launcher = SshLauncher(places, silence=LivenessTimeouts(connect_s=60.0, lost_s=60.0))
@@ -55,7 +55,7 @@ with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
     told = {
         "ended": outcome.ended,
         "message": outcome.message,
-        "rows": overseer.heard,
-        "refused": overseer.refused,
+        "rows": controller.heard,
+        "refused": controller.refused,
     }
     print(json.dumps(told), flush=True)

@@ -65,8 +65,8 @@ def test_a_run_as_a_document_adds_what_was_observed(bench, observed):
 
 def test_a_host_too_slow_is_left_out_with_a_reason(bench):
     b = bench(Host(name="fast", slots=2, cpu_type="fast"), Host(name="slow", cpu_type="slow"))
-    b.world.benchmark = lambda r: replace(
-        type(b.world).benchmark(b.world, r), seconds_per_row=10.0 if r.host.name == "slow" else 1e-3
+    b.platform.benchmark = lambda r: replace(
+        type(b.platform).benchmark(b.platform, r), seconds_per_row=10.0 if r.host.name == "slow" else 1e-3
     )
     document = b.agent.decide(request_for(b)).document()
     (left,) = document["left_out"]
@@ -112,7 +112,7 @@ def test_every_end_of_a_run_is_remembered(bench, outcome, code):
 def test_what_the_launcher_is_given(bench):
     b = bench(script=[finished(2.0)])
     record = run(b, label=True, time_limit_s=9.0, program_output_to_stderr=True)
-    (launch,) = b.world.launcher.requests
+    (launch,) = b.platform.launcher.requests
     assert (launch.label, launch.time_limit_s, launch.program_output_to_stderr) == (True, 9.0, True)
     assert launch.command == ("toy", ",".join(map(str, record.plan.rows)))
     assert not launch.run_dir.exists(), "the run's own directory is gone with the run"
@@ -122,7 +122,7 @@ def test_the_command_line_is_told_without_running(bench):
     b = bench()
     request = request_for(b)
     assert b.agent.command_line(request, b.agent.decide(request))[:2] == ["fake", "-n"]
-    assert b.world.launcher.requests == []
+    assert b.platform.launcher.requests == []
 
 
 def test_the_user_hears_what_is_going_on(bench):
@@ -164,7 +164,7 @@ def test_runs_are_kept_in_the_order_they_were_made_where_worlds_begin_anew(bench
     decision = b.agent.decide(request)
     made = []
     for _ in range(8):
-        b.world.time = 9.5e8
+        b.platform.time = 9.5e8
         made.append(b.agent.run(request, decision))
     assert len({r.started_at for r in made}) == 1
     assert [r.id for r in b.history.records()] == [r.id for r in made]
@@ -209,7 +209,7 @@ def test_whoever_listens_hears_of_the_plan_and_of_the_end(bench):
 
     b, heard = bench(script=[finished(2.0, ["alpha"]), launch]), []
     b.agent = Agent(
-        b.world, b.history, b.costing, b.said.append, tell=lambda kind, text: heard.append((kind, text))
+        b.platform, b.history, b.costing, b.said.append, tell=lambda kind, text: heard.append((kind, text))
     )
     run(b)
     with pytest.raises(LaunchError):
@@ -222,7 +222,7 @@ def test_whoever_listens_hears_of_the_plan_and_of_the_end(bench):
 
 def test_notes_of_the_weather_are_notes_of_the_plan(bench):
     b = bench()
-    b.world.weather = replace(Snapshot.nominal(b.world.grid, memory_bytes=8e9), notes=("b is lost",))
+    b.platform.weather = replace(Snapshot.nominal(b.platform.grid, memory_bytes=8e9), notes=("b is lost",))
     decision = b.agent.decide(request_for(b))
     assert "b is lost" in decision.document()["notes"]
 
@@ -241,7 +241,7 @@ def test_a_history_that_cannot_be_written_shows_before_the_run(bench):
     b.history.directory.write_text("in the way")
     with pytest.raises(HistoryError, match=r"cannot be written: .*APPLES_STATE"):
         b.agent.run(request, decision)
-    assert b.world.launcher.requests == []
+    assert b.platform.launcher.requests == []
 
 
 def test_a_history_that_cannot_be_read_shows_before_benchmarks(bench):
@@ -250,7 +250,7 @@ def test_a_history_that_cannot_be_read_shows_before_benchmarks(bench):
     (b.history.directory / "half.json").write_text('{"format": "apples-run-rec')
     with pytest.raises(HistoryError, match=r"half.json: is not readable JSON .*half-written"):
         b.agent.decide(request_for(b))
-    assert b.world.benchmarked == []
+    assert b.platform.benchmarked == []
 
 
 def test_hosts_nobody_measured_are_named(bench):

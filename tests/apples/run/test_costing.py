@@ -17,63 +17,63 @@ def application(b, size=64, **settings):
 
 
 def costs(b, **more):
-    return b.costing.costs(b.world, application(b, **more), b.said.append)
+    return b.costing.costs(b.platform, application(b, **more), b.said.append)
 
 
 def test_a_benchmark_is_run_once_for_each_type_and_count(bench):
     b = bench(Host(name="a", slots=1), Host(name="b", slots=3), Host(name="c", slots=2, cpu_type="other"))
     first = costs(b)
-    assert b.world.benchmarked == [("b", 1, 8), ("b", 2, 8), ("b", 3, 8), ("c", 1, 8), ("c", 2, 8)]
+    assert b.platform.benchmarked == [("b", 1, 8), ("b", 2, 8), ("b", 3, 8), ("c", 1, 8), ("c", 2, 8)]
     assert first.seconds_per_row == {"default": dict.fromkeys((1, 2, 3), 1e-3), "other": {1: 1e-3, 2: 1e-3}}
     assert costs(b) == first
-    assert len(b.world.benchmarked) == 5
+    assert len(b.platform.benchmarked) == 5
 
 
 def test_only_what_is_missing_is_measured(bench):
     b = bench(Host(name="a", slots=2))
     costs(b)
-    b.world.grid = bench(Host(name="a", slots=4)).world.grid
-    b.world.benchmarked.clear()
+    b.platform.grid = bench(Host(name="a", slots=4)).platform.grid
+    b.platform.benchmarked.clear()
     costs(b, size=128)
-    assert b.world.benchmarked == [("a", 4, 32)]
+    assert b.platform.benchmarked == [("a", 4, 32)]
 
 
 def test_a_benchmark_that_fails_keeps_those_before_it(bench):
     b = bench(Host(name="a", slots=4))
-    measure = b.world.benchmark
+    measure = b.platform.benchmark
 
     def fail_at_four(request):
         if request.ranks == 4:
             raise LaunchError("the benchmark of toy on a failed: rank 3 was killed")
         return measure(request)
 
-    b.world.benchmark = fail_at_four
+    b.platform.benchmark = fail_at_four
     with pytest.raises(LaunchError, match="rank 3 was killed"):
         costs(b)
-    b.world.benchmark = measure
+    b.platform.benchmark = measure
     costs(b)
-    assert [ranks for _, ranks, _ in b.world.benchmarked] == [1, 2, 4]
+    assert [ranks for _, ranks, _ in b.platform.benchmarked] == [1, 2, 4]
 
 
 def test_calibrating_measures_anew(bench):
     b = bench()
     costs(b)
-    b.world.row_s = 2e-3
-    b.costing.calibrate(b.world, application(b), b.said.append)
+    b.platform.row_s = 2e-3
+    b.costing.calibrate(b.platform, application(b), b.said.append)
     assert costs(b).seconds_per_row == {"default": {1: 2e-3, 2: 2e-3}}
 
 
 def test_what_is_known_is_told_without_measuring(bench):
     b = bench()
-    assert b.costing.known(b.world, application(b)).seconds_per_row == {}
-    assert b.world.benchmarked == []
+    assert b.costing.known(b.platform, application(b)).seconds_per_row == {}
+    assert b.platform.benchmarked == []
     measured = costs(b)
-    assert b.costing.known(b.world, application(b)) == measured
+    assert b.costing.known(b.platform, application(b)) == measured
 
 
 def test_hosts_out_of_reach_have_the_costs_of_the_file(bench):
     b = bench(Host(name="here"), Host(name="there", cpu_type="old"), stated={"toy": STATED})
-    b.world.beyond = ("there",)
+    b.platform.beyond = ("there",)
     found = costs(b)
     assert found.seconds_per_row == {"default": {1: 1e-3}, "old": {1: 0.5}}
     assert found.overhead == STATED.overhead
@@ -92,24 +92,24 @@ def test_a_file_that_states_no_overhead_leaves_the_measured_one(bench):
 
 def test_nothing_known_at_all_is_no_cost_at_all(bench):
     b = bench(Host(name="there"))
-    b.world.beyond = ("there",)
+    b.platform.beyond = ("there",)
     assert costs(b).seconds_per_row == {}
 
 
 def test_a_type_within_reach_is_measured_there(bench):
     b = bench(Host(name="there", slots=8), Host(name="here", slots=2))
-    b.world.beyond = ("there",)
+    b.platform.beyond = ("there",)
     costs(b)
-    assert {host for host, _, _ in b.world.benchmarked} == {"here"}
+    assert {host for host, _, _ in b.platform.benchmarked} == {"here"}
 
 
 def test_another_application_option_or_world_is_another_key(bench):
     b = bench()
-    key = b.costing.key(b.world, application(b))
-    assert key == b.costing.key(b.world, application(b, iterations="99")), "iterations do not change a row"
-    assert key != b.costing.key(b.world, application(b, size=4096))
-    b.world.name = "elsewhere"
-    assert key != b.costing.key(b.world, application(b))
+    key = b.costing.key(b.platform, application(b))
+    assert key == b.costing.key(b.platform, application(b, iterations="99")), "iterations do not change a row"
+    assert key != b.costing.key(b.platform, application(b, size=4096))
+    b.platform.name = "elsewhere"
+    assert key != b.costing.key(b.platform, application(b))
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_another_application_option_or_world_is_another_key(bench):
 def test_slabs_of_benchmarks(bench, size, slots, rows):
     b = bench(Host(name="a", slots=slots))
     assert LARGEST_SLAB_BYTES / b.toy.bytes_per_row == 400
-    assert slab_class(b.world, application(b, size=size)) == rows
+    assert slab_class(b.platform, application(b, size=size)) == rows
 
 
 def test_slabs_of_an_application_without_known_memory(bench):
     b = bench(Host(name="a"))
     b.toy.bytes_per_row = 0.0
-    assert slab_class(b.world, application(b, size=10**6)) == 2**20
+    assert slab_class(b.platform, application(b, size=10**6)) == 2**20
 
 
 @pytest.mark.parametrize(
@@ -157,19 +157,19 @@ def test_a_benchmark_that_no_longer_holds_is_measured_again(bench, observed):
     b.observed = observed
     for _ in range(8):
         run_of(b, 32 * 10 * 1e-3)
-    b.world.benchmarked.clear()
-    b.world.row_s = 2e-3
+    b.platform.benchmarked.clear()
+    b.platform.row_s = 2e-3
     for _ in range(3):
         run_of(b, 32 * 10 * 2e-3)
-    assert b.world.benchmarked == []
+    assert b.platform.benchmarked == []
     assert costs(b).seconds_per_row == {"default": {1: 2e-3}}
-    assert b.world.benchmarked == [("a", 1, 32)]
+    assert b.platform.benchmarked == [("a", 1, 32)]
     assert any(
         "the benchmark of toy on default no longer holds: the last 3 runs computed" in s for s in b.said
     )
-    b.world.benchmarked.clear()
+    b.platform.benchmarked.clear()
     run_of(b, 32 * 10 * 2e-3)
-    assert b.world.benchmarked == []
+    assert b.platform.benchmarked == []
 
 
 def test_what_one_slab_size_taught_is_known_to_the_next(bench, observed):
@@ -192,4 +192,4 @@ def test_what_one_slab_size_taught_is_known_to_the_next(bench, observed):
 )
 def test_slabs_of_like_sizes(bench, size, near):
     b = bench(Host(name="a"), Host(name="b"))
-    assert near_classes(b.world, application(b, size=size)) == near
+    assert near_classes(b.platform, application(b, size=size)) == near

@@ -71,7 +71,7 @@ def test_what_is_infinite_is_null():
 def test_a_run_keeps_the_plan_and_adds_to_it():
     plan = document_of(a_plan())
     before = json.dumps(plan)
-    run = run_document(plan, ended("finished"), world="mpiexec", record="r1")
+    run = run_document(plan, ended("finished"), platform="mpiexec", record="r1")
     assert json.dumps(plan) == before
     assert {key: run[key] for key in plan if key != "hosts"} == {
         k: v for k, v in plan.items() if k != "hosts"
@@ -82,7 +82,7 @@ def test_a_run_keeps_the_plan_and_adds_to_it():
 def test_ranks_that_recorded_nothing_are_null():
     statuses = (RankStatus(rank=1, host="beta", exit_code=None, signal=9),)
     outcome = ended("failed", statuses=statuses, message="rank 1 on beta was killed by signal 9 (KILL)")
-    run = run_document(document_of(a_plan()), outcome, world="mpiexec", record="r1")
+    run = run_document(document_of(a_plan()), outcome, platform="mpiexec", record="r1")
     first, second = run["hosts"]
     assert (first["observed"], first["exit_code"], first["signal"]) == (None, None, None)
     assert (second["exit_code"], second["signal"]) == (None, 9)

@@ -49,7 +49,7 @@ class Desk:
                 return ["toy", ",".join(map(str, rows)), options.get("kept", "")]
 
         self.toy = Restartable() if toy else bench.toy
-        checkpoints = Checkpoints(resilience, bench.world, bench.history)
+        checkpoints = Checkpoints(resilience, bench.platform, bench.history)
         self.enactor = Enactor(
             bench.agent, checkpoints, bench.said.append, lambda kind, seen: self.events.append((kind, seen))
         )
@@ -61,7 +61,7 @@ class Desk:
 
     @property
     def launches(self):
-        return self.bench.world.launcher.requests
+        return self.bench.platform.launcher.requests
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_lost_host_is_dropped_and_the_rest_goes_on_from_the_checkpoint(desk, t
     assert second.command[2] == "run.ckpt 200 True"
     assert (first.workload.iterations, second.workload.iterations) == (1000, 400)
     assert sorted(second.plan.hosts) == ["a1", "a2"]
-    assert d.bench.world.dropped == [{"a3": "was lost: its connection ended (attempt 1)"}]
+    assert d.bench.platform.dropped == [{"a3": "was lost: its connection ended (attempt 1)"}]
     assert second.plan.predicted_s < first.plan.predicted_s
     said = "a3 was lost: its connection ended; 600 of 1000 iterations are safe; planning again without a3"
     assert f"{said} (attempt 2 of 3)" in d.bench.said
@@ -130,7 +130,7 @@ def test_a_lost_host_is_dropped_and_the_rest_goes_on_from_the_checkpoint(desk, t
 def test_prices_of_the_first_plan_hold_for_the_rest(desk):
     d = desk(lost("a3"), finished(1.0))
     d.run()
-    measured = len(d.bench.world.benchmarked)
+    measured = len(d.bench.platform.benchmarked)
     assert measured == 1
 
 
@@ -194,7 +194,7 @@ def test_attempts_come_to_an_end(desk):
 def test_one_attempt_is_as_if_there_were_no_enactor(desk):
     d = desk(lost("a3"), attempts=1)
     assert d.run().record.outcome.message == "a3 was lost: its connection ended"
-    assert d.bench.world.dropped == []
+    assert d.bench.platform.dropped == []
 
 
 def test_when_no_host_is_left_all_reasons_are_told(desk):
@@ -256,7 +256,7 @@ def test_checkpoints_of_ours_that_nobody_went_on_with_are_forgotten(desk, tmp_pa
     d = desk(finished(1.0), file=file, own=True, rule="iterations", every=100)
     for name, days in (("old.ckpt", 31), ("young.ckpt", 29), ("mine.dat", 99)):
         (tmp_path / name).touch()
-        written = d.bench.world.time - days * 86400
+        written = d.bench.platform.time - days * 86400
         os.utime(tmp_path / name, (written, written))
     d.run()
     assert sorted(path.name for path in tmp_path.glob("*.*")) == ["mine.dat", "young.ckpt"]
@@ -304,7 +304,7 @@ def test_an_adapted_run_goes_on_however_often(desk, tmp_path):
     d = desk(adapted(200), adapted(500), finished(1.0), attempts=1, file=file, rule="iterations", every=100)
     enacted = d.run()
     assert [a.first_iteration for a in enacted.record.attempts] == [0, 200, 500]
-    assert d.bench.world.dropped == []
+    assert d.bench.platform.dropped == []
 
 
 def test_checkpoints_are_priced_into_the_plan(desk, tmp_path):
@@ -333,7 +333,7 @@ def test_youngs_rule_decides_whether_a_file_of_ours_is_worth_it(desk, tmp_path):
 
 def test_hosts_that_share_nothing_keep_nothing(desk, tmp_path):
     d = desk(finished(1.0), file=tmp_path / "a.ckpt", own=True, mtbf_s=300.0)
-    d.bench.world.storage_s = None
+    d.bench.platform.storage_s = None
     request = RunRequest(size=30, template=d.toy, settings={"iterations": "1000"})
     assert d.enactor.decide(request).keep is None
     assert "not every host can write to the same" in d.enactor.decide(request).notes[-1]

@@ -1,14 +1,14 @@
-"""Whole runs that go on elsewhere: agent, enactor and overseer over the mock grid, from plan to record."""
+"""Whole runs that go on elsewhere: agent, enactor and controller over the mock grid, from plan to record."""
 
 from dataclasses import replace
 
 import pytest
 
 from apples.applications.known import KnownByModel
-from apples.cli.adapting import overseers
+from apples.cli.adapting import controllers
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.history import History
-from apples.platforms.mock import MockWorld
+from apples.platforms.mock import MockPlatform
 from apples.run.agent import Agent, RunRequest
 from apples.run.checkpoints import Checkpoints
 from apples.run.costing import Costing
@@ -25,24 +25,24 @@ def enacted(quiet, competitors, tmp_path):
         from apples.adapting.settings import AdaptSettings
 
         scenario = replace(quiet, application=replace(quiet.application, iterations=600, bytes_per_row=1e3))
-        world = MockWorld(host_grid(4), scenario, load="none", seed=1)
+        platform = MockPlatform(host_grid(4), scenario, load="none", seed=1)
         for host, (begin, end) in loads.items():
-            competitors(world.truth, int(host[1]), 3, begin, end)
+            competitors(platform.truth, int(host[1]), 3, begin, end)
         said: list[str] = []
         history = History(tmp_path / adapt / "history")
         costing = Costing(CalibrationStore(tmp_path / adapt / "benchmarks"), history, {})
-        agent = Agent(world, history, costing, said.append)
+        agent = Agent(platform, history, costing, said.append)
         resilience = Resilience(attempts=3, file=tmp_path / "run.ck", own=True, needed=True, simulated=True)
-        template = KnownByModel("toy", world.workload, "the scenario")
+        template = KnownByModel("toy", platform.workload, "the scenario")
         wanted = None if adapt == "off" else AdaptSettings()
         request = RunRequest(
             size=100,
             template=template,
             overrides={"ranks": 2},
             resilience=resilience,
-            overseen=overseers(world, wanted, {"adapt": adapt}, said.append),
+            make_controller=controllers(platform, wanted, {"adapt": adapt}, said.append),
         )
-        enactor = Enactor(agent, Checkpoints(resilience, world, history), said.append)
+        enactor = Enactor(agent, Checkpoints(resilience, platform, history), said.append)
         decision = enactor.decide(request)
         return enactor.run(request, decision), said
 

@@ -1,13 +1,13 @@
-"""The overseer of real runs over simulated ones: rows move, and that takes simulated time."""
+"""The controller of real runs over simulated ones: rows move, and that takes simulated time."""
 
 from dataclasses import replace
 
 import pytest
 
-from apples.adapting.policy import Ground
+from apples.adapting.policy import AdaptationInputs
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs
 from apples.adapting.settings import AdaptSettings
-from apples.run.adaptation import SlabOverseer
+from apples.run.adaptation import SlabController
 from tests.apples.simulation.test_mock_launcher import request, run
 
 
@@ -29,17 +29,17 @@ class Scripted:
         return ()
 
 
-def overseen(launch, overseer, *, iterations=10, bytes_per_row=0.0):
+def make_controller(launch, controller, *, iterations=10, bytes_per_row=0.0):
     workload = replace(
         launch.workload, iterations=iterations, messages=float(iterations), bytes_per_row=bytes_per_row
     )
-    return replace(launch, overseer=overseer, workload=workload)
+    return replace(launch, controller=controller, workload=workload)
 
 
 def test_every_sweep_is_told_and_adds_up(quiet_grid):
     grid = quiet_grid(2)
     watching = Scripted(grid)
-    outcome = run(grid, overseen(request(100, 50), watching))
+    outcome = run(grid, make_controller(request(100, 50), watching))
     assert [told.iteration for told in watching.heard] == list(range(1, 11))
     assert [told.left for told in watching.heard] == list(range(9, -1, -1))
     assert {told.rows for told in watching.heard} == {(100, 50)}
@@ -51,20 +51,20 @@ def test_every_sweep_is_told_and_adds_up(quiet_grid):
 def test_the_worlds_clock_shows_the_runs_present_to_whoever_looks(quiet_grid):
     grid = quiet_grid(2)
     watching = Scripted(grid)
-    outcome = run(grid, overseen(request(100, 50), watching))
+    outcome = run(grid, make_controller(request(100, 50), watching))
     assert 0 < watching.clocks[0] < watching.clocks[-1] < outcome.observed_s == grid.now
 
 
 def test_a_run_that_is_left_alone_is_the_same_to_the_last_bit(quiet_grid):
     alone = run(quiet_grid(2), request(100, 50))
     grid = quiet_grid(2)
-    assert run(grid, overseen(request(100, 50), Scripted(grid))) == alone
+    assert run(grid, make_controller(request(100, 50), Scripted(grid))) == alone
 
 
 def test_rows_move_and_the_run_is_faster_from_then_on(quiet_grid):
     grid = quiet_grid(2)
     watching = Scripted(grid, None, NewSlabs(rows=(75, 75)))
-    outcome = run(grid, overseen(request(100, 50), watching))
+    outcome = run(grid, make_controller(request(100, 50), watching))
     assert outcome.observed_s < run(quiet_grid(2), request(100, 50)).observed_s
     told = watching.heard[2]
     assert (told.rows, told.moves) == ((75, 75), 1)
@@ -78,7 +78,7 @@ def test_what_moves_takes_the_time_of_the_busiest_link(quiet_grid):
     for bytes_per_row in (0.0, 2e6):
         grid = quiet_grid(3)
         watching = Scripted(grid, NewSlabs(rows=(60, 50, 40)))
-        run(grid, overseen(request(50, 50, 50), watching, bytes_per_row=bytes_per_row))
+        run(grid, make_controller(request(50, 50, 50), watching, bytes_per_row=bytes_per_row))
         took.append(watching.heard[1].moved_s)
     # the host in the middle sends to both sides at once
     link_Bps = grid.machines.bandwidth_Bps[0, 1] / 2
@@ -87,7 +87,9 @@ def test_what_moves_takes_the_time_of_the_busiest_link(quiet_grid):
 
 def test_a_wish_for_a_checkpoint_and_the_end_leaves_what_was_done(quiet_grid):
     grid = quiet_grid(2)
-    outcome = run(grid, overseen(request(100, 50), Scripted(grid, None, None, CheckpointAndEnd(why="test"))))
+    outcome = run(
+        grid, make_controller(request(100, 50), Scripted(grid, None, None, CheckpointAndEnd(why="test")))
+    )
     assert (outcome.ended, outcome.exit_code, outcome.kept_iterations) == ("adapted", 143, 3)
     assert outcome.message == "the run was ended to go on with another plan"
     assert grid.now == outcome.observed_s
@@ -101,9 +103,9 @@ def test_the_policy_of_real_runs_follows_a_simulated_load(quiet_grid, competitor
 
     launch = request(100, 100)
     said = []
-    ground = Ground(rows=(100, 100), hosts=("h0", "h1"), caps=(200.0, 200.0))
-    overseer = SlabOverseer(ground, AdaptSettings(), said.append)
-    outcome = run(loaded(), overseen(launch, overseer, iterations=200))
+    inputs = AdaptationInputs(rows=(100, 100), hosts=("h0", "h1"), caps=(200.0, 200.0))
+    controller = SlabController(inputs, AdaptSettings(), said.append)
+    outcome = run(loaded(), make_controller(launch, controller, iterations=200))
     (move,) = outcome.moves
     assert move.after[0] == pytest.approx(133, abs=4)
     assert move.took_s is not None
@@ -118,5 +120,5 @@ def test_the_policy_of_real_runs_follows_a_simulated_load(quiet_grid, competitor
         def ended(self):
             return ()
 
-    without = run(loaded(), overseen(launch, Silent(), iterations=200))
+    without = run(loaded(), make_controller(launch, Silent(), iterations=200))
     assert outcome.observed_s < 0.75 * without.observed_s

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from apples.model.grid import Grid, Host
-from apples.platforms import platform as worlds
+from apples.platforms import local
 from apples.platforms import serviceforecasts as serviceweather
-from apples.platforms.platform import NOT_MEASURED, LocalWorld
+from apples.platforms.local import NOT_MEASURED, LocalPlatform
 from apples.platforms.serviceforecasts import ServiceWeather
 from nws.base.errors import ServiceError, ServiceUnreachable
 from nws.client import Endpoint, local_host
@@ -63,11 +63,11 @@ def grid_of(*hosts):
     return Grid(name="lab", hosts=hosts, source="lab.yaml")
 
 
-class QuietWeather(worlds.LocalWeather):
+class QuietWeather(local.LocalWeather):
     """The weather of this host without its sensors: what they would say is said here."""
 
     def measure(self, *, rounds, interval_s):
-        now = worlds.time.time()
+        now = local.time.time()
         values = {Resource.CPU_NEW: 0.75, Resource.CPU_CAPACITY: 1.5, Resource.MEMORY_FREE: 5e9}
         self._memory.append(
             Measurement(Series(resource, self.host), now, value)
@@ -84,15 +84,15 @@ def said():
 @pytest.fixture
 def look(server, said, monkeypatch, tmp_path):
     """Snapshot of hosts through the service."""
-    monkeypatch.setattr(worlds, "LocalWeather", QuietWeather)
+    monkeypatch.setattr(local, "LocalWeather", QuietWeather)
 
     def take(*hosts, service=None, **options):
-        world = LocalWorld(
+        platform = LocalPlatform(
             grid_of(*hosts),
             weather_file=tmp_path / "weather.db",
             service=service or service_at(server, **options),
         )
-        return world.snapshot(said.append)
+        return platform.snapshot(said.append)
 
     return take
 
@@ -263,7 +263,7 @@ def test_two_sensors_of_this_machine_are_one_host(server, said):
     grid = service_at(server).pool(said.append)
     assert [h.name for h in grid.hosts if h.address == "localhost"] == [local_host()]
     assert said == [f"one left out of the pool: the same machine as {local_host()}"]
-    LocalWorld(grid)
+    LocalPlatform(grid)
 
 
 def test_a_service_without_hosts_is_no_pool(clock, said):
@@ -294,7 +294,7 @@ def events(server):
 
 def test_what_is_told_is_marked_at_the_services_own_time(server, clock):
     service = service_at(server)
-    service.outlook(grid_of("a"))
+    service.forecasts(grid_of("a"))
     clock.t += 5.0
     service.tell("plan made", "heat 64 on a")
     ((t, kind, text),) = events(server)
@@ -304,7 +304,7 @@ def test_what_is_told_is_marked_at_the_services_own_time(server, clock):
 
 def test_a_very_long_text_is_cut(server):
     service = service_at(server)
-    service.outlook(grid_of("a"))
+    service.forecasts(grid_of("a"))
     service.tell("plan made", "x" * 5000)
     assert len(events(server)[0][2]) == 500
 
@@ -325,7 +325,7 @@ def test_telling_that_fails_once_is_not_tried_again(server, monkeypatch, error):
             raise error
 
     service = service_at(server)
-    service.outlook(grid_of("a"))
+    service.forecasts(grid_of("a"))
     monkeypatch.setattr(serviceweather, "ServiceClient", Failing)
     service.tell("plan made", "x")
     service.tell("run ended", "x")

@@ -1,4 +1,4 @@
-"""Overseers: what they say, what they keep of moves, and when they end a run to go on elsewhere."""
+"""Controllers: what they say, what they keep of moves, and when they end a run to go on elsewhere."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from apples.model.template import Costs, Workload
 from apples.planning.baselines import default_plan
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
-from apples.run.adaptation import HostOverseer, Pool, SlabOverseer, ground_of
+from apples.run.adaptation import HostController, Pool, SlabController, adaptation_inputs
 
 OPTIONS = PlanningOptions(ranks=2)
 COSTS = Costs(seconds_per_row={"x": {1: 1e-3}})
@@ -23,7 +23,7 @@ WORKLOAD = Workload(application="toy", size=100, iterations=1000, bytes_per_row=
 
 @dataclass
 class Decided:
-    """As much of `apples.run.agent.Decision` as overseers look at."""
+    """As much of `apples.run.agent.Decision` as controllers look at."""
 
     plan: Plan
     snapshot: Snapshot
@@ -54,8 +54,8 @@ def decided():
 @pytest.fixture
 def slabs(decided):
     said = []
-    overseer = SlabOverseer(ground_of(decided, OPTIONS), AdaptSettings(), said.append)
-    return overseer, said
+    controller = SlabController(adaptation_inputs(decided, OPTIONS), AdaptSettings(), said.append)
+    return controller, said
 
 
 def told(rows, row_s, iteration, **more):
@@ -71,18 +71,18 @@ def told(rows, row_s, iteration, **more):
     )
 
 
-def hear(overseer, rows, row_s, count, start=0):
-    orders = [overseer.hear(told(rows, row_s, start + 10 * k)) for k in range(1, count + 1)]
+def hear(controller, rows, row_s, count, start=0):
+    orders = [controller.hear(told(rows, row_s, start + 10 * k)) for k in range(1, count + 1)]
     return [order for order in orders if order is not None]
 
 
 def test_the_ground_is_what_the_plan_was_made_of(decided):
-    ground = ground_of(decided, OPTIONS)
-    assert (ground.rows, ground.hosts, ground.min_rows) == ((50, 50), ("a", "b"), 2)
-    assert ground.row_s == pytest.approx((2e-3, 2e-3))
-    assert ground.share == (0.5, 0.5)
-    assert ground.caps == (500.0, 500.0)
-    assert (ground.bytes_per_row, ground.bandwidth_Bps) == (1e6, 2e7)
+    inputs = adaptation_inputs(decided, OPTIONS)
+    assert (inputs.rows, inputs.hosts, inputs.min_rows) == ((50, 50), ("a", "b"), 2)
+    assert inputs.row_s == pytest.approx((2e-3, 2e-3))
+    assert inputs.share == (0.5, 0.5)
+    assert inputs.caps == (500.0, 500.0)
+    assert (inputs.bytes_per_row, inputs.bandwidth_Bps) == (1e6, 2e7)
 
 
 def test_a_plan_without_limits_has_ground_too(decided):
@@ -92,65 +92,65 @@ def test_a_plan_without_limits_has_ground_too(decided):
     roomy = replace(seen.conditions[2], memory_bytes=Estimate(value=1e12))
     decided.snapshot = replace(seen, conditions=(*seen.conditions[:2], roomy))
     decided.plan = default_plan(decided.snapshot, decided.workload, decided.costs, PlanningOptions())
-    ground = ground_of(decided, PlanningOptions())
-    assert sum(ground.rows) == 100
-    assert all(cap >= rows for cap, rows in zip(ground.caps, ground.rows, strict=True))
+    inputs = adaptation_inputs(decided, PlanningOptions())
+    assert sum(inputs.rows) == 100
+    assert all(cap >= rows for cap, rows in zip(inputs.caps, inputs.rows, strict=True))
 
 
 def test_a_move_is_said_kept_and_measured(slabs):
-    overseer, said = slabs
-    assert hear(overseer, (50, 50), (2e-3, 8e-3), 6) == [NewSlabs(rows=(80, 20))]
+    controller, said = slabs
+    assert hear(controller, (50, 50), (2e-3, 8e-3), 6) == [NewSlabs(rows=(80, 20))]
     assert said == ["b is slower than planned (0.50 → 0.12 of a CPU): moving 30 rows, gain 228 s of 380"]
-    (move,) = overseer.ended()
+    (move,) = controller.ended()
     assert (move.iteration, move.before, move.after, move.took_s) == (50, (50, 50), (80, 20), None)
-    overseer.hear(told((80, 20), (2e-3, 8e-3), 70, moved_s=0.5))
-    hear(overseer, (80, 20), (2e-3, 8e-3), 2, start=70)
-    assert overseer.ended() == (replace(move, took_s=0.5),)
+    controller.hear(told((80, 20), (2e-3, 8e-3), 70, moved_s=0.5))
+    hear(controller, (80, 20), (2e-3, 8e-3), 2, start=70)
+    assert controller.ended() == (replace(move, took_s=0.5),)
 
 
 def test_a_refusal_is_said_and_kept(slabs):
-    overseer, said = slabs
-    hear(overseer, (50, 50), (2e-3, 8e-3), 6)
-    overseer.hear(told((50, 50), (2e-3, 8e-3), 70, refused="b: no memory"))
-    (move,) = overseer.ended()
+    controller, said = slabs
+    hear(controller, (50, 50), (2e-3, 8e-3), 6)
+    controller.hear(told((50, 50), (2e-3, 8e-3), 70, refused="b: no memory"))
+    (move,) = controller.ended()
     assert (move.refused, move.took_s) == ("b: no memory", None)
     assert said[-1] == "the slabs stay as they are: b: no memory"
 
 
 @pytest.fixture
 def watched(decided, slabs):
-    """An overseer of hosts over a pool that a test sets; everything settled, looks one after the other."""
+    """An controller of hosts over a pool that a test sets; everything settled, looks one after the other."""
 
     def build(pool, *, beside=False, **settings):
         said = []
         policy = HostPolicy(HostSettings(**{"look_every_s": 1.0, "wait_s": 1.0, **settings}))
         looks = Pool(decision=decided, options=OPTIONS, snapshot=pool, change_s=1.0, beside=beside)
-        return HostOverseer(slabs[0], policy, looks, said.append), said
+        return HostController(slabs[0], policy, looks, said.append), said
 
     return build
 
 
 def test_a_better_host_ends_the_run_when_two_looks_agree(watched):
-    overseer, said = watched(lambda: snapshot("abc", a=0.2, b=0.2))
-    orders = hear(overseer, (50, 50), (8e-3, 8e-3), 20)
+    controller, said = watched(lambda: snapshot("abc", a=0.2, b=0.2))
+    orders = hear(controller, (50, 50), (8e-3, 8e-3), 20)
     (end,) = [order for order in orders if isinstance(order, CheckpointAndEnd)][:1]
     assert end.why.startswith("going on on ")
     assert "c" in end.why
     assert said == []
-    assert overseer.report_every_s == AdaptSettings().slabs.report_every_s
+    assert controller.report_every_s == AdaptSettings().slabs.report_every_s
 
 
 def test_no_better_host_ends_nothing(watched):
-    overseer, _ = watched(lambda: snapshot("abc", a=0.2, b=0.2, c=0.05))
-    assert hear(overseer, (50, 50), (2e-3, 2e-3), 20) == []
+    controller, _ = watched(lambda: snapshot("abc", a=0.2, b=0.2, c=0.05))
+    assert hear(controller, (50, 50), (2e-3, 2e-3), 20) == []
 
 
 def test_a_pool_that_cannot_be_looked_at_is_said_and_the_run_goes_on(watched):
     def pool():
         raise NoFeasiblePlan("nobody answers\nat all")
 
-    overseer, said = watched(pool)
-    assert hear(overseer, (50, 50), (2e-3, 2e-3), 4) == []
+    controller, said = watched(pool)
+    assert hear(controller, (50, 50), (2e-3, 2e-3), 4) == []
     assert set(said) == {"no look at the pool: nobody answers"}
 
 
@@ -166,14 +166,14 @@ def test_looks_go_on_beside_the_run_and_end_with_it(watched):
         looks.append(threading.current_thread().name)
         return snapshot("ab", a=0.5, b=0.5)
 
-    overseer, _ = watched(pool, beside=True)
-    assert hear(overseer, (50, 50), (2e-3, 2e-3), 10) == []
+    controller, _ = watched(pool, beside=True)
+    assert hear(controller, (50, 50), (2e-3, 2e-3), 10) == []
     assert looking.wait(30)
     free.set()
-    assert overseer.ended() == ()
+    assert controller.ended() == ()
     assert looks == ["look at the pool"]
 
 
 def test_before_the_first_reports_there_is_nothing_to_look_for(watched):
-    overseer, _ = watched(lambda: pytest.fail("looked"), wait_s=0.0, look_every_s=0.0)
-    assert overseer.hear(told((50, 50), (2e-3, 2e-3), 10)) is None
+    controller, _ = watched(lambda: pytest.fail("looked"), wait_s=0.0, look_every_s=0.0)
+    assert controller.hear(told((50, 50), (2e-3, 2e-3), 10)) is None

@@ -1,4 +1,4 @@
-"""A cluster as a world: what Slurm's commands print becomes a pool. Slurm is a script here."""
+"""A cluster as a platform: what Slurm's commands print becomes a pool. Slurm is a script here."""
 
 import math
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
 from apples.model.grid import Grid, Host, LinkRule
-from apples.platforms import slurm as slurmworld
-from apples.platforms.slurm import Given, SlurmWorld
+from apples.platforms import slurm as slurm_platform
+from apples.platforms.slurm import Given, SlurmPlatform
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.speed import LinkSpeed
 from apples.slurm.commands import Wishes
@@ -49,8 +49,8 @@ def says(tmp_path, monkeypatch):
     return says
 
 
-def world(tmp_path, **given):
-    return SlurmWorld(Given(state=tmp_path / "hosts", **given))
+def platform(tmp_path, **given):
+    return SlurmPlatform(Given(state=tmp_path / "hosts", **given))
 
 
 def silent(line):
@@ -59,7 +59,7 @@ def silent(line):
 
 def test_idle_nodes_are_the_pool_and_their_cpus_count_in_full(says, tmp_path):
     notes = []
-    one = world(tmp_path)
+    one = platform(tmp_path)
     snapshot = one.snapshot(notes.append)
     assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
         ("n1", 2, "slurm x86_64"),
@@ -87,7 +87,7 @@ def test_hosts_that_the_user_names_keep_their_order_and_what_is_said_of_them(say
     hosts = (Host(name="second", address="n2", slots=1, cpu_type="fast"), Host(name="n1", slots=8))
     link = LinkRule(latency_s=0.01, bandwidth_Bps=5e6)
     grid = Grid(name="file", hosts=hosts, links=(link,), source="lab.yaml")
-    snapshot = world(tmp_path, grid=grid, open_types=frozenset({"n1"})).snapshot(silent)
+    snapshot = platform(tmp_path, grid=grid, open_types=frozenset({"n1"})).snapshot(silent)
     assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
         ("n2", 1, "fast"),
         ("n1", 2, "slurm x86_64"),
@@ -98,20 +98,20 @@ def test_hosts_that_the_user_names_keep_their_order_and_what_is_said_of_them(say
 def test_links_that_were_measured_once_are_known(says, tmp_path):
     kept = LinkStore(tmp_path / "hosts" / "slurm-links.json", "lab")
     kept.add([LinkSpeed(source="n1", target="n2", latency_s=0.003, bandwidth_Bps=2e6)])
-    snapshot = world(tmp_path).snapshot(silent)
+    snapshot = platform(tmp_path).snapshot(silent)
     assert (snapshot.latency_s[0, 1], snapshot.bandwidth_Bps[0, 1]) == (0.003, 2e6)
 
 
 def test_as_many_nodes_as_the_user_allows(says, tmp_path):
-    snapshot = world(tmp_path, wishes=Wishes(nodes=(1, 1))).snapshot(silent)
+    snapshot = platform(tmp_path, wishes=Wishes(nodes=(1, 1))).snapshot(silent)
     assert [h.name for h in snapshot.hosts] == ["n1"]
     assert snapshot.absent["n2"] == "--nodes allows 1"
     with pytest.raises(NoFeasiblePlan, match=r"2 of 3 nodes can be had in partition all:\nn3: other jobs"):
-        world(tmp_path, wishes=Wishes(nodes=(3, 4))).snapshot(silent)
+        platform(tmp_path, wishes=Wishes(nodes=(3, 4))).snapshot(silent)
 
 
 def test_hosts_that_were_lost_are_not_planned_on_again(says, tmp_path):
-    one = world(tmp_path)
+    one = platform(tmp_path)
     one.drop({"n1": "it was lost: its connection ended"})
     snapshot = one.snapshot(silent)
     assert [h.name for h in snapshot.hosts] == ["n2"]
@@ -121,7 +121,7 @@ def test_hosts_that_were_lost_are_not_planned_on_again(says, tmp_path):
 def test_nothing_is_idle(says, tmp_path):
     (says / "show-nodes").write_text("".join(NODE.format(f"n{i}", 2, "ALLOCATED") for i in (1, 2, 3, 4)))
     with pytest.raises(NoFeasiblePlan) as raised:
-        world(tmp_path).snapshot(silent)
+        platform(tmp_path).snapshot(silent)
     assert str(raised.value).splitlines()[:2] == [
         "no node can be had in partition all:",
         "n1: other jobs hold all its 2 CPUs",
@@ -147,16 +147,16 @@ def test_nothing_is_idle(says, tmp_path):
 )
 def test_what_cannot_be_is_told(says, tmp_path, given, kind, message):
     with pytest.raises(kind, match=message.replace("(", r"\(")):
-        world(tmp_path, **given).snapshot(silent)
+        platform(tmp_path, **given).snapshot(silent)
 
 
 def test_no_controller_and_no_slurm(says, tmp_path, monkeypatch):
     (says / "down").touch()
     with pytest.raises(LaunchError, match="Slurm's controller cannot be reached"):
-        world(tmp_path).snapshot(silent)
+        platform(tmp_path).snapshot(silent)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ProgramNotFound, match="scontrol is in none of the directories of PATH"):
-        world(tmp_path).snapshot(silent)
+        platform(tmp_path).snapshot(silent)
 
 
 def facts(name):
@@ -188,8 +188,8 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
         looked.append(what)
         return NodeCheckResult(facts={n: facts(n) for n in ("n1", "n2")}, unfit={"n3": "has no numba"})
 
-    monkeypatch.setattr(slurmworld, "look", look)
-    one = world(tmp_path, job="7")
+    monkeypatch.setattr(slurm_platform, "look", look)
+    one = platform(tmp_path, job="7")
     snapshot = one.snapshot(silent)
     assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [("n1", 2, "Xeon"), ("n2", 1, "Xeon")]
     assert snapshot.absent == {"n3": "it has no numba"}
@@ -208,28 +208,28 @@ def test_nodes_of_an_allocation_keep_the_order_in_which_they_are_named(says, tmp
         "JobId=7 JobState=RUNNING NodeList=n[1-2] Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=\n"
     )
     seen = NodeCheckResult(facts={n: facts(n) for n in ("n1", "n2")})
-    monkeypatch.setattr(slurmworld, "look", lambda what, needs, notify: seen)
+    monkeypatch.setattr(slurm_platform, "look", lambda what, needs, notify: seen)
     grid = Grid(name="g", hosts=(Host(name="b", address="n2"), Host(name="n1")))
-    snapshot = world(tmp_path, job="7", grid=grid).snapshot(silent)
+    snapshot = platform(tmp_path, job="7", grid=grid).snapshot(silent)
     assert [(h.name, h.slots) for h in snapshot.hosts] == [("n2", 1), ("n1", 1)]
     other = Grid(name="g", hosts=(Host(name="n4"),))
     with pytest.raises(ConfigError, match=r"n4 are no nodes of job 7 \(n\[1-2\]\); correct the names"):
-        world(tmp_path, job="7", grid=other).snapshot(silent)
+        platform(tmp_path, job="7", grid=other).snapshot(silent)
 
 
 def test_an_allocation_that_is_over(says, tmp_path):
     (says / "show-job-7").write_text("JobId=7 JobState=TIMEOUT EndTime=2026-01-01T10:00:00 NodeList=n1\n")
     with pytest.raises(LaunchError, match=r"job 7 \(SLURM_JOB_ID\) is TIMEOUT"):
-        world(tmp_path, job="7").snapshot(silent)
+        platform(tmp_path, job="7").snapshot(silent)
 
 
 def test_checkpoints_need_a_directory_that_all_nodes_see(says, tmp_path, monkeypatch):
-    one = world(tmp_path)
+    one = platform(tmp_path)
     one.snapshot(silent)
     assert one.write_s(tmp_path / "x.ckpt", 1e3) is None
-    monkeypatch.setattr(slurmworld, "_file_system", lambda directory: "lustre")
+    monkeypatch.setattr(slurm_platform, "_file_system", lambda directory: "lustre")
     assert one.write_s(tmp_path / "x.ckpt", 1e3) is not None
 
 
 def test_the_file_system_of_a_directory():
-    assert slurmworld._file_system(Path("/proc/self")) == "proc"
+    assert slurm_platform._file_system(Path("/proc/self")) == "proc"

@@ -1,4 +1,4 @@
-"""This machine as a world: who is in it, what is measured of it, and what only its file says."""
+"""This machine as a platform: who is in it, what is measured of it, and what only its file says."""
 
 import signal
 
@@ -8,10 +8,9 @@ from apples.errors import ConfigError, LaunchError
 from apples.model.grid import Grid, Host
 from apples.model.plan import Outcome
 from apples.model.template import BenchmarkRequest
-from apples.platforms import platform as worlds
+from apples.platforms import local
+from apples.platforms.local import NOT_MEASURED, LocalPlatform
 from apples.platforms.platform import (
-    NOT_MEASURED,
-    LocalWorld,
     cpu_model,
     fingerprint,
     is_this_machine,
@@ -26,11 +25,11 @@ def grid_of(*hosts):
     return Grid(name="lab", hosts=hosts, source="lab.yaml")
 
 
-class QuietWeather(worlds.LocalWeather):
+class QuietWeather(local.LocalWeather):
     """The weather of this host without its sensors: what they would say is said here."""
 
     def measure(self, *, rounds, interval_s):
-        now = worlds.time.time()
+        now = local.time.time()
         values = {Resource.CPU_NEW: 0.75, Resource.CPU_CAPACITY: 1.5, Resource.MEMORY_FREE: 5e9}
         self._memory.append(
             Measurement(Series(resource, self.host), now, value)
@@ -41,7 +40,7 @@ class QuietWeather(worlds.LocalWeather):
 
 @pytest.fixture
 def sensors(monkeypatch):
-    monkeypatch.setattr(worlds, "LocalWeather", QuietWeather)
+    monkeypatch.setattr(local, "LocalWeather", QuietWeather)
 
 
 def test_a_bare_machine_has_a_slot_for_each_usable_cpu():
@@ -61,41 +60,41 @@ def test_two_names_of_this_machine_are_one_too_many():
         ConfigError,
         match=r"lab.yaml: alpha and localhost are the same machine; name it once, with as many slots",
     ):
-        LocalWorld(grid_of(Host(name="alpha", address="127.0.0.1"), Host(name="localhost")))
+        LocalPlatform(grid_of(Host(name="alpha", address="127.0.0.1"), Host(name="localhost")))
 
 
 def test_this_machine_is_measured_and_others_are_as_their_file_says(sensors, tmp_path):
     grid = grid_of(Host(name="here", address="localhost", slots=2), Host(name="there", memory_bytes=4e9))
-    world = LocalWorld(grid, weather_file=tmp_path / "weather.db")
+    platform = LocalPlatform(grid, weather_file=tmp_path / "weather.db")
     said = []
-    snapshot = world.snapshot(said.append)
+    snapshot = platform.snapshot(said.append)
     here, there = snapshot.conditions
     assert said == ["measuring here (0 earlier measurements)"]
     assert (here.availability.value, here.capacity.value, here.memory_bytes.value) == (0.75, 1.5, 5e9)
     assert (there.availability.method, there.memory_bytes.value) == ("nominal", 4e9)
     assert snapshot.source == "sensors on this machine"
-    assert [world.reaches(host) for host in grid.hosts] == [True, False]
+    assert [platform.reaches(host) for host in grid.hosts] == [True, False]
 
 
 def test_known_weather_is_measured_less_often(sensors, tmp_path):
-    world = LocalWorld(grid_of(Host(name="localhost")), weather_file=tmp_path / "weather.db")
+    platform = LocalPlatform(grid_of(Host(name="localhost")), weather_file=tmp_path / "weather.db")
     said = []
     for _ in range(6):
-        world.snapshot(said.append)
+        platform.snapshot(said.append)
     earlier = [int(line.partition("(")[2].partition(" ")[0]) for line in said]
     assert earlier == [0, 3, 6, 9, 12, 13]
 
 
 def test_a_pool_elsewhere_is_not_measured_at_all(tmp_path):
-    world = LocalWorld(grid_of(Host(name="there")), weather_file=tmp_path / "weather.db")
-    snapshot = world.snapshot(lambda text: pytest.fail(text))
+    platform = LocalPlatform(grid_of(Host(name="there")), weather_file=tmp_path / "weather.db")
+    snapshot = platform.snapshot(lambda text: pytest.fail(text))
     assert snapshot.source == NOT_MEASURED
     assert not (tmp_path / "weather.db").exists()
 
 
 def test_benchmarks_hold_for_a_cpu_and_the_versions_it_was_measured_with():
-    world = LocalWorld(grid_of(Host(name="localhost", cpu_type="abacus")))
-    machine = world.machine(world.grid.hosts[0])
+    platform = LocalPlatform(grid_of(Host(name="localhost", cpu_type="abacus")))
+    machine = platform.machine(platform.grid.hosts[0])
     assert machine == f"abacus {fingerprint()}"
     assert "numba" in machine
 
@@ -119,17 +118,17 @@ class Script:
 
 
 def benchmark(outcome, warm="true", heard=None):
-    world = LocalWorld(grid_of(Host(name="localhost", slots=2)))
-    world.launcher = FakeLauncher([outcome])
+    platform = LocalPlatform(grid_of(Host(name="localhost", slots=2)))
+    platform.launcher = FakeLauncher([outcome])
     request = BenchmarkRequest(
         template=Script(warm),
         options={},
-        host=world.grid.hosts[0],
+        host=platform.grid.hosts[0],
         ranks=2,
         rows=8,
         notify=[].append if heard is None else heard.append,
     )
-    return world.benchmark(request)
+    return platform.benchmark(request)
 
 
 def test_a_benchmark_that_fails_says_which_and_why():

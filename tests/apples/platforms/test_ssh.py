@@ -1,4 +1,4 @@
-"""Many hosts as a world: what their check says becomes a grid, a snapshot and a launcher; no ssh is called here."""
+"""Many hosts as a platform: what their check says becomes a grid, a snapshot and a launcher; no ssh is called here."""
 
 from contextlib import contextmanager
 
@@ -6,8 +6,8 @@ import pytest
 
 from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
 from apples.model.grid import Grid, Host, LinkRule
-from apples.platforms import ssh as sshworld
-from apples.platforms.ssh import SshWorld
+from apples.platforms import ssh as ssh_platform
+from apples.platforms.ssh import SshPlatform
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.preflight import Checked
 from apples.remote.speed import LinkSpeed
@@ -55,8 +55,8 @@ def told(monkeypatch):
             found.append((checked, None))
         yield found
 
-    monkeypatch.setattr(sshworld.preflight, "asked", asked)
-    monkeypatch.setattr(sshworld.speed, "links", lambda hosts: measured if len(hosts) > 1 else [])
+    monkeypatch.setattr(ssh_platform.preflight, "asked", asked)
+    monkeypatch.setattr(ssh_platform.speed, "links", lambda hosts: measured if len(hosts) > 1 else [])
     answers["needs"] = needs
     return answers
 
@@ -70,26 +70,26 @@ THREE = (Host(name="alpha"), Host(name="beta", slots=3), Host(name="gamma"))
 
 def test_the_fit_are_the_grid_and_the_others_are_absent(told):
     notes = []
-    world = SshWorld(pool(*THREE), open_slots=frozenset({"alpha"}), open_types=frozenset({"alpha"}))
-    snapshot = world.snapshot(notes.append)
+    platform = SshPlatform(pool(*THREE), open_slots=frozenset({"alpha"}), open_types=frozenset({"alpha"}))
+    snapshot = platform.snapshot(notes.append)
     assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
         ("alpha", 2, "Xeon"),
         ("beta", 3, "default"),
     ]
-    assert world.grid.hosts == snapshot.hosts
+    assert platform.grid.hosts == snapshot.hosts
     assert snapshot.absent == {"gamma": "it refuses our key; load it"}
     assert notes[-1] == "without gamma: it refuses our key; load it"
     first = snapshot.conditions[0]
     assert (first.availability.value, first.capacity.value, first.memory_bytes.value) == (0.5, 0.9, 4e9)
     assert (snapshot.latency_s[0, 1], snapshot.bandwidth_Bps[0, 1]) == (0.02, 1e6)
-    assert world.reaches(snapshot.hosts[0])
-    assert not world.reaches(THREE[2])
-    assert world.machine(THREE[0]) == "Xeon python 3.11.7, apples-grid 0.1.0, numba 0.60, numpy 2.0"
+    assert platform.reaches(snapshot.hosts[0])
+    assert not platform.reaches(THREE[2])
+    assert platform.machine(THREE[0]) == "Xeon python 3.11.7, apples-grid 0.1.0, numba 0.60, numpy 2.0"
 
 
 def test_a_host_named_with_its_slots_still_says_what_cpu_it_has(told):
-    world = SshWorld(pool(*THREE), open_types=frozenset({"beta"}))
-    snapshot = world.snapshot(lambda line: None)
+    platform = SshPlatform(pool(*THREE), open_types=frozenset({"beta"}))
+    snapshot = platform.snapshot(lambda line: None)
     assert [(h.name, h.slots, h.cpu_type) for h in snapshot.hosts] == [
         ("alpha", 1, "default"),
         ("beta", 3, "Xeon"),
@@ -97,24 +97,24 @@ def test_a_host_named_with_its_slots_still_says_what_cpu_it_has(told):
 
 
 def test_a_host_that_comes_back_is_taken_again(told):
-    world = SshWorld(pool(*THREE))
-    world.snapshot(lambda line: None)
+    platform = SshPlatform(pool(*THREE))
+    platform.snapshot(lambda line: None)
     told["gamma"], told["alpha"] = facts(4), "does not answer"
-    again = world.snapshot(lambda line: None)
+    again = platform.snapshot(lambda line: None)
     assert [h.name for h in again.hosts] == ["beta", "gamma"]
     assert again.absent == {"alpha": "it does not answer"}
 
 
 def test_links_that_the_grid_file_states_are_not_measured(told):
     stated = LinkRule(latency_s=0.001, bandwidth_Bps=5e6)
-    snapshot = SshWorld(pool(*THREE, links=(stated,))).snapshot(lambda line: None)
+    snapshot = SshPlatform(pool(*THREE, links=(stated,))).snapshot(lambda line: None)
     assert snapshot.latency_s[0, 1] == 0.001
 
 
 def test_each_host_has_the_interface_at_which_it_was_reached(told):
-    world = SshWorld(pool(Host(name="alpha", address="alpha.example.org"), Host(name="beta")))
-    world.snapshot(lambda line: None)
-    places = world.launcher._places
+    platform = SshPlatform(pool(Host(name="alpha", address="alpha.example.org"), Host(name="beta")))
+    platform.snapshot(lambda line: None)
+    places = platform.launcher._places
     assert {p.host: (p.address, p.interface) for p in places.values()} == {
         "alpha": ("alpha.example.org", "ens2"),
         "beta": ("beta", "ens3"),
@@ -124,7 +124,7 @@ def test_each_host_has_the_interface_at_which_it_was_reached(told):
 def test_nobody_is_fit(told):
     told["alpha"] = told["beta"] = "is off"
     with pytest.raises(NoFeasiblePlan) as raised:
-        SshWorld(pool(*THREE)).snapshot(lambda line: None)
+        SshPlatform(pool(*THREE)).snapshot(lambda line: None)
     assert str(raised.value).splitlines() == [
         "no host of the pool can take part:",
         "alpha: it is off",
@@ -134,9 +134,9 @@ def test_nobody_is_fit(told):
 
 
 def test_a_checkpoint_is_asked_for_with_a_file_that_only_the_same_directory_shows(told, tmp_path):
-    world = SshWorld(pool(*THREE))
-    world.need_disk(tmp_path / "run.chk", 1e6)
-    world.snapshot(lambda line: None)
+    platform = SshPlatform(pool(*THREE))
+    platform.need_disk(tmp_path / "run.chk", 1e6)
+    platform.snapshot(lambda line: None)
     (needs,) = told["needs"]
     assert needs.disk_bytes == {str(tmp_path / "run.chk"): 1e6}
     assert list(needs.tokens) == [str(tmp_path / "run.chk")]
@@ -151,14 +151,14 @@ def test_kernels_are_compiled_once_on_every_new_host(told, tmp_path, monkeypatch
         if "beta" in command:
             raise LaunchError("no compiler")
 
-    monkeypatch.setattr(sshworld, "warmed", warmed)
-    monkeypatch.setattr(sshworld, "find_ssh", lambda: "ssh")
+    monkeypatch.setattr(ssh_platform, "warmed", warmed)
+    monkeypatch.setattr(ssh_platform, "find_ssh", lambda: "ssh")
     file = tmp_path / "warm.json"
     for expected in ([2, ["alpha"]], [1, ["alpha"]]):
         called.clear()
-        world = SshWorld(pool(*THREE))
-        world.keep_warm(["python", "warm"], WarmHosts(file))
-        snapshot = world.snapshot(lambda line: None)
+        platform = SshPlatform(pool(*THREE))
+        platform.keep_warm(["python", "warm"], WarmHosts(file))
+        snapshot = platform.snapshot(lambda line: None)
         # beta, where it failed, is tried again
         assert [len(called), [h.name for h in snapshot.hosts]] == expected
         assert snapshot.absent["beta"] == "its kernels could not be compiled: no compiler"
