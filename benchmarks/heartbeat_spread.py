@@ -21,7 +21,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from apples.daemons.settings import parse_time
-from apples.testing.localcluster import Lab
+from apples.testing.localcluster import LocalCluster
 
 SIMULATED = (1, 10, 32, 100, 320, 1000)
 DRAWS, SEED = 2000, 1
@@ -33,15 +33,15 @@ def listen(nodes: int, beats: int, slice_s: float, *, unicast: bool) -> dict[int
     options = ("--multicast", "none") if unicast else ()
     names = {f"n{number}": "0-1" for number in range(nodes)}
     try:
-        with Lab(directory, names, slice_s=slice_s, manager_options=options) as lab:
-            lab.start()
+        with LocalCluster(directory, names, slice_s=slice_s, manager_options=options) as cluster:
+            cluster.start()
             # by then all are known to hear the group, and are not sent to one by one any more
             time.sleep(3.0 + beats * slice_s)
             heard: dict[int, list[tuple[float, ...]]] = defaultdict(list)
             for name in names:
-                for number, *instants in lab.ask(name, "beats")[-beats:]:
+                for number, *instants in cluster.ask(name, "beats")[-beats:]:
                     heard[number].append(tuple(instants))
-            late = lab.view()["late_s"]
+            late = cluster.view()["late_s"]
             print(
                 f"  beats late by {late['p50'] * 1e3:.3f} ms (half), {late['p95'] * 1e3:.3f} ms (p95), "
                 f"{late['most'] * 1e3:.3f} ms (most)"

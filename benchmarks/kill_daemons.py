@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from apples.errors import SharingError
-from apples.testing.localcluster import Lab, kill, state_of
+from apples.testing.localcluster import LocalCluster, kill, state_of
 
 SLICE_S = 0.1
 SEED = 1
@@ -28,9 +28,9 @@ JOBS = ("x", "y")
 WHAT = ("manager", "node", "rank", "cut")
 
 
-def slots(lab: Lab) -> dict[str, int]:
+def slots(cluster: LocalCluster) -> dict[str, int]:
     """By job that is in, its slot."""
-    jobs = lab.view().get("jobs", {})
+    jobs = cluster.view().get("jobs", {})
     return {job: about["slot"] for job, about in jobs.items() if about["slot"] is not None}
 
 
@@ -38,17 +38,17 @@ def one_time(what: str, dice: random.Random) -> tuple[float, float]:
     """(longest time somebody stayed stopped after it, time until the matrix was right); raises `SharingError`."""
     directory = Path(tempfile.mkdtemp(prefix="kill-"))
     try:
-        with Lab(directory, NODES, slice_s=SLICE_S, relayed=what == "cut") as lab:
-            lab.start()
-            jobs = {job: [lab.spin(job, r, 2, node, 3.0) for r, node in enumerate(NODES)] for job in JOBS}
-            lab.wait(lambda: sorted(slots(lab).values()) == [0, 1])
-            before = slots(lab)
+        with LocalCluster(directory, NODES, slice_s=SLICE_S, relayed=what == "cut") as cluster:
+            cluster.start()
+            jobs = {job: [cluster.spin(job, r, 2, node, 3.0) for r, node in enumerate(NODES)] for job in JOBS}
+            cluster.wait(lambda: sorted(slots(cluster).values()) == [0, 1])
+            before = slots(cluster)
             time.sleep(dice.uniform(0.2, 0.5))
             happened = time.monotonic()
-            stopped_s, wanted = strike(what, lab, jobs, before)
+            stopped_s, wanted = strike(what, cluster, jobs, before)
             mended = max(happened, time.monotonic())
-            mend(what, lab)
-            lab.wait(lambda: slots(lab) == wanted, within_s=20.0)
+            mend(what, cluster)
+            cluster.wait(lambda: slots(cluster) == wanted, within_s=20.0)
             right_s = time.monotonic() - mended
             for job, both in jobs.items():
                 for rank, process in enumerate(both):
@@ -61,19 +61,19 @@ def one_time(what: str, dice: random.Random) -> tuple[float, float]:
 
 
 def strike(
-    what: str, lab: Lab, jobs: dict[str, list], before: dict[str, int]
+    what: str, cluster: LocalCluster, jobs: dict[str, list], before: dict[str, int]
 ) -> tuple[float, dict[str, int]]:
     """Let it happen; how long anybody is stopped from then on, and how the matrix has to be afterwards."""
     everybody = [process for both in jobs.values() for process in both]
     if what == "manager":
-        assert lab.manager is not None
-        kill(lab.manager)
+        assert cluster.manager is not None
+        kill(cluster.manager)
     elif what == "node":
-        kill(lab.nodes["a"])
+        kill(cluster.nodes["a"])
         everybody = [both[0] for both in jobs.values()]
     elif what == "cut":
-        assert lab.relay is not None
-        lab.relay.cut()
+        assert cluster.relay is not None
+        cluster.relay.cut()
     else:
         # The rest of its job is told that it has ended, as `mpiexec` does; the other job has the machine.
         kill(jobs["x"][0])
@@ -81,28 +81,28 @@ def strike(
         jobs["x"][1].send_signal(18)
         jobs["x"][1].wait()
         jobs["x"][1].returncode = 0
-        return until_nobody_is_stopped(lab, jobs["y"]), {"y": 0}
-    return until_nobody_is_stopped(lab, everybody), before
+        return until_nobody_is_stopped(cluster, jobs["y"]), {"y": 0}
+    return until_nobody_is_stopped(cluster, everybody), before
 
 
-def until_nobody_is_stopped(lab: Lab, processes: list) -> float:
+def until_nobody_is_stopped(cluster: LocalCluster, processes: list) -> float:
     """Seconds until none of them is stopped for three slices."""
     started = last = time.monotonic()
     while time.monotonic() - last < 3 * SLICE_S:
         if any(state_of(process) == "T" for process in processes):
             last = time.monotonic()
         if last - started > 10.0:
-            raise SharingError(f"somebody stays stopped; the daemons said:\n{lab.said()}")
+            raise SharingError(f"somebody stays stopped; the daemons said:\n{cluster.log()}")
         time.sleep(0.002)
     return last - started
 
 
-def mend(what: str, lab: Lab) -> None:
+def mend(what: str, cluster: LocalCluster) -> None:
     """Let what went come back."""
     acts: dict[str, Callable[[], object]] = {
-        "manager": lab.start_manager,
-        "node": lambda: lab.start_node("a"),
-        "cut": lambda: lab.relay and lab.relay.mend(),
+        "manager": cluster.start_manager,
+        "node": lambda: cluster.start_node("a"),
+        "cut": lambda: cluster.relay and cluster.relay.mend(),
     }
     acts.get(what, lambda: None)()
 

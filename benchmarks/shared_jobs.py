@@ -33,7 +33,7 @@ from monitor_mpis import Mpi, found, run
 from apples.coscheduling.policies import POLICIES
 from apples.daemons.settings import parse_time
 from apples.monitoring.environment import monitor_environment
-from apples.testing.localcluster import Lab
+from apples.testing.localcluster import LocalCluster
 
 NODES = {"a": "0", "b": "1"}
 #: Of rank 0 and of rank 1 in each job.
@@ -126,12 +126,14 @@ def responses(
     directory = Path(tempfile.mkdtemp(prefix="shared-"))
     jobs: dict[str, subprocess.Popen] = {}
     try:
-        with Lab(directory, NODES, policy=policy, slice_s=slice_s, node_options=node_options) as lab:
+        with LocalCluster(
+            directory, NODES, policy=policy, slice_s=slice_s, node_options=node_options
+        ) as cluster:
             if POLICIES[policy].coordinated:
-                lab.start()
-                lab.wait(lambda: lab.view().get("settled"))
+                cluster.start()
+                cluster.wait(lambda: cluster.view().get("settled"))
             else:
-                lab.start_nodes(managed=False)
+                cluster.start_nodes(managed=False)
             wrapper = directory / "rank"
             wrapper.write_text(WRAPPER, encoding="ascii")
             wrapper.chmod(0o755)
@@ -150,7 +152,7 @@ def responses(
                     start_new_session=True,
                 )
             ended = wait_for(jobs, started)
-            seen = [entry for job in jobs for node in NODES for entry in lab.ask(node, "job", job)]
+            seen = [entry for job in jobs for node in NODES for entry in cluster.ask(node, "job", job)]
             return [ended[job] for job in jobs], seen
     finally:
         # what is cut off leaves no ranks behind

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from apples.daemons.settings import parse_time
-from apples.testing.localcluster import Lab
+from apples.testing.localcluster import LocalCluster
 
 #: Work that a process is measured with first.
 TRIAL_TURNS = 20_000_000
@@ -34,14 +34,14 @@ def measure(policy: str, slice_s: float, turns: int) -> tuple[float, dict[str, f
     """(turnaround of both jobs, CPU seconds in a second of a daemon of each kind) under one policy."""
     directory = Path(tempfile.mkdtemp(prefix="switching-"))
     try:
-        with Lab(directory, {"a": "0", "b": "1"}, policy=policy, slice_s=slice_s) as lab:
-            lab.start()
-            lab.wait(lambda: lab.view().get("settled"))
-            assert lab.manager is not None
-            watchdogs = [lab.ask(node, "status")["watchdog"] for node in lab.cpus]
+        with LocalCluster(directory, {"a": "0", "b": "1"}, policy=policy, slice_s=slice_s) as cluster:
+            cluster.start()
+            cluster.wait(lambda: cluster.view().get("settled"))
+            assert cluster.manager is not None
+            watchdogs = [cluster.ask(node, "status")["watchdog"] for node in cluster.cpus]
             daemons = {
-                "manager": [lab.manager.pid],
-                "node manager": [process.pid for process in lab.nodes.values()],
+                "manager": [cluster.manager.pid],
+                "node manager": [process.pid for process in cluster.nodes.values()],
                 "watchdog": watchdogs,
             }
 
@@ -50,9 +50,9 @@ def measure(policy: str, slice_s: float, turns: int) -> tuple[float, dict[str, f
 
             started = time.monotonic()
             processes = [
-                lab.spin(job, rank, 2, node, f"{turns}turns")
+                cluster.spin(job, rank, 2, node, f"{turns}turns")
                 for job in ("x", "y")
-                for rank, node in enumerate(lab.cpus)
+                for rank, node in enumerate(cluster.cpus)
             ]
             # What starting and asking costs is not what turns cost.
             before, settled = used(), time.monotonic()

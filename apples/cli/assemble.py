@@ -28,7 +28,7 @@ from nws.base.errors import UsageError
 from nws.client import Endpoint, state_dir
 
 if TYPE_CHECKING:
-    from apples.daemons.session import Session
+    from apples.daemons.session import SharingSession
     from apples.launching.launcher import Notify
     from apples.model.gridfile import GridFile
     from apples.model.snapshots import Turns
@@ -71,7 +71,7 @@ def assemble(
     size: int,
     options: Mapping[str, Any],
     console: Console,
-    session: Session | None = None,
+    session: SharingSession | None = None,
     job: MonitoredJob | None = None,
 ) -> tuple[Agent, RunRequest]:
     """Agent and request of an `apples-run` call; raises `ConfigError` with every problem of the options.

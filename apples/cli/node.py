@@ -57,7 +57,7 @@ def node(
     from apples.daemons import keyfile
     from apples.daemons.nodedaemon import NodeDaemon
     from apples.daemons.nodesettings import NodeSettings
-    from apples.daemons.places import checked_name, serving_socket
+    from apples.daemons.paths import checked_name, serving_socket
     from apples.daemons.settings import parse_cpus, settings_of
     from nws.base.paths import local_host
 

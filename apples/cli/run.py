@@ -15,7 +15,7 @@ from apples.cli.resilience import with_resilience
 from apples.cli.slurmoptions import with_slurm
 
 if TYPE_CHECKING:
-    from apples.daemons.session import Session
+    from apples.daemons.session import SharingSession
     from apples.monitoring.job import MonitoredJob
     from apples.run.agent import Agent, Decision, RunRequest
     from apples.run.enactor import Enactor
@@ -168,7 +168,7 @@ def run(context: click.Context, /, size: int, **options: Any) -> int:
         return _plan_and_run(assemble(size, options, console, session, job), options, console)
 
 
-def _monitored(options: dict[str, Any], session: Session | None) -> MonitoredJob:
+def _monitored(options: dict[str, Any], session: SharingSession | None) -> MonitoredJob:
     """The monitor of this run; raises `ConfigError` where it can have none, `MonitorError` where none can be built."""
     from apples.coscheduling.events import Wait
     from apples.errors import ConfigError
@@ -192,17 +192,17 @@ def _monitored(options: dict[str, Any], session: Session | None) -> MonitoredJob
     return MonitoredJob(None if session is None else session.job, wait=wait)
 
 
-def _session(options: dict[str, Any], console: Console) -> Session:
+def _session(options: dict[str, Any], console: Console) -> SharingSession:
     """The turns this run takes; raises `ConfigError` where it cannot take any."""
     from apples.coscheduling.policies import policy_kind
-    from apples.daemons.session import Session
+    from apples.daemons.session import SharingSession
     from apples.errors import ConfigError
 
     kind = policy_kind(options["policy"])
     for name, flag in (("mock", "--mock"), ("scenario", "--scenario")):
         if options[name]:
             raise ConfigError(f"--policy {kind.name} is for real hosts; leave {flag} out")
-    return Session(kind, console.note, run=not options["dry_run"])
+    return SharingSession(kind, console.note, run=not options["dry_run"])
 
 
 def _plan_and_run(assembled: tuple[Agent, RunRequest], options: dict[str, Any], console: Console) -> int:

@@ -30,7 +30,7 @@ def share(job: str | None, node_socket: Path | None, monitor: bool, command: tup
     The program is not changed: the monitor is loaded before it (LD_PRELOAD), and each rank registers in MPI_Init.
     """
     from apples.daemons.client import NodeClient, find_node
-    from apples.daemons.places import SOCKET_VARIABLE, checked_name
+    from apples.daemons.paths import SOCKET_VARIABLE, checked_name
     from apples.errors import NotExecutable, ProgramNotFound, SharingError
 
     program = shutil.which(command[0])

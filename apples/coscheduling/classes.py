@@ -71,7 +71,7 @@ class FcsConstants:
         return self.f_thresh_share * self.cs_thresh_s
 
 
-class Reading(NamedTuple):
+class MonitorCounts(NamedTuple):
     """What the monitor has counted of one process, from its start or since a mark (paper, Table 1).
 
     t_cpu_s : CPU time outside communication, seconds
@@ -83,10 +83,10 @@ class Reading(NamedTuple):
     t_comm_s: float = 0.0
     c_comm: int = 0
 
-    def since(self, mark: Reading) -> Reading:
+    def since(self, mark: MonitorCounts) -> MonitorCounts:
         """What came after `mark`."""
         t_cpu_s, t_comm_s, c_comm = mark
-        return Reading(self.t_cpu_s - t_cpu_s, self.t_comm_s - t_comm_s, self.c_comm - c_comm)
+        return MonitorCounts(self.t_cpu_s - t_cpu_s, self.t_comm_s - t_comm_s, self.c_comm - c_comm)
 
     @property
     def mean_cpu_s(self) -> float:
@@ -105,7 +105,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(slots=True)
-class Standing:
+class Classification:
     """One process as the classification keeps it.
 
     cslots : assigned slots that ended since the class was last changed
@@ -116,10 +116,10 @@ class Standing:
     process_class: ProcessClass = ProcessClass.CS
     cslots: int = 0
     tslots: int = 0
-    mark: Reading = field(default_factory=Reading)
+    mark: MonitorCounts = field(default_factory=MonitorCounts)
 
 
-def reclassify(standing: Standing, reading: Reading, constants: FcsConstants) -> bool:
+def reclassify(standing: Classification, reading: MonitorCounts, constants: FcsConstants) -> bool:
     """Judge a process at the end of its assigned slot: the slot is counted, and the class may change; has it.
 
     reading : since the start of the process; a process that ran not at all keeps its class

@@ -13,7 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from apples.coscheduling.classes import Reading
+from apples.coscheduling.classes import MonitorCounts
 
 
 class Process(NamedTuple):
@@ -91,12 +91,12 @@ class Heartbeat(NamedTuple):
     slot: int | None
     jobs: Mapping[int, str] = MappingProxyType({})
     fill: Mapping[int, str] = MappingProxyType({})
-    readings: Mapping[Process, Reading] = MappingProxyType({})
+    readings: Mapping[Process, MonitorCounts] = MappingProxyType({})
     now: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timer:
+class SliceEnded:
     """A node's own time slice is over. `cpu_s`: by job, CPU seconds consumed on this node since it arrived."""
 
     cpu_s: Mapping[str, float]
@@ -118,10 +118,12 @@ class MessageArrived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Silence:
+class HeartbeatLost:
     """No heartbeat came for too long: whoever may be stopped has to run."""
 
     now: float = 0.0
 
 
-NodeEvent: TypeAlias = JobArrived | JobLeft | ProcessLeft | Heartbeat | Timer | MessageArrived | Silence
+NodeEvent: TypeAlias = (
+    JobArrived | JobLeft | ProcessLeft | Heartbeat | SliceEnded | MessageArrived | HeartbeatLost
+)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from apples.coscheduling.classes import FcsConstants, ProcessClass, Standing, reclassify
+from apples.coscheduling.classes import Classification, FcsConstants, ProcessClass, reclassify
 from apples.coscheduling.events import Heartbeat, JobArrived, Order, Process, Wait
 from apples.coscheduling.node import RUN_POLLING, RUN_SPINNING, STOPPED, SlottedPolicy, owner
 
@@ -31,17 +31,17 @@ class Fcs(SlottedPolicy):
         super().__init__()
         self._constants = constants or FcsConstants()
         #: In the order of arrival, like `_here`: both are made and forgotten together.
-        self._standings: dict[Process, Standing] = {}
+        self._standings: dict[Process, Classification] = {}
 
     @property
-    def standings(self) -> Mapping[Process, Standing]:
+    def standings(self) -> Mapping[Process, Classification]:
         """Class and counts of every process on the node."""
         return MappingProxyType(self._standings)
 
     def _arrived(self, event: JobArrived) -> None:
         super()._arrived(event)
         for process in event.processors:
-            self._standings.setdefault(process, Standing())
+            self._standings.setdefault(process, Classification())
 
     def _forget(self, process: Process) -> None:
         super()._forget(process)

@@ -15,7 +15,7 @@ from apples.coscheduling.matrix import Allotment, OusterhoutMatrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
+class MachineSlot:
     """One slot begins everywhere.
 
     slot : row of the matrix, None when it is empty
@@ -28,10 +28,10 @@ class Beat:
     fill: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
-_NOBODY = Beat(slot=None)
+_NOBODY = MachineSlot(slot=None)
 
 
-class Machine:
+class MachineScheduler:
     """Jobs on the nodes of one machine.
 
     processors : by node, how many it has.  mpl : the most jobs that share a processor, None for any number
@@ -43,7 +43,7 @@ class Machine:
         self._slot: int | None = None
         #: Slots with jobs and what a beat of each says, kept until the matrix changes: most beats bring nothing new.
         self._turns: list[int] | None = None
-        self._beats: dict[int, Beat] = {}
+        self._beats: dict[int, MachineSlot] = {}
 
     @property
     def matrix(self) -> OusterhoutMatrix:
@@ -86,7 +86,7 @@ class Machine:
         self._changed()
         return self._matrix.remove_node(node)
 
-    def beat(self) -> Beat:
+    def beat(self) -> MachineSlot:
         """The next slot in turn."""
         if self._turns is None:
             self._turns = [slot for slot in range(self._matrix.slots) if self._matrix.row(slot)]
@@ -98,7 +98,7 @@ class Machine:
         self._slot = next((slot for slot in slots if slot > last), slots[0])
         return self.describe(self._slot)
 
-    def describe(self, slot: int) -> Beat:
+    def describe(self, slot: int) -> MachineSlot:
         """What a beat of this slot says."""
         if slot not in self._beats:
             self._beats[slot] = self._describe(slot)
@@ -125,7 +125,7 @@ class Machine:
             self._changed()
         return tuple(admitted)
 
-    def _describe(self, slot: int) -> Beat:
+    def _describe(self, slot: int) -> MachineSlot:
         jobs: dict[str, dict[int, str]] = {}
         for column, job in self._matrix.row(slot).items():
             jobs.setdefault(column.node, {})[column.processor] = job
@@ -133,4 +133,4 @@ class Machine:
         for allotment in self._matrix.also_runs(slot):
             for column in allotment.columns:
                 fill.setdefault(column.node, {})[column.processor] = allotment.job
-        return Beat(slot=slot, jobs=jobs, fill=fill)
+        return MachineSlot(slot=slot, jobs=jobs, fill=fill)

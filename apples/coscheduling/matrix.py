@@ -17,7 +17,7 @@ from typing import NamedTuple
 from apples.errors import ApplesError
 
 
-class Column(NamedTuple):
+class MatrixColumn(NamedTuple):
     """One processor of the machine."""
 
     node: str
@@ -36,7 +36,7 @@ class Allotment:
 
     job: str
     slot: int
-    columns: tuple[Column, ...]
+    columns: tuple[MatrixColumn, ...]
 
 
 class OusterhoutMatrix:
@@ -51,7 +51,7 @@ class OusterhoutMatrix:
             raise ValueError(f"the degree of multiprogramming is {mpl}, legal is a whole number from 1")
         self._processors = dict(processors)
         self._mpl = mpl
-        self._rows: list[dict[Column, str]] = []
+        self._rows: list[dict[MatrixColumn, str]] = []
         self._allotments: dict[str, Allotment] = {}
 
     @property
@@ -69,7 +69,7 @@ class OusterhoutMatrix:
         """Where every job stands, in the order of arrival."""
         return self._allotments
 
-    def row(self, slot: int) -> Mapping[Column, str]:
+    def row(self, slot: int) -> Mapping[MatrixColumn, str]:
         """Jobs by column in one slot."""
         return self._rows[slot]
 
@@ -142,17 +142,17 @@ class OusterhoutMatrix:
                 taken.update(allotment.columns)
                 yield allotment
 
-    def _free_columns(self, slot: int, nodes: tuple[str, ...]) -> tuple[Column, ...] | None:
+    def _free_columns(self, slot: int, nodes: tuple[str, ...]) -> tuple[MatrixColumn, ...] | None:
         taken = self._rows[slot] if slot < len(self._rows) else {}
-        free: dict[str, Iterator[Column]] = {}
+        free: dict[str, Iterator[MatrixColumn]] = {}
         for node in dict.fromkeys(nodes):
-            columns = [c for p in range(self._processors[node]) if (c := Column(node, p)) not in taken]
+            columns = [c for p in range(self._processors[node]) if (c := MatrixColumn(node, p)) not in taken]
             if len(columns) < min(nodes.count(node), self._processors[node]):
                 return None
             free[node] = cycle(columns)
         return tuple(next(free[node]) for node in nodes)
 
-    def _put(self, job: str, slot: int, columns: tuple[Column, ...]) -> Allotment:
+    def _put(self, job: str, slot: int, columns: tuple[MatrixColumn, ...]) -> Allotment:
         while len(self._rows) <= slot:
             self._rows.append({})
         self._rows[slot].update(dict.fromkeys(columns, job))

@@ -33,7 +33,7 @@ from apples.coscheduling.events import (
     NodeEvent,
     Order,
     Process,
-    Timer,
+    SliceEnded,
 )
 from apples.coscheduling.node import NodePolicy
 from apples.errors import ConfigError
@@ -111,7 +111,7 @@ class MessageDriven(NodePolicy):
                 self._schedule(self._neediest(), event.now)
 
     def _other(self, event: NodeEvent) -> None:
-        if isinstance(event, Timer):
+        if isinstance(event, SliceEnded):
             self._note(event.cpu_s)
             if self._cpu_s:
                 self._schedule(self._neediest(), event.now)

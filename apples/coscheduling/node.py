@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from apples.coscheduling.events import (
     Heartbeat,
+    HeartbeatLost,
     Instruction,
     JobArrived,
     JobLeft,
@@ -19,7 +20,6 @@ from apples.coscheduling.events import (
     Order,
     Process,
     ProcessLeft,
-    Silence,
     Wait,
 )
 
@@ -69,7 +69,7 @@ class NodePolicy:
             self._left(event)
         elif isinstance(event, ProcessLeft):
             self._forget(event.process)
-        elif isinstance(event, Silence):
+        elif isinstance(event, HeartbeatLost):
             self._silent = True
             return self._change(dict.fromkeys(self._here, RUN_SPINNING))
         else:
@@ -131,7 +131,7 @@ class SpinBlock(NodePolicy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Answer:
+class SlotDecision:
     """What is wanted in a slot.
 
     owners : processes whose slot it is
@@ -141,7 +141,7 @@ class Answer:
     slot: Heartbeat
     orders: Mapping[Process, Order]
     owners: tuple[Process, ...]
-    changes: dict[Answer, list[Instruction]] = field(default_factory=dict)
+    changes: dict[SlotDecision, list[Instruction]] = field(default_factory=dict)
 
 
 class SlottedPolicy(NodePolicy):
@@ -153,9 +153,9 @@ class SlottedPolicy(NodePolicy):
     def __init__(self) -> None:
         super().__init__()
         self._slot: Heartbeat | None = None
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, SlotDecision] = {}
         #: The answer to `_slot`, None when it has none that holds.
-        self._given: Answer | None = None
+        self._given: SlotDecision | None = None
 
     def _arrived(self, event: JobArrived) -> None:
         self._reconsider()
@@ -188,14 +188,14 @@ class SlottedPolicy(NodePolicy):
         self._wanted = answer.orders
         return changes
 
-    def _answer(self, number: int, slot: Heartbeat) -> Answer:
+    def _answer(self, number: int, slot: Heartbeat) -> SlotDecision:
         """The answer to a slot of that number, kept or new."""
         known = self._answers.get(number)
         if known is not None:
             if same(known.slot.jobs, slot.jobs) and same(known.slot.fill, slot.fill):
                 return known
             self._reconsider()
-        answer = Answer(slot=slot, orders=self._decide(), owners=self._owners(slot))
+        answer = SlotDecision(slot=slot, orders=self._decide(), owners=self._owners(slot))
         self._answers[number] = answer
         return answer
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from apples.daemons.places import known_sockets
+from apples.daemons.paths import known_sockets
 from apples.daemons.processes import peer
 from apples.errors import SharingError
 from apples.monitoring.efficiencies import efficiencies as monitored_efficiencies

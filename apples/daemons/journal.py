@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from apples.coscheduling.events import Process
-from apples.daemons.processes import Registration
+from apples.daemons.processes import ProcessRegistration
 from apples.errors import SharingError
 
 
@@ -49,16 +49,18 @@ class Journal:
         self._lock.write(f"{os.getpid()}\n")
         self._lock.flush()
 
-    def read(self) -> list[Registration]:
+    def read(self) -> list[ProcessRegistration]:
         """What an earlier node manager had; nothing where there is nothing that can be read."""
         try:
             with _own(self._path, "r") as file:
                 entries = json.load(file)
-            return [Registration(**entry | {"process": Process(*entry["process"])}) for entry in entries]
+            return [
+                ProcessRegistration(**entry | {"process": Process(*entry["process"])}) for entry in entries
+            ]
         except (OSError, ValueError, TypeError, KeyError):
             return []
 
-    def write(self, registrations: Iterable[Registration]) -> None:
+    def write(self, registrations: Iterable[ProcessRegistration]) -> None:
         """Keep who is registered now; raises `OSError`."""
         beside = self._path.with_suffix(".new")
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)

@@ -14,25 +14,25 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from apples.daemons.link import PULSE_S, SILENCE_S
+from apples.daemons.jobtable import JobTable
+from apples.daemons.managerconnection import PULSE_S, SILENCE_S
 from apples.daemons.matrixview import job_of_json
-from apples.daemons.questions import FRESH_S, Questions
 from apples.daemons.realtime import become_realtime, settle_memory
-from apples.daemons.roster import Roster
 from apples.daemons.settings import SharingSettings
-from apples.ipc.listener import Door, bound, may_multicast, raise_descriptors
+from apples.daemons.statusqueries import FRESH_S, StatusQueries
+from apples.ipc.listener import Listener, bound, may_multicast, raise_descriptors
 from apples.ipc.loop import EndSignals, Loop
 from apples.ipc.streams import Stream, keep_honest
-from apples.ipc.timer import Timer, between_beats, now, raw
+from apples.ipc.timer import Timer, between_heartbeats, now, raw
 from apples.ipc.wire import (
-    HERE_BYTES,
     LONGEST_LINE,
+    PRESENCE_BYTES,
     VERSION,
-    BeatMessage,
-    BeatSeal,
+    DatagramSeal,
     Forged,
-    HereMessage,
+    HeartbeatMessage,
     Json,
+    PresenceMessage,
     Seal,
     derive,
     random_word,
@@ -99,21 +99,21 @@ class ManagerDaemon:
         self._start, self._tick = 0.0, -1
         self._listener, self._datagrams = bound(sharing.listen)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
-        self.roster = Roster(sharing.rows, now())
+        self.roster = JobTable(sharing.rows, now())
         self._session = random_word()
-        self._seal = BeatSeal(key, self._session)
+        self._seal = DatagramSeal(key, self._session)
         self._peers: set[_Peer] = set()
         #: By name, and by the random word of their process.
         self._nodes: dict[str, _Peer] = {}
         self._words: dict[str, _Peer] = {}
         self._told = -1
-        self._questions = Questions(self._loop, ask=self._ask, answer=self._answer)
+        self._questions = StatusQueries(self._loop, ask=self._ask, answer=self._answer)
         self._number = 0
         self._late: deque[float] = deque(maxlen=_REMEMBERED)
         self._left_out = 0
         self._multicast = sharing.multicast if may_multicast(self._datagrams, self.address[0]) else None
         self._realtime = sharing.realtime and become_realtime(_PRIORITY)
-        self._door = Door(self._loop, self._listener, self._came)
+        self._door = Listener(self._loop, self._listener, self._came)
         self._loop.watch(self._datagrams.fileno(), self._here)
 
     def run(self) -> int | None:
@@ -172,7 +172,7 @@ class ManagerDaemon:
             self._number += 1
             at = -1 if slot is None else slot
             self._send(
-                self._seal.beat(BeatMessage(self._number, self.roster.version, raw(), at, self._slice_s))
+                self._seal.beat(HeartbeatMessage(self._number, self.roster.version, raw(), at, self._slice_s))
             )
             self._late.append(late)
             due -= 1
@@ -194,13 +194,13 @@ class ManagerDaemon:
         """Nodes show that they are here, and where they listen."""
         for _ in range(_MOST_HERE + 4 * len(self._nodes)):
             try:
-                datagram, address = self._datagrams.recvfrom(HERE_BYTES + 1)
+                datagram, address = self._datagrams.recvfrom(PRESENCE_BYTES + 1)
             except OSError:
                 return
             with suppress(Forged):
                 self._shown(self._seal.open_here(datagram), address[:2])
 
-    def _shown(self, here: HereMessage, address: tuple[str, int]) -> None:
+    def _shown(self, here: PresenceMessage, address: tuple[str, int]) -> None:
         peer = self._words.get(here.node)
         if peer is not None and here.number > peer.shown:
             peer.shown, peer.address, peer.heard_at = here.number, address, now()
@@ -361,7 +361,7 @@ class ManagerDaemon:
         self._next_second()
 
     def _next_second(self) -> None:
-        self._loop.at(between_beats(self._start, self._slice_s, now() + PULSE_S), self._second)
+        self._loop.at(between_heartbeats(self._start, self._slice_s, now() + PULSE_S), self._second)
 
     def view(self) -> Json:
         """The whole machine, for people."""

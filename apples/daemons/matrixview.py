@@ -14,7 +14,7 @@ from apples.ipc.wire import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class MatrixRow:
     """One slot on one node. jobs : by processor, whose it is.  fill : by processor, who may use it besides"""
 
     jobs: Mapping[int, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class MatrixView:
 
     version: int = 0
     settled: bool = False
-    rows: Mapping[int, Row] = field(default_factory=dict)
+    rows: Mapping[int, MatrixRow] = field(default_factory=dict)
     jobs: Mapping[str, JobView] = field(default_factory=dict)
 
     def as_json(self) -> Json:
@@ -62,7 +62,7 @@ class MatrixView:
             version=document["version"],
             settled=document["settled"],
             rows={
-                int(slot): Row(jobs=_numbers(row["jobs"]), fill=_numbers(row["fill"]))
+                int(slot): MatrixRow(jobs=_numbers(row["jobs"]), fill=_numbers(row["fill"]))
                 for slot, row in document["rows"].items()
             },
             jobs={job: job_of_json(entry) for job, entry in document["jobs"].items()},

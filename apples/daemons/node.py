@@ -12,24 +12,24 @@ from typing import Any, NamedTuple
 
 from apples.coscheduling.events import (
     Heartbeat,
+    HeartbeatLost,
     JobArrived,
     JobLeft,
     MessageArrived,
     Order,
     Process,
     ProcessLeft,
-    Silence,
-    Timer,
+    SliceEnded,
     Wait,
 )
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.messagedriven import MessageDriven
 from apples.coscheduling.node import NodePolicy, SlottedPolicy
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
-from apples.daemons.grips import Grip
+from apples.daemons.managedprocess import ManagedProcess, Page
 from apples.daemons.matrixview import MatrixView
-from apples.daemons.member import Member, Page
-from apples.daemons.processes import Refused, Registration
+from apples.daemons.processcontrol import ProcessControl
+from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.errors import ApplesError
 from apples.monitoring.efficiencies import reading_document
 
@@ -48,11 +48,11 @@ class _Turn(NamedTuple):
     """What `orders` come to: who is stopped and who runs, and of each how it is to wait and whether it is favoured."""
 
     orders: Mapping[Process, Order]
-    stops: list[tuple[Member, Wait | None, bool]]
-    runs: list[tuple[Member, Wait | None, bool]]
+    stops: list[tuple[ManagedProcess, Wait | None, bool]]
+    runs: list[tuple[ManagedProcess, Wait | None, bool]]
 
 
-class Node:
+class ManagedNode:
     """The processes of one host under one policy.
 
     processors : how many it has.  changed_guards : called for a member whose descriptors to guard have changed
@@ -64,12 +64,12 @@ class Node:
         kind: PolicyKind,
         constants: CoschedulingConstants,
         *,
-        changed_guards: Callable[[Member], None] = lambda member: None,
+        changed_guards: Callable[[ManagedProcess], None] = lambda member: None,
     ) -> None:
         self.kind, self._constants = kind, constants
         self._processors = processors
         self.policy: NodePolicy = kind.node(constants)
-        self.members: dict[Process, Member] = {}
+        self.members: dict[Process, ManagedProcess] = {}
         self.view = MatrixView()
         self.slot: Heartbeat | None = None
         self.silent = kind.coordinated
@@ -81,9 +81,11 @@ class Node:
         self._gone_cpu_s: dict[str, float] = {}
         self._changed_guards = changed_guards
 
-    def add(self, registration: Registration, grip: Grip, page: Page | None, now: float) -> Member:
+    def add(
+        self, registration: ProcessRegistration, control: ProcessControl, page: Page | None, now: float
+    ) -> ManagedProcess:
         """A process has registered (CMDREG); the one that was registered as the same rank must have ended."""
-        member = Member(registration=registration, grip=grip, page=page, arrived_at=now)
+        member = ManagedProcess(registration=registration, control=control, page=page, arrived_at=now)
         process = registration.process
         self.members[process] = member
         self._turns.clear()
@@ -92,7 +94,7 @@ class Node:
             self._place(process.job, {**here, process: process.rank % self._processors}, now)
         return member
 
-    def check(self, registration: Registration) -> None:
+    def check(self, registration: ProcessRegistration) -> None:
         """Raise `Refused` for a process whose job or rank is somebody else's here."""
         job, rank = registration.process
         for other, member in self.members.items():
@@ -100,15 +102,19 @@ class Node:
                 continue
             known = member.registration
             if known.uid != registration.uid:
-                raise Refused(f"a job {job} of user {known.uid} is registered here; choose another name")
+                raise RegistrationRefused(
+                    f"a job {job} of user {known.uid} is registered here; choose another name"
+                )
             if known.ranks != registration.ranks:
-                raise Refused(
+                raise RegistrationRefused(
                     f"job {job} has {known.ranks} ranks here, not {registration.ranks}; choose another name"
                 )
             if other.rank == rank and known.pid != registration.pid:
-                raise Refused(f"rank {rank} of job {job} is process {known.pid}; choose another name")
+                raise RegistrationRefused(
+                    f"rank {rank} of job {job} is process {known.pid}; choose another name"
+                )
 
-    def remove(self, process: Process, now: float) -> Member | None:
+    def remove(self, process: Process, now: float) -> ManagedProcess | None:
         """It has ended, or wants to be left alone (CMDOUT): it runs like any other."""
         member = self.members.pop(process, None)
         if member is None:
@@ -116,7 +122,7 @@ class Node:
         self._turns.clear()
         self._read(member)
         job = process.job
-        self._gone_cpu_s[job] = self._gone_cpu_s.get(job, 0.0) + (member.grip.cpu_s() or 0.0)
+        self._gone_cpu_s[job] = self._gone_cpu_s.get(job, 0.0) + (member.control.cpu_s() or 0.0)
         self._resume(member, now)
         self._tell_page(member, lambda page: page.set_wait(None))
         if member.scheduled is False:
@@ -131,7 +137,7 @@ class Node:
             self.policy.on(JobLeft(job=job, now=now))
         if member.page is not None:
             member.page.close()
-        member.grip.close()
+        member.control.close()
         return member
 
     def learn(self, view: MatrixView, now: float) -> None:
@@ -166,17 +172,17 @@ class Node:
     def silence(self, now: float) -> None:
         """No beat came for too long."""
         self.silent = True
-        self.policy.on(Silence(now=now))
+        self.policy.on(HeartbeatLost(now=now))
 
     def timer(self, now: float) -> None:
         """The node's own slice is over (CMDCSW)."""
-        self.policy.on(Timer(cpu_s=self._used_cpu_s(), now=now))
+        self.policy.on(SliceEnded(cpu_s=self._used_cpu_s(), now=now))
 
     def _used_cpu_s(self) -> dict[str, float]:
         """By job, CPU seconds of its processes here, those that are gone included."""
         used = dict.fromkeys(self.policy.jobs, 0.0) | self._gone_cpu_s
         for process, member in self.members.items():
-            used[process.job] = used.get(process.job, 0.0) + (member.grip.cpu_s() or 0.0)
+            used[process.job] = used.get(process.job, 0.0) + (member.control.cpu_s() or 0.0)
         return used
 
     def look_for_messages(self, now: float) -> bool:
@@ -257,7 +263,7 @@ class Node:
                 "here_s": now - member.arrived_at,
                 "ran_s": member.ran_s,
                 "threads": member.threads,
-                **({"cpu_s": member.grip.cpu_s()} if cpu else {}),
+                **({"cpu_s": member.control.cpu_s()} if cpu else {}),
                 "refused": member.refused,
                 **reading_document(member.reading if member.page is not None else None),
             }
@@ -293,7 +299,7 @@ class Node:
                 turn.runs.append((member, wait, order.favoured))
         return turn
 
-    def _tell(self, member: Member, wait: Wait | None, favoured: bool) -> None:
+    def _tell(self, member: ManagedProcess, wait: Wait | None, favoured: bool) -> None:
         """How it is to wait, if anybody can tell it, and whether it is favoured; only what has changed."""
         if wait is not member.wait and member.page is not None:
             spin_s = self._constants.fcs.spin_s
@@ -301,16 +307,16 @@ class Node:
             member.wait = wait
         if favoured != member.favoured:
             member.favoured = favoured
-            member.grip.favour(favoured)
+            member.control.favour(favoured)
 
-    def _tell_scheduled(self, member: Member) -> None:
+    def _tell_scheduled(self, member: ManagedProcess) -> None:
         if isinstance(self.policy, MessageDriven):
             scheduled = member.registration.process.job == self.policy.scheduled
             if scheduled != member.scheduled:
                 member.scheduled = scheduled
                 self._tell_page(member, lambda page: page.set_scheduled(scheduled))
 
-    def _limit(self, member: Member, order: Order, now: float) -> None:
+    def _limit(self, member: ManagedProcess, order: Order, now: float) -> None:
         """What has changed of its share, and now and then the same again."""
         if order.share is None and member.processors is None:
             return
@@ -321,21 +327,21 @@ class Node:
             processors = order.share * self._processors / ranks
         if processors != member.processors:
             member.processors, member.limited_at = processors, now
-            done = member.grip.limit(processors)
+            done = member.control.limit(processors)
             member.limited = processors is not None and not done
             self._changed_guards(member)
         elif processors is not None and not member.limited and now - member.limited_at >= LIMIT_AGAIN_S:
             # The watchdog may have freed it, because we hung.
             member.limited_at = now
-            member.grip.limit(processors)
+            member.control.limit(processors)
 
-    def _stop(self, member: Member, now: float) -> None:
+    def _stop(self, member: ManagedProcess, now: float) -> None:
         if member.stopped_at is None:
             member.stopped_at = now
         # Said again at every turn: it costs less than to look whether somebody has resumed it.
-        member.grip.stop()
+        member.control.stop()
 
-    def _resume(self, member: Member, now: float) -> None:
+    def _resume(self, member: ManagedProcess, now: float) -> None:
         if member.stopped_at is not None:
             held_s = now - member.stopped_at
             member.stopped_s += held_s
@@ -344,15 +350,15 @@ class Node:
             try:
                 self._tell_page(member, lambda page: page.add_stopped(held_s))
             finally:
-                member.grip.resume()
+                member.control.resume()
             member.looked_at = now
         elif now - member.looked_at >= LOOK_AGAIN_S:
             # Not simply said again: a program may do something of its own when it is continued.
             member.looked_at = now
-            if member.grip.stopped():
-                member.grip.resume()
+            if member.control.stopped():
+                member.control.resume()
 
-    def _read(self, member: Member) -> bool:
+    def _read(self, member: ManagedProcess) -> bool:
         if member.page is None:
             return False
         try:
@@ -363,14 +369,14 @@ class Node:
         member.reading, member.ran_s, member.threads = seen.reading, seen.ran_s, seen.threads
         return True
 
-    def _tell_page(self, member: Member, tell: Callable[[Page], None]) -> None:
+    def _tell_page(self, member: ManagedProcess, tell: Callable[[Page], None]) -> None:
         if member.page is not None:
             try:
                 tell(member.page)
             except ApplesError:
                 self._drop_page(member)
 
-    def _drop_page(self, member: Member) -> None:
+    def _drop_page(self, member: ManagedProcess) -> None:
         """Its owner has spoilt it; the process goes on without."""
         assert member.page is not None
         member.page.close()

@@ -15,24 +15,24 @@ from collections import deque
 from collections.abc import Callable
 
 from apples.coscheduling.events import Process
-from apples.daemons.grips import Powers, find_powers
-from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
-from apples.daemons.keeping import Keeping
-from apples.daemons.link import PULSE_S, Hooks, Link
+from apples.daemons.managedprocess import ManagedProcess
+from apples.daemons.managerconnection import PULSE_S, ConnectionCallbacks, ManagerConnection
 from apples.daemons.matrixview import MatrixView, job_json
-from apples.daemons.member import Member
-from apples.daemons.node import Node
+from apples.daemons.node import ManagedNode
 from apples.daemons.nodesettings import NodeSettings
-from apples.daemons.places import private_directory
-from apples.daemons.processes import Registration
+from apples.daemons.paths import private_directory
+from apples.daemons.processcontrol import Capabilities, find_capabilities
+from apples.daemons.processes import ProcessRegistration
+from apples.daemons.processregistry import ProcessRegistry
 from apples.daemons.realtime import become_realtime, settle_memory
-from apples.daemons.reception import Answer, Reception
+from apples.daemons.registration import Answer, RegistrationServer
+from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import SharingError
 from apples.ipc.listener import raise_descriptors
 from apples.ipc.loop import Alarm, EndSignals, Loop
-from apples.ipc.timer import between_beats, now, raw
-from apples.ipc.wire import BeatMessage, Json
+from apples.ipc.timer import between_heartbeats, now, raw
+from apples.ipc.wire import HeartbeatMessage, Json
 
 #: Slices without a beat before everything runs.
 SILENT_SLICES = 1.5
@@ -65,7 +65,7 @@ class NodeDaemon:
                 f"policy {kind.name} needs a machine manager: name it with --manager HOST:PORT and its key with --key "
                 "FILE, or choose a policy without one (--policy message-driven, spin-block, uncoordinated)"
             )
-        self._powers: Powers = find_powers(
+        self._capabilities: Capabilities = find_capabilities(
             settings.sharing.freezer, limits=kind.own_timer, cpus=settings.cpus
         )
         descriptors = raise_descriptors()
@@ -73,21 +73,21 @@ class NodeDaemon:
         self._journal = Journal(settings.socket)
         self._loop = Loop(precise=kind.own_timer)
         self._realtime = settings.sharing.realtime and become_realtime(_PRIORITY)
-        self.node = Node(
+        self.node = ManagedNode(
             settings.processors,
             kind,
             settings.sharing.constants,
             changed_guards=lambda member: self._keeping.hold(member),
         )
         self._slice_s = settings.sharing.slice_s
-        self._guard = Guard(
+        self._guard = WatchdogClient(
             self._loop,
             realtime=self._realtime,
             say=say,
             changed=self._enforce,
         )
         self._beats: deque[tuple[int, float, float, float]] = deque(maxlen=_BEATS)
-        self._pending: BeatMessage | None = None
+        self._pending: HeartbeatMessage | None = None
         self._acted_at = 0.0
         self._requests_from = 0.0
         self._request: Alarm | None = None
@@ -95,17 +95,17 @@ class NodeDaemon:
         self._asked = 0
         self._needed_at = now() + _FIRST_S
         self._guard.start()
-        self._link: Link | None = None
+        self._link: ManagerConnection | None = None
         if settings.sharing.manager is not None and settings.key is not None and kind.coordinated:
-            hooks = Hooks(
+            hooks = ConnectionCallbacks(
                 hello=self._hello, welcome=self._welcome, line=self._line, beat=self._beat, lost=self._lost
             )
-            self._link = Link(self._loop, settings.sharing.manager, settings.key, hooks)
-        self._reception = Reception(
+            self._link = ManagerConnection(self._loop, settings.sharing.manager, settings.key, hooks)
+        self._reception = RegistrationServer(
             self._loop, settings.socket, self, most_of_user=descriptors // _DESCRIPTORS_EACH
         )
-        self._keeping = Keeping(
-            self.node, self._loop, self._guard, self._powers, self._journal, removed=self._removed
+        self._keeping = ProcessRegistry(
+            self.node, self._loop, self._guard, self._capabilities, self._journal, removed=self._removed
         )
         taken = self._keeping.adopt()
         if taken:
@@ -234,7 +234,7 @@ class NodeDaemon:
         elif "tell" in document:
             self._tell_status(now())
 
-    def _beat(self, beat: BeatMessage, heard: float, instant: float) -> None:
+    def _beat(self, beat: HeartbeatMessage, heard: float, instant: float) -> None:
         self._slice_s = beat.slice_s
         if beat.version == self.node.view.version:
             self._pending = None
@@ -244,7 +244,7 @@ class NodeDaemon:
             self._pending = beat
         self._beats.append((beat.number, beat.sent_s, heard, raw()))
 
-    def _act(self, beat: BeatMessage, instant: float) -> None:
+    def _act(self, beat: HeartbeatMessage, instant: float) -> None:
         self._acted_at = instant
         self._loop.expect(instant + SILENT_SLICES * self._slice_s, self._silence)
         if not self.node.members:
@@ -310,7 +310,7 @@ class NodeDaemon:
 
     def _next_second(self) -> None:
         # Not with a beat, though that would save waking up: other nodes of this host hear the same one.
-        self._loop.at(between_beats(self._acted_at, self._slice_s, now() + PULSE_S), self._second)
+        self._loop.at(between_heartbeats(self._acted_at, self._slice_s, now() + PULSE_S), self._second)
 
     def _tell_status(self, instant: float) -> None:
         assert self._link is not None
@@ -326,7 +326,7 @@ class NodeDaemon:
         turn_s = LOOK_S if self.node.kind.own_timer else self._slice_s
         self._guard.stopping(now() + _HUNG_SLICES * turn_s + _LATE_S)
 
-    def _tell_arrival(self, member: Member) -> None:
+    def _tell_arrival(self, member: ManagedProcess) -> None:
         if self._link is not None:
             self._link.send({"registered": _entry(member.registration)})
 
@@ -355,7 +355,7 @@ class NodeDaemon:
             "slots": self.slots_held(),
             "scheduled": getattr(node.policy, "scheduled", None),
             "realtime": self._realtime,
-            "powers": self._powers.describe(),
+            "powers": self._capabilities.describe(),
             "processes": list(node.describe(instant, cpu=cpu)),
         }
 
@@ -383,14 +383,14 @@ class NodeDaemon:
         self._loop.after(_ANSWER_S, give_up)
 
     def _introduction(self) -> str:
-        powers = ", ".join(f"{what} {how}" for what, how in self._powers.describe().items())
+        powers = ", ".join(f"{what} {how}" for what, how in self._capabilities.describe().items())
         return (
             f"node {self._settings.name}: {self._settings.processors} processors, policy {self.node.kind.name}, "
             f"{'real time' if self._realtime else 'ordinary'} priority; {powers}; socket {self._settings.socket}"
         )
 
 
-def _entry(registration: Registration) -> Json:
+def _entry(registration: ProcessRegistration) -> Json:
     """A process, as the manager is told of it."""
     job, rank = registration.process
     return {"job": job, "rank": rank, "ranks": registration.ranks, "uid": registration.uid}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from apples.coscheduling.events import Process
-from apples.daemons.places import checked_name
+from apples.daemons.paths import checked_name
 from apples.errors import ConfigError, SharingError
 from apples.monitoring.names import LEGAL
 
@@ -30,7 +30,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MOST_RANKS = _LARGEST_PID = 1 << 22
 
 
-class Refused(SharingError):
+class RegistrationRefused(SharingError):
     """A process that the node manager leaves alone; the message is the answer it gets."""
 
 
@@ -46,7 +46,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class ProcessRegistration:
     """One process as it registered.
 
     uid : its owner.  started : ticks since boot, which no later process of the same pid has
@@ -125,36 +125,38 @@ def peer(connection: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-def check(request: Any, connection: socket.socket) -> tuple[Registration, int]:
+def check(request: Any, connection: socket.socket) -> tuple[ProcessRegistration, int]:
     """A registration that holds, and the descriptor of its process; raises `Refused`."""
     peer_pid, uid = peer(connection)
     process, ranks, pid, page = _parse(request, peer_pid)
     me = os.geteuid()
     if me not in (0, uid):
-        raise Refused(
+        raise RegistrationRefused(
             f"process {pid} belongs to user {uid}; this node manager runs as user {me} and touches only that user's"
         )
     try:
         pidfd = os.pidfd_open(pid)
     except OSError as error:
-        raise Refused(f"there is no process {pid} here ({error.strerror})") from None
+        raise RegistrationRefused(f"there is no process {pid} here ({error.strerror})") from None
     try:
         # Looked at while the descriptor holds it: if it lives afterwards, all of this was about the same process.
         about, whose = facts(pid), owner(pid)
         if whose != uid or not _descends(pid, peer_pid):
-            raise Refused(
+            raise RegistrationRefused(
                 f"process {pid} is neither the process that registers ({peer_pid}) nor started by it for the same user"
             )
         if about is None or not alive(pidfd):
-            raise Refused(f"process {pid} has ended")
+            raise RegistrationRefused(f"process {pid} has ended")
     except BaseException:
         os.close(pidfd)
         raise
-    made = Registration(process=process, ranks=ranks, pid=pid, uid=uid, started=about.started, page=page)
+    made = ProcessRegistration(
+        process=process, ranks=ranks, pid=pid, uid=uid, started=about.started, page=page
+    )
     return made, pidfd
 
 
-def adopt(registration: Registration) -> int | None:
+def adopt(registration: ProcessRegistration) -> int | None:
     """Descriptor of a process that an earlier node manager had; None if it is gone or may not be touched."""
     if os.geteuid() not in (0, registration.uid):
         return None
@@ -172,22 +174,24 @@ def adopt(registration: Registration) -> int | None:
 
 def _parse(request: Any, peer_pid: int) -> tuple[Process, int, int, str | None]:
     if not isinstance(request, dict):
-        raise Refused('expected {"register": {"job": …, "rank": …, "ranks": …, "pid": …, "page": …}}')
+        raise RegistrationRefused(
+            'expected {"register": {"job": …, "rank": …, "ranks": …, "pid": …, "page": …}}'
+        )
     job, page = request.get("job"), request.get("page")
     if not isinstance(job, str):
-        raise Refused(f"job {job!r}: expected {LEGAL}")
+        raise RegistrationRefused(f"job {job!r}: expected {LEGAL}")
     try:
         checked_name(job, what="job")
     except ConfigError as error:
-        raise Refused(str(error)) from None
+        raise RegistrationRefused(str(error)) from None
     rank, ranks, pid = (_number(request.get(name, otherwise)) for name, otherwise in _numbers(peer_pid))
     if not (1 <= ranks <= _MOST_RANKS and 0 <= rank < ranks and 0 < pid <= _LARGEST_PID):
-        raise Refused(
+        raise RegistrationRefused(
             f"rank {request.get('rank')!r} of {request.get('ranks')!r}, process {request.get('pid')!r}: expected a "
             "rank from 0 below ranks, and a pid"
         )
     if page is not None and not _is_path(page):
-        raise Refused(f"page {page!r}: expected a path, or null")
+        raise RegistrationRefused(f"page {page!r}: expected a path, or null")
     return Process(job, rank), ranks, pid, page
 
 

@@ -21,7 +21,7 @@ from typing import IO, Any
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
 from apples.daemons.client import NodeClient, efficiencies, find_node
 from apples.daemons.keyfile import new_key
-from apples.daemons.places import JOB_VARIABLE, SOCKET_VARIABLE, serving_socket
+from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, serving_socket
 from apples.errors import SharingError
 from apples.model.snapshots import Turns
 from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
@@ -44,7 +44,7 @@ def turns_of(status: Mapping[str, Any], view: Mapping[str, Any] | None) -> Turns
     return Turns(here=int(status["slots"]), held=held, exclusive=kind.exclusive, node=str(status["node"]))
 
 
-class Session:
+class SharingSession:
     """A run that takes turns; a context manager. Raises `SharingError`, `MonitorError` where that cannot be.
 
     job : its name.  environment : what its ranks need.  slots : turns that were given away here when it began
@@ -63,7 +63,7 @@ class Session:
         self._client: NodeClient | None = None
         self._pages: Path | None = None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> SharingSession:
         found = find_node()
         if found is None and not self._run:
             return self

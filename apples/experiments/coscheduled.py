@@ -28,7 +28,7 @@ from apples.experiments.coscheduled_runs import Case, run_cases
 from apples.experiments.coscheduled_settings import Flexible, load_settings
 from apples.experiments.coscheduled_tables import ALGORITHMS, TABLES, Table
 from apples.experiments.result import Curve, Figure, Result, Row
-from apples.simulation.cluster.outcome import Outcome
+from apples.simulation.cluster.outcome import ClusterOutcome
 from apples.simulation.cluster.workload import BspJob
 
 
@@ -109,7 +109,7 @@ SCENARIOS: Mapping[str, Callable[[Flexible], Scenario]] = {
 
 def run_scenario(
     settings: Flexible, scenario: Scenario, progress: Progress
-) -> dict[str, tuple[Outcome, ...]]:
+) -> dict[str, tuple[ClusterOutcome, ...]]:
     """Outcomes by algorithm, one for each seed."""
     cases = [
         Case(
@@ -128,13 +128,13 @@ def run_scenario(
     return {algorithm: tuple(outcomes[i * count : (i + 1) * count]) for i, algorithm in enumerate(ALGORITHMS)}
 
 
-def cells(outcome: Outcome, jobs: tuple[BspJob, ...]) -> tuple[float, ...]:
+def cells(outcome: ClusterOutcome, jobs: tuple[BspJob, ...]) -> tuple[float, ...]:
     """A row of a table: completion of each job, turnaround, mean response; seconds."""
     times = tuple(outcome.jobs[job.name].finished_s for job in jobs)
     return (*times, outcome.turnaround_s, outcome.mean_response_s)
 
 
-def table_rows(scenario: Scenario, outcomes: Mapping[str, tuple[Outcome, ...]]) -> list[Row]:
+def table_rows(scenario: Scenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> list[Row]:
     """The table cell by cell, medians over the seeds."""
     names = (*scenario.table.jobs, "turnaround", "mean response")
     rows = []
@@ -147,7 +147,7 @@ def table_rows(scenario: Scenario, outcomes: Mapping[str, tuple[Outcome, ...]]) 
     return rows
 
 
-def class_row(scenario: Scenario, runs: tuple[Outcome, ...]) -> Row:
+def class_row(scenario: Scenario, runs: tuple[ClusterOutcome, ...]) -> Row:
     """How many processes have the class that the paper states, the worst seed."""
     right = min(
         sum(run.classes.get(process) is wanted for process, wanted in scenario.classes.items())
@@ -173,7 +173,7 @@ def ordering_row(scenario: Scenario, rows: list[Row]) -> Row:
     )
 
 
-def table_json(scenario: Scenario, outcomes: Mapping[str, tuple[Outcome, ...]]) -> dict[str, Any]:
+def table_json(scenario: Scenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> dict[str, Any]:
     """Every run of one table, JSON-ready: the cells by algorithm and seed, and the classes under FCS."""
     return {
         "runs": {

@@ -24,7 +24,7 @@ from apples.experiments.coscheduled_jobs import CS, F, sage, sage_is_frustrated,
 from apples.experiments.coscheduled_settings import Flexible, load_settings
 from apples.experiments.coscheduled_tables import TABLES
 from apples.experiments.result import Result, Row
-from apples.simulation.cluster.outcome import Outcome
+from apples.simulation.cluster.outcome import ClusterOutcome
 
 
 def applications(progress: Progress) -> Result:
@@ -89,7 +89,7 @@ def scenarios(settings: Flexible) -> tuple[Scenario, ...]:
     )
 
 
-def _class_share(scenario: Scenario, runs: tuple[Outcome, ...], settings: Flexible) -> Row:
+def _class_share(scenario: Scenario, runs: tuple[ClusterOutcome, ...], settings: Flexible) -> Row:
     """Share of all processes that are F: none of SWEEP3D, about three quarters of SAGE; mean over the seeds."""
     ranks = sum(len(job.nodes) for job in scenario.jobs)
     frustrated = sum(kind is F for run in runs for kind in run.classes.values()) / len(runs)

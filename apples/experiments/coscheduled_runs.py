@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from apples.coscheduling.policies import CoschedulingConstants
 from apples.simulation.cluster.constants import ClusterConstants, free_of_cost
-from apples.simulation.cluster.outcome import Outcome
+from apples.simulation.cluster.outcome import ClusterOutcome
 from apples.simulation.cluster.simulation import simulate
 from apples.simulation.cluster.workload import BspJob
 
@@ -33,7 +33,7 @@ class Case:
     degree: int | None = None
 
 
-def run_case(case: Case) -> Outcome:
+def run_case(case: Case) -> ClusterOutcome:
     """One case, here."""
     return simulate(
         case.machine,
@@ -46,13 +46,13 @@ def run_case(case: Case) -> Outcome:
     )
 
 
-def run_cases(cases: Sequence[Case], progress: Callable[[str], None]) -> list[Outcome]:
+def run_cases(cases: Sequence[Case], progress: Callable[[str], None]) -> list[ClusterOutcome]:
     """All cases, in the order given. progress : told of each case that is done."""
     workers = min(len(cases), len(os.sched_getaffinity(0)))
     if workers <= 1:
         return [run_case(case) for case in cases]
     compile_once()
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, ClusterOutcome] = {}
     # children have the compiled engine from their parent; "spawn" would load it anew in each
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         order = sorted(range(len(cases)), key=lambda i: _effort(cases[i]), reverse=True)

@@ -18,7 +18,7 @@ from apples.experiments.coscheduled_runs import Case, run_cases
 from apples.experiments.coscheduled_settings import MessageDrivenRuns, load_settings
 from apples.experiments.message_driven_jobs import queue, workload
 from apples.experiments.result import Curve, Figure, Result, Row
-from apples.simulation.cluster.outcome import Outcome
+from apples.simulation.cluster.outcome import ClusterOutcome
 from apples.simulation.cluster.workload import BspJob
 
 K = TypeVar("K")
@@ -248,7 +248,7 @@ def _case(
 
 
 def _grouped(
-    outcomes: list[Outcome], keys: list[K], count: int, figure: Callable[[Outcome], float]
+    outcomes: list[ClusterOutcome], keys: list[K], count: int, figure: Callable[[ClusterOutcome], float]
 ) -> dict[K, list[float]]:
     return {key: [figure(o) for o in outcomes[i * count : (i + 1) * count]] for i, key in enumerate(keys)}
 

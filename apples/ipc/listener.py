@@ -81,7 +81,7 @@ def may_multicast(datagrams: socket.socket, own: str) -> bool:
     return True
 
 
-class Door:
+class Listener:
     """Open until `close`, which closes the socket too. came : gets every connection"""
 
     def __init__(self, loop: Loop, listener: socket.socket, came: Callable[[socket.socket], None]) -> None:

@@ -70,7 +70,7 @@ def raw() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
-def between_beats(beat: float, slice_s: float, when: float) -> float:
+def between_heartbeats(beat: float, slice_s: float, when: float) -> float:
     """The middle of the slice that `when` lies in, by the instant of any beat: what is in no hurry holds up no beat.
 
     `when` itself where slices are longer than a second: beats so rare are seldom met.

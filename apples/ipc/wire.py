@@ -26,18 +26,18 @@ from apples.errors import SharingError
 VERSION = 3
 
 #: A line of a stranger, and one of a side that is known: the longest that is read, bytes.
-STRANGERS_LINE, LONGEST_LINE = 4096, 8 << 20
+UNTRUSTED_LINE, LONGEST_LINE = 4096, 8 << 20
 
 _MAC = 32
 _BEAT_MAGIC, _HERE_MAGIC = b"APb1", b"APh1"
 #: What follows magic and session: a `BeatMessage`, a `HereMessage`.
 _BEGIN = 20
 _BEAT, _HERE = struct.Struct(f"!{_BEGIN}xQQdid"), struct.Struct(f"!{_BEGIN}x16sQ??")
-BEAT_BYTES, HERE_BYTES = _BEAT.size + _MAC, _HERE.size + _MAC
+HEARTBEAT_BYTES, PRESENCE_BYTES = _BEAT.size + _MAC, _HERE.size + _MAC
 
 #: What two clocks that nobody corrects may drift apart, as a share; and when late beats are taken for a changed clock.
 _DRIFT = 1e-3
-ANEW_S = 3.0
+CLOCK_RESET_S = 3.0
 
 Json = dict[str, Any]
 
@@ -105,7 +105,7 @@ class Lines:
     """Cuts what comes from a stream into lines."""
 
     def __init__(self) -> None:
-        self.longest = STRANGERS_LINE
+        self.longest = UNTRUSTED_LINE
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -119,7 +119,7 @@ class Lines:
             raise Forged(f"a line of more than {self.longest} bytes")
 
 
-class BeatMessage(NamedTuple):
+class HeartbeatMessage(NamedTuple):
     """One slot begins.
 
     number : counts the beats of a session.  version : of the matrix whose row `slot` is; -1 for an empty one
@@ -133,7 +133,7 @@ class BeatMessage(NamedTuple):
     slice_s: float
 
 
-class HereMessage(NamedTuple):
+class PresenceMessage(NamedTuple):
     """A node is here, and listens where this comes from. node : random word of its process.  number : counts up
 
     silent : it has heard no beat for a while.  multicast : beats come to it by multicast
@@ -145,7 +145,7 @@ class HereMessage(NamedTuple):
     multicast: bool
 
 
-class BeatSeal:
+class DatagramSeal:
     """Datagrams of one manager's session. `session`: its random word, which nodes learn over the stream."""
 
     def __init__(self, key: bytes, session: str) -> None:
@@ -154,25 +154,25 @@ class BeatSeal:
         # Kept with the key worked in: beginning anew would be most of what a beat costs.
         self._keyed = blake2b(key=derive(key, "datagrams", session), digest_size=_MAC)
 
-    def beat(self, message: BeatMessage) -> bytes:
+    def beat(self, message: HeartbeatMessage) -> bytes:
         """A datagram for all nodes."""
         return self._sealed(self._beat_begins + _BEAT.pack(*message)[_BEGIN:])
 
-    def open_beat(self, datagram: bytes) -> BeatMessage:
+    def open_beat(self, datagram: bytes) -> HeartbeatMessage:
         """The beat in a datagram; raises `Forged`, also for one of another session."""
         self._check(datagram, _BEAT.size, self._beat_begins)
-        return BeatMessage._make(_BEAT.unpack_from(datagram))
+        return HeartbeatMessage._make(_BEAT.unpack_from(datagram))
 
-    def here(self, message: HereMessage) -> bytes:
+    def here(self, message: PresenceMessage) -> bytes:
         """A datagram for the manager."""
         fields = _HERE.pack(bytes.fromhex(message.node), *message[1:])
         return self._sealed(self._here_begins + fields[_BEGIN:])
 
-    def open_here(self, datagram: bytes) -> HereMessage:
+    def open_here(self, datagram: bytes) -> PresenceMessage:
         """Who is here; raises `Forged`."""
         self._check(datagram, _HERE.size, self._here_begins)
         node, *rest = _HERE.unpack_from(datagram)
-        return HereMessage(node.hex(), *rest)
+        return PresenceMessage(node.hex(), *rest)
 
     def _sealed(self, body: bytes) -> bytes:
         keyed = self._keyed.copy()
@@ -199,7 +199,7 @@ class Freshness:
         self._late_number = 0
         self._late_since: float | None = None
 
-    def admits(self, beat: BeatMessage, now: float, *, late_s: float) -> bool:
+    def admits(self, beat: HeartbeatMessage, now: float, *, late_s: float) -> bool:
         """Whether to act on a beat that came at `now`, on a clock that nothing slews."""
         if beat.number <= self.number:
             return False
@@ -221,4 +221,4 @@ class Freshness:
         self._late_number = number
         if self._late_since is None:
             self._late_since = now
-        return now - self._late_since >= ANEW_S
+        return now - self._late_since >= CLOCK_RESET_S

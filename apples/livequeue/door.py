@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from apples.daemons.places import private_directory
+from apples.daemons.paths import private_directory
 from apples.daemons.processes import peer
 from apples.errors import SharingError
 from apples.ipc import listener as door
@@ -74,7 +74,7 @@ class Door:
             raise SharingError(
                 f"{path}: the queue cannot listen there ({error.strerror or error}); name another place with --socket"
             ) from error
-        self._door = door.Door(loop, listener, self._came)
+        self._door = door.Listener(loop, listener, self._came)
 
     def close(self) -> None:
         """Nobody is let in any more."""

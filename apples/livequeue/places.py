@@ -11,11 +11,11 @@ import hashlib
 import os
 from pathlib import Path
 
-from apples.daemons.places import EVERYBODYS, own_directory
+from apples.daemons.paths import SYSTEM_DIRECTORY, user_directory
 from nws.base.paths import state_dir
 
 SOCKET_VARIABLE = "APPLES_QUEUE_SOCKET"
-EVERYBODYS_SOCKET = EVERYBODYS / "queue.sock"
+EVERYBODYS_SOCKET = SYSTEM_DIRECTORY / "queue.sock"
 
 
 def store_path(given: Path | None = None) -> Path:
@@ -26,7 +26,7 @@ def store_path(given: Path | None = None) -> Path:
 def own_socket(store: Path) -> Path:
     """Where the manager of a store listens for its own user."""
     digest = hashlib.sha256(os.fsencode(store.resolve())).hexdigest()[:12]
-    return own_directory() / f"queue-{digest}.sock"
+    return user_directory() / f"queue-{digest}.sock"
 
 
 def known_sockets(given: Path | None = None) -> list[Path]:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from apples.coscheduling.classes import Reading
-from apples.monitoring.page import Figures, State
+from apples.coscheduling.classes import MonitorCounts
+from apples.monitoring.page import MonitorState, PageCounters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def efficiencies(ranks: Sequence[Times]) -> Efficiencies | None:
     )
 
 
-def reading_document(reading: Reading | None) -> dict[str, Any]:
+def reading_document(reading: MonitorCounts | None) -> dict[str, Any]:
     """Measurements of a process; None for what nobody measures."""
     if reading is None:
         return {"t_cpu_s": None, "t_comm_s": None, "c_comm": None, "granularity_s": None}
@@ -75,7 +75,7 @@ def reading_document(reading: Reading | None) -> dict[str, Any]:
     }
 
 
-def monitor_document(ranks: Sequence[Figures]) -> dict[str, Any]:
+def monitor_document(ranks: Sequence[PageCounters]) -> dict[str, Any]:
     """JSON document of a job's figures, in rank order; `missing` are the ranks that left no page."""
     found = efficiencies(ranks)
     size = max((rank.ranks for rank in ranks), default=0)
@@ -91,13 +91,13 @@ def monitor_document(ranks: Sequence[Figures]) -> dict[str, Any]:
     }
 
 
-def _rank(rank: Figures) -> dict[str, Any]:
+def _rank(rank: PageCounters) -> dict[str, Any]:
     granularity_s = rank.reading.granularity_s
     return {
         "rank": rank.rank,
         "host": rank.host,
         "pid": rank.pid,
-        "finalized": rank.state is State.FINALIZED,
+        "finalized": rank.state is MonitorState.FINALIZED,
         "elapsed_s": rank.elapsed_s,
         "t_cpu_s": rank.t_cpu_s,
         "t_comm_s": rank.t_comm_s,

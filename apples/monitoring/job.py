@@ -14,7 +14,7 @@ from typing import Any, Self
 from apples.coscheduling.events import Wait
 from apples.monitoring.efficiencies import monitor_document
 from apples.monitoring.environment import SPIN_S, make_directory, monitor_environment, pages, remove_pages
-from apples.monitoring.page import Figures
+from apples.monitoring.page import PageCounters
 
 
 class MonitoredJob:
@@ -51,7 +51,7 @@ class MonitoredJob:
         """Remove what it has left."""
         remove_pages(self._directory, self.name)
 
-    def figures(self) -> list[Figures]:
+    def figures(self) -> list[PageCounters]:
         """Of the ranks that have begun, in rank order; raises `MonitorError`."""
         found = pages(self._directory, self.name)
         try:

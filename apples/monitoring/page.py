@@ -17,7 +17,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Self
 
-from apples.coscheduling.classes import Reading
+from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
 
@@ -84,7 +84,7 @@ _AT = {name: MANAGED + _offset(MANAGER_FIELDS, name) for name, _ in MANAGER_FIEL
 _WAITS = {None: 0, Wait.POLL: 1, Wait.SPIN_BLOCK: 2}
 
 
-class State(IntEnum):
+class MonitorState(IntEnum):
     """How far the process has come; a process that crashed stays RUNNING."""
 
     STARTING = 0
@@ -92,7 +92,7 @@ class State(IntEnum):
     FINALIZED = 2
 
 
-_STATES = frozenset(State)
+_STATES = frozenset(MonitorState)
 
 
 class Phase(IntEnum):
@@ -104,7 +104,7 @@ class Phase(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class PageCounters:
     """All that a page says of its process at one moment; times in seconds.
 
     started_s, ended_s, updated_s : on CLOCK_MONOTONIC; `ended_s` is None until MPI_Finalize
@@ -119,7 +119,7 @@ class Figures:
     pid: int
     rank: int
     ranks: int
-    state: State
+    state: MonitorState
     threads: int
     started_s: float
     ended_s: float | None
@@ -152,9 +152,9 @@ class Figures:
         return max(self.elapsed_s - self.stopped_s, computed_s)
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> MonitorCounts:
         """What the classification needs of it."""
-        return Reading(self.t_cpu_s, self.t_comm_s, self.c_comm)
+        return MonitorCounts(self.t_cpu_s, self.t_comm_s, self.c_comm)
 
 
 class MonitorPage:
@@ -205,11 +205,11 @@ class MonitorPage:
             self._fd = -1
 
     @property
-    def state(self) -> State:
+    def state(self) -> MonitorState:
         """How far the process has come."""
-        return State(self._fields()["state"])
+        return MonitorState(self._fields()["state"])
 
-    def reading(self, held_since_s: float | None = None) -> Reading:
+    def reading(self, held_since_s: float | None = None) -> MonitorCounts:
         """T_cpu, T_comm and C_comm since the start, up to now; `held_since_s` as for `figures`."""
         return self.figures(held_since_s).reading
 
@@ -217,7 +217,7 @@ class MonitorPage:
         """Messages received from scheduled senders while this process was not scheduled."""
         return int(self._fields()["requests"])
 
-    def figures(self, held_since_s: float | None = None) -> Figures:
+    def figures(self, held_since_s: float | None = None) -> PageCounters:
         """Everything, up to now: what a running process has computed or waited since its last MPI call is added.
 
         held_since_s : since when it is held stopped, on CLOCK_MONOTONIC, where `add_stopped` does not know of it
@@ -227,7 +227,7 @@ class MonitorPage:
         waited_until_ns = now_ns if held_since_s is None else min(now_ns, round(held_since_s * 1e9))
         fields, stopped_ns = self._fields(), self._stopped_ns()
         cpu_ns, comm_ns, updated_ns = fields["t_cpu_ns"], fields["t_comm_ns"], fields["updated_ns"]
-        if fields["state"] == State.RUNNING and not fields["sequence"] & 1:
+        if fields["state"] == MonitorState.RUNNING and not fields["sequence"] & 1:
             used_ns = thread_cpu_ns(fields["pid"], fields["tid"])
             if used_ns is not None:
                 updated_ns = max(updated_ns, now_ns)
@@ -236,15 +236,15 @@ class MonitorPage:
                 elif fields["phase"] == Phase.WAITING:
                     held_ns = stopped_ns - fields["phase_stopped_ns"]
                     comm_ns += max(waited_until_ns - fields["phase_wall_ns"] - held_ns, 0)
-        if fields["state"] == State.FINALIZED:
+        if fields["state"] == MonitorState.FINALIZED:
             stopped_ns = fields["phase_stopped_ns"]
         else:
             stopped_ns += now_ns - waited_until_ns
-        return Figures(
+        return PageCounters(
             pid=fields["pid"],
             rank=fields["rank"],
             ranks=fields["ranks"],
-            state=State(fields["state"]),
+            state=MonitorState(fields["state"]),
             threads=fields["threads"],
             started_s=fields["started_ns"] * 1e-9,
             ended_s=fields["ended_ns"] * 1e-9 if fields["ended_ns"] else None,

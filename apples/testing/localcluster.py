@@ -49,7 +49,7 @@ else:
 """
 
 
-class Lab:
+class LocalCluster:
     """One machine of several nodes. A context manager: what it started is gone afterwards.
 
     nodes : by name, the CPUs of each.  options : more for both daemons, as on the command line
@@ -75,11 +75,11 @@ class Lab:
         self.manager: subprocess.Popen[bytes] | None = None
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.relay: Relay | None = None
-        self.place = "127.0.0.1:0"
+        self.manager_address = "127.0.0.1:0"
         self._children: list[subprocess.Popen[bytes]] = []
-        self._said = (directory / "said").open("wb")
+        self._log = (directory / "log").open("wb")
 
-    def __enter__(self) -> Lab:
+    def __enter__(self) -> LocalCluster:
         if not self.key.exists():
             new_key(self.key)
         return self
@@ -97,11 +97,11 @@ class Lab:
                 process.wait()
         if self.relay is not None:
             self.relay.close()
-        self._said.close()
+        self._log.close()
 
-    def said(self) -> str:
+    def log(self) -> str:
         """What the daemons have said."""
-        return (self.directory / "said").read_text(encoding="utf-8", errors="replace")
+        return (self.directory / "log").read_text(encoding="utf-8", errors="replace")
 
     def start(self) -> None:
         """Manager and nodes; returns when the nodes hear the beat."""
@@ -115,13 +115,13 @@ class Lab:
         file.unlink(missing_ok=True)
         relayed = ("--multicast", "none") if self._relayed else ()
         self.manager = self._daemon(
-            *("manager", "--listen", self.place, "--policy", self.policy, "--slice", self._slice),
+            *("manager", "--listen", self.manager_address, "--policy", self.policy, "--slice", self._slice),
             *("--key", str(self.key), "--place-file", str(file), *relayed, *self._manager_options),
         )
         self.wait(file.exists)
-        self.place = file.read_text(encoding="utf-8").strip()
+        self.manager_address = file.read_text(encoding="utf-8").strip()
         if self._relayed and self.relay is None:
-            self.relay = Relay(int(self.place.rpartition(":")[2]))
+            self.relay = Relay(int(self.manager_address.rpartition(":")[2]))
 
     def start_nodes(self, *, managed: bool = True) -> None:
         """Start all node managers at once; returns when they answer."""
@@ -136,7 +136,7 @@ class Lab:
         self.wait(lambda: self.ask(name, "status"))
 
     def _start_node(self, name: str, *, managed: bool) -> None:
-        place = self.place if self.relay is None else f"127.0.0.1:{self.relay.port}"
+        place = self.manager_address if self.relay is None else f"127.0.0.1:{self.relay.port}"
         options = ("--manager", place, "--key", str(self.key)) if managed else ()
         self.nodes[name] = self._daemon(
             *("node", "--name", name, "--cpus", self.cpus[name], "--policy", self.policy),
@@ -177,13 +177,13 @@ class Lab:
         """
         arguments = (str(self.socket(node)), job, str(rank), str(ranks), str(cpu_s))
         process = subprocess.Popen(
-            [*_BARE, _SPIN, *arguments], stdout=self._said, stderr=self._said, start_new_session=True
+            [*_BARE, _SPIN, *arguments], stdout=self._log, stderr=self._log, start_new_session=True
         )
         self._children.append(process)
         # Asked of the node manager: the process itself may be held stopped as soon as it is known.
         self.wait(lambda: process.poll() is not None or self._registered(node, process.pid))
         if process.poll() is not None and process.returncode:
-            raise SharingError(f"{job}.{rank} could not register on {node}: {self.said()}")
+            raise SharingError(f"{job}.{rank} could not register on {node}: {self.log()}")
         return process
 
     def wait(self, what: Callable[[], T], within_s: float = 20.0) -> T:
@@ -191,7 +191,7 @@ class Lab:
         deadline = time.monotonic() + within_s
         while not (value := what()):
             if time.monotonic() > deadline:
-                raise SharingError(f"waited {within_s:g} s in vain; the daemons said:\n{self.said()}")
+                raise SharingError(f"waited {within_s:g} s in vain; the daemons said:\n{self.log()}")
             time.sleep(0.01)
         return value
 
@@ -203,8 +203,8 @@ class Lab:
         return subprocess.Popen(
             [*_APPLES, *arguments],
             stdin=subprocess.DEVNULL,
-            stdout=self._said,
-            stderr=self._said,
+            stdout=self._log,
+            stderr=self._log,
             start_new_session=True,
         )
 

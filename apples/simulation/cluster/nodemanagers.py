@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apples.coscheduling.classes import Reading
+from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Instruction, Process, Wait
 from apples.simulation.cluster import engine
 from apples.simulation.cluster import layout as at
@@ -24,7 +24,7 @@ _KEPT = 256
 _WANTS = np.arange(at.WANTS_RUN, at.WANTS_NICE + 1)
 
 
-class Orders:
+class OrderWriter:
     """Writes what is wanted of ranks, for the node managers to carry out.
 
     number : of each process.  favoured_nice : nice value of a favoured one
@@ -69,13 +69,13 @@ class _Group:
     parts: Mapping[int, tuple[int, int]]
 
 
-class Pages:
+class MonitorPages:
     """What the monitors have counted. process : names by number, None for the system's"""
 
     def __init__(self, views: Views, process: Sequence[Process | None]) -> None:
         self._views, self._process = views, process
         self._counts = np.zeros((len(process), 3), np.int64)
-        self._nothing: list[dict[Process, Reading]] = [{} for _ in range(len(views.nodes))]
+        self._nothing: list[dict[Process, MonitorCounts]] = [{} for _ in range(len(views.nodes))]
         self._groups: dict[str, _Group] = {}
 
     def read(self, now: int) -> NDArray[np.int64]:
@@ -83,7 +83,7 @@ class Pages:
         engine.read(self._views.memory, now, self._counts)
         return self._counts
 
-    def by_node(self, now: int, jobs: Iterable[BspJob]) -> Sequence[Mapping[Process, Reading]]:
+    def by_node(self, now: int, jobs: Iterable[BspJob]) -> Sequence[Mapping[Process, MonitorCounts]]:
         """Readings of the ranks of these jobs, by node."""
         found = self._nothing
         for job in jobs:
@@ -93,7 +93,7 @@ class Pages:
             group = self._group(job)
             t_cpu_s, t_comm_s = (self._counts[group.numbers, :2] / 1e9).T.tolist()
             c_comm = self._counts[group.numbers, 2].tolist()
-            named = list(zip(group.names, map(Reading, t_cpu_s, t_comm_s, c_comm), strict=True))
+            named = list(zip(group.names, map(MonitorCounts, t_cpu_s, t_comm_s, c_comm), strict=True))
             for node, (begin, end) in group.parts.items():
                 found[node].update(named[begin:end])
         return found

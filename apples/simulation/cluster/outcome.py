@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from apples.coscheduling.classes import ProcessClass, Reading
+from apples.coscheduling.classes import MonitorCounts, ProcessClass
 from apples.coscheduling.events import Process
 from apples.simulation.cluster.workload import BspJob
 
@@ -32,7 +32,7 @@ class JobOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ClusterOutcome:
     """What came of all jobs.
 
     readings : what each rank's monitor has counted in all
@@ -41,7 +41,7 @@ class Outcome:
     """
 
     jobs: Mapping[str, JobOutcome]
-    readings: Mapping[Process, Reading]
+    readings: Mapping[Process, MonitorCounts]
     classes: Mapping[Process, ProcessClass]
 
     @property
@@ -65,13 +65,13 @@ def outcome_of(
     times: Mapping[str, tuple[int, int]],
     pages: Mapping[Process | None, Sequence[int]],
     seen: Mapping[Process, Counter[ProcessClass]],
-) -> Outcome:
+) -> ClusterOutcome:
     """From what a simulation has counted, in nanoseconds.
 
     times : start and end by job.  pages : t_cpu, t_comm and c_comm by process; None stands for the system's
     seen : how often a process was seen in each class
     """
-    return Outcome(
+    return ClusterOutcome(
         jobs={
             name: JobOutcome(
                 name=name,
@@ -82,7 +82,7 @@ def outcome_of(
             for name, (started, finished) in times.items()
         },
         readings={
-            process: Reading(t_cpu / 1e9, t_comm / 1e9, c_comm)
+            process: MonitorCounts(t_cpu / 1e9, t_comm / 1e9, c_comm)
             for process, (t_cpu, t_comm, c_comm) in pages.items()
             if process is not None
         },

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from apples.coscheduling.classes import ProcessClass, Reading
+from apples.coscheduling.classes import MonitorCounts, ProcessClass
 from apples.coscheduling.events import (
     Heartbeat,
     JobArrived,
@@ -24,10 +24,10 @@ from apples.coscheduling.events import (
     NodeEvent,
     Process,
     ProcessLeft,
-    Timer,
+    SliceEnded,
 )
 from apples.coscheduling.fcs import Fcs
-from apples.coscheduling.machine import Beat, Machine
+from apples.coscheduling.machine import MachineScheduler, MachineSlot
 from apples.coscheduling.matrix import Allotment
 from apples.coscheduling.messagedriven import MessageDriven
 from apples.coscheduling.node import NodePolicy
@@ -37,8 +37,8 @@ from apples.simulation.cluster import layout as at
 from apples.simulation.cluster.building import build, move, ns, place
 from apples.simulation.cluster.constants import ClusterConstants
 from apples.simulation.cluster.entrance import Entrance, check_limits
-from apples.simulation.cluster.nodemanagers import Orders, Pages
-from apples.simulation.cluster.outcome import Outcome, outcome_of
+from apples.simulation.cluster.nodemanagers import MonitorPages, OrderWriter
+from apples.simulation.cluster.outcome import ClusterOutcome, outcome_of
 from apples.simulation.cluster.workload import BspJob, moved
 
 _CLASSES_SAMPLED_EVERY = 10
@@ -54,7 +54,7 @@ def simulate(
     at_once: int | None = None,
     degree: int | None = None,
     entrance: Entrance | None = None,
-) -> Outcome:
+) -> ClusterOutcome:
     """Run the jobs to their ends.
 
     at_once : the most jobs that run at a time, first come first served; None for no limit but the policy's own
@@ -99,7 +99,9 @@ class Simulation:
         self._needs_monitor = self._policies[0].needs_monitor
         self._names = [str(n) for n in range(machine.nodes)]
         processors = dict.fromkeys(self._names, machine.processors)
-        self._manager = Machine(processors, mpl=1 if kind.exclusive else None) if kind.coordinated else None
+        self._manager = (
+            MachineScheduler(processors, mpl=1 if kind.exclusive else None) if kind.coordinated else None
+        )
         self._at_once = at_once if at_once is not None else len(jobs)
         self._degree = degree
         self._entrance, self._changed = entrance, False
@@ -115,9 +117,9 @@ class Simulation:
             else []
         )
         self._beats, self._next_beat, self._stale = 0, 0, True
-        self._last: Beat | None = None
-        self._pages = Pages(self._views, self._process)
-        self._orders = Orders(self._views, self._number, machine.favoured_nice)
+        self._last: MachineSlot | None = None
+        self._pages = MonitorPages(self._views, self._process)
+        self._orders = OrderWriter(self._views, self._number, machine.favoured_nice)
         self._seen: dict[Process, Counter[ProcessClass]] = {}
         self._judged_after = constants.fcs.cslots_min
         self._now = 0
@@ -135,7 +137,7 @@ class Simulation:
         """Numbers of processes by name."""
         return {process: p for p, process in enumerate(self._process) if process is not None}
 
-    def run(self) -> Outcome:
+    def run(self) -> ClusterOutcome:
         """Everything, to the end of the last job."""
         while len(self._finished) < len(self._jobs):
             self._arrive()
@@ -261,7 +263,7 @@ class Simulation:
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
-    def _beat(self, manager: Machine) -> None:
+    def _beat(self, manager: MachineScheduler) -> None:
         self._next_beat += self._slice
         # With one job at a time, or none at all, a beat says something new only when jobs have come or gone.
         if not self._stale and (self._kind.exclusive or not manager.matrix.allotments):
@@ -289,7 +291,7 @@ class Simulation:
         if self._beats % _CLASSES_SAMPLED_EVERY == 0:
             self._sample()
 
-    def _readings(self) -> Sequence[Mapping[Process, Reading]]:
+    def _readings(self) -> Sequence[Mapping[Process, MonitorCounts]]:
         """By node, of the ranks whose slot ends."""
         ended = self._last.jobs.values() if self._needs_monitor and self._last is not None else ()
         jobs = {job for row in ended for job in row.values()}
@@ -305,7 +307,7 @@ class Simulation:
 
     def _timer(self, node: int) -> None:
         self._timers[node] += self._slice
-        self._tell(node, Timer(cpu_s=self._used(node, self._now), now=self._now / 1e9), self._now)
+        self._tell(node, SliceEnded(cpu_s=self._used(node, self._now), now=self._now / 1e9), self._now)
 
     def _used(self, node: int, when: int) -> dict[str, float]:
         """By job, CPU seconds on the node up to `when`."""
@@ -370,7 +372,7 @@ class Simulation:
                     if standing.tslots >= self._judged_after:
                         self._seen.setdefault(process, Counter())[standing.process_class] += 1
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> ClusterOutcome:
         pages = self._pages.read(self._now).tolist()
         times = {name: (self._running[name], when) for name, when in self._finished.items()}
         return outcome_of(self._jobs, times, dict(zip(self._process, pages, strict=True)), self._seen)

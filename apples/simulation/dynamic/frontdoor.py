@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-from apples.coscheduling.matrix import Column, OusterhoutMatrix
+from apples.coscheduling.matrix import MatrixColumn, OusterhoutMatrix
 from apples.queueing.jobs import Job
 from apples.simulation.cluster.constants import ClusterConstants
 from apples.simulation.cluster.entrance import Placement
@@ -28,7 +28,7 @@ class FrontDoor:
     ) -> None:
         names = {str(node): machine.processors for node in range(machine.nodes)}
         self._columns = [
-            Column(node, processor) for node, count in names.items() for processor in range(count)
+            MatrixColumn(node, processor) for node, count in names.items() for processor in range(count)
         ]
         self._matrix = OusterhoutMatrix(names, mpl=mpl)
         self._rows = Rows(mpl=mpl, processors=len(self._columns), increment_s=increment_s)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apples.testing.localcluster import Lab
+from apples.testing.localcluster import LocalCluster
 
 SMALL = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=20")
 
@@ -39,29 +39,29 @@ def test_a_run_starts_what_it_needs_and_it_goes_again(run, start, known, place):
 
 
 def test_a_run_joins_what_is_there_and_says_how_it_was(run, known, place):
-    with Lab(place, {"a": "0"}, policy="uncoordinated") as lab:
-        lab.start_node("a", managed=False)
+    with LocalCluster(place, {"a": "0"}, policy="uncoordinated") as cluster:
+        cluster.start_node("a", managed=False)
         done = run(
             "apples-run",
             *SMALL,
             "--policy",
             "uncoordinated",
             state=known,
-            APPLES_NODE_SOCKET=str(lab.socket("a")),
+            APPLES_NODE_SOCKET=str(cluster.socket("a")),
         )
         assert done.code == 0, done.err
         assert "policy uncoordinated, node a: nobody else there" in done.err
         assert any(line.startswith("rank 0") for line in done.err.splitlines())
-        assert lab.ask("a", "status")["processes"] == []
+        assert cluster.ask("a", "status")["processes"] == []
 
 
 def test_the_plan_knows_of_turns_that_are_given_away(run, known, place):
-    with Lab(place, {"a": "0"}, policy="gang") as lab:
-        lab.start()
+    with LocalCluster(place, {"a": "0"}, policy="gang") as cluster:
+        cluster.start()
         for job in "xy":
-            lab.spin(job, 0, 1, "a")
-        lab.wait(lambda: (lab.ask("a", "status") or {}).get("slots") == 2)
-        environment = {"APPLES_NODE_SOCKET": str(lab.socket("a")), "state": known}
+            cluster.spin(job, 0, 1, "a")
+        cluster.wait(lambda: (cluster.ask("a", "status") or {}).get("slots") == 2)
+        environment = {"APPLES_NODE_SOCKET": str(cluster.socket("a")), "state": known}
         done = run("apples-run", *SMALL, "--policy", "gang", "--dry-run", "--json", **environment)
         document = json.loads(done.out)
         (host,) = document["snapshot"]["hosts"]
@@ -70,10 +70,10 @@ def test_the_plan_knows_of_turns_that_are_given_away(run, known, place):
 
 
 def test_another_policy_than_the_one_that_runs_is_refused(run, known, place):
-    with Lab(place, {"a": "0"}, policy="uncoordinated") as lab:
-        lab.start_node("a", managed=False)
+    with LocalCluster(place, {"a": "0"}, policy="uncoordinated") as cluster:
+        cluster.start_node("a", managed=False)
         done = run(
-            "apples-run", *SMALL, "--policy", "gang", state=known, APPLES_NODE_SOCKET=str(lab.socket("a"))
+            "apples-run", *SMALL, "--policy", "gang", state=known, APPLES_NODE_SOCKET=str(cluster.socket("a"))
         )
         assert done.code == 5
         assert "runs policy uncoordinated, not gang; ask for --policy uncoordinated, or end it" in done.err

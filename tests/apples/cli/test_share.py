@@ -11,7 +11,7 @@ import pytest
 
 from apples.cli import share
 from apples.monitoring.environment import default_directory
-from apples.testing.localcluster import Lab
+from apples.testing.localcluster import LocalCluster
 
 #: Leaves a page as a rank would, says so, and stays.
 LEAVES_A_PAGE = 'touch "$APPLES_MONITOR/$APPLES_JOB.0" "$APPLES_MONITOR/$APPLES_JOB.bell"; echo there >&2'
@@ -21,9 +21,9 @@ LEAVES_A_PAGE = 'touch "$APPLES_MONITOR/$APPLES_JOB.0" "$APPLES_MONITOR/$APPLES_
 def node(library):
     """A node manager, and the options that name it. Its directory has a path short enough for a socket."""
     place = Path(tempfile.mkdtemp(prefix="share-"))
-    with Lab(place, {"a": "0"}, policy="uncoordinated") as lab:
-        lab.start_node("a", managed=False)
-        yield "--node-socket", lab.socket("a")
+    with LocalCluster(place, {"a": "0"}, policy="uncoordinated") as cluster:
+        cluster.start_node("a", managed=False)
+        yield "--node-socket", cluster.socket("a")
     shutil.rmtree(place)
 
 

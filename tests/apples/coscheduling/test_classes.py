@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.coscheduling.classes import FcsConstants, ProcessClass, Reading, Standing, reclassify
+from apples.coscheduling.classes import Classification, FcsConstants, MonitorCounts, ProcessClass, reclassify
 from apples.errors import ConfigError
 
 CS, F, DC = ProcessClass.CS, ProcessClass.F, ProcessClass.DC
@@ -14,8 +14,8 @@ QUICK = FcsConstants(cslots_min=1)
 
 
 def judged(cpu_s, comm_s, *, count=1000, constants=QUICK, standing=None):
-    standing = standing or Standing()
-    reclassify(standing, Reading(cpu_s * count, comm_s * count, count), constants)
+    standing = standing or Classification()
+    reclassify(standing, MonitorCounts(cpu_s * count, comm_s * count, count), constants)
     return standing.process_class
 
 
@@ -37,42 +37,42 @@ def test_the_phase_diagram_of_the_paper(cpu_s, comm_s, expected):
 
 
 def test_a_process_that_never_communicates_is_dc():
-    standing = Standing()
-    reclassify(standing, Reading(t_cpu_s=2.0), QUICK)
+    standing = Classification()
+    reclassify(standing, MonitorCounts(t_cpu_s=2.0), QUICK)
     assert standing.process_class is DC
 
 
 def test_a_process_that_did_not_run_is_not_judged():
-    standing = Standing()
-    reclassify(standing, Reading(), QUICK)
+    standing = Classification()
+    reclassify(standing, MonitorCounts(), QUICK)
     assert standing.process_class is CS
 
 
 def test_nobody_is_judged_before_twenty_slots():
-    standing = Standing()
+    standing = Classification()
     for slot in range(1, 20):
-        reclassify(standing, Reading(0.1 * slot), FcsConstants())
+        reclassify(standing, MonitorCounts(0.1 * slot), FcsConstants())
         assert standing.process_class is CS
-    reclassify(standing, Reading(2.0), FcsConstants())
+    reclassify(standing, MonitorCounts(2.0), FcsConstants())
     assert (standing.process_class, standing.cslots, standing.tslots) == (DC, 0, 20)
 
 
 def test_measurements_count_from_the_change_of_class():
-    standing = Standing()
-    reclassify(standing, Reading(t_cpu_s=10.0), QUICK)
+    standing = Classification()
+    reclassify(standing, MonitorCounts(t_cpu_s=10.0), QUICK)
     # Fine-grained since then, though coarse over its life.
-    reclassify(standing, Reading(10.9, 0.1, 1000), QUICK)
+    reclassify(standing, MonitorCounts(10.9, 0.1, 1000), QUICK)
     assert standing.process_class is CS
 
 
 def test_after_its_age_a_process_is_cs_again_and_measured_anew():
     constants = FcsConstants(cslots_min=1, tslots_max=3)
-    standing = Standing()
+    standing = Classification()
     for slot in (1, 2):
-        reclassify(standing, Reading(float(slot)), constants)
+        reclassify(standing, MonitorCounts(float(slot)), constants)
     assert standing.process_class is DC
-    reclassify(standing, Reading(3.0), constants)
-    assert (standing.process_class, standing.mark, standing.cslots) == (CS, Reading(3.0), 0)
+    reclassify(standing, MonitorCounts(3.0), constants)
+    assert (standing.process_class, standing.mark, standing.cslots) == (CS, MonitorCounts(3.0), 0)
 
 
 @given(

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apples.coscheduling.classes import FcsConstants, Reading
-from apples.coscheduling.events import Heartbeat, JobArrived, JobLeft, Process, ProcessLeft, Silence
+from apples.coscheduling.classes import FcsConstants, MonitorCounts
+from apples.coscheduling.events import Heartbeat, HeartbeatLost, JobArrived, JobLeft, Process, ProcessLeft
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.node import Gang
 
 JOBS = ("one", "two", "three")
 PROCESSORS = {rank: rank % 2 for rank in range(3)}
-READINGS = [Reading(0.1, 0.001, 100), Reading(0.1, 0.4, 100), Reading(5.0, 0.1, 10)]
+READINGS = [MonitorCounts(0.1, 0.001, 100), MonitorCounts(0.1, 0.4, 100), MonitorCounts(5.0, 0.1, 10)]
 
 
 def ranks(job):
@@ -38,7 +38,7 @@ events = st.one_of(
     st.builds(
         lambda job, rank: ProcessLeft(process=Process(job, rank)), st.sampled_from(JOBS), st.integers(0, 2)
     ),
-    st.builds(Silence),
+    st.builds(HeartbeatLost),
 )
 
 

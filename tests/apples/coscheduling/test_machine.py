@@ -2,23 +2,23 @@
 
 import pytest
 
-from apples.coscheduling.machine import Machine
+from apples.coscheduling.machine import MachineScheduler
 from apples.coscheduling.matrix import DoesNotFit
 
 
 def test_slots_take_turns():
-    machine = Machine({"a": 1})
+    machine = MachineScheduler({"a": 1})
     machine.arrive("one", ("a",))
     machine.arrive("two", ("a",))
     assert [dict(machine.beat().jobs["a"]) for _ in range(3)] == [{0: "one"}, {0: "two"}, {0: "one"}]
 
 
 def test_beats_of_an_empty_machine_name_no_slot():
-    assert Machine({"a": 1}).beat().slot is None
+    assert MachineScheduler({"a": 1}).beat().slot is None
 
 
 def test_jobs_wait_in_order_and_none_overtakes():
-    machine = Machine({"a": 2}, mpl=1)
+    machine = MachineScheduler({"a": 2}, mpl=1)
     assert [a.job for a in machine.arrive("one", ("a",))] == ["one"]
     assert machine.arrive("wide", ("a", "a")) == ()
     assert machine.arrive("small", ("a",)) == ()
@@ -28,7 +28,7 @@ def test_jobs_wait_in_order_and_none_overtakes():
 
 
 def test_a_waiting_job_may_leave():
-    machine = Machine({"a": 1}, mpl=1)
+    machine = MachineScheduler({"a": 1}, mpl=1)
     for job in ("one", "two", "three"):
         machine.arrive(job, ("a",))
     machine.leave("two")
@@ -36,7 +36,7 @@ def test_a_waiting_job_may_leave():
 
 
 def test_idle_processors_are_offered_to_jobs_of_other_slots():
-    machine = Machine({"a": 1, "b": 1})
+    machine = MachineScheduler({"a": 1, "b": 1})
     machine.arrive("both", ("a", "b"))
     machine.arrive("left", ("a",))
     machine.arrive("right", ("a",))
@@ -47,21 +47,21 @@ def test_idle_processors_are_offered_to_jobs_of_other_slots():
 
 
 def test_a_job_that_can_never_run_does_not_wait():
-    machine = Machine({"a": 1})
+    machine = MachineScheduler({"a": 1})
     with pytest.raises(DoesNotFit, match="no node of this machine"):
         machine.arrive("lost", ("b",))
     assert machine.waiting == ()
 
 
 def test_a_job_arrives_once():
-    machine = Machine({"a": 1})
+    machine = MachineScheduler({"a": 1})
     machine.arrive("one", ("a",))
     with pytest.raises(ValueError, match="job one is here already"):
         machine.arrive("one", ("a",))
 
 
 def test_a_node_that_goes_names_its_jobs_and_one_that_comes_brings_room():
-    machine = Machine({"a": 1, "b": 1}, mpl=1)
+    machine = MachineScheduler({"a": 1, "b": 1}, mpl=1)
     machine.arrive("left", ("a",))
     machine.arrive("both", ("a", "b"))
     assert machine.remove_node("a") == ("left",)
@@ -69,7 +69,7 @@ def test_a_node_that_goes_names_its_jobs_and_one_that_comes_brings_room():
 
 
 def test_a_job_that_waits_for_a_node_that_has_gone_waits_for_its_return():
-    machine = Machine({"a": 1, "b": 1}, mpl=1)
+    machine = MachineScheduler({"a": 1, "b": 1}, mpl=1)
     machine.arrive("one", ("a",))
     machine.arrive("both", ("a", "b"))
     machine.arrive("small", ("a",))
@@ -81,7 +81,7 @@ def test_a_job_that_waits_for_a_node_that_has_gone_waits_for_its_return():
 
 
 def test_a_job_whose_node_has_gone_lets_the_others_in_when_it_leaves():
-    machine = Machine({"a": 1, "b": 1}, mpl=1)
+    machine = MachineScheduler({"a": 1, "b": 1}, mpl=1)
     for job, nodes in (("one", ("a",)), ("both", ("a", "b")), ("small", ("a",))):
         machine.arrive(job, nodes)
     machine.remove_node("b")
@@ -90,7 +90,7 @@ def test_a_job_whose_node_has_gone_lets_the_others_in_when_it_leaves():
 
 
 def test_after_a_restart_jobs_are_in_their_slots_again_in_any_order():
-    machine = Machine({"a": 1})
+    machine = MachineScheduler({"a": 1})
     machine.arrive("third", ("a",), slot=2)
     assert machine.beat().jobs == machine.beat().jobs == {"a": {0: "third"}}
     machine.arrive("first", ("a",), slot=0)

@@ -2,16 +2,16 @@
 
 import pytest
 
-from apples.coscheduling.classes import FcsConstants, ProcessClass, Reading
+from apples.coscheduling.classes import FcsConstants, MonitorCounts, ProcessClass
 from apples.coscheduling.events import (
     Heartbeat,
+    HeartbeatLost,
     JobArrived,
     JobLeft,
     MessageArrived,
     Process,
     ProcessLeft,
-    Silence,
-    Timer,
+    SliceEnded,
     Wait,
 )
 from apples.coscheduling.fcs import Fcs
@@ -21,9 +21,9 @@ from apples.coscheduling.policies import POLICIES, CoschedulingConstants, policy
 from apples.errors import ConfigError
 
 ONE, TWO, THREE = (Process(job, 0) for job in ("one", "two", "three"))
-FINE = Reading(0.1, 0.001, 100)
-WAITS = Reading(0.1, 0.4, 100)
-COARSE = Reading(5.0, 0.1, 10)
+FINE = MonitorCounts(0.1, 0.001, 100)
+WAITS = MonitorCounts(0.1, 0.4, 100)
+COARSE = MonitorCounts(5.0, 0.1, 10)
 
 
 def arrived(policy, *processes, processor=0):
@@ -224,7 +224,7 @@ class TestMessageDriven:
         assert self.message(policy, "two", 60.0, scheduled=False) == []
 
     def test_the_timer_schedules_who_has_had_least(self, policy):
-        policy.on(Timer(cpu_s={"one": 10.0, "two": 3.0, "three": 1.0}, now=15.0))
+        policy.on(SliceEnded(cpu_s={"one": 10.0, "two": 3.0, "three": 1.0}, now=15.0))
         assert policy.scheduled == "three"
 
     def test_least_is_counted_for_each_process(self):
@@ -233,9 +233,9 @@ class TestMessageDriven:
         for job, count in (("one", 1), ("two", 2)):
             here = {Process(job, rank): rank for rank in range(count)}
             policy.on(JobArrived(job=job, processors=here, now=0.0))
-        policy.on(Timer(cpu_s={"one": 20.0, "two": 24.0}, now=15.0))
+        policy.on(SliceEnded(cpu_s={"one": 20.0, "two": 24.0}, now=15.0))
         assert policy.scheduled == "two"
-        policy.on(Timer(cpu_s={"one": 20.0, "two": 60.0}, now=30.0))
+        policy.on(SliceEnded(cpu_s={"one": 20.0, "two": 60.0}, now=30.0))
         assert policy.scheduled == "one"
 
     def test_nodes_whose_jobs_once_differed_come_to_the_same_order(self):
@@ -251,7 +251,7 @@ class TestMessageDriven:
         for turn in range(1, 10):
             for policy, cpu_s in nodes:
                 cpu_s[policy.scheduled] += 14.7
-                policy.on(Timer(cpu_s=dict(cpu_s), now=15.0 * turn))
+                policy.on(SliceEnded(cpu_s=dict(cpu_s), now=15.0 * turn))
             turns.append(tuple(policy.scheduled for policy, _ in nodes))
         assert all(here == there for here, there in turns[2:])
         assert {here for here, _ in turns[2:]} == set(jobs)
@@ -261,11 +261,11 @@ class TestMessageDriven:
         policy.on(JobArrived(job="two", processors={Process("two", rank): rank for rank in (0, 1)}))
         policy.on(JobArrived(job="one", processors={ONE: 0}))
         policy.on(ProcessLeft(process=Process("two", 1)))
-        policy.on(Timer(cpu_s={"one": 20.0, "two": 24.0}, now=15.0))
+        policy.on(SliceEnded(cpu_s={"one": 20.0, "two": 24.0}, now=15.0))
         assert policy.scheduled == "two"
 
     def test_when_the_scheduled_job_leaves_the_neediest_follows(self, policy):
-        policy.on(Timer(cpu_s={"one": 1.0, "two": 3.0, "three": 2.0}, now=15.0))
+        policy.on(SliceEnded(cpu_s={"one": 1.0, "two": 3.0, "three": 2.0}, now=15.0))
         policy.on(JobLeft(job="one", now=16.0))
         assert policy.scheduled == "three"
         assert policy.wanted[THREE].share == pytest.approx(0.99)
@@ -298,7 +298,7 @@ class TestEveryPolicy:
     def test_after_silence_nobody_is_stopped_until_the_next_beat(self, policy):
         arrived(policy, ONE, TWO)
         beat(policy, "one")
-        policy.on(Silence())
+        policy.on(HeartbeatLost())
         arrived(policy, THREE)
         assert all(order.run and order.share is None for order in policy.wanted.values())
 
@@ -318,9 +318,9 @@ class TestEveryPolicy:
             JobArrived(job="two", processors={TWO: 0}),
             Heartbeat(slot=0, jobs={0: "one"}),
             Heartbeat(slot=1, jobs={0: "two"}, readings={ONE: COARSE}),
-            Timer(cpu_s={"one": 2.0, "two": 1.0}, now=20.0),
+            SliceEnded(cpu_s={"one": 2.0, "two": 1.0}, now=20.0),
             MessageArrived(process=ONE, sender_scheduled=True, now=40.0),
-            Silence(),
+            HeartbeatLost(),
         ]:
             for change in policy.on(event):
                 assert state.get(change.process) == change.before

@@ -1,4 +1,4 @@
-"""Processes, pages and nodes that are not real, and a lab of daemons that are."""
+"""Processes, pages and nodes that are not real, and a cluster of daemons that are."""
 
 import shutil
 import tempfile
@@ -8,17 +8,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from apples.coscheduling.classes import Reading
+from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Process
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants
-from apples.daemons.matrixview import JobView, MatrixView, Row
-from apples.daemons.node import Node
-from apples.daemons.processes import Registration
+from apples.daemons.matrixview import JobView, MatrixRow, MatrixView
+from apples.daemons.node import ManagedNode
+from apples.daemons.processes import ProcessRegistration
 from apples.errors import MonitorError
-from apples.testing.localcluster import Lab
+from apples.testing.localcluster import LocalCluster
 
 
-class FakeGrip:
+class FakeControl:
     """A process that does as it is told. log : shared by all, who was told what"""
 
     def __init__(self, name, log, *, quota=False):
@@ -59,7 +59,7 @@ class FakePage:
 
     def __init__(self, name, log):
         self.name, self.log = name, log
-        self.counted, self.wanted, self.stopped_s, self.spoilt = Reading(), 0, 0.0, False
+        self.counted, self.wanted, self.stopped_s, self.spoilt = MonitorCounts(), 0, 0.0, False
         self.ran_s, self.threads = 0.0, 1
 
     def _check(self):
@@ -97,17 +97,17 @@ class Bench:
 
     def __init__(self, policy, processors=1, **constants):
         self.log = []
-        self.node = Node(processors, POLICIES[policy], CoschedulingConstants(**constants))
-        self.grips, self.pages = {}, {}
+        self.node = ManagedNode(processors, POLICIES[policy], CoschedulingConstants(**constants))
+        self.controls, self.pages = {}, {}
 
     def add(self, job, rank=0, ranks=1, now=0.0, *, page=True, quota=False):
         name = f"{job}.{rank}"
-        registration = Registration(
+        registration = ProcessRegistration(
             process=Process(job, rank), ranks=ranks, pid=1000 + rank, uid=7, started=1
         )
-        self.grips[name] = FakeGrip(name, self.log, quota=quota)
+        self.controls[name] = FakeControl(name, self.log, quota=quota)
         self.pages[name] = FakePage(name, self.log) if page else None
-        return self.node.add(registration, self.grips[name], self.pages[name], now)
+        return self.node.add(registration, self.controls[name], self.pages[name], now)
 
     def learn(self, *rows, waiting=(), version=1, settled=True, now=0.0):
         """Rows of one processor each name their job; who waits has no row."""
@@ -116,7 +116,7 @@ class Bench:
         view = MatrixView(
             version=version,
             settled=settled,
-            rows={slot: Row(jobs={0: job}) for slot, job in enumerate(rows)},
+            rows={slot: MatrixRow(jobs={0: job}) for slot, job in enumerate(rows)},
             jobs=jobs,
         )
         self.node.learn(view, now)
@@ -138,13 +138,13 @@ def bench():
 
 
 @pytest.fixture
-def lab():
+def local_cluster():
     """Makes a `Lab`, in a directory whose path is short enough for sockets."""
     with ExitStack() as stack:
 
         def make(nodes=None, **options):
-            directory = Path(tempfile.mkdtemp(prefix="lab-"))
+            directory = Path(tempfile.mkdtemp(prefix="cluster-"))
             stack.callback(shutil.rmtree, directory)
-            return stack.enter_context(Lab(directory, nodes or {"a": "0"}, **options))
+            return stack.enter_context(LocalCluster(directory, nodes or {"a": "0"}, **options))
 
         yield make

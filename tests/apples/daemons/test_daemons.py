@@ -28,25 +28,25 @@ def apples(*arguments, **environment):
     )
 
 
-def two_jobs(lab):
+def two_jobs(site):
     """Two jobs of two processes each, one on each node, that are both in; by job."""
-    nodes = list(lab.cpus)
+    nodes = list(site.cpus)
     jobs = {
-        job: [lab.spin(job, rank, len(nodes), node) for rank, node in enumerate(nodes)] for job in ("x", "y")
+        job: [site.spin(job, rank, len(nodes), node) for rank, node in enumerate(nodes)] for job in ("x", "y")
     }
-    lab.wait(lambda: all(job["state"] == "in" for job in lab.view()["jobs"].values()) and lab.view()["jobs"])
-    lab.wait(lambda: stopped([p for both in jobs.values() for p in both]))
+    site.wait(lambda: (known := site.view()["jobs"]) and all(job["state"] == "in" for job in known.values()))
+    site.wait(lambda: stopped([p for both in jobs.values() for p in both]))
     return jobs
 
 
-def slots(lab):
+def slots(site):
     """By job that is in, its slot."""
-    jobs = lab.view().get("jobs", {})
+    jobs = site.view().get("jobs", {})
     return {job: about["slot"] for job, about in jobs.items() if about["slot"] is not None}
 
 
-def test_jobs_take_turns_and_all_processes_of_one_at_a_time(lab):
-    site = lab({"a": "0", "b": "0"})
+def test_jobs_take_turns_and_all_processes_of_one_at_a_time(local_cluster):
+    site = local_cluster({"a": "0", "b": "0"})
     site.start()
     jobs = two_jobs(site)
     assert sorted(slots(site).values()) == [0, 1]
@@ -68,8 +68,8 @@ def test_jobs_take_turns_and_all_processes_of_one_at_a_time(lab):
     assert [entry["rank"] for entry in site.ask("a", "job", "x")] == [0]
 
 
-def test_a_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_learns_all(lab):
-    site = lab()
+def test_a_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_learns_all(local_cluster):
+    site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
     before = slots(site)
@@ -81,8 +81,8 @@ def test_a_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_learns_
     site.wait(lambda: stopped([x, y]))
 
 
-def test_a_node_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_takes_over(lab):
-    site = lab()
+def test_a_node_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_takes_over(local_cluster):
+    site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
     before = slots(site)
@@ -92,12 +92,12 @@ def test_a_node_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_ta
     assert not stopped([x, y])
     site.start_node("a")
     site.wait(lambda: slots(site) == before, within_s=5.0)
-    assert "2 processes of an earlier node manager taken over" in site.said()
+    assert "2 processes of an earlier node manager taken over" in site.log()
     site.wait(lambda: stopped([x, y]))
 
 
-def test_a_node_manager_that_hangs_leaves_nobody_stopped(lab):
-    site = lab()
+def test_a_node_manager_that_hangs_leaves_nobody_stopped(local_cluster):
+    site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
     site.nodes["a"].send_signal(signal.SIGSTOP)
@@ -110,8 +110,8 @@ def test_a_node_manager_that_hangs_leaves_nobody_stopped(lab):
     site.wait(lambda: stopped([x, y]))
 
 
-def test_a_watchdog_that_is_killed_is_replaced_and_the_turns_go_on(lab):
-    site = lab()
+def test_a_watchdog_that_is_killed_is_replaced_and_the_turns_go_on(local_cluster):
+    site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
     first = site.ask("a", "status")["watchdog"]
@@ -122,8 +122,8 @@ def test_a_watchdog_that_is_killed_is_replaced_and_the_turns_go_on(lab):
     site.wait(lambda: not stopped([x, y]))
 
 
-def test_slices_are_as_long_as_the_manager_says(lab):
-    site = lab(slice_s=0.5)
+def test_slices_are_as_long_as_the_manager_says(local_cluster):
+    site = local_cluster(slice_s=0.5)
     site.start()
     (x,), (y,) = two_jobs(site).values()
     site.wait(lambda: not stopped([x]))
@@ -135,8 +135,8 @@ def test_slices_are_as_long_as_the_manager_says(lab):
         assert not stopped([y])
 
 
-def test_term_resumes_everything_and_leaves_nothing_behind(lab):
-    site = lab()
+def test_term_resumes_everything_and_leaves_nothing_behind(local_cluster):
+    site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
     watchdog = site.ask("a", "status")["watchdog"]
@@ -149,8 +149,8 @@ def test_term_resumes_everything_and_leaves_nothing_behind(lab):
     assert not os.path.exists(f"/proc/{watchdog}")
 
 
-def test_a_rank_that_is_killed_leaves_the_other_job_its_turns(lab):
-    site = lab({"a": "0", "b": "0"})
+def test_a_rank_that_is_killed_leaves_the_other_job_its_turns(local_cluster):
+    site = local_cluster({"a": "0", "b": "0"})
     site.start()
     jobs = two_jobs(site)
     kill(jobs["x"][0])
@@ -161,8 +161,8 @@ def test_a_rank_that_is_killed_leaves_the_other_job_its_turns(lab):
     site.wait(lambda: not stopped(jobs["y"]))
 
 
-def test_a_cut_between_manager_and_node_leaves_nobody_stopped_and_mends(lab):
-    site = lab(relayed=True)
+def test_a_cut_between_manager_and_node_leaves_nobody_stopped_and_mends(local_cluster):
+    site = local_cluster(relayed=True)
     site.start()
     (x,), (y,) = two_jobs(site).values()
     before = slots(site)
@@ -177,8 +177,8 @@ def test_a_cut_between_manager_and_node_leaves_nobody_stopped_and_mends(lab):
     site.wait(lambda: stopped([x, y]))
 
 
-def test_a_short_cut_costs_no_more_than_its_length(lab):
-    site = lab(relayed=True)
+def test_a_short_cut_costs_no_more_than_its_length(local_cluster):
+    site = local_cluster(relayed=True)
     site.start()
     (x,), (y,) = two_jobs(site).values()
     site.relay.cut()
@@ -188,8 +188,8 @@ def test_a_short_cut_costs_no_more_than_its_length(lab):
     site.wait(lambda: stopped([x, y]) and sorted(slots(site).values()) == [0, 1], within_s=5.0)
 
 
-def test_batch_lets_one_job_run_and_holds_the_next(lab):
-    site = lab(policy="batch")
+def test_batch_lets_one_job_run_and_holds_the_next(local_cluster):
+    site = local_cluster(policy="batch")
     site.start()
     x = site.spin("x", 0, 1, "a")
     site.wait(lambda: slots(site) == {"x": 0})
@@ -203,28 +203,28 @@ def test_batch_lets_one_job_run_and_holds_the_next(lab):
     site.wait(lambda: slots(site) == {"y": 0})
 
 
-def test_processes_are_kept_on_the_cpus_of_their_node(lab):
+def test_processes_are_kept_on_the_cpus_of_their_node(local_cluster):
     cpu = max(os.sched_getaffinity(0))
-    site = lab({"a": str(cpu)}, policy="uncoordinated")
+    site = local_cluster({"a": str(cpu)}, policy="uncoordinated")
     site.start_node("a", managed=False)
     process = site.spin("x", 0, 1, "a")
     assert os.sched_getaffinity(process.pid) == {cpu}
 
 
-def test_a_policy_that_needs_the_monitor_refuses_who_has_none(lab):
-    site = lab(policy="message-driven")
+def test_a_policy_that_needs_the_monitor_refuses_who_has_none(local_cluster):
+    site = local_cluster(policy="message-driven")
     site.start_node("a", managed=False)
     with pytest.raises(SharingError, match="needs the monitor"):
         site.spin("x", 0, 1, "a")
 
 
 @pytest.mark.parametrize("freezer", ["cgroup", "auto"])
-def test_the_freezer_serves_as_well_where_it_is_allowed(lab, freezer):
+def test_the_freezer_serves_as_well_where_it_is_allowed(local_cluster, freezer):
     try:
         cgroups.find("freezer")
     except SharingError as error:
         pytest.skip(str(error))
-    site = lab(node_options=("--freezer", freezer))
+    site = local_cluster(node_options=("--freezer", freezer))
     site.start()
     two = [both[0] for both in _frozen_jobs(site).values()]
     assert "control groups version" in site.ask("a", "status")["powers"]["stopping"]
@@ -242,16 +242,18 @@ def _frozen_jobs(site):
     return jobs
 
 
-def test_a_second_node_manager_of_a_name_is_told_so(lab):
-    site = lab(policy="uncoordinated")
+def test_a_second_node_manager_of_a_name_is_told_so(local_cluster):
+    site = local_cluster(policy="uncoordinated")
     site.start_node("a", managed=False)
     result = apples("node", "--policy", "uncoordinated", "--socket", site.socket("a"))
     assert result.returncode == 5
     assert f"a node manager runs there already, process {site.nodes['a'].pid}; end it" in result.stderr
 
 
-def test_a_node_with_another_key_or_policy_or_a_taken_name_is_refused_with_the_reason(lab, tmp_path):
-    site = lab()
+def test_a_node_with_another_key_or_policy_or_a_taken_name_is_refused_with_the_reason(
+    local_cluster, tmp_path
+):
+    site = local_cluster()
     site.start()
     other = tmp_path / "other"
     apples("manager", "--new-key", other)
@@ -265,7 +267,7 @@ def test_a_node_with_another_key_or_policy_or_a_taken_name_is_refused_with_the_r
     ):
         path = site.directory / "other.sock"
         process = subprocess.Popen(
-            [f"{BIN}/apples", "node", "--manager", site.place, "--socket", path, *options],
+            [f"{BIN}/apples", "node", "--manager", site.manager_address, "--socket", path, *options],
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -275,13 +277,13 @@ def test_a_node_with_another_key_or_policy_or_a_taken_name_is_refused_with_the_r
         process.terminate()
         process.wait(10)
         process.stderr.close()
-        assert f"no manager at {site.place}: {why}" in said
+        assert f"no manager at {site.manager_address}: {why}" in said
 
 
-def test_a_stranger_who_talks_nonsense_is_shown_out_and_the_beat_goes_on(lab):
-    site = lab()
+def test_a_stranger_who_talks_nonsense_is_shown_out_and_the_beat_goes_on(local_cluster):
+    site = local_cluster()
     site.start()
-    host, _, port = site.place.rpartition(":")
+    host, _, port = site.manager_address.rpartition(":")
     for nonsense in (b"GET / HTTP/1.0\r\n\r\n", b"x" * 10_000, b'{"hello": 1}\n', b"\0" * 100 + b"\n"):
         with socket.create_connection((host, int(port))) as stranger:
             stranger.sendall(nonsense)
@@ -296,8 +298,8 @@ def test_a_stranger_who_talks_nonsense_is_shown_out_and_the_beat_goes_on(lab):
     assert site.hears("a")
 
 
-def test_the_door_of_a_node_answers_nonsense_with_what_is_legal(lab):
-    site = lab(policy="uncoordinated")
+def test_the_door_of_a_node_answers_nonsense_with_what_is_legal(local_cluster):
+    site = local_cluster(policy="uncoordinated")
     site.start_node("a", managed=False)
     for line, why in (
         (b"nonsense\n", "expected one JSON object a line"),
@@ -311,8 +313,8 @@ def test_the_door_of_a_node_answers_nonsense_with_what_is_legal(lab):
     assert site.ask("a", "status")["processes"] == []
 
 
-def test_a_connection_that_ends_is_a_process_that_leaves(lab):
-    site = lab(policy="uncoordinated")
+def test_a_connection_that_ends_is_a_process_that_leaves(local_cluster):
+    site = local_cluster(policy="uncoordinated")
     site.start_node("a", managed=False)
     about = {"job": "me", "rank": 0, "ranks": 1, "pid": os.getpid(), "page": None}
     affinity = os.sched_getaffinity(0)
@@ -328,8 +330,8 @@ def test_a_connection_that_ends_is_a_process_that_leaves(lab):
         os.sched_setaffinity(0, affinity)
 
 
-def test_daemons_that_run_while_they_are_needed_end_with_the_last_who_needs_them(lab):
-    site = lab(manager_options=("--while-needed",), node_options=("--while-needed",))
+def test_daemons_that_run_while_they_are_needed_end_with_the_last_who_needs_them(local_cluster):
+    site = local_cluster(manager_options=("--while-needed",), node_options=("--while-needed",))
     site.start()
     process = site.spin("x", 0, 1, "a")
     site.wait(lambda: slots(site) == {"x": 0})
@@ -338,8 +340,8 @@ def test_daemons_that_run_while_they_are_needed_end_with_the_last_who_needs_them
     assert site.manager.wait(20) == 0
 
 
-def test_apples_jobs_shows_who_shares_the_machine(lab):
-    site = lab({"a": "0", "b": "0"})
+def test_apples_jobs_shows_who_shares_the_machine(local_cluster):
+    site = local_cluster({"a": "0", "b": "0"})
     site.start()
     environment = {"APPLES_NODE_SOCKET": str(site.socket("a"))}
     nobody = apples("jobs", **environment).stdout
@@ -356,7 +358,7 @@ def test_apples_jobs_shows_who_shares_the_machine(lab):
     assert set(document["nodes"]) == {"a", "b"}
     assert document["manager"]["policy"] == "gang"
     text = apples("jobs", **environment).stdout
-    assert f"manager {site.place}: gang, slices of 100 ms" in text
+    assert f"manager {site.manager_address}: gang, slices of 100 ms" in text
     assert next(line.split()[:5] for line in text.splitlines() if line.startswith("x ")) == [
         *("x", "in", str(document["jobs"]["x"]["slot"]), "2", "2"),
     ]

@@ -9,17 +9,17 @@ from types import SimpleNamespace
 
 from apples.coscheduling.policies import POLICIES
 from apples.daemons.keyfile import read_key
-from apples.daemons.link import SILENCE_S
+from apples.daemons.managerconnection import SILENCE_S
 from apples.daemons.managerdaemon import ManagerDaemon
 from apples.daemons.settings import SharingSettings
-from apples.ipc.wire import BeatSeal, HereMessage, Seal, derive, random_word
+from apples.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive, random_word
 from apples.testing.localcluster import kill
 
 KEY = b"k" * 32
 
 
-def test_nodes_that_leave_all_at_once_leave_the_manager_standing(lab):
-    site = lab(dict.fromkeys("abcde", "0"))
+def test_nodes_that_leave_all_at_once_leave_the_manager_standing(local_cluster):
+    site = local_cluster(dict.fromkeys("abcde", "0"))
     site.start()
     process = site.spin("x", 0, 1, "a")
     # it hears of all of them in one turn of its loop
@@ -33,10 +33,10 @@ def test_nodes_that_leave_all_at_once_leave_the_manager_standing(lab):
     kill(process)
 
 
-def test_a_node_that_has_gone_before_it_is_welcomed_is_not_there(lab):
-    site = lab()
+def test_a_node_that_has_gone_before_it_is_welcomed_is_not_there(local_cluster):
+    site = local_cluster()
     site.start()
-    host, _, port = site.place.rpartition(":")
+    host, _, port = site.manager_address.rpartition(":")
     key = read_key(site.key)
     with socket.create_connection((host, int(port))) as stranger:
         greeting = json.loads(stranger.makefile("rb").readline())
@@ -48,13 +48,13 @@ def test_a_node_that_has_gone_before_it_is_welcomed_is_not_there(lab):
         # what was sent can be read still, but nothing be sent back
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     site.manager.send_signal(signal.SIGCONT)
-    site.wait(lambda: "node ghost is lost" in site.said())
+    site.wait(lambda: "node ghost is lost" in site.log())
     site.wait(lambda: set(site.view()["nodes"]) == {"a"})
-    assert "node ghost has joined" not in site.said()
+    assert "node ghost has joined" not in site.log()
 
 
-def test_who_asks_is_told_how_all_nodes_are_now(lab):
-    site = lab({"a": "0", "b": "0"})
+def test_who_asks_is_told_how_all_nodes_are_now(local_cluster):
+    site = local_cluster({"a": "0", "b": "0"})
     site.start()
     site.spin("x", 0, 1, "b")
     site.wait(lambda: site.view()["jobs"]["x"]["state"] == "in")
@@ -66,8 +66,8 @@ def test_who_asks_is_told_how_all_nodes_are_now(lab):
     assert after["here_s"] - before["here_s"] >= passed - 0.25
 
 
-def test_a_node_that_hangs_does_not_keep_people_waiting(lab):
-    site = lab({"a": "0", "b": "0"})
+def test_a_node_that_hangs_does_not_keep_people_waiting(local_cluster):
+    site = local_cluster({"a": "0", "b": "0"})
     site.start()
     site.wait(lambda: "processes" in site.ask("a", "view")["nodes"]["b"])
     site.nodes["b"].send_signal(signal.SIGSTOP)
@@ -82,23 +82,23 @@ def test_a_node_that_hangs_does_not_keep_people_waiting(lab):
     assert view["nodes"]["b"]["policy"] == "gang"
 
 
-def test_a_manager_that_was_stopped_for_long_calls_nobody_silent_who_was_not(lab):
-    site = lab(dict.fromkeys("abcd", "0"))
+def test_a_manager_that_was_stopped_for_long_calls_nobody_silent_who_was_not(local_cluster):
+    site = local_cluster(dict.fromkeys("abcd", "0"))
     site.start()
     site.manager.send_signal(signal.SIGSTOP)
     time.sleep(SILENCE_S - 0.5)
     site.manager.send_signal(signal.SIGCONT)
     site.wait(lambda: set(site.view().get("nodes", ())) == set("abcd"))
-    assert "is lost" not in site.said()
+    assert "is lost" not in site.log()
 
 
 def test_a_node_is_where_its_last_datagram_came_from():
     settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
     manager = ManagerDaemon(settings, KEY, say=lambda text: None)
-    word, seal = random_word(), BeatSeal(KEY, manager._session)
+    word, seal = random_word(), DatagramSeal(KEY, manager._session)
     peer = manager._words[word] = SimpleNamespace(shown=3, address=None, heard_at=0.0)
     senders = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
-    here = HereMessage(word, 4, silent=False, multicast=True)
+    here = PresenceMessage(word, 4, silent=False, multicast=True)
     for sender, datagram in (
         (senders[0], seal.here(here)),
         (senders[1], seal.here(here)),
@@ -115,19 +115,19 @@ def test_a_node_is_where_its_last_datagram_came_from():
     manager.close()
 
 
-def test_a_node_that_hears_no_beats_and_whose_datagrams_get_lost_stays_connected(lab):
-    site = lab({"a": "0"}, relayed=True)
+def test_a_node_that_hears_no_beats_and_whose_datagrams_get_lost_stays_connected(local_cluster):
+    site = local_cluster({"a": "0"}, relayed=True)
     site.start()
     site.relay.cut(streams=False)
     site.wait(lambda: site.ask("a", "status")["silent"])
     time.sleep(SILENCE_S + 1.5)
     assert site.ask("a", "status")["connected"]
-    assert "is lost" not in site.said()
+    assert "is lost" not in site.log()
 
 
-def test_beats_that_are_rarer_than_silence_is_long_leave_nodes_connected(lab):
-    site = lab({"a": "0"}, slice_s=SILENCE_S + 2.0)
+def test_beats_that_are_rarer_than_silence_is_long_leave_nodes_connected(local_cluster):
+    site = local_cluster({"a": "0"}, slice_s=SILENCE_S + 2.0)
     site.start()
     time.sleep(SILENCE_S + 1.5)
     assert site.ask("a", "status")["connected"]
-    assert "is lost" not in site.said()
+    assert "is lost" not in site.log()

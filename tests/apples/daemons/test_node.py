@@ -2,11 +2,11 @@
 
 import pytest
 
-from apples.coscheduling.classes import FcsConstants, Reading
+from apples.coscheduling.classes import FcsConstants, MonitorCounts
 from apples.coscheduling.events import Process
 from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.daemons.node import LIMIT_AGAIN_S, LOOK_AGAIN_S
-from apples.daemons.processes import Refused, Registration
+from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 
 
 @pytest.fixture
@@ -39,13 +39,13 @@ def test_a_beat_of_the_same_slot_does_nothing(gang):
 
 
 def test_one_that_somebody_else_has_resumed_is_stopped_again(gang):
-    gang.grips["y.0"].is_stopped = False
+    gang.controls["y.0"].is_stopped = False
     gang.beat(0, 0.1)
     assert gang.done() == ["stop y.0"]
 
 
 def test_one_that_somebody_else_has_stopped_in_its_turn_is_resumed(gang):
-    gang.grips["x.0"].is_stopped = True
+    gang.controls["x.0"].is_stopped = True
     gang.beat(0, LOOK_AGAIN_S)
     assert gang.done() == ["resume x.0"]
 
@@ -69,7 +69,7 @@ def test_who_is_read_while_it_is_held_stopped_waits_no_longer(gang):
 
 def test_what_is_told_of_a_process_has_what_efficiencies_need(gang):
     page = gang.pages["x.0"]
-    page.counted, page.ran_s, page.threads = Reading(2.0, 1.0, 5), 4.0, 2
+    page.counted, page.ran_s, page.threads = MonitorCounts(2.0, 1.0, 5), 4.0, 2
     gang.node.read_all()
     told = next(p for p in gang.node.describe(1.0) if p["job"] == "x")
     assert (told["t_cpu_s"], told["ran_s"], told["threads"]) == (2.0, 4.0, 2)
@@ -91,7 +91,7 @@ def test_silence_lets_everything_run_and_spares_the_processors(gang):
 def test_one_that_ends_while_it_is_stopped_is_resumed_and_let_go(gang):
     member = gang.node.remove(Process("y", 0), 0.05)
     assert gang.done() == ["stopped y.0 0.05", "resume y.0", "wait y.0 own", "close page y.0"]
-    assert gang.grips["y.0"].closed
+    assert gang.controls["y.0"].closed
     assert member.stopped_s == 0.05
     assert gang.node.remove(Process("y", 0), 0.06) is None
     gang.beat(1, 0.1)
@@ -138,7 +138,7 @@ def test_fcs_reads_the_pages_of_those_whose_slot_ends_and_classifies(bench):
     made.learn("x", "y")
     for number in range(1, 8):
         for name in ("x.0", "y.0"):
-            made.pages[name].counted = Reading(t_cpu_s=10.0 * number, t_comm_s=0.0, c_comm=number)
+            made.pages[name].counted = MonitorCounts(t_cpu_s=10.0 * number, t_comm_s=0.0, c_comm=number)
         made.beat(number % 2, 0.1 * number)
     described = {entry["job"]: entry for entry in made.node.describe(1.0)}
     assert described["x"]["class"] == described["y"]["class"] == "DC"
@@ -154,8 +154,8 @@ def test_an_f_process_is_favoured_in_its_own_slot_only(bench):
     made.learn("x", "y")
     made.beat(0, 0.0)
     # waits three times as long as it computes: F
-    made.pages["x.0"].counted = Reading(t_cpu_s=1.0, t_comm_s=3.0, c_comm=1000)
-    made.pages["y.0"].counted = Reading(t_cpu_s=5.0, t_comm_s=0.0, c_comm=1)
+    made.pages["x.0"].counted = MonitorCounts(t_cpu_s=1.0, t_comm_s=3.0, c_comm=1000)
+    made.pages["y.0"].counted = MonitorCounts(t_cpu_s=5.0, t_comm_s=0.0, c_comm=1)
     made.beat(1, 0.1)
     made.beat(0, 0.2)
     assert "favour x.0" in made.done()
@@ -226,8 +226,8 @@ def test_one_that_is_left_alone_tells_nobody_that_it_is_not_scheduled(driven):
 
 
 def test_the_slice_goes_to_who_has_used_least(driven):
-    driven.grips["x.0"].cpu = 14.0
-    driven.grips["y.0"].cpu = 0.2
+    driven.controls["x.0"].cpu = 14.0
+    driven.controls["y.0"].cpu = 0.2
     driven.node.timer(15.0)
     assert driven.node.policy.scheduled == "y"
 
@@ -237,7 +237,7 @@ def test_cpu_of_ranks_that_have_ended_counts_for_their_job(bench):
     for job, rank in (("x", 0), ("x", 1), ("y", 0)):
         made.add(job, rank, 2)
     # of both ranks of x 30 s in the mean, though the one that is left has used nothing
-    made.grips["x.1"].cpu, made.grips["y.0"].cpu = 60.0, 5.0
+    made.controls["x.1"].cpu, made.controls["y.0"].cpu = 60.0, 5.0
     made.node.remove(Process("x", 1), 1.0)
     made.node.timer(15.0)
     assert made.node.policy.scheduled == "y"
@@ -253,8 +253,8 @@ def test_cpu_of_ranks_that_have_ended_counts_for_their_job(bench):
 )
 def test_a_name_that_is_taken_is_refused_with_the_reason(gang, changes, why):
     fields = {"process": Process("x", 0), "ranks": 1, "pid": 1000, "uid": 7, "started": 1} | changes
-    with pytest.raises(Refused) as error:
-        gang.node.check(Registration(**fields))
+    with pytest.raises(RegistrationRefused) as error:
+        gang.node.check(ProcessRegistration(**fields))
     assert str(error.value) == why
 
 

@@ -12,7 +12,7 @@ from apples.coscheduling.events import Process
 from apples.daemons import processes
 from apples.daemons.client import NodeClient
 from apples.daemons.journal import Journal
-from apples.daemons.processes import Refused, Registration, adopt, alive, check, facts
+from apples.daemons.processes import ProcessRegistration, RegistrationRefused, adopt, alive, check, facts
 from apples.errors import SharingError
 
 
@@ -73,7 +73,7 @@ def test_a_parent_registers_its_child(connection, sleeper):
 
 
 def test_a_process_that_is_neither_itself_nor_its_child_is_refused(connection):
-    with pytest.raises(Refused, match="neither the process that registers"):
+    with pytest.raises(RegistrationRefused, match="neither the process that registers"):
         check(request(1), connection)
 
 
@@ -81,14 +81,14 @@ def test_a_process_that_is_not_there_is_refused(connection, sleeper):
     child = sleeper()
     child.kill()
     child.wait()
-    with pytest.raises(Refused, match=f"there is no process {child.pid} here"):
+    with pytest.raises(RegistrationRefused, match=f"there is no process {child.pid} here"):
         check(request(child.pid), connection)
 
 
 def test_a_process_that_has_ended_and_nobody_waited_for_is_refused(connection, sleeper):
     child = sleeper("true")
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    with pytest.raises(Refused, match="has ended"):
+    with pytest.raises(RegistrationRefused, match="has ended"):
         check(request(child.pid), connection)
 
 
@@ -96,7 +96,7 @@ def test_a_process_that_has_ended_and_nobody_waited_for_is_refused(connection, s
 def test_a_process_of_another_user_is_refused(connection):
     child = subprocess.Popen(["sleep", "600"], user=65534)
     try:
-        with pytest.raises(Refused, match="nor started by it for the same user"):
+        with pytest.raises(RegistrationRefused, match="nor started by it for the same user"):
             check(request(child.pid), connection)
     finally:
         child.kill()
@@ -117,18 +117,18 @@ def test_a_process_of_another_user_is_refused(connection):
     ],
 )
 def test_what_makes_no_sense_is_refused_with_what_is_legal(connection, changes, why):
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(RegistrationRefused, match=why):
         check(request(os.getpid()) | changes, connection)
 
 
 def test_what_is_no_object_is_refused(connection):
-    with pytest.raises(Refused, match=r'expected \{"register"'):
+    with pytest.raises(RegistrationRefused, match=r'expected \{"register"'):
         check([1], connection)
 
 
 def test_one_that_still_lives_is_taken_over_and_one_that_has_its_number_is_not(sleeper):
     child = sleeper()
-    known = Registration(
+    known = ProcessRegistration(
         process=Process("j", 0), ranks=1, pid=child.pid, uid=os.getuid(), started=facts(child.pid).started
     )
     pidfd = adopt(known)
@@ -136,12 +136,12 @@ def test_one_that_still_lives_is_taken_over_and_one_that_has_its_number_is_not(s
     os.close(pidfd)
     for changes in ({"started": known.started - 1}, {"uid": known.uid + 1}, {"pid": 2**22 - 1}):
         fields = {name: getattr(known, name) for name in ("process", "ranks", "pid", "uid", "started")}
-        assert adopt(Registration(**fields | changes)) is None
+        assert adopt(ProcessRegistration(**fields | changes)) is None
 
 
 def test_one_node_manager_has_a_place_and_leaves_its_journal_to_the_next(tmp_path):
     path = tmp_path / "node-a.sock"
-    one = Registration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9, page="/dev/shm/x")
+    one = ProcessRegistration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9, page="/dev/shm/x")
     first = Journal(path)
     first.write([one])
     with pytest.raises(SharingError, match=f"runs there already, process {os.getpid()}"):
@@ -167,7 +167,7 @@ def test_what_somebody_else_has_put_in_the_place_of_lock_and_journal_is_not_touc
     with pytest.raises(SharingError, match=f"it is no regular file of user {os.geteuid()}; remove it"):
         Journal(path)
     path.with_suffix(".lock").unlink()
-    one = Registration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9)
+    one = ProcessRegistration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9)
     journal = Journal(path)
     journal.write([one])
     path.with_suffix(".json").rename(precious)
@@ -181,7 +181,7 @@ def test_what_somebody_else_has_put_in_the_place_of_lock_and_journal_is_not_touc
 def test_a_journal_of_another_user_is_not_believed(tmp_path):
     path = tmp_path / "node-a.sock"
     journal = Journal(path)
-    journal.write([Registration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9)])
+    journal.write([ProcessRegistration(process=Process("j", 0), ranks=1, pid=5, uid=7, started=9)])
     os.chown(path.with_suffix(".json"), 65534, -1)
     assert journal.read() == []
     journal.close()

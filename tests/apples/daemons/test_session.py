@@ -4,15 +4,15 @@ import pytest
 
 from apples.coscheduling.policies import policy_kind
 from apples.daemons import session
-from apples.daemons.session import Session
+from apples.daemons.session import SharingSession
 from apples.errors import SharingError
 from apples.testing.localcluster import kill
 
 
 @pytest.fixture
-def place(lab, monkeypatch):
+def place(local_cluster, monkeypatch):
     """A directory with room for a socket, where the daemons of this test meet."""
-    directory = lab(policy="uncoordinated").directory
+    directory = local_cluster(policy="uncoordinated").directory
     monkeypatch.setenv("APPLES_NODE_SOCKET", str(directory / "n.sock"))
     monkeypatch.setenv("APPLES_STATE", str(directory / "state"))
     started, start = [], session._daemon
@@ -26,10 +26,10 @@ def place(lab, monkeypatch):
 
 def test_what_daemons_say_that_were_started_for_a_run_is_kept(place):
     log, notes = place / "state" / "daemons.log", []
-    with Session(policy_kind("uncoordinated"), notes.append):
+    with SharingSession(policy_kind("uncoordinated"), notes.append):
         assert f"what it says is in {log}" in notes[0]
         assert "policy uncoordinated" in log.read_text()
-        with Session(policy_kind("uncoordinated"), notes.append):
+        with SharingSession(policy_kind("uncoordinated"), notes.append):
             assert sum("starting a node manager" in note for note in notes) == 1
     assert log.is_file()
 
@@ -39,7 +39,7 @@ def test_why_daemons_do_not_start_is_told_without_what_earlier_ones_said(place):
     log.parent.mkdir()
     log.write_text("an old story\n" * 100_000)
     place.chmod(0o777)
-    with pytest.raises(SharingError) as told, Session(policy_kind("uncoordinated"), print):
+    with pytest.raises(SharingError) as told, SharingSession(policy_kind("uncoordinated"), print):
         pass
     assert str(told.value).startswith("the daemons for policy uncoordinated do not start: ")
     assert "others could put files of theirs there" in str(told.value)
@@ -51,14 +51,17 @@ def test_why_daemons_do_not_start_is_told_without_what_earlier_ones_said(place):
 def test_a_log_that_cannot_be_written_is_told(place):
     (place / "state").write_text("no directory")
     with pytest.raises(SharingError, match=r"daemons.log: the daemons' log cannot be written: File exists"):
-        Session(policy_kind("uncoordinated"), print).__enter__()
+        SharingSession(policy_kind("uncoordinated"), print).__enter__()
 
 
-def test_a_manager_that_is_away_is_told(lab, monkeypatch):
-    site, notes = lab(), []
+def test_a_manager_that_is_away_is_told(local_cluster, monkeypatch):
+    site, notes = local_cluster(), []
     site.start()
     kill(site.manager)
     site.wait(lambda: not site.ask("a", "status")["connected"])
     monkeypatch.setenv("APPLES_NODE_SOCKET", str(site.socket("a")))
-    with Session(policy_kind("gang"), notes.append):
-        assert notes[0] == f"the manager at {site.place} is not connected: everything runs until it is back"
+    with SharingSession(policy_kind("gang"), notes.append):
+        assert (
+            notes[0]
+            == f"the manager at {site.manager_address} is not connected: everything runs until it is back"
+        )

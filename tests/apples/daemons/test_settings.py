@@ -8,7 +8,7 @@ import pytest
 
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.messagedriven import MessageDrivenConstants
-from apples.daemons.places import checked_name, known_sockets, private_directory, serving_socket
+from apples.daemons.paths import checked_name, known_sockets, private_directory, serving_socket
 from apples.daemons.settings import (
     FcsEntry,
     MessageDrivenEntry,

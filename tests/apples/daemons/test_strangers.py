@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from apples.daemons.link import Hooks, Link
+from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
 from apples.ipc import wire
 from apples.ipc.loop import Loop
 from apples.monitoring.page import MAGIC, MANAGED, PAGE_BYTES, VERSION
@@ -45,8 +45,8 @@ def said(path, *lines):
         return found
 
 
-def test_no_line_of_anybody_ends_a_node_manager(lab):
-    site = lab(policy="uncoordinated")
+def test_no_line_of_anybody_ends_a_node_manager(local_cluster):
+    site = local_cluster(policy="uncoordinated")
     site.start_node("a", managed=False)
     for line, why in HOSTILE:
         (answer,) = said(site.socket("a"), line)
@@ -69,8 +69,8 @@ def page(state=1, stopped_ns=0, magic=MAGIC):
     [page(state=7), page(stopped_ns=2**64 - 1), page(magic=1), b"", b"\xff" * PAGE_BYTES],
     ids=["state", "stopped", "magic", "short", "ones"],
 )
-def test_no_page_of_anybody_ends_a_node_manager(lab, tmp_path, spoilt):
-    site = lab(policy="message-driven")
+def test_no_page_of_anybody_ends_a_node_manager(local_cluster, tmp_path, spoilt):
+    site = local_cluster(policy="message-driven")
     site.start_node("a", managed=False)
     path = tmp_path / "j.0"
     path.write_bytes(page())
@@ -127,8 +127,8 @@ def test_who_has_taken_the_managers_port_cannot_end_a_node(greeting, why):
         thread = threading.Thread(target=greet, args=(listener,))
         thread.start()
         nothing = lambda *what: None  # noqa: E731
-        hooks = Hooks(hello=dict, welcome=nothing, line=nothing, beat=nothing, lost=lost)
-        link = Link(loop, listener.getsockname(), b"k" * 32, hooks)
+        hooks = ConnectionCallbacks(hello=dict, welcome=nothing, line=nothing, beat=nothing, lost=lost)
+        link = ManagerConnection(loop, listener.getsockname(), b"k" * 32, hooks)
         link.start()
         loop.run()
         link.close()

@@ -8,15 +8,15 @@ from apples.daemons.keyfile import new_key, read_key
 from apples.errors import ConfigError
 from apples.ipc.timer import raw
 from apples.ipc.wire import (
-    ANEW_S,
-    BEAT_BYTES,
-    STRANGERS_LINE,
-    BeatMessage,
-    BeatSeal,
+    CLOCK_RESET_S,
+    HEARTBEAT_BYTES,
+    UNTRUSTED_LINE,
+    DatagramSeal,
     Forged,
     Freshness,
-    HereMessage,
+    HeartbeatMessage,
     Lines,
+    PresenceMessage,
     Seal,
     derive,
     plain,
@@ -86,30 +86,30 @@ def test_lines_are_cut_wherever_they_were_torn():
 def test_a_stranger_may_not_fill_the_memory():
     lines = Lines()
     with pytest.raises(Forged, match="more than 4096 bytes"):
-        list(lines.feed(b"x" * (STRANGERS_LINE + 1)))
+        list(lines.feed(b"x" * (UNTRUSTED_LINE + 1)))
 
 
 def beat(number=1, sent_s=100.0):
-    return BeatMessage(number=number, version=3, slot=-1, sent_s=sent_s, slice_s=0.1)
+    return HeartbeatMessage(number=number, version=3, slot=-1, sent_s=sent_s, slice_s=0.1)
 
 
 def test_a_beat_is_one_small_datagram_however_many_nodes_there_are():
-    seal = BeatSeal(KEY, random_word())
+    seal = DatagramSeal(KEY, random_word())
     datagram = seal.beat(beat())
-    assert len(datagram) == BEAT_BYTES < 100
+    assert len(datagram) == HEARTBEAT_BYTES < 100
     assert seal.open_beat(datagram) == beat()
 
 
 def test_a_beat_of_another_session_or_key_is_refused():
     session = random_word()
-    seal = BeatSeal(KEY, session)
-    for other in (BeatSeal(KEY, random_word()), BeatSeal(b"x" * 32, session)):
+    seal = DatagramSeal(KEY, session)
+    for other in (DatagramSeal(KEY, random_word()), DatagramSeal(b"x" * 32, session)):
         with pytest.raises(Forged):
             seal.open_beat(other.beat(beat()))
 
 
 def test_every_bit_of_a_beat_counts():
-    seal = BeatSeal(KEY, random_word())
+    seal = DatagramSeal(KEY, random_word())
     datagram = seal.beat(beat())
     for position in range(len(datagram)):
         changed = bytearray(datagram)
@@ -119,8 +119,8 @@ def test_every_bit_of_a_beat_counts():
 
 
 def test_a_datagram_of_the_other_kind_is_refused():
-    seal = BeatSeal(KEY, random_word())
-    here = HereMessage(random_word(), 5, silent=False, multicast=True)
+    seal = DatagramSeal(KEY, random_word())
+    here = PresenceMessage(random_word(), 5, silent=False, multicast=True)
     assert seal.open_here(seal.here(here)) == here
     with pytest.raises(Forged):
         seal.open_beat(seal.here(here))
@@ -149,7 +149,7 @@ class TestFreshness:
         fresh, changed_s = Freshness(), 0.5
         assert all(fresh.admits(beat(n, n / 10), n / 10, late_s=0.2) for n in range(1, 100))
         admitted = [fresh.admits(beat(n, n / 10), n / 10 + changed_s, late_s=0.2) for n in range(100, 140)]
-        assert admitted == [False] * round(ANEW_S / 0.1) + [True] * 10
+        assert admitted == [False] * round(CLOCK_RESET_S / 0.1) + [True] * 10
 
     def test_one_beat_that_is_repeated_for_long_is_no_changed_clock(self):
         fresh = Freshness()

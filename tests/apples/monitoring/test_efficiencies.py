@@ -5,7 +5,7 @@ import pytest
 from apples.cli.report import monitor_lines
 from apples.daemons import client
 from apples.monitoring.efficiencies import efficiencies, monitor_document
-from apples.monitoring.page import Figures, State
+from apples.monitoring.page import MonitorState, PageCounters
 
 
 def figures(rank, t_cpu_s, **more):
@@ -13,7 +13,7 @@ def figures(rank, t_cpu_s, **more):
         "pid": 100 + rank,
         "rank": rank,
         "ranks": 2,
-        "state": State.FINALIZED,
+        "state": MonitorState.FINALIZED,
         "threads": 1,
         "started_s": 10.0,
         "ended_s": 20.0,
@@ -30,7 +30,7 @@ def figures(rank, t_cpu_s, **more):
         "mpi": "MPICH 4.0.2",
         "host": "alpha",
     }
-    return Figures(**given | more)
+    return PageCounters(**given | more)
 
 
 def test_parallel_efficiency_is_load_balance_times_communication_efficiency():
@@ -83,7 +83,7 @@ def test_the_document_names_ranks_that_are_missing():
 
 
 def test_the_table():
-    document = monitor_document([figures(0, 8.0), figures(1, 4.0, state=State.RUNNING, ranks=3)])
+    document = monitor_document([figures(0, 8.0), figures(1, 4.0, state=MonitorState.RUNNING, ranks=3)])
     assert monitor_lines(document) == [
         "rank   host  computed  in MPI  events  granularity",
         "0     alpha       8 s     2 s    1000       0.01 s",

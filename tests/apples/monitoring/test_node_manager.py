@@ -10,7 +10,7 @@ import pytest
 
 from apples.coscheduling.events import Wait
 from apples.monitoring.environment import page_path
-from apples.monitoring.page import MonitorPage, State
+from apples.monitoring.page import MonitorPage, MonitorState
 
 
 class Manager:
@@ -270,7 +270,7 @@ def waiting(mpi, start, manager, tmp_path, pages_directory):
         go, program = [tmp_path / "0", tmp_path / "1"], tmp_path / "program.py"
         program.write_text(script)
         started = start(mpi, 2, [sys.executable, program, *go], APPLES_NODE_SOCKET=path)
-        started.page_figures(2, lambda figures: all(f.state is State.RUNNING for f in figures))
+        started.page_figures(2, lambda figures: all(f.state is MonitorState.RUNNING for f in figures))
         pages.extend(MonitorPage.attach(page_path(pages_directory, "job", rank)) for rank in range(2))
         return started, go, pages
 

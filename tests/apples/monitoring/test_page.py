@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-from apples.coscheduling.classes import Reading
+from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
 from apples.monitoring import build, page
-from apples.monitoring.page import MonitorPage, Phase, State
+from apples.monitoring.page import MonitorPage, MonitorState, Phase
 
 GONE = 2**22 - 7
 
@@ -78,7 +78,7 @@ def test_c_and_python_agree_on_the_layout(tmp_path):
 def test_the_modes_of_c_are_those_of_python():
     header = (build.SOURCES / "page.h").read_text()
     numbers = {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", header)}
-    assert {name: state.value for name, state in State.__members__.items()} == {
+    assert {name: state.value for name, state in MonitorState.__members__.items()} == {
         name.removeprefix("STATE_"): value for name, value in numbers.items() if name.startswith("STATE_")
     }
     assert {name: phase.value for name, phase in Phase.__members__.items()} == {
@@ -94,7 +94,7 @@ def test_the_figures_of_a_process_that_has_ended(written):
         rank=3,
         ranks=4,
         threads=1,
-        state=State.FINALIZED,
+        state=MonitorState.FINALIZED,
         started_ns=2_000_000_000,
         ended_ns=5_000_000_000,
         t_cpu_ns=1_500_000_000,
@@ -106,8 +106,14 @@ def test_the_figures_of_a_process_that_has_ended(written):
         mpi=b"MPICH 4",
         host=b"alpha",
     )
-    assert (one.pid, one.rank, one.ranks, one.started_s, one.state) == (GONE, 3, 4, 2.0, State.FINALIZED)
-    assert one.reading() == Reading(1.5, 0.5, 1000)
+    assert (one.pid, one.rank, one.ranks, one.started_s, one.state) == (
+        GONE,
+        3,
+        4,
+        2.0,
+        MonitorState.FINALIZED,
+    )
+    assert one.reading() == MonitorCounts(1.5, 0.5, 1000)
     assert one.reading().granularity_s == pytest.approx(2e-3)
     assert one.requests() == 2
     figures = one.figures()
@@ -118,13 +124,13 @@ def test_the_figures_of_a_process_that_has_ended(written):
 def test_what_a_running_process_computes_is_added(written):
     """This very process stands for it: it has computed since its phase began."""
     used_ns = page.thread_cpu_ns(os.getpid(), os.getpid())
-    me = {"pid": os.getpid(), "tid": os.getpid(), "state": State.RUNNING}
+    me = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING}
     one = written(**me, phase=Phase.COMPUTING, phase_cpu_ns=0, t_cpu_ns=10**9)
     assert one.reading().t_cpu_s >= 1.0 + used_ns * 1e-9
 
 
 def test_what_a_running_process_waits_is_added_without_time_held_stopped(written):
-    me = {"pid": os.getpid(), "tid": os.getpid(), "state": State.RUNNING, "phase": Phase.WAITING}
+    me = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING, "phase": Phase.WAITING}
     began_ns = time.monotonic_ns() - 10 * 10**9
     one = written(**me, phase_wall_ns=began_ns, phase_stopped_ns=0, t_comm_ns=10**9)
     assert 11.0 <= one.reading().t_comm_s < 1000.0
@@ -136,7 +142,7 @@ def test_what_a_running_process_waits_is_added_without_time_held_stopped(written
 
 def test_a_process_waits_until_it_is_held_and_no_longer(written):
     """Not only once it is resumed: who looks meanwhile sees no waiting that vanishes again."""
-    me = {"pid": os.getpid(), "tid": os.getpid(), "state": State.RUNNING, "phase": Phase.WAITING}
+    me = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING, "phase": Phase.WAITING}
     now_s = time.monotonic()
     one = written(**me, phase_wall_ns=round((now_s - 10) * 1e9), phase_stopped_ns=0, t_comm_ns=10**9)
     assert one.reading(held_since_s=now_s - 7).t_comm_s == pytest.approx(4.0, abs=1e-6)
@@ -150,24 +156,26 @@ def test_a_process_waits_until_it_is_held_and_no_longer(written):
 def test_how_long_a_process_could_run(written):
     now_s = time.monotonic()
     started = {"started_ns": round((now_s - 20) * 1e9), "threads": 1}
-    one = written(pid=os.getpid(), tid=os.getpid(), state=State.RUNNING, **started)
+    one = written(pid=os.getpid(), tid=os.getpid(), state=MonitorState.RUNNING, **started)
     one.add_stopped(3.0)
     assert one.figures(held_since_s=now_s - 7).ran_s == pytest.approx(10.0, abs=1e-6)
     # After MPI_Finalize the page says itself how long it was held until then.
     ended = {"ended_ns": round((now_s - 10) * 1e9), "phase_stopped_ns": 4 * 10**9}
-    two = written(pid=GONE, tid=GONE, state=State.FINALIZED, **started, **ended)
+    two = written(pid=GONE, tid=GONE, state=MonitorState.FINALIZED, **started, **ended)
     two.add_stopped(9.0)
     assert two.figures(held_since_s=now_s - 1).ran_s == pytest.approx(6.0, abs=1e-6)
 
 
 def test_nothing_is_added_for_a_process_that_is_gone(written):
-    one = written(pid=GONE, tid=GONE, state=State.RUNNING, phase=Phase.WAITING, t_comm_ns=10**9)
-    assert one.reading() == Reading(0.0, 1.0, 0)
+    one = written(pid=GONE, tid=GONE, state=MonitorState.RUNNING, phase=Phase.WAITING, t_comm_ns=10**9)
+    assert one.reading() == MonitorCounts(0.0, 1.0, 0)
 
 
 def test_a_process_that_was_stopped_while_it_wrote_is_read_as_it_is(written):
-    one = written(pid=os.getpid(), tid=os.getpid(), state=State.RUNNING, phase=Phase.WAITING, sequence=7)
-    assert one.reading() == Reading(0.0, 0.0, 0)
+    one = written(
+        pid=os.getpid(), tid=os.getpid(), state=MonitorState.RUNNING, phase=Phase.WAITING, sequence=7
+    )
+    assert one.reading() == MonitorCounts(0.0, 0.0, 0)
 
 
 def test_the_node_manager_writes_its_half_only(written):
@@ -261,7 +269,7 @@ def test_the_file_that_was_looked_at_is_the_one_that_is_opened(tmp_path, monkeyp
 
 @pytest.mark.parametrize("seconds", [1e-9, 1.0, 1e30, float("inf"), float("nan")])
 def test_time_that_does_not_fit_into_a_spoilt_page_is_an_error(written, seconds):
-    one = written(state=State.RUNNING)
+    one = written(state=MonitorState.RUNNING)
     with one.path.open("r+b") as file:
         file.seek(page.MANAGED + 16)
         file.write(b"\xff" * 8)
@@ -285,7 +293,7 @@ SPOILT = {
 @pytest.mark.parametrize("fields", SPOILT.values(), ids=SPOILT)
 def test_whatever_a_process_writes_its_reader_lives(written, fields):
     """Written after the page was opened, by a process that means ill or has lost its way."""
-    one = written(state=State.RUNNING)
+    one = written(state=MonitorState.RUNNING)
     one.path.write_bytes(raw_page(**fields)[: page.MANAGED] + b"\xff" * page.MANAGED)
     for use in (
         one.reading,

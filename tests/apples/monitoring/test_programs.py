@@ -8,7 +8,7 @@ import pytest
 
 from apples.coscheduling.events import Wait
 from apples.monitoring.environment import page_path
-from apples.monitoring.page import MonitorPage, State
+from apples.monitoring.page import MonitorPage, MonitorState
 
 WAITS = {"as MPI": None, "poll": Wait.POLL, "block": Wait.SPIN_BLOCK}
 ITERATIONS = 40
@@ -31,7 +31,7 @@ def check(started, ranks=2):
     assert [f.rank for f in figures] == list(range(ranks)) == sorted(truth)
     for f in figures:
         cpu_s, comm_s, events, calls = truth[f.rank]
-        assert (f.c_comm, f.calls, f.state, f.ranks) == (events, calls, State.FINALIZED, ranks)
+        assert (f.c_comm, f.calls, f.state, f.ranks) == (events, calls, MonitorState.FINALIZED, ranks)
         # What is measured of a busy machine is compared for gross mistakes only; the benchmark has the figures.
         assert f.t_cpu_s == pytest.approx(cpu_s, rel=0.2, abs=0.02)
         assert f.t_comm_s == pytest.approx(comm_s, rel=0.5, abs=0.2)
@@ -98,7 +98,7 @@ def test_a_running_program_is_read_up_to_now(mpi, compiled, start):
     """One computation that lasts longer than the test: nothing is written meanwhile, and still it is seen."""
     started = start(mpi, 2, [*compiled(mpi, "known.c"), "ring", 1, 60e6])
     figures = started.page_figures(2, lambda figures: all(f.t_cpu_s > 0.05 for f in figures))
-    assert all(f.c_comm == 1 and f.state is State.RUNNING for f in figures)
+    assert all(f.c_comm == 1 and f.state is MonitorState.RUNNING for f in figures)
 
 
 def test_figures_survive_a_crash(mpi, compiled, start):
@@ -108,7 +108,7 @@ def test_figures_survive_a_crash(mpi, compiled, start):
         started.kill(f.pid)
     started.process.communicate(timeout=60)
     left = started.job.figures()
-    assert [f.state for f in left] == [State.RUNNING, State.RUNNING]
+    assert [f.state for f in left] == [MonitorState.RUNNING, MonitorState.RUNNING]
     assert all(f.c_comm > 20 and f.t_cpu_s > 0 for f in left)
     assert started.job.figures() == left
 

@@ -6,9 +6,9 @@ is read again from its description: counters of ticks, epochs, goodness. Times a
 
 from dataclasses import dataclass, field
 
-from apples.coscheduling.classes import Reading
+from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Heartbeat, JobArrived, JobLeft, Order, Process, ProcessLeft, Wait
-from apples.coscheduling.machine import Machine
+from apples.coscheduling.machine import MachineScheduler
 from apples.coscheduling.policies import policy_kind
 
 SYSTEM = 1000
@@ -63,7 +63,7 @@ class StepByStep:
         self.exclusive, self.manager = kind.exclusive, None
         if kind.coordinated:
             names = {str(n): machine.processors for n in range(machine.nodes)}
-            self.manager = Machine(names, mpl=1 if kind.exclusive else None)
+            self.manager = MachineScheduler(names, mpl=1 if kind.exclusive else None)
         self.counters, self.stale = counters, False
         self.systems = [Rank(name=None, node=n, cpu=managers[n], left=0) for n in range(machine.nodes)]
         self.ranks, self.slots, self.arrivals = [], [None] * machine.nodes, [0] * machine.nodes
@@ -301,7 +301,7 @@ class StepByStep:
         beat = self.manager.beat()
         for node in range(self.machine.nodes):
             readings = {
-                r.name: Reading(r.t_cpu / 1e9, r.t_comm / 1e9, r.c_comm)
+                r.name: MonitorCounts(r.t_cpu / 1e9, r.t_comm / 1e9, r.c_comm)
                 for r in self.ranks
                 if r.node == node and r.done is None
             }

@@ -6,7 +6,7 @@ import pytest
 from apples.coscheduling.events import Instruction, Order, Process, Wait
 from apples.simulation.cluster import layout as at
 from apples.simulation.cluster.building import build
-from apples.simulation.cluster.nodemanagers import Orders, Pages
+from apples.simulation.cluster.nodemanagers import MonitorPages, OrderWriter
 
 A, B = Process("ring", 0), Process("ring", 1)
 
@@ -21,7 +21,7 @@ def wants(views, p):
 
 
 def test_what_is_wanted_is_written_down(views):
-    orders = Orders(views, {A: 4, B: 5}, favoured_nice=-20)
+    orders = OrderWriter(views, {A: 4, B: 5}, favoured_nice=-20)
     orders.write(
         [
             [Instruction(A, Order(run=False), None)],
@@ -34,7 +34,7 @@ def test_what_is_wanted_is_written_down(views):
 
 
 def test_lists_that_come_again_are_written_again(views):
-    orders = Orders(views, {A: 4, B: 5}, favoured_nice=-20)
+    orders = OrderWriter(views, {A: 4, B: 5}, favoured_nice=-20)
     stop, run = [Instruction(A, Order(run=False), None)], [Instruction(A, Order(), None)]
     for answer, running in ((stop, 0), (run, 1), (stop, 0), (run, 1)):
         orders.write([answer])
@@ -43,16 +43,16 @@ def test_lists_that_come_again_are_written_again(views):
 
 def test_nothing_wanted_is_nothing_written(views):
     before = views.processes.copy()
-    Orders(views, {A: 4}, favoured_nice=-20).write([[], []])
+    OrderWriter(views, {A: 4}, favoured_nice=-20).write([[], []])
     assert (views.processes == before).all()
 
 
 def test_pages_go_to_the_nodes_of_their_ranks(views, ring):
     views.processes[5, [at.T_CPU, at.T_COMM, at.C_COMM]] = 2_000_000_000, 500_000_000, 7
-    seen = Pages(views, [None, None, None, None, A, B]).by_node(0, [ring()])
+    seen = MonitorPages(views, [None, None, None, None, A, B]).by_node(0, [ring()])
     assert [list(of_node) for of_node in seen] == [[A], [B]]
     assert seen[1][B] == (2.0, 0.5, 7)
 
 
 def test_no_job_no_pages(views):
-    assert [*Pages(views, [None, None, None, None, A, B]).by_node(0, [])] == [{}, {}]
+    assert [*MonitorPages(views, [None, None, None, None, A, B]).by_node(0, [])] == [{}, {}]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from apples.coscheduling.machine import Machine
+from apples.coscheduling.machine import MachineScheduler
 from apples.coscheduling.policies import CoschedulingConstants
 from apples.errors import ConfigError
 from apples.simulation.batch.lublin import generate
@@ -79,7 +79,7 @@ def test_time_sharing_lets_short_jobs_pass_long_ones(machine):
 def test_the_matrix_is_the_machine_managers(machine, monkeypatch):
     """After everything that happens the two have the same jobs in the same cells."""
     managers, doors = [], []
-    for kind, kept in ((Machine, managers), (FrontDoor, doors)):
+    for kind, kept in ((MachineScheduler, managers), (FrontDoor, doors)):
 
         def made(self, *arguments, _real=kind.__init__, _kept=kept, **named):
             _real(self, *arguments, **named)

@@ -24,7 +24,7 @@ _AGAIN_S = 1.0
 _HEARD_S = 1.0
 
 
-class Guard:
+class WatchdogClient:
     """Watches over everything in `hold`. changed : called when `ready` has changed"""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Stopping is by signals, or by a freezer where control groups may be used; both stop whole process groups at once.
 Favouring is niceness, which needs a right (CAP_SYS_NICE) to be taken back again: without it nothing is done, and
-`powers` says so. A strict limit is a quota of control groups; without them the node manager pulses. Nothing here
+its status says so. A strict limit is a quota of control groups; without them the node manager pulses. Nothing here
 decides when.
 """
 
@@ -17,7 +17,7 @@ from typing import Protocol
 
 from apples.daemons import cgroups
 from apples.daemons.cgroups import Group, Hierarchy
-from apples.daemons.processes import Registration, alive, facts, group_members, threads
+from apples.daemons.processes import ProcessRegistration, alive, facts, group_members, threads
 from apples.daemons.settings import Freezer
 from apples.daemons.signalling import send
 from apples.errors import SharingError
@@ -27,7 +27,7 @@ _FAVOURED_NICE = -10
 _CAP_SYS_NICE = 23
 
 
-class Grip(Protocol):
+class ProcessControl(Protocol):
     """One process in hand. Nothing fails because it has ended meanwhile."""
 
     def stop(self) -> None:
@@ -56,7 +56,7 @@ class Grip(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Powers:
+class Capabilities:
     """What this node manager may do.
 
     freezer, quota : where, None for signals.  nice : may favour.  cpus : to pin to, None for all
@@ -81,12 +81,12 @@ class Powers:
             "pinning": "not done" if self.cpus is None else f"to CPU {','.join(map(str, self.cpus))}",
         }
 
-    def grip(self, registration: Registration, pidfd: int) -> Grip:
+    def control(self, registration: ProcessRegistration, pidfd: int) -> ProcessControl:
         """Take a process in hand, pinned."""
-        return ProcessGrip(registration, pidfd, self)
+        return HostProcessControl(registration, pidfd, self)
 
 
-def find_powers(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | None) -> Powers:
+def find_capabilities(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | None) -> Capabilities:
     """What may be done here; raises `SharingError` where control groups are asked for and cannot be had.
 
     limits : whether the policy limits processes strictly
@@ -102,7 +102,7 @@ def find_powers(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | None) -
         with suppress(SharingError):
             quota = cgroups.find("cpu")
     nice = _may_renice()
-    return Powers(freezer=frozen, quota=quota, nice=nice, cpus=None if cpus is None else tuple(cpus))
+    return Capabilities(freezer=frozen, quota=quota, nice=nice, cpus=None if cpus is None else tuple(cpus))
 
 
 def pin(pid: int, cpus: Sequence[int]) -> dict[int, set[int]]:
@@ -130,20 +130,22 @@ def unpin(pid: int, cpus: Sequence[int], before: dict[int, set[int]]) -> None:
                 os.sched_setaffinity(thread, were)
 
 
-class ProcessGrip:
+class HostProcessControl:
     """A real process."""
 
-    def __init__(self, registration: Registration, pidfd: int, powers: Powers) -> None:
-        self._pid, self._pidfd, self._powers = registration.pid, pidfd, powers
+    def __init__(self, registration: ProcessRegistration, pidfd: int, capabilities: Capabilities) -> None:
+        self._pid, self._pidfd, self._capabilities = registration.pid, pidfd, capabilities
         about = facts(registration.pid)
         # A process that shares its group with others that have not registered is stopped alone.
         self._group = self._pid if about is not None and about.group == self._pid else 0
-        self._frozen = self._group_of(powers.freezer)
+        self._frozen = self._group_of(capabilities.freezer)
         self._limited: Group | None = None
         # Unknown: one that is taken over may have been favoured by a node manager that was killed.
         self._favoured: bool | None = None
         self._nice = 0
-        self._were = {} if powers.cpus is None or not alive(pidfd) else pin(self._pid, powers.cpus)
+        self._were = (
+            {} if capabilities.cpus is None or not alive(pidfd) else pin(self._pid, capabilities.cpus)
+        )
 
     def stop(self) -> None:
         """Stop it and its group."""
@@ -170,7 +172,7 @@ class ProcessGrip:
 
     def favour(self, on: bool) -> None:
         """By niceness of all its threads."""
-        if on == self._favoured or not self._powers.nice or not alive(self._pidfd):
+        if on == self._favoured or not self._capabilities.nice or not alive(self._pidfd):
             return
         if on:
             with suppress(ProcessLookupError):
@@ -188,10 +190,10 @@ class ProcessGrip:
 
     def limit(self, processors: float | None) -> bool:
         """By quota, where control groups allow it."""
-        if self._powers.quota is None:
+        if self._capabilities.quota is None:
             return False
         if self._limited is None and processors is not None:
-            self._limited = self._group_of(self._powers.quota)
+            self._limited = self._group_of(self._capabilities.quota)
             if self._limited is None:
                 return False
         if self._limited is not None:
@@ -217,8 +219,8 @@ class ProcessGrip:
             self.resume()
             if self._favoured:
                 self.favour(False)
-            if self._powers.cpus is not None:
-                unpin(self._pid, self._powers.cpus, self._were)
+            if self._capabilities.cpus is not None:
+                unpin(self._pid, self._capabilities.cpus, self._were)
         for group in (self._frozen, self._limited):
             if group is not None:
                 group.close()

@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from apples.coscheduling.events import Process
-from apples.daemons.grips import Powers
 from apples.daemons.journal import Journal
-from apples.daemons.keeping import Keeping
+from apples.daemons.processcontrol import Capabilities
+from apples.daemons.processregistry import ProcessRegistry
 from apples.ipc.loop import Loop
 
 
@@ -26,8 +26,8 @@ class NoGuard:
 @pytest.fixture
 def keeping(bench, tmp_path):
     loop, journal = Loop(), Journal(tmp_path / "n.sock")
-    made = Keeping(
-        bench("uncoordinated").node, loop, NoGuard(), Powers(), journal, removed=lambda process: None
+    made = ProcessRegistry(
+        bench("uncoordinated").node, loop, NoGuard(), Capabilities(), journal, removed=lambda process: None
     )
     yield made
     for process in list(made._node.members):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from apples.daemons.jobtable import FORGET_S, SETTLE_S, JobTable
 from apples.daemons.matrixview import JobView, MatrixView
-from apples.daemons.roster import FORGET_S, SETTLE_S, Roster
 
 
 def entry(job, rank, ranks=2, uid=7):
@@ -14,7 +14,7 @@ class Site:
     """A roster with nodes a and b of one processor each, settled at time 10."""
 
     def __init__(self, mpl=None):
-        self.roster = Roster(mpl, 0.0)
+        self.roster = JobTable(mpl, 0.0)
         for node in "ab":
             self.roster.joined(node, 1, [], {}, 0.0)
         self.roster.tick(SETTLE_S)
@@ -158,7 +158,7 @@ class TestRestart:
         return {node: site.roster.view(node) for node in "ab"}
 
     def restart(self, held, jobs="xyz", ended=()):
-        roster = Roster(None, 100.0)
+        roster = JobTable(None, 100.0)
         for rank, node in enumerate("ab"):
             processes = [entry(job, rank) for job in reversed(jobs) if (job, rank) not in ended]
             roster.joined(node, 1, processes, held[node].jobs, 100.2)
@@ -175,7 +175,7 @@ class TestRestart:
         assert "y" not in roster.describe()
 
     def test_new_jobs_come_after_those_that_stood_somewhere(self, held):
-        roster = Roster(1, 100.0)
+        roster = JobTable(1, 100.0)
         for node in "ab":
             roster.joined(node, 1, [], {}, 100.1)
         roster.registered("a", entry("new", 0, ranks=1), 100.2)
@@ -187,7 +187,7 @@ class TestRestart:
         assert roster.view("a").settled
 
     def test_a_job_waits_for_the_node_that_is_not_back_yet(self, held):
-        roster = Roster(None, 100.0)
+        roster = JobTable(None, 100.0)
         roster.joined("a", 1, [entry("x", 0)], held["a"].jobs, 100.1)
         assert roster.describe()["x"]["state"] == "gathers"
         roster.joined("b", 1, [entry("x", 1)], held["b"].jobs, 103.0)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from apples.coscheduling.classes import Reading
+from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Wait
-from apples.daemons.grips import Grip
-from apples.daemons.processes import Registration
-from apples.monitoring.page import Figures
+from apples.daemons.processcontrol import ProcessControl
+from apples.daemons.processes import ProcessRegistration
+from apples.monitoring.page import PageCounters
 
 
 class Page(Protocol):
     """What of `apples.monitoring.page.MonitorPage` is used; every method may raise `ApplesError`."""
 
-    def figures(self, held_since_s: float | None = None) -> Figures:
+    def figures(self, held_since_s: float | None = None) -> PageCounters:
         """What it has counted. held_since_s : since when it is held stopped, None while it runs"""
 
     def set_wait(self, wait: Wait | None, spin_s: float = ...) -> None:
@@ -35,7 +35,7 @@ class Page(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Member:
+class ManagedProcess:
     """One registered process.
 
     stopped_at : since when it is held stopped, None while it runs.  stopped_s : how long it was in all, before that
@@ -45,8 +45,8 @@ class Member:
     refused : why the manager does not take its job
     """
 
-    registration: Registration
-    grip: Grip
+    registration: ProcessRegistration
+    control: ProcessControl
     page: Page | None
     arrived_at: float
     stopped_at: float | None = None
@@ -60,7 +60,7 @@ class Member:
     requests: int = 0
     looked_at: float = 0.0
     refused: str | None = None
-    reading: Reading = field(default_factory=Reading)
+    reading: MonitorCounts = field(default_factory=MonitorCounts)
     ran_s: float = 0.0
     threads: int = 1
 

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from apples.daemons import link as links
-from apples.daemons.link import Hooks, Link
+from apples.daemons import managerconnection as links
+from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
 from apples.ipc.loop import Loop
 from apples.ipc.timer import now
-from apples.ipc.wire import BeatMessage, BeatSeal, random_word
+from apples.ipc.wire import DatagramSeal, HeartbeatMessage, random_word
 
 KEY = b"k" * 32
 
@@ -20,23 +20,23 @@ class Air:
     def __init__(self):
         self.now, self.heard, self.number = 1000.0, [], 0
         self.loop, self.session = Loop(), random_word()
-        hooks = Hooks(
+        hooks = ConnectionCallbacks(
             hello=dict,
             welcome=lambda document: None,
             line=lambda document: None,
             beat=lambda beat, *instants: self.heard.append(beat.number),
             lost=lambda reason: None,
         )
-        self.link = Link(self.loop, ("127.0.0.1", 1), KEY, hooks)
-        self.link._beats = BeatSeal(KEY, self.session)
+        self.link = ManagerConnection(self.loop, ("127.0.0.1", 1), KEY, hooks)
+        self.link._beats = DatagramSeal(KEY, self.session)
         self.near, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 
     def beat(self, *, multicast, slice_s=0.1):
         """One more, a slice after the last."""
         self.number += 1
         self.now += slice_s
-        beat = BeatMessage(self.number, 1, self.now, 0, slice_s)
-        self.far.send(BeatSeal(KEY, self.session).beat(beat))
+        beat = HeartbeatMessage(self.number, 1, self.now, 0, slice_s)
+        self.far.send(DatagramSeal(KEY, self.session).beat(beat))
         self.link._datagram(self.near, multicast=multicast)
 
 
@@ -115,8 +115,8 @@ class Caller:
         self.goes_on = False
         self.loop, self.reasons, self.turns = Loop(), [], 0
         nothing = lambda *what: None  # noqa: E731
-        hooks = Hooks(hello=dict, welcome=nothing, line=nothing, beat=nothing, lost=self.lost)
-        self.link = Link(self.loop, ("head", 7171), KEY, hooks)
+        hooks = ConnectionCallbacks(hello=dict, welcome=nothing, line=nothing, beat=nothing, lost=self.lost)
+        self.link = ManagerConnection(self.loop, ("head", 7171), KEY, hooks)
 
     def lost(self, reason):
         self.reasons.append(reason)

@@ -13,7 +13,7 @@ T = TypeVar("T")
 FRESH_S, GATHER_S = 0.2, 0.3
 
 
-class Questions(Generic[T]):
+class StatusQueries(Generic[T]):
     """What waits for an answer. ask : wants a node to tell.  answer : gets who asked, and each question's number"""
 
     def __init__(

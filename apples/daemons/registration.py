@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Protocol
 
 from apples.coscheduling.events import Process
-from apples.daemons.places import EVERYBODYS
-from apples.daemons.processes import Refused, peer
-from apples.ipc.listener import Door
+from apples.daemons.paths import SYSTEM_DIRECTORY
+from apples.daemons.processes import RegistrationRefused, peer
+from apples.ipc.listener import Listener
 from apples.ipc.loop import Loop
 from apples.ipc.streams import Stream
 from apples.ipc.wire import Forged, Json, plain
@@ -31,7 +31,7 @@ _MOST_WAITING = 1 << 20
 Answer = Callable[[Json], None]
 
 
-class Desk(Protocol):
+class RequestHandler(Protocol):
     """What the node manager does with those who come."""
 
     def register(self, request: object, connection: socket.socket) -> Process:
@@ -47,14 +47,14 @@ class Desk(Protocol):
         """Answer a question, now or later; False where it is none."""
 
 
-class Reception:
+class RegistrationServer:
     """Listens at `path`.
 
     most_of_user : connections of one other user, so that he leaves some to the rest
     holding : connections that need the node manager to stay
     """
 
-    def __init__(self, loop: Loop, path: Path, desk: Desk, *, most_of_user: int) -> None:
+    def __init__(self, loop: Loop, path: Path, desk: RequestHandler, *, most_of_user: int) -> None:
         self._loop, self._path, self._desk = loop, path, desk
         self._most_of_user = most_of_user
         self._of_user: Counter[int] = Counter()
@@ -65,9 +65,9 @@ class Reception:
         with suppress(FileNotFoundError):
             path.unlink()
         self._listener.bind(str(path))
-        path.chmod(0o666 if path.parent == EVERYBODYS else 0o600)
+        path.chmod(0o666 if path.parent == SYSTEM_DIRECTORY else 0o600)
         self._listener.listen(_BACKLOG)
-        self._door = Door(loop, self._listener, self._came)
+        self._door = Listener(loop, self._listener, self._came)
 
     def end(self, process: Process) -> None:
         """The process has ended: its connection, if it has one, stands for nothing any more."""
@@ -125,9 +125,9 @@ class Reception:
     def _register(self, stream: Stream, argument: object, answer: Answer) -> None:
         try:
             if self._streams[stream] is not None:
-                raise Refused("this connection stands for a process already; open one for each")
+                raise RegistrationRefused("this connection stands for a process already; open one for each")
             process = self._desk.register(argument, stream.socket)
-        except Refused as error:
+        except RegistrationRefused as error:
             answer({"refused": str(error)})
             return
         self._streams[stream] = process

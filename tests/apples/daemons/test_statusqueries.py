@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apples.daemons.questions import GATHER_S, Questions
+from apples.daemons.statusqueries import GATHER_S, StatusQueries
 from apples.ipc.loop import Loop
 from apples.ipc.timer import now
 
@@ -15,7 +15,7 @@ class Desk:
     def __init__(self):
         self.loop, self.asked, self.answers = Loop(), [], []
         self.begun = now()
-        self.questions = Questions(
+        self.questions = StatusQueries(
             self.loop,
             ask=self.asked.append,
             answer=lambda questions: self.answers.append((questions, now() - self.begun)),

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from apples.coscheduling.events import Process
-from apples.daemons.reception import Reception
-from apples.ipc.listener import Door
+from apples.daemons.registration import RegistrationServer
+from apples.ipc.listener import Listener
 from apples.ipc.loop import Loop
 from apples.ipc.streams import Stream
 
@@ -76,7 +76,7 @@ def test_without_descriptors_the_door_is_closed_for_a_while_and_opened_again(loo
     with Scarce() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        door = Door(loop, listener, came.append)
+        door = Listener(loop, listener, came.append)
         with socket.create_connection(listener.getsockname()):
             # level-triggered: thousands of attempts, were it watched on
             while not came:
@@ -89,7 +89,7 @@ def test_without_descriptors_the_door_is_closed_for_a_while_and_opened_again(loo
 def test_who_asks_for_the_processor_has_registered_and_gets_no_answer(loop, tmp_path):
     desk = Desk()
     desk.ask = lambda what, argument, answer: False
-    reception = Reception(loop, tmp_path / "s", desk, most_of_user=9)
+    reception = RegistrationServer(loop, tmp_path / "s", desk, most_of_user=9)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(tmp_path / "s"))
         client.settimeout(10)
@@ -111,7 +111,7 @@ def test_who_asks_for_the_processor_has_registered_and_gets_no_answer(loop, tmp_
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can connect as another user")
 def test_one_user_leaves_connections_to_the_others(loop, everybodys):
     path = everybodys / "s"
-    reception = Reception(loop, path, Desk(), most_of_user=2)
+    reception = RegistrationServer(loop, path, Desk(), most_of_user=2)
     path.chmod(0o666)
 
     def connect(uid):
@@ -148,7 +148,7 @@ def test_one_user_leaves_connections_to_the_others(loop, everybodys):
 
 def test_who_asks_and_does_not_read_is_shown_out_and_a_long_answer_is_not_cut(loop, tmp_path):
     desk = Desk()
-    reception = Reception(loop, tmp_path / "s", desk, most_of_user=9)
+    reception = RegistrationServer(loop, tmp_path / "s", desk, most_of_user=9)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(tmp_path / "s"))
         client.setblocking(False)
@@ -179,11 +179,11 @@ def test_a_side_that_does_not_read_has_a_bounded_heap(loop):
     far.close()
 
 
-def test_daemons_have_the_descriptors_that_they_may(lab):
+def test_daemons_have_the_descriptors_that_they_may(local_cluster):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
     try:
-        site = lab()
+        site = local_cluster()
         site.start()
         for daemon in (site.manager, site.nodes["a"]):
             soft, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
@@ -192,8 +192,8 @@ def test_daemons_have_the_descriptors_that_they_may(lab):
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_rank_that_comes_and_goes_is_remembered_once(lab):
-    site = lab(policy="uncoordinated")
+def test_a_rank_that_comes_and_goes_is_remembered_once(local_cluster):
+    site = local_cluster(policy="uncoordinated")
     site.start_node("a", managed=False)
     affinity = os.sched_getaffinity(0)
     try:

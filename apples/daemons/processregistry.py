@@ -14,12 +14,12 @@ from pathlib import Path
 
 from apples.coscheduling.events import Process
 from apples.daemons import cgroups, processes
-from apples.daemons.grips import Powers
-from apples.daemons.guard import Guard
 from apples.daemons.journal import Journal
-from apples.daemons.member import Member, Page
-from apples.daemons.node import Node
-from apples.daemons.processes import Refused, Registration
+from apples.daemons.managedprocess import ManagedProcess, Page
+from apples.daemons.node import ManagedNode
+from apples.daemons.processcontrol import Capabilities
+from apples.daemons.processes import ProcessRegistration, RegistrationRefused
+from apples.daemons.watchdogclient import WatchdogClient
 from apples.errors import MonitorError
 from apples.ipc.loop import Loop
 from apples.ipc.timer import now
@@ -30,31 +30,31 @@ from apples.monitoring.page import MonitorPage
 _ENDED_JOBS, _ENDED_RANKS = 64, 4096
 
 
-class Keeping:
+class ProcessRegistry:
     """ended : by job and rank, the last figures of its processes that have.  removed : called for each"""
 
     def __init__(
         self,
-        node: Node,
+        node: ManagedNode,
         loop: Loop,
-        guard: Guard,
-        powers: Powers,
+        guard: WatchdogClient,
+        capabilities: Capabilities,
         journal: Journal,
         *,
         removed: Callable[[Process], None],
     ) -> None:
         self._node, self._loop, self._guard = node, loop, guard
-        self._powers, self._journal, self._removed = powers, journal, removed
+        self._capabilities, self._journal, self._removed = capabilities, journal, removed
         self._pidfds: dict[Process, int] = {}
         self.ended: dict[str, dict[int, Json]] = {}
 
-    def register(self, request: object, connection: socket.socket) -> Member:
+    def register(self, request: object, connection: socket.socket) -> ManagedProcess:
         """Take in the process that registers over a connection; raises `Refused`."""
         registration, pidfd = processes.check(request, connection)
         try:
             self._node.check(registration)
             if registration.process in self._node.members:
-                raise Refused(f"process {registration.pid} is registered already")
+                raise RegistrationRefused(f"process {registration.pid} is registered already")
             page = self._page(registration)
         except BaseException:
             os.close(pidfd)
@@ -70,19 +70,19 @@ class Keeping:
             if pidfd is not None:
                 try:
                     page = self._page(registration)
-                except Refused:
+                except RegistrationRefused:
                     page = None
                 # What froze it cannot be undone by a signal, and this node manager may use signals.
                 cgroups.release(registration.pid)
-                grip = self._take(registration, pidfd, page).grip
-                grip.favour(False)
-                grip.resume()
+                control = self._take(registration, pidfd, page).control
+                control.favour(False)
+                control.resume()
         cgroups.sweep()
         return len(self._node.members)
 
-    def hold(self, member: Member) -> None:
+    def hold(self, member: ManagedProcess) -> None:
         """Have the watchdog hold what there is of it now."""
-        for number, (fd, action) in enumerate(member.grip.guards()):
+        for number, (fd, action) in enumerate(member.control.guards()):
             self._guard.hold(_key(member.registration.process, number), fd, action)
 
     def remove(self, process: Process, why: str) -> None:
@@ -92,19 +92,19 @@ class Keeping:
             return
         self._remember(process, why)
         self._loop.forget(self._pidfds.pop(process))
-        for number, _ in enumerate(member.grip.guards()):
+        for number, _ in enumerate(member.control.guards()):
             self._guard.drop(_key(process, number))
         self._node.remove(process, now())
         self._write()
         self._removed(process)
 
-    def _take(self, registration: Registration, pidfd: int, page: Page | None) -> Member:
+    def _take(self, registration: ProcessRegistration, pidfd: int, page: Page | None) -> ManagedProcess:
         process = registration.process
         if all(other.job != process.job for other in self._node.members):
             # A new job of a name that was there before.
             self.ended.pop(process.job, None)
         self.ended.get(process.job, {}).pop(process.rank, None)
-        member = self._node.add(registration, self._powers.grip(registration, pidfd), page, now())
+        member = self._node.add(registration, self._capabilities.control(registration, pidfd), page, now())
         self._pidfds[process] = pidfd
         self._loop.watch(pidfd, lambda: self._seen(process, pidfd))
         self.hold(member)
@@ -125,10 +125,10 @@ class Keeping:
         while len(self.ended) > _ENDED_JOBS:
             del self.ended[next(iter(self.ended))]
 
-    def _page(self, registration: Registration) -> Page | None:
+    def _page(self, registration: ProcessRegistration) -> Page | None:
         if registration.page is None:
             if self._node.policy.needs_monitor:
-                raise Refused(
+                raise RegistrationRefused(
                     f"policy {self._node.kind.name} needs the monitor: start the program with `apples share` or "
                     "`apples-run --policy`"
                 )
@@ -136,7 +136,7 @@ class Keeping:
         try:
             return MonitorPage.attach(Path(registration.page), owner=registration.uid)
         except MonitorError as error:
-            raise Refused(str(error)) from None
+            raise RegistrationRefused(str(error)) from None
 
     def _write(self) -> None:
         # Without it only a node manager that is killed would be missed by the next one.

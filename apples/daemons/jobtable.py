@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apples.coscheduling.machine import Machine
-from apples.daemons.matrixview import JobView, MatrixView, Row
+from apples.coscheduling.machine import MachineScheduler
+from apples.daemons.matrixview import JobView, MatrixRow, MatrixView
 
 #: A node that is away for so long takes its jobs out of the matrix, seconds.
 FORGET_S = 3.0
@@ -45,11 +45,11 @@ class _Job:
         return all(rank in self.ended for rank in self.nodes)
 
 
-class Roster:
+class JobTable:
     """Jobs and nodes. mpl : rows of the matrix, None for any number.  version : counts the changes nodes must hear"""
 
     def __init__(self, mpl: int | None, now: float) -> None:
-        self.machine = Machine({}, mpl=mpl)
+        self.machine = MachineScheduler({}, mpl=mpl)
         self.version = 0
         self.settled = False
         self._started = now
@@ -158,7 +158,7 @@ class Roster:
         rows = {}
         for slot in range(machine.matrix.slots):
             beat = machine.describe(slot)
-            rows[slot] = Row(jobs=beat.jobs.get(node, {}), fill=beat.fill.get(node, {}))
+            rows[slot] = MatrixRow(jobs=beat.jobs.get(node, {}), fill=beat.fill.get(node, {}))
         return MatrixView(version=self.version, settled=self.settled, rows=rows, jobs=jobs)
 
     def describe(self) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ from apples.monitoring.names import check_job
 from nws.base.paths import local_host
 
 SOCKET_VARIABLE, JOB_VARIABLE = "APPLES_NODE_SOCKET", "APPLES_JOB"
-EVERYBODYS = Path("/run/apples")
+SYSTEM_DIRECTORY = Path("/run/apples")
 
 #: What the kernel takes as the path of a socket, less the byte that ends it.
 _LONGEST = 107
@@ -27,7 +27,7 @@ def checked_name(name: str, *, what: str) -> str:
     return check_job(name, what=what)
 
 
-def own_directory(environ: Mapping[str, str] | None = None) -> Path:
+def user_directory(environ: Mapping[str, str] | None = None) -> Path:
     """The directory for daemons that this user runs; it need not exist."""
     env = os.environ if environ is None else environ
     return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"apples-{os.getuid()}"
@@ -39,7 +39,9 @@ def serving_socket(name: str, given: Path | None = None) -> Path:
     path = given or (Path(named) if named else None)
     if path is None:
         directory = (
-            EVERYBODYS if os.getuid() == 0 and not os.environ.get("XDG_RUNTIME_DIR") else own_directory()
+            SYSTEM_DIRECTORY
+            if os.getuid() == 0 and not os.environ.get("XDG_RUNTIME_DIR")
+            else user_directory()
         )
         path = directory / f"node-{name}.sock"
     path = path.absolute()
@@ -60,7 +62,7 @@ def known_sockets(given: Path | None = None) -> list[Path]:
     if given is not None or named:
         return [given or Path(named or "")]
     found = []
-    for directory in (own_directory(), EVERYBODYS):
+    for directory in (user_directory(), SYSTEM_DIRECTORY):
         host = directory / f"node-{local_host()}.sock"
         others = sorted(directory.glob("node-*.sock")) if directory.is_dir() else []
         found += [path for path in dict.fromkeys((host, *others)) if path.is_socket()]
@@ -69,7 +71,7 @@ def known_sockets(given: Path | None = None) -> list[Path]:
 
 def private_directory(path: Path) -> Path:
     """Make the directory of a socket, or check that nobody else can put anything there; raises `SharingError`."""
-    everybodys = path == EVERYBODYS
+    everybodys = path == SYSTEM_DIRECTORY
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o755 if everybodys else 0o700)
         about = path.lstat()

@@ -23,15 +23,15 @@ from apples.ipc.loop import Alarm, Loop
 from apples.ipc.streams import Stream, keep_honest
 from apples.ipc.timer import now, raw
 from apples.ipc.wire import (
-    BEAT_BYTES,
+    HEARTBEAT_BYTES,
     LONGEST_LINE,
     VERSION,
-    BeatMessage,
-    BeatSeal,
+    DatagramSeal,
     Forged,
     Freshness,
-    HereMessage,
+    HeartbeatMessage,
     Json,
+    PresenceMessage,
     Seal,
     checked_word,
     derive,
@@ -53,7 +53,7 @@ _LATE_SLICES = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
+class ConnectionCallbacks:
     """What the node does with what comes. hello : what to say of itself; the others get a document or a beat
 
     beat : when it was heard comes with it, on the clock of its `sent_s` and on that of timers
@@ -62,25 +62,25 @@ class Hooks:
     hello: Callable[[], Json]
     welcome: Callable[[Json], None]
     line: Callable[[Json], None]
-    beat: Callable[[BeatMessage, float, float], None]
+    beat: Callable[[HeartbeatMessage, float, float], None]
     lost: Callable[[str], None]
 
 
-class Link:
+class ManagerConnection:
     """The connection. word : of this process, random"""
 
-    def __init__(self, loop: Loop, manager: tuple[str, int], key: bytes, hooks: Hooks) -> None:
+    def __init__(self, loop: Loop, manager: tuple[str, int], key: bytes, hooks: ConnectionCallbacks) -> None:
         self._loop, self._manager, self._key, self._hooks = loop, manager, key, hooks
         self.word = random_word()
         self.welcomed = False
         self._stream: Stream | None = None
         self._seal: Seal | None = None
-        self._beats: BeatSeal | None = None
+        self._beats: DatagramSeal | None = None
         self._fresh = Freshness()
         self._last_line = 0.0
         self._shown = 0
         self._last_beat = 0.0
-        self._group_beat: BeatMessage | None = None
+        self._group_beat: HeartbeatMessage | None = None
         self._group_heard = 0.0
         self._direct: socket.socket | None = None
         self._group: socket.socket | None = None
@@ -156,7 +156,7 @@ class Link:
 
     def close(self) -> None:
         """For good."""
-        self._hooks = Hooks(
+        self._hooks = ConnectionCallbacks(
             hello=dict,
             welcome=lambda d: None,
             line=lambda d: None,
@@ -188,7 +188,7 @@ class Link:
         ours, stream = random_word(), self._stream
         assert stream is not None
         self._seal = Seal(derive(self._key, "stream", theirs, ours), ours="node", theirs="manager")
-        self._beats = BeatSeal(self._key, session)
+        self._beats = DatagramSeal(self._key, session)
         stream.trust(LONGEST_LINE)
         stream.heard = self._line
         hello = self._hooks.hello() | {"nonce": ours, "word": self.word, "shown": self._shown}
@@ -253,7 +253,7 @@ class Link:
             return
         try:
             # One that is longer is none of ours.
-            datagram = source.recv(BEAT_BYTES + 1)
+            datagram = source.recv(HEARTBEAT_BYTES + 1)
             heard = raw()
             beat = self._beats.open_beat(datagram)
         except (OSError, Forged):
@@ -268,7 +268,7 @@ class Link:
     def _show(self, *, silent: bool) -> None:
         if self._direct is not None and self._beats is not None and self._address is not None:
             self._shown += 1
-            here = HereMessage(self.word, self._shown, silent, self.multicast_heard and not silent)
+            here = PresenceMessage(self.word, self._shown, silent, self.multicast_heard and not silent)
             with suppress(OSError):
                 self._direct.sendto(self._beats.here(here), self._address)
 

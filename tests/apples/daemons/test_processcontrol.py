@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from apples.coscheduling.events import Process
-from apples.daemons import cgroups, grips, signalling
-from apples.daemons.grips import Powers, find_powers
-from apples.daemons.processes import Registration, facts
+from apples.daemons import cgroups, processcontrol, signalling
+from apples.daemons.processcontrol import Capabilities, find_capabilities
+from apples.daemons.processes import ProcessRegistration, facts
 from apples.errors import SharingError
 
 #: A shell whose child computes with it in one group.
@@ -26,23 +26,23 @@ time.sleep(600)
 """
 
 
-def powers(kind):
-    """Powers that stop by signals or by the freezer; skips where there is none."""
+def capabilities(kind):
+    """Capabilities that stop by signals or by the freezer; skips where there is none."""
     if kind == "signals":
-        return Powers()
+        return Capabilities()
     try:
-        return Powers(freezer=cgroups.find("freezer"))
+        return Capabilities(freezer=cgroups.find("freezer"))
     except SharingError as error:
         pytest.skip(str(error))
 
 
 class Family:
-    """A process, its child, and a grip on both."""
+    """A process, its child, and the control of both."""
 
     def __init__(self, means):
         self.process = subprocess.Popen(FAMILY, stdout=subprocess.PIPE, start_new_session=True)
         self.child = int(self.process.stdout.readline())
-        self.grip = grip(means, self.process.pid)
+        self.control = control(means, self.process.pid)
 
     def run(self):
         """Whether both use the CPU: more ticks than before, within a while."""
@@ -57,7 +57,7 @@ class Family:
     def still(self):
         """Whether both have stopped: in a while, no tick more."""
         deadline = time.monotonic() + 10.0
-        while self.grip.stopped() is not True and time.monotonic() < deadline:
+        while self.control.stopped() is not True and time.monotonic() < deadline:
             time.sleep(0.001)
         before = [facts(pid).cpu_s for pid in (self.process.pid, self.child)]
         time.sleep(0.05)
@@ -72,10 +72,12 @@ def within_a_while(what):
     return what()
 
 
-def grip(means, pid):
+def control(means, pid):
     about = facts(pid)
-    known = Registration(process=Process("j", 0), ranks=1, pid=pid, uid=os.getuid(), started=about.started)
-    return means.grip(known, os.pidfd_open(pid))
+    known = ProcessRegistration(
+        process=Process("j", 0), ranks=1, pid=pid, uid=os.getuid(), started=about.started
+    )
+    return means.control(known, os.pidfd_open(pid))
 
 
 @pytest.fixture
@@ -96,46 +98,46 @@ def family():
 
 @pytest.mark.parametrize("kind", ["signals", "freezer"])
 def test_a_group_stops_and_runs_as_one(family, kind):
-    one = family(powers(kind))
+    one = family(capabilities(kind))
     assert one.run()
     for _ in range(2):
-        one.grip.stop()
+        one.control.stop()
     assert one.still()
-    one.grip.resume()
+    one.control.resume()
     assert one.run()
-    assert one.grip.stopped() is False
-    one.grip.close()
+    assert one.control.stopped() is False
+    one.control.close()
 
 
 @pytest.mark.parametrize("kind", ["signals", "freezer"])
 def test_letting_go_of_one_that_is_stopped_lets_it_run(family, kind):
-    one = family(powers(kind))
-    one.grip.stop()
+    one = family(capabilities(kind))
+    one.control.stop()
     assert one.still()
-    one.grip.close()
+    one.control.close()
     assert one.run()
 
 
 @pytest.mark.parametrize("kind", ["signals", "freezer"])
 def test_one_that_has_ended_is_no_error(family, kind):
-    one = family(powers(kind))
+    one = family(capabilities(kind))
     os.killpg(one.process.pid, signal.SIGKILL)
     os.waitid(os.P_PID, one.process.pid, os.WEXITED | os.WNOWAIT)
-    one.grip.stop()
-    one.grip.resume()
-    one.grip.favour(True)
-    one.grip.limit(0.1)
-    assert one.grip.stopped() is None
+    one.control.stop()
+    one.control.resume()
+    one.control.favour(True)
+    one.control.limit(0.1)
+    assert one.control.stopped() is None
     one.process.wait()
-    assert one.grip.cpu_s() is None
-    one.grip.close()
+    assert one.control.cpu_s() is None
+    one.control.close()
 
 
 @pytest.mark.parametrize("waited_for", [False, True])
 def test_what_a_dead_leader_leaves_stopped_is_resumed_on_kernels_that_know_no_signals_to_groups(
     family, waited_for
 ):
-    one = family(Powers())
+    one = family(Capabilities())
     pidfd, group = os.pidfd_open(one.process.pid), one.process.pid
     os.killpg(group, signal.SIGSTOP)
     os.kill(group, signal.SIGKILL)
@@ -145,7 +147,7 @@ def test_what_a_dead_leader_leaves_stopped_is_resumed_on_kernels_that_know_no_si
     assert not signalling._send_to_group(pidfd, signal.SIGCONT, group)
     assert within_a_while(lambda: facts(one.child).state != "T")
     os.close(pidfd)
-    one.grip.close()
+    one.control.close()
     os.kill(one.child, signal.SIGKILL)
 
 
@@ -153,7 +155,7 @@ def test_a_number_that_is_somebody_elses_by_now_is_left_alone(family):
     gone = subprocess.Popen(["true"])
     pidfd = os.pidfd_open(gone.pid)
     gone.wait()
-    other = family(Powers())
+    other = family(Capabilities())
     os.killpg(other.process.pid, signal.SIGSTOP)
     assert within_a_while(lambda: facts(other.child).state == "T")
     assert not signalling._send_to_group(pidfd, signal.SIGCONT, other.process.pid)
@@ -164,7 +166,7 @@ def test_a_number_that_is_somebody_elses_by_now_is_left_alone(family):
 def test_one_that_does_not_lead_its_group_is_stopped_alone():
     child = subprocess.Popen(["sleep", "60"])
     try:
-        held = grip(Powers(), child.pid)
+        held = control(Capabilities(), child.pid)
         held.stop()
         deadline = time.monotonic() + 10.0
         while held.stopped() is not True and time.monotonic() < deadline:
@@ -181,7 +183,7 @@ def test_all_threads_are_pinned():
     child = subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE)
     try:
         child.stdout.readline()
-        held = grip(find_powers("signals", limits=False, cpus=(cpu,)), child.pid)
+        held = control(find_capabilities("signals", limits=False, cpus=(cpu,)), child.pid)
         threads = [int(name) for name in os.listdir(f"/proc/{child.pid}/task")]
         assert len(threads) == 2
         assert all(os.sched_getaffinity(thread) == {cpu} for thread in threads)
@@ -198,10 +200,10 @@ def test_pinning_is_undone_where_the_process_has_not_chosen_for_itself():
     child = subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE)
     try:
         child.stdout.readline()
-        means = find_powers("signals", limits=False, cpus=(cpu,))
-        grip(means, child.pid).close()
+        means = find_capabilities("signals", limits=False, cpus=(cpu,))
+        control(means, child.pid).close()
         assert all(os.sched_getaffinity(int(one)) == before for one in os.listdir(f"/proc/{child.pid}/task"))
-        held = grip(means, child.pid)
+        held = control(means, child.pid)
         os.sched_setaffinity(child.pid, {min(before)})
         held.close()
         assert os.sched_getaffinity(child.pid) == ({min(before)} if len(before) > 1 else before)
@@ -212,19 +214,19 @@ def test_pinning_is_undone_where_the_process_has_not_chosen_for_itself():
 
 
 def test_one_that_was_favoured_by_a_node_manager_that_was_killed_is_so_no_longer(family):
-    means = find_powers("signals", limits=False, cpus=None)
+    means = find_capabilities("signals", limits=False, cpus=None)
     if not means.nice:
         pytest.skip("needs CAP_SYS_NICE")
     one = family(means)
-    one.grip.favour(True)
+    one.control.favour(True)
     # the next one knows nothing of it
-    later = grip(means, one.process.pid)
+    later = control(means, one.process.pid)
     later.favour(False)
     assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 0
     os.setpriority(os.PRIO_PROCESS, one.process.pid, 5)
     later.close()
     assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 5
-    again = grip(means, one.process.pid)
+    again = control(means, one.process.pid)
     again.favour(True)
     again.favour(False)
     assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 5
@@ -233,10 +235,10 @@ def test_one_that_was_favoured_by_a_node_manager_that_was_killed_is_so_no_longer
 
 def test_a_number_whose_process_has_ended_is_neither_favoured_nor_pinned(monkeypatch, family):
     before = os.sched_getaffinity(0)
-    one = family(Powers())
+    one = family(Capabilities())
     # as it is when another process has the number by now
-    monkeypatch.setattr(grips, "alive", lambda pidfd: False)
-    held = grip(Powers(nice=True, cpus=(max(before),)), one.process.pid)
+    monkeypatch.setattr(processcontrol, "alive", lambda pidfd: False)
+    held = control(Capabilities(nice=True, cpus=(max(before),)), one.process.pid)
     held.favour(True)
     assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 0
     assert os.sched_getaffinity(one.process.pid) == before
@@ -244,39 +246,39 @@ def test_a_number_whose_process_has_ended_is_neither_favoured_nor_pinned(monkeyp
 
 
 def test_favouring_is_undone_or_not_done(family):
-    means = find_powers("signals", limits=False, cpus=None)
+    means = find_capabilities("signals", limits=False, cpus=None)
     one = family(means)
-    one.grip.favour(True)
+    one.control.favour(True)
     assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == (-10 if means.nice else 0)
-    one.grip.favour(False)
+    one.control.favour(False)
     assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 0
     assert ("needs CAP_SYS_NICE" in means.describe()["favouring"]) != means.nice
-    one.grip.close()
+    one.control.close()
 
 
 def test_a_quota_is_kept(family):
     try:
-        means = Powers(quota=cgroups.find("cpu"))
+        means = Capabilities(quota=cgroups.find("cpu"))
     except SharingError as error:
         pytest.skip(str(error))
     one = family(means)
-    assert one.grip.limit(0.02)
-    (group, _), (_, _) = one.grip.guards()
-    before = one.grip.cpu_s(), time.monotonic()
+    assert one.control.limit(0.02)
+    (group, _), (_, _) = one.control.guards()
+    before = one.control.cpu_s(), time.monotonic()
     time.sleep(1.0)
-    used, past = one.grip.cpu_s() - before[0], time.monotonic() - before[1]
+    used, past = one.control.cpu_s() - before[0], time.monotonic() - before[1]
     # two processes on up to two CPUs, held to a fiftieth of one together; ticks are hundredths
     assert used <= 0.02 * past + 0.03
     assert b"max" not in os.pread(group, 64, 0)
-    assert one.grip.limit(None)
+    assert one.control.limit(None)
     assert one.run()
-    one.grip.close()
+    one.control.close()
 
 
 def test_without_a_quota_the_caller_has_to_see_to_it(family):
-    one = family(Powers())
-    assert not one.grip.limit(0.01)
-    one.grip.close()
+    one = family(Capabilities())
+    assert not one.control.limit(0.01)
+    one.control.close()
 
 
 def test_control_groups_that_are_not_there_are_told(tmp_path):
