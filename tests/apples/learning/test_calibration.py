@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.errors import HistoryError
-from apples.learning import corrections
 from apples.learning.benchmarkstore import FORMAT, CalibrationStore
-from apples.learning.corrections import correct, outdated
+from apples.learning.corrections import correct, corrections, outdated
 from apples.learning.overhead import fit_overhead, startup_overhead
 from apples.learning.regression import weighted_median
 from apples.learning.runs import HALF_LIFE_RUNS, TrainingRuns, message_costs, start_cpu_s
