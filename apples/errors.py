@@ -1,21 +1,22 @@
-"""Every error the agent raises, in one tree; each class knows its exit code.
+"""Exceptions of the agent. Each class has its exit code.
 
-    ApplesError                 exit 1
-    ├── NoFeasiblePlan          exit 3    no choice of hosts can hold the work
-    ├── HistoryError            exit 4    records or calibration that cannot be read or written
-    ├── MonitorError        exit 5    the monitor of MPI programs cannot be built, or its pages not be read
-    ├── SharingError            exit 5    a node manager or machine manager that is not there, refuses, or cannot work
-    └── LaunchError             exit 125  the launcher itself failed
-        ├── NotExecutable       exit 126  the program is there but may not be run
-        └── ProgramNotFound     exit 127  the program is not there
+    nws.base.errors.ReportedError
+    └── ApplesError                 exit 1
+        ├── NoFeasiblePlan          exit 3    no choice of hosts can hold the work
+        ├── HistoryError            exit 4    run records, calibration or a queue's store cannot be read or written
+        ├── MonitorError            exit 5    the MPI monitor cannot be built, or its pages cannot be read
+        ├── SharingError            exit 5    a node manager or machine manager does not answer or rejects a request
+        └── LaunchError             exit 125  the launcher failed
+            ├── NotExecutable       exit 126  the program exists but cannot be executed
+            └── ProgramNotFound     exit 127  the program does not exist
 
-What the user wrote and cannot be understood is a `ConfigError` (exit 2) of the settings' reader: all problems at once.
-A run that was started and did not end well is no exception: its `apples.model.plan.Outcome` carries the exit code.
+Options and settings files that are not legal raise `nws.base.errors.ConfigError` (exit 2), which lists all problems.
+A run that started and failed raises no exception: `apples.model.plan.Outcome` holds its exit code.
 """
 
 from __future__ import annotations
 
-from nws.base.errors import ConfigError
+from nws.base.errors import ConfigError, ReportedError
 
 __all__ = [
     "ApplesError",
@@ -30,32 +31,30 @@ __all__ = [
 ]
 
 
-class ApplesError(Exception):
-    """Base of all errors of the agent."""
-
-    exit_code = 1
+class ApplesError(ReportedError):
+    """Base of the errors of the agent."""
 
 
 class NoFeasiblePlan(ApplesError):
-    """No choice of hosts, order and slabs can hold the work; the message says which limit binds."""
+    """No choice of hosts, order and slabs can hold the work. The message names the limit."""
 
     exit_code = 3
 
 
 class HistoryError(ApplesError):
-    """Records or calibration on disk cannot be read or written; the message names the file and what to do."""
+    """Run records, calibration or a queue's store cannot be read or written. The message names file and remedy."""
 
     exit_code = 4
 
 
 class MonitorError(ApplesError):
-    """The monitor of MPI programs cannot be built, or what it left cannot be read; the message says what is missing."""
+    """The MPI monitor cannot be built, or its pages cannot be read. The message names the missing part."""
 
     exit_code = 5
 
 
 class SharingError(ApplesError):
-    """A daemon that shares hosts is not there, refuses, or cannot work; the message says which and what to do."""
+    """A node manager or machine manager does not answer or rejects a request. The message names it and a remedy."""
 
     exit_code = 5
 
@@ -67,7 +66,7 @@ class LaunchError(ApplesError):
 
 
 class NotExecutable(LaunchError):
-    """The program exists but may not be executed."""
+    """The program exists but cannot be executed."""
 
     exit_code = 126
 

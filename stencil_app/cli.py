@@ -12,8 +12,8 @@ from time import perf_counter
 
 import click
 
+from nws.base.command import run_program
 from stencil_app.bsp.command import BSP
-from stencil_app.errors import StencilError
 from stencil_app.mhd.command import MHD
 from stencil_app.options import Option
 from stencil_app.physics import Physics
@@ -94,36 +94,28 @@ commands.add_command(validate)
 
 
 def main() -> None:
-    """Entry point; ends the process with the exit code."""
-    try:
-        commands.main(prog_name="stencil-app", standalone_mode=False)
-    except click.UsageError as error:
-        from stencil_app.running.mpi import world
+    """Run `stencil-app` as a program. Signals keep their action until the run takes them over."""
+    # Unwinding would wait in MPI_Finalize for ranks that wait for this one.
+    run_program(commands, "stencil-app", unwind=False, reports=_is_first_rank)
 
-        if world().rank == 0:
-            error.show()
-        sys.exit(error.exit_code)
+
+def _is_first_rank() -> bool:
+    from stencil_app.running.mpi import world
+
+    return world().rank == 0
 
 
 def _run(physics: Physics, texts: dict[str, str | None], words: tuple[str, ...]) -> int:
     started = perf_counter()
-    from stencil_app.running.mpi import abort, world
+    from stencil_app.running.mpi import aborting, world
     from stencil_app.settings import check
 
     comm = world()
-    try:
+    with aborting(comm):
         settings = check(physics, texts, ranks=comm.size, strays=_strays(physics, words))
         from stencil_app.running.session import run
 
         return run(comm, physics, settings, started)
-    except StencilError as error:
-        if comm.rank == 0:
-            for problem in error.problems:
-                click.echo(f"stencil-app {physics.name}: {problem}", err=True)
-        return error.exit_code
-    except Exception as error:
-        abort(comm, error)
-        raise
 
 
 def _strays(physics: Physics, words: tuple[str, ...]) -> list[str]:

@@ -1,47 +1,42 @@
-"""Every error the application raises, in one tree; each class knows its exit code.
+"""Exceptions of the application. Each class has its exit code.
 
-    StencilError            exit 1
-    ├── UsageError          exit 2   options or input that cannot be understood; all problems at once
-    │   └── CheckpointError exit 2   a file given to restart from that cannot be used
-    ├── OutputError         exit 4   a file that could not be written
-    └── DivergedError       exit 5   the values of the mesh stopped being finite
+    nws.base.errors.ReportedError
+    └── StencilError            exit 1
+        ├── UsageError          exit 2   options or input are not legal; lists all problems
+        │   └── CheckpointError exit 2   a checkpoint cannot be used for a restart
+        ├── OutputError         exit 4   a file cannot be written
+        └── DivergedError       exit 5   the values of the mesh are not finite
 
-All ranks of a run raise the same error (see `stencil_app.running.mpi.agree`); only rank 0 prints it. A run that
-is ended by a signal is no error: its exit code is 128 + signal.
+All ranks of a run raise the same error (see `stencil_app.running.mpi.agree`) and rank 0 prints it. A run that a signal
+ends raises no exception: its exit code is 128 + signal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from nws.base.errors import ReportedError
 
 
-class StencilError(Exception):
-    """Base of all errors of the application. `problems`: one line each."""
-
-    exit_code = 1
-
-    def __init__(self, problems: str | Iterable[str]) -> None:
-        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
-        super().__init__("\n".join(self.problems))
+class StencilError(ReportedError):
+    """Base of the errors of the application. `problems`: one line each."""
 
 
 class UsageError(StencilError):
-    """What the user wrote cannot be understood or done; every problem says what is legal."""
+    """Options or input are not legal. Each problem lists the legal values."""
 
     exit_code = 2
 
 
 class CheckpointError(UsageError):
-    """A checkpoint that is no checkpoint, is damaged, or belongs to another run."""
+    """A file is no checkpoint, is damaged, or belongs to another run."""
 
 
 class OutputError(StencilError):
-    """A result, record or checkpoint could not be written; nothing half-written is left behind."""
+    """A result, record or checkpoint cannot be written. No incomplete file remains."""
 
     exit_code = 4
 
 
 class DivergedError(StencilError):
-    """The solution is no longer finite; says where. The last checkpoint is left as it was."""
+    """The solution is not finite at the cell in the message. The last checkpoint is kept."""
 
     exit_code = 5

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apples.cli.adapting import with_adaptation
-from apples.cli.console import Console, run_command
+from apples.cli.console import Console
 from apples.cli.resilience import with_resilience
 from apples.cli.slurmoptions import with_slurm
+from nws.base.command import run_program
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
@@ -287,4 +288,4 @@ class _Events:
 
 def main() -> None:
     """Entry point of `apples-run`."""
-    run_command(run, "apples-run")
+    run_program(run, "apples-run")

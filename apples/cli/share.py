@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from apples.cli.console import signals_held_back
+from nws.base.command import signals_held_back
 
 if TYPE_CHECKING:
     from apples.daemons.client import NodeClient
@@ -96,12 +96,12 @@ def _run(command: list[str], variables: dict[str, str]) -> int:
     """
     # A program may run long before we have heard that it was started; nothing may take us away meanwhile.
     with (
-        signals_held_back() as let_through,
+        signals_held_back() as release,
         subprocess.Popen(command, env={**os.environ, **variables}) as process,
     ):
         while True:
             try:
-                let_through()
+                release()
                 code = process.wait()
             except KeyboardInterrupt:
                 # It has had the same one; what it makes of it is what we wait for.

@@ -1,24 +1,30 @@
-"""Every error the weather service raises, in one tree; each class knows its exit code.
+"""Base of the errors that a command reports, and the exceptions of the weather service. Each class has its exit code.
 
-WeatherError                 exit 1
-├── UsageError               exit 2   a name, option or input file that cannot be understood
-│   └── ConfigError          exit 2   a settings file or option; all its problems at once
-├── StoreError               exit 4   a store that cannot be read or written
-├── ProbeError               exit 5   a measurement that could not be made
-├── ServiceError             exit 6   the weather service refuses; `status` says why
-│   ├── Malformed            400      the request is not what the interface describes
-│   ├── Unauthorized         401      no token, or one the service does not know
-│   ├── Forbidden            403      not with this token or key
-│   │   ├── KeyRefused       403      the key is not this host's
-│   │   └── ForeignSeries    403      a host wrote another host's series
-│   ├── NotFound             404      nothing of that name
-│   │   ├── UnknownHost      404      a host that is not registered
-│   │   └── UnknownSeries    404      a series nobody has measured
-│   ├── NameTaken            409      another host holds this name
-│   ├── TooMany              429      a limit of the service is reached
-│   │   └── TooManySeries    429      one host has as many series as it may have
-│   └── Refused              422      understood, and not acceptable
-└── ServiceUnreachable       exit 7   no answer from the service
+The packages derive their trees from `ReportedError`: `WeatherError` here, `apples.errors.ApplesError` and
+`stencil_app.errors.StencilError`. `nws.base.command` prints such an error without a traceback.
+
+ReportedError                    exit 1
+├── apples.errors.ApplesError           (tree in that module)
+├── stencil_app.errors.StencilError     (tree in that module)
+└── WeatherError                 exit 1
+    ├── UsageError               exit 2   a name, option or input file is not legal
+    │   └── ConfigError          exit 2   a settings file or option is not legal; lists all problems
+    ├── StoreError               exit 4   a file of the weather service cannot be read or written
+    ├── ProbeError               exit 5   a measurement failed
+    ├── ServiceError             exit 6   the weather service rejected a request; `status` as in HTTP
+    │   ├── Malformed            400      the request does not match the interface
+    │   ├── Unauthorized         401      the token is missing or unknown
+    │   ├── Forbidden            403      the token or key does not permit the request
+    │   │   ├── KeyRefused       403      the key is not the host's
+    │   │   └── ForeignSeries    403      the series belongs to another host
+    │   ├── NotFound             404      the name is unknown
+    │   │   ├── UnknownHost      404      the host is not registered
+    │   │   └── UnknownSeries    404      the series has no measurement
+    │   ├── NameTaken            409      another host is registered under the name
+    │   ├── TooMany              429      a limit of the service is reached
+    │   │   └── TooManySeries    429      the host has reached its limit of series
+    │   └── Refused              422      the request is valid but cannot be carried out
+    └── ServiceUnreachable       exit 7   the service did not answer
 """
 
 from __future__ import annotations
@@ -27,43 +33,50 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 
-class WeatherError(Exception):
-    """Base of all errors of the weather service."""
+class ReportedError(Exception):
+    """Base of the errors that a command prints as a message, without a traceback.
 
-    exit_code = 1
+    exit_code : exit code of the command.  problems : one line each; the message is these lines
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, problems: str | Iterable[str] = ()) -> None:
+        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class WeatherError(ReportedError):
+    """Base of the errors of the weather service."""
 
 
 class UsageError(WeatherError):
-    """What the user wrote cannot be understood; the message says what is legal."""
+    """A value given by the user is not legal. The message lists the legal values."""
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """What the user set cannot be understood. `problems`: one line each, file:line first where known."""
-
-    def __init__(self, problems: str | Iterable[str]) -> None:
-        self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
-        super().__init__("\n".join(self.problems))
+    """A settings file or option is not legal. `problems` starts each line with file:line where known."""
 
 
 class StoreError(WeatherError):
-    """The store on disk cannot be read or written; the message names the file and what to do."""
+    """A file of the weather service cannot be read or written. The message names the file and a remedy."""
 
     exit_code = 4
 
 
 class ProbeError(WeatherError):
-    """A sensor could not take its measurement; nothing is recorded in its place."""
+    """A measurement failed. No value is recorded in its place."""
 
     exit_code = 5
 
 
 class ServiceError(WeatherError):
-    """The weather service refuses.
+    """The weather service rejected a request.
 
-    status : as in HTTP.  problems : everything that is wrong, one line each, where there is more than the message
-    retry_after_s : when asking again makes sense, seconds; None when it does not
+    status : HTTP status.  problems : further problems, one line each, not part of the message
+    retry_after_s : seconds until a retry may succeed, None if a retry is useless
     """
 
     exit_code = 6
@@ -77,84 +90,84 @@ class ServiceError(WeatherError):
         problems: Iterable[str] = (),
         retry_after_s: float | None = None,
     ) -> None:
+        super().__init__(message)
         self.status = self.default_status if status is None else status
         self.problems = tuple(problems)
         self.retry_after_s = retry_after_s
-        super().__init__(message)
 
     @staticmethod
     def of(
         status: int, message: str, *, problems: Iterable[str] = (), retry_after_s: float | None = None
     ) -> ServiceError:
-        """The error of a status, in its own class where there is one; for clients, who read it from an answer."""
+        """Return the error of an HTTP status, in the status's class if it has one. Clients use it for an answer."""
         kind = _BY_STATUS.get(status, ServiceError)
         return kind(message, status=status, problems=problems, retry_after_s=retry_after_s)
 
 
 class Malformed(ServiceError):
-    """The request is not what the interface describes."""
+    """The request does not match the interface."""
 
     default_status = 400
 
 
 class Unauthorized(ServiceError):
-    """No token, or one the service does not know."""
+    """The token is missing or unknown."""
 
     default_status = 401
 
 
 class Forbidden(ServiceError):
-    """Not with this token or key."""
+    """The token or key does not permit the request."""
 
     default_status = 403
 
 
 class KeyRefused(Forbidden):
-    """The key is not the one the host was given when it registered."""
+    """The key differs from the one that the host registered."""
 
 
 class ForeignSeries(Forbidden):
-    """A host wrote a series that belongs to another host."""
+    """The series belongs to another host."""
 
 
 class NotFound(ServiceError):
-    """Nothing of that name."""
+    """The name is unknown."""
 
     default_status = 404
 
 
 class UnknownHost(NotFound):
-    """A host that is not registered."""
+    """The host is not registered."""
 
 
 class UnknownSeries(NotFound):
-    """A series nobody has measured."""
+    """The series has no measurement."""
 
 
 class NameTaken(ServiceError):
-    """Another host holds this name."""
+    """Another host is registered under this name."""
 
     default_status = 409
 
 
 class TooMany(ServiceError):
-    """A limit of the service is reached; `retry_after_s` says when it may be different."""
+    """A limit of the service is reached. `retry_after_s` is the time until a retry may succeed."""
 
     default_status = 429
 
 
 class TooManySeries(TooMany):
-    """One host has as many series as it may have."""
+    """The host has reached its limit of series."""
 
 
 class Refused(ServiceError):
-    """Understood, and not acceptable."""
+    """The request is valid but cannot be carried out."""
 
     default_status = 422
 
 
 class ServiceUnreachable(WeatherError):
-    """No answer from the service: not running, wrong address, or the network between."""
+    """The service did not answer: it does not run, the address is wrong or the network is down."""
 
     exit_code = 7
 

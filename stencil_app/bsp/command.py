@@ -8,7 +8,7 @@ import sys
 import click
 
 from stencil_app.bsp.settings import NUMBERS, TEXTS, check
-from stencil_app.errors import OutputError, StencilError
+from stencil_app.errors import OutputError
 from stencil_app.options import Option
 
 
@@ -30,10 +30,10 @@ def _parameter(option: Option) -> click.Option:
 
 
 def _run(strays: tuple[str, ...], as_json: bool, **texts: str | None) -> None:
-    from stencil_app.running.mpi import abort, agree, world
+    from stencil_app.running.mpi import aborting, agree, world
 
     comm = world()
-    try:
+    with aborting(comm):
         settings = check(texts, _stray_problems(strays))
         from stencil_app.bsp.job import run, text_lines
 
@@ -48,15 +48,6 @@ def _run(strays: tuple[str, ...], as_json: bool, **texts: str | None) -> None:
             except OSError as error:
                 problems.append(f"stdout: the report could not be written: {error.strerror}")
         agree(comm, problems, OutputError)
-    except StencilError as error:
-        if comm.rank == 0:
-            for problem in error.problems:
-                click.echo(f"stencil-app bsp: {problem}", err=True)
-        sys.exit(error.exit_code)
-    except Exception as error:
-        abort(comm, error)
-        raise
-    sys.exit(0)
 
 
 def _stray_problems(words: tuple[str, ...]) -> list[str]:

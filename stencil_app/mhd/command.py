@@ -11,7 +11,6 @@ from time import perf_counter
 
 import click
 
-from stencil_app.errors import StencilError
 from stencil_app.mhd.case import Entry, entry, names, summary
 from stencil_app.mhd.settings import HISTORY_EVERY, NUMBERS, PATHS, RESLAB_HELP, SLABS_HELP
 from stencil_app.options import Option
@@ -71,10 +70,10 @@ class _Problems(click.Group):
 def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -> int:
     started = perf_counter()
     from stencil_app.mhd.settings import check
-    from stencil_app.running.mpi import abort, world
+    from stencil_app.running.mpi import aborting, world
 
     comm = world()
-    try:
+    with aborting(comm):
         settings = check(problem, texts, ranks=comm.size, strays=_stray_problems(problem, words))
         if comm.rank == 0 and sys.stderr.isatty():
             # somebody is waiting; others find out from `stencil-app warm --say`
@@ -84,14 +83,6 @@ def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -
         from stencil_app.mhd.session import run
 
         return run(comm, settings, started)
-    except StencilError as error:
-        if comm.rank == 0:
-            for line in error.problems:
-                click.echo(f"stencil-app mhd {problem.name}: {line}", err=True)
-        return error.exit_code
-    except Exception as error:
-        abort(comm, error)
-        raise
 
 
 def _stray_problems(problem: Entry, words: tuple[str, ...]) -> list[str]:

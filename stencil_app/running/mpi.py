@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from time import sleep
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,18 @@ def agree(comm: Intracomm, problems: Iterable[str], kind: type[StencilError] = U
     merged = tuple(dict.fromkeys(problem for one in everyone for problem in one))
     if merged:
         raise kind(merged)
+
+
+@contextmanager
+def aborting(comm: Intracomm) -> Iterator[None]:
+    """End all ranks after an exception of the block, unless it is a `StencilError`, which all ranks raise alike."""
+    try:
+        yield
+    except StencilError:
+        raise
+    except Exception as error:
+        abort(comm, error)
+        raise
 
 
 def abort(comm: Intracomm, error: BaseException) -> None:

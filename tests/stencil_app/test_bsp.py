@@ -211,7 +211,9 @@ def test_what_is_wrong_is_said_once_by_all_ranks(stencil_app):
     assert done.returncode == 2
     assert done.stdout == ""
     assert sorted(
-        line.split(": ", 1)[1].split(";")[0] for line in done.stderr.splitlines() if "bsp" in line
+        line.split(": ", 1)[1].split(";")[0]
+        for line in done.stderr.splitlines()
+        if line.startswith("stencil-app: ")
     ) == [
         "--granularity: got '0'",
         "--pattern: got 'star'",

@@ -71,9 +71,7 @@ def test_a_full_disk_under_the_result_ends_all_ranks_with_4():
             command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
         )
     assert done.returncode == 4
-    assert done.stderr == (
-        "stencil-app heat: stdout: the result could not be written: No space left on device\n"
-    )
+    assert done.stderr == ("stencil-app: stdout: the result could not be written: No space left on device\n")
 
 
 @pytest.mark.parametrize("words", [("heat", "--nx"), ("heet",)])

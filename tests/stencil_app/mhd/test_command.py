@@ -159,7 +159,7 @@ def test_negative_pressure_is_refused(mhd, monkeypatch):
     done = mhd(0, "blast", "--n", 8)
     assert done.returncode == 2
     assert done.stderr == (
-        "stencil-app mhd blast: blast: the initial state has 256 cell(s) with density or pressure under 1e-10 in "
+        "stencil-app: blast: the initial state has 256 cell(s) with density or pressure under 1e-10 in "
         "rows from 0; both must be positive\n"
     )
 

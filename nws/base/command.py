@@ -1,0 +1,207 @@
+"""Entry point of every command: exit codes, error messages, signals and broken output streams.
+
+Each package has a click command and passes it to `run_program`. A `ReportedError` becomes one message on standard
+error and the exit code of its class. No error of the user's input or of the machine prints a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from nws.base.errors import ReportedError
+
+INTERRUPTED = 130
+
+
+class Terminated(SystemExit):
+    """Raised on SIGTERM or SIGHUP, so that `finally` blocks stop children and remove temporary files."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.name = signal.Signals(number).name.removeprefix("SIG")
+
+
+def run_program(
+    command: click.Command,
+    name: str,
+    arguments: Sequence[str] | None = None,
+    *,
+    unwind: bool = True,
+    reports: Callable[[], bool] = lambda: True,
+) -> NoReturn:
+    """Run a click command as a program and exit with its code.
+
+    Args:
+        command: its return value is the exit code if it is an integer.
+        name: starts each message line.
+        arguments: words of the command line; `sys.argv` by default.
+        unwind: raise `Terminated` on SIGTERM and SIGHUP; otherwise the signals keep their action.
+        reports: returns whether this process prints messages; of the ranks of a job, one does.
+    """
+
+    def report(text: str) -> None:
+        if reports():
+            _print_error("\n".join(f"{name}: {line}" for line in text.splitlines() or [""]))
+
+    _occupy_standard_descriptors()
+    if unwind:
+        _unwind_when_terminated()
+    code: object = 1
+    try:
+        if _stdout() is None:
+            raise OSError("standard output is closed")
+        result = command.main(list(arguments) if arguments is not None else None, name, standalone_mode=False)
+        sys.stdout.flush()
+        code = result if isinstance(result, int) else 0
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        report("interrupted")
+        code = INTERRUPTED
+    except Terminated as end:
+        report(f"ended by signal {end.name}")
+        code = end.code
+    except SystemExit as end:
+        code = end.code
+    except click.ClickException as error:
+        if reports():
+            with suppress(OSError):
+                error.show()
+        code = error.exit_code
+    except ReportedError as error:
+        report(str(error))
+        code = error.exit_code
+    except BrokenPipeError:
+        # The reader of the output closed it (`| head`); click exits the same way where it notices first.
+        pass
+    except OSError as error:
+        # A full disk, a temporary directory that was removed, ...: reason and file are the message.
+        report(str(error))
+    sys.exit(_discard_unwritten(report, code))
+
+
+def _occupy_standard_descriptors() -> None:
+    """Open /dev/null for closed standard streams: else the next file opened would get their descriptors.
+
+    `sys.stdout` stays None.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # open() returns the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)
+    streams: Any = sys
+    for name, mode in (("stdin", "r"), ("stderr", "w")):
+        if getattr(streams, name) is None:
+            setattr(streams, name, open(os.devnull, mode))  # noqa: SIM115
+
+
+def _stdout() -> Any:
+    """Return `sys.stdout`; None if the program was started with a closed descriptor, unlike its declared type."""
+    return sys.stdout
+
+
+def _print_error(text: str) -> None:
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def _discard_unwritten(report: Callable[[str], None], code: Any) -> Any:
+    """Return the exit code after a last flush of standard output.
+
+    A flush that fails is repeated by the interpreter at exit, which prints a traceback and exits with 120. So the
+    descriptor is directed to /dev/null first.
+    """
+    if _stdout() is None:
+        return code
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if code in (0, None):
+            if not isinstance(error, BrokenPipeError):
+                report(str(error))
+            return 1
+    except ValueError:
+        # closed by the program
+        pass
+    return code
+
+
+def _unwind_when_terminated() -> None:
+    """Raise `Terminated` on SIGTERM and SIGHUP. By default these end Python at once and leave children and files."""
+
+    def unwind(number: int, frame: FrameType | None) -> None:
+        raise Terminated(number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # An ignored signal stays ignored (`nohup`).
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, unwind)
+
+
+@contextmanager
+def signals_held_back() -> Iterator[Callable[[], None]]:
+    """Delay SIGINT, SIGTERM and SIGHUP until the yielded function is called, or until the end of the block.
+
+    Each signal then has the action that it had before the block. Ignored signals stay ignored.
+    """
+    waiting: list[int] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        waiting.append(number)
+
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: handler for number, handler in found.items() if callable(handler)}
+
+    def release() -> None:
+        while handlers:
+            number, handler = handlers.popitem()
+            signal.signal(number, handler)
+        while waiting:
+            signal.raise_signal(waiting.pop(0))
+
+    for number in handlers:
+        signal.signal(number, wait)
+    try:
+        yield release
+    finally:
+        release()
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, so that `--help` is fast.
+
+    lazy : by name, the one-line help and the place of the command as "package.module:attribute"
+    """
+
+    def __init__(self, *, lazy: Mapping[str, tuple[str, str]], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._lazy = dict(lazy)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order given."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command, None for an unknown name."""
+        if cmd_name not in self._lazy:
+            return None
+        module, _, attribute = self._lazy[cmd_name][1].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands with their one-line help, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (text, _) in self._lazy.items()])

@@ -1,0 +1,93 @@
+"""`run_program` in processes of its own: exit codes, messages, signals and broken output streams."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import os, signal, sys
+import click
+from nws.base.command import run_program
+from nws.base.errors import ConfigError, StoreError
+
+@click.command()
+@click.argument("action")
+def command(action):
+    exec(action)
+
+run_program(command, "tool", [sys.argv[1]])
+"""
+
+
+def run(action, redirection="", **options):
+    words = ["sh", "-c", f'exec "$0" -c "$1" "$2" {redirection}', sys.executable, PROGRAM, action]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("print('x')", (0, "x\n", "")),
+        ("sys.exit(7)", (7, "", "")),
+        ("raise StoreError('no room')", (4, "", "tool: no room\n")),
+        ("raise ConfigError(['a: 1', 'b: 2'])", (2, "", "tool: a: 1\ntool: b: 2\n")),
+        ("raise KeyboardInterrupt", (130, "", "\ntool: interrupted\n")),
+        ("raise click.Abort", (130, "", "tool: interrupted\n")),
+        ("raise click.ClickException('bad')", (1, "", "Error: bad\n")),
+        ("open('/nonexistent')", (1, "", "tool: [Errno 2] No such file or directory: '/nonexistent'\n")),
+    ],
+)
+def test_run_program_reports_errors_in_one_message(action, expected):
+    assert run(action) == expected
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_run_program_unwinds_when_terminated(number, code):
+    action = f"try: os.kill(os.getpid(), signal.{number})\nfinally: print('cleaned')"
+    assert run(action) == (code, "cleaned\n", f"tool: ended by signal {number.removeprefix('SIG')}\n")
+
+
+def test_run_program_keeps_an_ignored_signal_ignored():
+    assert run("os.kill(os.getpid(), signal.SIGHUP)", preexec_fn=_ignore_hangup) == (0, "", "")
+
+
+def _ignore_hangup():
+    import signal
+
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("action", ["click.echo('x')", "print('x')", "sys.stdout.write('x'); sys.exit(0)"])
+def test_run_program_full_stdout_is_one_line_and_exit_1(action):
+    assert run(action, ">/dev/full") == (1, "", "tool: [Errno 28] No space left on device\n")
+
+
+def test_run_program_closed_stdout_is_one_line_and_exit_1():
+    assert run("print('x')", ">&-") == (1, "", "tool: standard output is closed\n")
+
+
+def test_run_program_closed_stdin_and_stderr_are_replaced():
+    action = "assert open('/dev/null').fileno() > 2; sys.stderr.write('lost'); print(sys.stdin.read())"
+    assert run(action, "<&- 2>&-") == (0, "\n", "")
+
+
+def test_run_program_full_stderr_keeps_the_exit_code():
+    assert run("raise StoreError('no room')", "2>/dev/full") == (4, "", "")
+
+
+def test_run_program_broken_pipe_is_silent():
+    script = '"$0" -c "$1" "print(200000 * \'x\')" | head -c 1; exit ${PIPESTATUS[0]}'
+    words = ["bash", "-c", script, sys.executable, PROGRAM]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "x", "")
+
+
+def test_base_modules_load_nothing_heavy():
+    code = (
+        "import sys, nws.base.command, nws.base.errors\n"
+        "print({'numpy', 'numba', 'pydantic', 'yaml', 'sqlite3', 'rich'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
