@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apples.cli.resilience import SPREADING
-from apples.cli.slurmoptions import with_slurm
+from apples.cli.optiongroups import HeadedCommand, with_options
+from apples.cli.runoptions import PoolOptions
 
 if TYPE_CHECKING:
     from apples.cli.console import Console
@@ -18,51 +18,50 @@ if TYPE_CHECKING:
     from apples.platforms.platform import Platform
 
 
-@click.command()
+#: Options of the pool that choose machines to measure; a mock grid has none.
+_POOL = (
+    *("grid_file", "hosts", "hostfile", "launcher"),
+    *("partition", "account", "qos", "reservation", "constraint", "nodes", "exclusive", "immediate"),
+)
+
+
+@click.command(cls=HeadedCommand)
 @click.argument("size", type=click.IntRange(min=1), default=64)
 @click.option("-a", "--app", default="mhd3d", show_default=True, help="Application: mhd3d, heat or jacobi2d.")
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Option of the application."
 )
-@click.option(
-    "--launcher",
-    type=click.Choice(["mpiexec", "ssh", "slurm"]),
-    default="mpiexec",
-    show_default=True,
-    help="mpiexec: this machine; ssh, slurm: one host of each CPU type of the pool, or of what is idle.",
-)
-@with_slurm
-@click.option("-g", "--grid", "grid_file", metavar="FILE", help="Pool from a grid file (YAML).")
-@click.option("-H", "--host", "hosts", metavar="LIST", help="Pool: names, brackets, slots (a:2,node[01-08]).")
-@click.option("--hostfile", metavar="FILE", help="Pool from a file, one host a line.")
+@with_options(PoolOptions, only=_POOL)
 @click.option("--show", is_flag=True, help="Measure nothing; only show what is known.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) -> None:
+def calibrate(
+    size: int, app: str, settings: tuple[str, ...], show: bool, as_json: bool, options: PoolOptions
+) -> None:
     """Measure seconds per row and fit the overhead from the history.
 
     What a row costs depends on how much of a slab stays in the caches, so benchmarks are made for runs near SIZE
     (default 64). The benchmarks are kept and used by every later run; each finished run corrects them and the overhead.
     """
     from apples import applications
-    from apples.cli.assemble import parse_settings
     from apples.cli.console import Console
-    from apples.cli.places import open_benchmarks, open_history
+    from apples.cli.program import parse_settings
+    from apples.cli.stores import open_benchmarks, open_history
     from apples.learning.corrections import corrections
     from apples.run.costing import Application, Costing
 
     template = applications.get(app)
     chosen = parse_settings(settings)
     template.check(chosen)
-    console = Console(quiet=options["as_json"])
-    platform, history, store = _world(options, template, console), open_history(), open_benchmarks()
+    console = Console(quiet=as_json)
+    platform, history, store = _platform(options, template, console), open_history(), open_benchmarks()
     costing = Costing(store, history)
     application = Application(template=template, settings=chosen, size=size)
-    if not options["show"]:
+    if not show:
         costing.calibrate(platform, application, console.note)
     costs = costing.known(platform, application)
     own, others = costing.lessons(platform, application)
     found = corrections(own, others)
-    if options["as_json"]:
+    if as_json:
         key = costing.key(platform, application)
         click.echo(
             json.dumps(
@@ -77,21 +76,18 @@ def calibrate(size: int, app: str, settings: tuple[str, ...], **options: Any) ->
     click.echo("\n".join(_lines(costs, found)))
 
 
-def _world(options: dict[str, Any], template: Template, console: Console) -> Platform:
-    """The machines asked for; hosts elsewhere have been looked at, for it is they who say what they are."""
-    from apples.cli import slurmoptions
-    from apples.cli.assemble import open_platform, prepare_hosts
-    from apples.cli.exclusions import without_hosts
+def _platform(options: PoolOptions, template: Template, console: Console) -> Platform:
+    """Return the machines to measure; machines elsewhere report their CPU types in the snapshot."""
+    from apples.cli.assemble import prepare_hosts
+    from apples.cli.conflicts import pool_conflicts
+    from apples.cli.pool import open_platform
     from apples.errors import ConfigError
 
-    problems = slurmoptions.problems(options)
-    if options["launcher"] == "ssh":
-        problems += without_hosts(options)
+    problems = pool_conflicts(options)
     if problems:
         raise ConfigError(problems)
-    asked = dict.fromkeys(("mock", "scenario", "include", "exclude"))
-    platform, _ = open_platform({**asked, **options}, None, console.note)
-    if options["launcher"] in SPREADING:
+    platform, _ = open_platform(options, None, console.note)
+    if options.several_hosts:
         prepare_hosts(platform, template)
         platform.snapshot(console.note)
     return platform

@@ -26,8 +26,10 @@ def predict(words: str) -> Prediction | str:
 
     from apples.cli.assemble import assemble
     from apples.cli.console import Console
-    from apples.cli.places import open_benchmarks, open_history
+    from apples.cli.optiongroups import record_of
     from apples.cli.run import run
+    from apples.cli.runoptions import RunOptions
+    from apples.cli.stores import open_benchmarks, open_history
     from apples.errors import ConfigError
     from apples.run.costing import Application, Costing
 
@@ -36,8 +38,8 @@ def predict(words: str) -> Prediction | str:
     except (click.ClickException, ValueError) as error:
         reason = error.format_message() if isinstance(error, click.ClickException) else str(error)
         raise ConfigError(f"--model {words!r}: {reason}; expected the words after `apples-run`") from None
-    size = given.pop("size")
-    agent, request = assemble(size, given, Console(quiet=True))
+    size = int(given["size"])
+    agent, request = assemble(size, record_of(RunOptions, given), Console(quiet=True))
     application = Application(template=request.template, settings=request.settings, size=size)
     costs = Costing(open_benchmarks(), open_history()).known(agent.platform, application)
     missing = sorted({host.cpu_type for host in agent.platform.grid.hosts} - set(costs.seconds_per_row))

@@ -13,6 +13,7 @@ import secrets
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,6 +21,7 @@ import click
 
 if TYPE_CHECKING:
     from apples.cli.console import Console
+    from apples.cli.runoptions import RunOptions
 
 #: The request is the bound times this, and so long for measuring, planning and starting ranks, seconds.
 _MARGIN, _AROUND_S = 1.25, 30.0
@@ -27,34 +29,15 @@ _EVERY_S = 0.05
 _OURS = ("queue", "detach", "project", "max_ranks")
 
 
-def check(options: dict[str, Any]) -> None:
-    """Raises `ConfigError` for options that do not go together."""
-    from apples.errors import ConfigError
-
-    problems = [
-        f"{flag} is of a run in the queue; add --queue"
-        for name, flag in (("detach", "--detach"), ("project", "--project"))
-        if options[name] and not options["queue"]
-    ]
-    if options["queue"]:
-        problems += [
-            f"--queue is for real ranks, the mock grid has no queue; leave {flag} out"
-            for name, flag in (("mock", "--mock"), ("scenario", "--scenario"))
-            if options[name]
-        ]
-    if problems:
-        raise ConfigError(problems)
-
-
-def run_queued(context: click.Context, size: int, options: dict[str, Any], console: Console) -> int:
+def run_queued(context: click.Context, size: int, options: RunOptions, console: Console) -> int:
     """Submit, and unless detached wait for the end and pass the output on. Returns the job's exit code."""
     from apples.cli.assemble import assemble
     from apples.livequeue.client import ask
     from nws.base.durations import format_seconds
 
     processors = int(ask("queue")["processors"])
-    most = min(options["max_ranks"] or processors, processors)
-    agent, request = assemble(size, options | {"max_ranks": most}, console)
+    most = min(options.plan.max_ranks or processors, processors)
+    agent, request = assemble(size, replace(options, plan=replace(options.plan, max_ranks=most)), console)
     decision = agent.decide(request)
     plan, limit_s = decision.plan, request.time_limit_s
     bound_s = plan.high_s * _MARGIN if limit_s is None else limit_s
@@ -68,13 +51,13 @@ def run_queued(context: click.Context, size: int, options: dict[str, Any], conso
         f"asking for {ranks} processor{'s' * (ranks != 1)} for {format_seconds(asked['request_s'])}; predicted "
         f"{format_seconds(plan.predicted_s)}"
     )
-    if options["dry_run"]:
+    if options.output.dry_run:
         click.echo(json.dumps({**decision.document(), "queue": asked}))
         return 0
     command = [sys.executable, "-c", "from apples.cli.run import main; main()"]
     command += [str(size), "--max-ranks", str(ranks), *given_words(context)]
-    document = _document(command, f"{request.template.name}-{size}", options) | asked
-    if options["detach"]:
+    document = _document(command, f"{request.template.name}-{size}", options.sharing.project) | asked
+    if options.sharing.detach:
         click.echo(ask("submit", document, again=True))
         return 0
     with tempfile.TemporaryDirectory(prefix="apples-queued-") as directory:
@@ -110,14 +93,14 @@ def given_words(context: click.Context) -> list[str]:
     return words
 
 
-def _document(command: list[str], name: str, options: dict[str, Any]) -> dict[str, Any]:
+def _document(command: list[str], name: str, project: str | None) -> dict[str, Any]:
     umask = os.umask(0)
     os.umask(umask)
     here = Path.cwd()
     return {
         "token": secrets.token_hex(16),
         "name": name,
-        "project": options["project"] or "",
+        "project": project or "",
         "command": command,
         "directory": str(here),
         "environment": dict(os.environ),

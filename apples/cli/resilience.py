@@ -1,104 +1,56 @@
-"""Options of `apples-run` for runs that must end whatever happens: attempts, checkpoints, going on from one.
-
-Read and checked here, all problems at once; what they mean is decided in `apples.enacting`.
-"""
+"""`--attempts`, `--checkpoint`, `--resume` and their like: read and checked, all problems at once."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
+from apples.cli.optiongroups import Problems
+from apples.cli.runoptions import LaunchOptions, PoolOptions
+from apples.run.resilience import Resilience
+from nws.base.durations import parse_period
+from nws.client import state_dir
 
-if TYPE_CHECKING:
-    from apples.run.resilience import Resilience
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-#: Attempts where a run may lose a host and go on with others, and where there is one machine only.
+#: Attempts of a run that can continue without a lost host, and of a run on one machine.
 MANY_HOSTS, ONE_HOST = 3, 1
 
-#: Launchers that start ranks on more than one machine.
-SPREADING = ("ssh", "slurm")
 
-OPTIONS = (
-    click.option(
-        "--attempts",
-        type=click.IntRange(min=1),
-        help="Try so often when hosts are lost (default 3 over several hosts, 1 on this machine).",
-    ),
-    click.option(
-        "--checkpoint",
-        metavar="FILE|auto|off",
-        help="Keep what is done in FILE, or in one of ours that goes at the end (auto, the default over ssh).",
-    ),
-    click.option(
-        "--checkpoint-every",
-        metavar="auto|N|TIME",
-        help="Each N iterations, each 30s or 5m; auto: as costs and failures make it best.",
-    ),
-    click.option(
-        "--mtbf", metavar="TIME", help="Mean time between failures of one host (default: from past runs)."
-    ),
-    click.option("--resume", is_flag=True, help="Go on from what --checkpoint FILE holds, with a new plan."),
-)
-
-
-def with_resilience(command: Command) -> Command:
-    """The command with these options."""
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
-
-
-def read(options: Mapping[str, Any], settings: Mapping[str, str]) -> Resilience:
-    """What the user wants of a run that does not end well; raises `ConfigError` with every problem.
+def read_resilience(pool: PoolOptions, options: LaunchOptions, settings: Mapping[str, str]) -> Resilience:
+    """Return attempts and checkpoints of the run; raise `ConfigError` with every problem.
 
     settings : the application's own, of which `checkpoint` and `checkpoint_every` keep their meaning
     """
-    from apples.errors import ConfigError
-    from apples.run.resilience import Resilience
-    from nws.client import state_dir
-
-    problems: list[str] = []
-    simulated = bool(options["mock"] or options["scenario"] is not None)
-    spreading = simulated or options["launcher"] in SPREADING
-    needed = options["adapt"] == "hosts"
-    attempts = options["attempts"] or (MANY_HOSTS if spreading else ONE_HOST)
-    own_file = settings.get("checkpoint")
-    asked = options["checkpoint"]
-    problems += _contradictions(options, settings, simulated=simulated)
-    rule, every, every_s = _interval(options["checkpoint_every"], problems)
-    mtbf_s = _positive(options["mtbf"], "--mtbf", problems)
-    own = False
-    file: Path | None = None
-    if own_file is not None:
-        file = Path(own_file)
-        if options["launcher"] not in SPREADING:
-            # Of many hosts each says for itself whether it can write there.
-            problems += _place(file, f"-s checkpoint={own_file}")
-        if options["checkpoint_every"] is None:
+    needed = options.adapt == "hosts"
+    attempts = options.attempts or (MANY_HOSTS if pool.simulated or pool.several_hosts else ONE_HOST)
+    problems = Problems(_conflicts(options, settings, simulated=pool.simulated))
+    rule, every, every_s = _interval(options.checkpoint_every, problems)
+    mtbf = options.mtbf
+    mtbf_s = None if mtbf is None else problems.collect(lambda: parse_period(mtbf, what="--mtbf"))
+    temporary, file = False, None
+    if "checkpoint" in settings:
+        file = Path(settings["checkpoint"])
+        if not pool.several_hosts:
+            # Of several hosts, each checks for itself whether it can write there.
+            problems += _unwritable(file, f"-s checkpoint={file}")
+        if options.checkpoint_every is None:
             every_text = settings.get("checkpoint_every", "")
             rule, every = "iterations", int(every_text) if every_text.isdigit() else None
-    elif asked not in (None, "auto", "off"):
-        file = Path(asked)
-        problems += _place(file, f"--checkpoint {file}")
-    elif asked == "auto" or (asked is None and (attempts > 1 or needed)):
-        own = True
-        file = state_dir() / "checkpoints" / f"{_name()}.ckpt"
-        if not simulated:
+    elif options.checkpoint not in (None, "auto", "off"):
+        file = Path(options.checkpoint)
+        problems += _unwritable(file, f"--checkpoint {file}")
+    elif options.checkpoint == "auto" or (options.checkpoint is None and (attempts > 1 or needed)):
+        temporary, file = True, _temporary_file()
+        if not pool.simulated:
             problems += _made(file.parent)
-    if problems:
-        raise ConfigError(problems)
+    problems.check()
     return Resilience(
         attempts=attempts,
         file=None if file is None else file.absolute(),
-        own=own,
+        own=temporary,
         needed=needed,
-        simulated=simulated,
-        resume=options["resume"],
+        simulated=pool.simulated,
+        resume=options.resume,
         rule=rule,
         every=every,
         every_s=every_s,
@@ -106,8 +58,8 @@ def read(options: Mapping[str, Any], settings: Mapping[str, str]) -> Resilience:
     )
 
 
-def _contradictions(options: Mapping[str, Any], settings: Mapping[str, str], *, simulated: bool) -> list[str]:
-    asked, found = options["checkpoint"], []
+def _conflicts(options: LaunchOptions, settings: Mapping[str, str], *, simulated: bool) -> list[str]:
+    asked, found = options.checkpoint, []
     named = asked not in (None, "auto", "off")
     if asked is not None and "checkpoint" in settings:
         found.append(
@@ -115,50 +67,34 @@ def _contradictions(options: Mapping[str, Any], settings: Mapping[str, str], *, 
         )
     if simulated and named:
         found.append(f"--checkpoint {asked}: the mock grid writes no files; give auto or off")
-    if options["resume"] and not named and "checkpoint" not in settings:
-        found.append("--resume: needs --checkpoint FILE, what to go on from")
-    if options["resume"] and simulated:
+    if options.resume and not named and "checkpoint" not in settings:
+        found.append("--resume: needs --checkpoint FILE, the checkpoint to continue from")
+    if options.resume and simulated:
         found.append("--resume is for real runs; leave it out on the mock grid")
     if asked == "off":
         found += [
-            f"--{name.replace('_', '-')} {options[name]}: there are no checkpoints with --checkpoint off"
-            for name in ("checkpoint_every", "mtbf")
-            if options[name] is not None
+            f"--{name} {value}: there are no checkpoints with --checkpoint off"
+            for name, value in (("checkpoint-every", options.checkpoint_every), ("mtbf", options.mtbf))
+            if value is not None
         ]
-    if options["checkpoint_every"] is not None and "checkpoint_every" in settings:
+    if options.checkpoint_every is not None and "checkpoint_every" in settings:
         found.append("--checkpoint-every and -s checkpoint_every exclude each other; give one of them")
     return found
 
 
-def _interval(text: str | None, problems: list[str]) -> tuple[str, int | None, float | None]:
-    """Rule, iterations, seconds."""
+def _interval(text: str | None, problems: Problems) -> tuple[str, int | None, float | None]:
+    """Return the rule, its iterations and its seconds."""
     if text is None or text == "auto":
         return "young", None, None
     if text.isdigit():
         if int(text) == 0:
             problems.append("--checkpoint-every 0: expected 1 iteration or more")
         return "iterations", int(text), None
-    return "time", None, _positive(text, "--checkpoint-every", problems)
+    return "time", None, problems.collect(lambda: parse_period(text, what="--checkpoint-every"))
 
 
-def _positive(text: str | None, flag: str, problems: list[str]) -> float | None:
-    from nws.base.durations import parse_duration
-    from nws.base.errors import ConfigError
-
-    if text is None:
-        return None
-    try:
-        seconds = parse_duration(text, what=flag)
-    except ConfigError as error:
-        problems.extend(error.problems)
-        return None
-    if seconds <= 0:
-        problems.append(f"{flag} {text}: expected more than 0 seconds")
-    return seconds
-
-
-def _place(file: Path, flag: str) -> list[str]:
-    """What is wrong with a checkpoint's place here; other hosts are asked in their check."""
+def _unwritable(file: Path, flag: str) -> list[str]:
+    """Return why a checkpoint cannot be written there on this machine; empty if it can."""
     directory = file.absolute().parent
     if file.is_dir():
         return [f"{flag}: is a directory; give a file"]
@@ -170,7 +106,7 @@ def _place(file: Path, flag: str) -> list[str]:
 
 
 def _made(directory: Path) -> list[str]:
-    """Make the directory of our own checkpoints; why it could not be, if it could not."""
+    """Make the directory of temporary checkpoints; return why that failed, empty if it did not."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -180,10 +116,10 @@ def _made(directory: Path) -> list[str]:
     return []
 
 
-def _name() -> str:
-    """Of a checkpoint of ours: when it was begun, and nobody else's."""
+def _temporary_file() -> Path:
+    """Return the path of a new temporary checkpoint: its name is the time and a random part."""
     import time
 
     from apples.learning.history import new_id
 
-    return new_id(time.time())
+    return state_dir() / "checkpoints" / f"{new_id(time.time())}.ckpt"

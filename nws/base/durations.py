@@ -47,6 +47,14 @@ def parse_duration(text: str, *, what: str = "duration") -> float:
     return sum(float(part or 0) * size for part, size in zip(units.groups(), _SECONDS.values(), strict=True))
 
 
+def parse_period(text: str, *, what: str = "duration") -> float:
+    """Return the seconds in `text`, more than 0; raise `ConfigError` that names `what`."""
+    seconds = parse_duration(text, what=what)
+    if seconds <= 0:
+        raise ConfigError(f"{what} {text}: expected more than 0 seconds")
+    return seconds
+
+
 def format_seconds(seconds: float) -> str:
     """A span for people, two units at most: `0.012 s`, `4.27 s`, `1 min 30 s`, `2 h`, `3 d 4 h`."""
     if seconds < 0:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apples.cli.assemble import open_platform
+from apples.cli.pool import open_platform
+from apples.cli.runoptions import PoolOptions
 from apples.errors import ConfigError
 from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.reasons import why
 from apples.livequeue.store import Store
 
-NOT_SAID = ("mock", "scenario", "grid_file", "hosts", "hostfile", "include", "exclude", "launcher")
 POOL = Machine(slots={"alpha": 4, "beta": 2, "gamma": 8})
 
 
@@ -117,8 +117,8 @@ def test_hosts_as_launchers_read_them():
 
 def test_a_run_in_a_job_keeps_to_its_hosts_unless_it_names_others(monkeypatch):
     def pool(**options):
-        world, _ = open_platform({**dict.fromkeys(NOT_SAID), **options})
-        return [(host.name, host.slots) for host in world.grid.hosts]
+        platform, _ = open_platform(PoolOptions(**options))
+        return [(host.name, host.slots) for host in platform.grid.hosts]
 
     name = socket.gethostname()
     monkeypatch.setenv("APPLES_QUEUE_HOSTS", f"{name}:3")

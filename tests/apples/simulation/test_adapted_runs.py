@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from apples.applications.known import KnownByModel
-from apples.cli.adapting import controllers
+from apples.cli.adaptation import controllers
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.history import History
 from apples.platforms.mock import MockPlatform
@@ -40,7 +40,7 @@ def enacted(quiet, competitors, tmp_path):
             template=template,
             overrides={"ranks": 2},
             resilience=resilience,
-            make_controller=controllers(platform, wanted, {"adapt": adapt}, said.append),
+            make_controller=controllers(platform, wanted, said.append, hosts=adapt == "hosts"),
         )
         enactor = Enactor(agent, Checkpoints(resilience, platform, history), said.append)
         decision = enactor.decide(request)

@@ -1,4 +1,4 @@
-"""Where the commands keep things: one state directory for weather, benchmarks and history."""
+"""The stores of benchmarks and run records that the commands share, below one state directory."""
 
 from __future__ import annotations
 

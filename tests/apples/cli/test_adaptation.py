@@ -55,7 +55,7 @@ def test_settings_come_from_a_file(apples_run, tmp_path):
         (("--adapt-settings", "x.yaml"), "--adapt-settings x.yaml: needs --adapt slabs or --adapt hosts"),
         (
             ("--adapt", "hosts", "--checkpoint", "off"),
-            "--adapt hosts needs a checkpoint to go on from; leave --checkpoint off out",
+            "--adapt hosts needs a checkpoint to continue from; leave --checkpoint off out",
         ),
     ],
 )

@@ -1,0 +1,114 @@
+"""Options of `apples-run` that exclude each other, or that lack another option. Every check returns its problems."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from apples.cli.runoptions import SERVICE_GRID, PoolOptions, RunOptions, SharingOptions
+
+_MOCK = "the mock grid has no real hosts"
+_MONITOR = "the monitor's pages are of this machine only"
+_WAIT = "the way of waiting can be set on this machine only"
+
+#: Options that shape a new Slurm allocation and have no effect inside an existing one.
+_ALLOCATION = ("partition", "account", "qos", "reservation", "constraint", "exclusive", "immediate")
+
+
+def job_around() -> str | None:
+    """Return the number of the Slurm allocation that this process runs in, None outside."""
+    return os.environ.get("SLURM_JOB_ID") or os.environ.get("SLURM_JOBID") or None
+
+
+def run_conflicts(options: RunOptions) -> list[str]:
+    """Return the problems of an `apples-run` call that no single option shows."""
+    pool, weather, output = options.pool, options.weather, options.output
+    found = []
+    if not pool.simulated:
+        found = [
+            f"--{name} {value} is of the mock grid; add --mock or --scenario FILE"
+            for name, value in (("load", pool.load), ("seed", pool.seed))
+            if value is not None
+        ]
+        if pool.grid_file == SERVICE_GRID and not weather.nws and not Path(SERVICE_GRID).is_file():
+            found.append("--grid nws is the pool of a weather service; name one with --nws URL")
+    elif weather.nws:
+        found.append(f"--nws {weather.nws} and a mock grid exclude each other: its weather is simulated too")
+    if not weather.nws and weather.nws_stale_after is not None:
+        found.append(f"--nws-stale-after {weather.nws_stale_after} is for a weather service; add --nws URL")
+    found += pool_conflicts(pool, options.sharing)
+    for one, other, both in (
+        ("--json", "--json-lines", output.as_json and output.json_lines),
+        ("--quiet", "--verbose", output.quiet and output.verbose),
+    ):
+        if both:
+            found.append(f"{one} and {other} exclude each other; give one of them")
+    return found
+
+
+def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> list[str]:
+    """Return the problems of a pool's options with its launcher."""
+    sharing = sharing or SharingOptions()
+    given = [name for name in (*_ALLOCATION, "nodes") if getattr(pool, name)]
+    reasons = [
+        ("mock", pool.mock, _MOCK),
+        ("scenario", pool.scenario, _MOCK),
+        ("monitor", sharing.monitor, _MONITOR),
+        ("wait", sharing.wait, _WAIT),
+    ]
+    if pool.launcher != "slurm":
+        odd = [f"--{name} is for --launcher slurm; add it, or leave --{name} out" for name in given]
+        if pool.launcher != "ssh":
+            return odd
+        reasons.append(("policy", sharing.policy, "a policy coschedules processes of this machine only"))
+        return [*_excluded("--launcher ssh", reasons), *_without_hosts(pool), *odd]
+    reasons += [
+        ("policy", sharing.policy, "Slurm shares its nodes itself"),
+        ("queue", sharing.queue, "Slurm has its own queue"),
+    ]
+    found = _excluded("--launcher slurm", reasons)
+    job = job_around()
+    if job is not None:
+        found += [
+            f"--{name} is for a new allocation, but job {job} (SLURM_JOB_ID) is already allocated; leave it out, or "
+            "unset SLURM_JOB_ID"
+            for name in given
+            if name in _ALLOCATION
+        ]
+    return found
+
+
+def sharing_conflicts(options: RunOptions) -> list[str]:
+    """Return the problems of the options that share hosts; they show before anything is opened."""
+    pool, sharing = options.pool, options.sharing
+    mock = [flag for flag, given in (("--mock", pool.mock), ("--scenario", pool.scenario)) if given]
+    found = [
+        f"{flag} is for a run in the queue; add --queue"
+        for flag, given in (("--detach", sharing.detach), ("--project", sharing.project))
+        if given and not sharing.queue
+    ]
+    wait = None if sharing.wait is None else f"--wait {sharing.wait}"
+    monitored = "--monitor" if sharing.monitor else wait
+    real = [
+        ("--queue is for real ranks, the mock grid has no queue", sharing.queue),
+        (f"--policy {sharing.policy} is for real hosts", sharing.policy),
+        (f"{monitored} is for real ranks, the mock grid has none", monitored),
+    ]
+    found += [f"{text}; leave {flag} out" for text, given in real if given for flag in mock]
+    if wait is not None and sharing.policy is not None:
+        found.append(
+            f"{wait} and --policy exclude each other: under a policy the node manager sets how ranks wait"
+        )
+    return found
+
+
+def _excluded(option: str, others: Iterable[tuple[str, object, str]]) -> list[str]:
+    """Return a problem for each (name, value, reason) whose value is given."""
+    return [f"{option} and --{name} exclude each other: {why}" for name, value, why in others if value]
+
+
+def _without_hosts(pool: PoolOptions) -> list[str]:
+    if any(value is not None for value in (pool.grid_file, pool.hosts, pool.hostfile)):
+        return []
+    return ["--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE"]

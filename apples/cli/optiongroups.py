@@ -1,0 +1,136 @@
+"""Option groups: frozen records whose fields are command line options, and help printed under headings.
+
+A record declares each option once: `option(...)` is both the field's default and the click option. `with_options`
+adds the options of a record to a command, which then receives the record as its argument `options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import Field, field, fields
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from nws.base.errors import ConfigError
+
+Record = TypeVar("Record")
+T = TypeVar("T")
+
+_KEY, _HEADING = "option", "Options"
+
+
+class Problems(list[str]):
+    """Problems of a call, collected so that one error reports all of them."""
+
+    def collect(self, read: Callable[[], T]) -> T | None:
+        """Return the value of `read`; on a `ConfigError`, keep its problems and return None."""
+        try:
+            return read()
+        except ConfigError as error:
+            self.extend(error.problems)
+            return None
+
+    def check(self) -> None:
+        """Raise `ConfigError` if there is any problem."""
+        if self:
+            raise ConfigError(self)
+
+
+class HeadedOption(click.Option):
+    """A click option with the heading under which `--help` prints it."""
+
+    def __init__(self, *arguments: Any, heading: str = _HEADING, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.heading = heading
+
+
+class HeadedCommand(click.Command):
+    """A command whose `--help` prints its options under their headings, in the order of declaration."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write one section for each heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            entry = parameter.get_help_record(ctx)
+            if isinstance(parameter, click.Option) and entry is not None:
+                sections.setdefault(getattr(parameter, "heading", _HEADING), []).append(entry)
+        for heading, entries in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(entries)
+
+
+def option(*declarations: str, default: Any = None, **settings: Any) -> Any:
+    """Return a record's field that is also an option.
+
+    Args:
+        declarations: flags, as for `click.option`; the field's name is the parameter's name.
+        default: value of the field and of the option.
+        settings: further arguments of `click.option`, and `heading`.
+    """
+    if settings.get("is_flag") and default is None and "flag_value" not in settings:
+        default = False
+    return field(default=default, metadata={_KEY: (declarations, settings)})
+
+
+def headed(heading: str) -> Callable[..., Any]:
+    """Return `option` with its heading set."""
+
+    def declare(*declarations: str, **settings: Any) -> Any:
+        return option(*declarations, heading=heading, **settings)
+
+    return declare
+
+
+def record_of(record: type[Record], values: Mapping[str, Any]) -> Record:
+    """Return a record with the values of a command's parameters; fields without a value keep their default."""
+    found: dict[str, Any] = {}
+    for each in fields(record):  # type: ignore[arg-type]
+        if _KEY not in each.metadata:
+            found[each.name] = record_of(_nested(each), values)
+        elif each.name in values:
+            found[each.name] = values[each.name]
+    return record(**found)
+
+
+def with_options(
+    record: type[Any], only: Collection[str] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options of a record to a command.
+
+    Args:
+        record: class of the record; the command receives a value of it as the argument `options`.
+        only: names of the fields to add; the others keep their defaults.
+    """
+    chosen = [each for each in _leaves(record) if only is None or each.name in only]
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def call(*arguments: Any, **values: Any) -> Any:
+            given = {each.name: values.pop(each.name) for each in chosen}
+            return command(*arguments, **values, options=record_of(record, given))
+
+        result: Callable[..., Any] = call
+        for each in reversed(chosen):
+            declarations, settings = each.metadata[_KEY]
+            result = click.option(
+                each.name, *declarations, default=each.default, cls=HeadedOption, **settings
+            )(result)
+        return result
+
+    return decorate
+
+
+def _leaves(record: Any) -> Iterator[Field[Any]]:
+    """Yield the fields that are options, those of nested records included."""
+    for each in fields(record):
+        if _KEY in each.metadata:
+            yield each
+        else:
+            yield from _leaves(_nested(each))
+
+
+def _nested(each: Field[Any]) -> Any:
+    """Return the record that a field without an option holds: its default factory."""
+    return each.default_factory

@@ -1,0 +1,275 @@
+"""Options of `apples-run` as frozen records: pool, weather, plan, run, sharing and output.
+
+Every command that opens a pool uses these records; `only` of `with_options` chooses the options that it offers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import click
+
+from apples.cli.optiongroups import headed
+
+#: Launchers that start ranks on several machines.
+SEVERAL_HOSTS = ("ssh", "slurm")
+
+#: Value of --grid for the pool of the weather service.
+SERVICE_GRID = "nws"
+
+_hosts, _slurm, _mock = headed("Which hosts"), headed("Slurm"), headed("Mock grid")
+_weather, _plan, _run = headed("Forecasts"), headed("Plan"), headed("Run")
+_safety, _adapt = headed("Checkpoints and attempts"), headed("Adaptation")
+_sharing, _output = headed("Sharing hosts"), headed("Output")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolOptions:
+    """Hosts that the user allows, and the launcher that reaches them."""
+
+    grid_file: str | None = _hosts(
+        "-g",
+        "--grid",
+        metavar="FILE",
+        help="Hosts and links (YAML); nws: all hosts of the weather service. Default: this machine.",
+    )
+    hosts: str | None = _hosts(
+        "-H", "--host", metavar="LIST", help="Pool: names, brackets, slots (a:2,node[01-08])."
+    )
+    hostfile: str | None = _hosts(
+        "--hostfile", metavar="FILE", help="Pool from a file: 'host', 'host slots=4' or 'host:4' a line."
+    )
+    include: str | None = _hosts(
+        "-w", "--include", metavar="LIST", help="Keep only these hosts of the pool (node[01-08])."
+    )
+    exclude: str | None = _hosts("-x", "--exclude", metavar="LIST", help="Leave these hosts out.")
+    launcher: str = _hosts(
+        "--launcher",
+        type=click.Choice(["mpiexec", *SEVERAL_HOSTS]),
+        default="mpiexec",
+        show_default=True,
+        help="mpiexec: ranks on this machine; ssh: on all hosts of the pool that pass a check; slurm: on nodes of a "
+        "new or the current Slurm allocation.",
+    )
+    partition: str | None = _slurm(
+        "--partition", metavar="NAME", help="Partition (default: the cluster's default)."
+    )
+    account: str | None = _slurm("--account", metavar="NAME", help="Account charged for the allocation.")
+    qos: str | None = _slurm("--qos", metavar="NAME", help="Quality of service.")
+    reservation: str | None = _slurm("--reservation", metavar="NAME", help="Use nodes of this reservation.")
+    constraint: str | None = _slurm(
+        "--constraint", metavar="LIST", help="Use nodes with these features (a&b, a|b)."
+    )
+    nodes: str | None = _slurm("--nodes", metavar="MIN[-MAX]", help="Number of nodes to plan over.")
+    exclusive: bool = _slurm("--exclusive", is_flag=True, help="Share the nodes with no other job.")
+    immediate: str | None = _slurm(
+        "--immediate", metavar="TIME", help="Give up if the nodes are not allocated within TIME."
+    )
+    mock: bool = _mock("--mock", is_flag=True, help="Run on the mock grid, in simulated time.")
+    scenario: str | None = _mock(
+        "--scenario", metavar="FILE", help="True speeds and loads of the mock grid (YAML); implies --mock."
+    )
+    load: str | None = _mock(
+        "--load", metavar="NAME", help="Load of the mock grid: loaded (default) or unloaded."
+    )
+    seed: int | None = _mock("--seed", type=click.IntRange(min=0), help="Seed of the mock grid (default 1).")
+
+    @property
+    def simulated(self) -> bool:
+        """Return whether the pool is a mock grid."""
+        return self.mock or self.scenario is not None
+
+    @property
+    def several_hosts(self) -> bool:
+        """Return whether the launcher starts ranks on several machines."""
+        return self.launcher in SEVERAL_HOSTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeatherOptions:
+    """Weather service that forecasts the hosts of the pool."""
+
+    nws: str | None = _weather(
+        "--nws", metavar="URL", envvar="APPLES_NWS", help="Plan from this weather service (env APPLES_NWS)."
+    )
+    nws_token_file: str | None = _weather(
+        "--nws-token-file",
+        metavar="FILE",
+        envvar="NWS_TOKEN_FILE",
+        help="File of mode 0600 with its token (env NWS_TOKEN_FILE).",
+    )
+    nws_ca: str | None = _weather(
+        "--nws-ca", metavar="FILE", envvar="NWS_CA", help="Trusted certificates, for https (env NWS_CA)."
+    )
+    nws_stale_after: str | None = _weather(
+        "--nws-stale-after",
+        metavar="TIME",
+        help="Ignore forecasts of the service that are older (default 5m).",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """Choices of the planner; None keeps the scheduler's preset."""
+
+    scheduler: str = _plan(
+        "--scheduler",
+        type=click.Choice(["apples", "paper", "default", "smart-user"]),
+        default="apples",
+        show_default=True,
+        help="apples: the planner; paper: Wolski et al. 2000 line for line; default: all hosts, equal slabs; "
+        "smart-user: right number of hosts, equal slabs.",
+    )
+    ranks: int | None = _plan(
+        "-n", "--ranks", type=click.IntRange(min=1), help="Use exactly this many ranks."
+    )
+    max_ranks: int | None = _plan(
+        "--max-ranks", type=click.IntRange(min=1), help="Use at most this many ranks."
+    )
+    model: str | None = _plan("--model", type=click.Choice(["exchange", "paper"]), help="Performance model.")
+    counts: str | None = _plan("--counts", type=click.Choice(["every", "even"]), help="Host counts to try.")
+    allocation: str | None = _plan(
+        "--allocation", type=click.Choice(["minimax", "lp"]), help="Method that finds the slab heights."
+    )
+    rank_order: str | None = _plan(
+        "--rank-order", type=click.Choice(["tree", "desirability"]), help="Order of the hosts in the chain."
+    )
+    improve: bool | None = _plan(
+        "--improve/--no-improve", help="Search for better chains near the best candidates."
+    )
+    quantile: float | None = _plan(
+        "--quantile",
+        type=click.FloatRange(0.01, 0.99),
+        help="Quantile of the run time to minimise; 0.5 uses the forecasts without their errors.",
+    )
+    tolerance: float | None = _plan(
+        "--tolerance", type=click.FloatRange(0.0, 1.0), help="Time balance tolerance of the linear program."
+    )
+    allow_spill: bool | None = _plan(
+        "--allow-spill",
+        is_flag=True,
+        flag_value=True,
+        help="Let slabs exceed memory if no other plan holds the work.",
+    )
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """Return the fields of `PlanningOptions` that the user set."""
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "scheduler"}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """The program to run, its limits, and what happens when the run fails or load changes."""
+
+    app: str | None = _run(
+        "-a",
+        "--app",
+        metavar="NAME",
+        help="Application: mhd3d (default), heat, jacobi2d, or one of a grid file.",
+    )
+    settings: tuple[str, ...] = _run(
+        "-s",
+        "--set",
+        multiple=True,
+        default=(),
+        metavar="KEY=VALUE",
+        help="Set an option of the application; may be repeated.",
+    )
+    time_limit: str | None = _run(
+        "-t",
+        "--time-limit",
+        metavar="TIME",
+        help="End the run after 90 (s), 1:30:00, 15m or 2h; exit code 124.",
+    )
+    attempts: int | None = _safety(
+        "--attempts",
+        type=click.IntRange(min=1),
+        help="Number of attempts when hosts are lost (default 3 over several hosts, 1 on this machine).",
+    )
+    checkpoint: str | None = _safety(
+        "--checkpoint",
+        metavar="FILE|auto|off",
+        help="Write checkpoints to FILE, or to a temporary one (auto, the default over ssh).",
+    )
+    checkpoint_every: str | None = _safety(
+        "--checkpoint-every",
+        metavar="auto|N|TIME",
+        help="Interval: N iterations, or 30s, or 5m; auto: the interval that minimises the expected run time.",
+    )
+    mtbf: str | None = _safety(
+        "--mtbf", metavar="TIME", help="Mean time between failures of one host (default: from past runs)."
+    )
+    resume: bool = _safety(
+        "--resume", is_flag=True, help="Continue from the checkpoint in --checkpoint FILE, with a new plan."
+    )
+    adapt: str = _adapt(
+        "--adapt",
+        type=click.Choice(["off", "slabs", "hosts"]),
+        default="off",
+        show_default=True,
+        help="When load changes during the run: slabs moves rows between ranks; hosts may also write a checkpoint "
+        "and continue on other hosts.",
+    )
+    adapt_settings: str | None = _adapt(
+        "--adapt-settings", metavar="FILE", help="Thresholds and intervals of --adapt (YAML)."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharingOptions:
+    """How the run shares its hosts with other jobs."""
+
+    policy: str | None = _sharing(
+        "--policy",
+        metavar="NAME",
+        help="Coschedule with other jobs on these hosts: fcs, gang, batch, spin-block, message-driven, "
+        "uncoordinated.",
+    )
+    monitor: bool = _sharing(
+        "--monitor", is_flag=True, help="Measure how ranks compute and wait, and print the efficiencies."
+    )
+    wait: str | None = _sharing(
+        "--wait",
+        type=click.Choice(["block", "poll", "mpi"]),
+        help="How ranks wait for messages: block frees the core for other processes; mpi (default) as the library "
+        "does.",
+    )
+    queue: bool = _sharing(
+        "--queue", is_flag=True, help="Run as a job of the queue of `apples manager --queue`."
+    )
+    detach: bool = _sharing("--detach", is_flag=True, help="With --queue: print the job's number and return.")
+    project: str | None = _sharing(
+        "--project", metavar="NAME", help="With --queue: project that the job is charged to."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """Text or documents that the command prints."""
+
+    dry_run: bool = _output("--dry-run", is_flag=True, help="Plan and print; start no program.")
+    explain: bool = _output("--explain", is_flag=True, help="Print why each host was taken or left out.")
+    as_json: bool = _output(
+        "--json", is_flag=True, help="One JSON document on stdout; the program's output goes to stderr."
+    )
+    json_lines: bool = _output(
+        "--json-lines", is_flag=True, help="One JSON event a line on stdout, the document last."
+    )
+    label: bool = _output("-l", "--label", is_flag=True, help="Prefix the program's lines with their rank.")
+    verbose: bool = _output("-v", "--verbose", is_flag=True, help="Print the command line and other details.")
+    quiet: bool = _output("-q", "--quiet", is_flag=True, help="Print errors and the program's output only.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """All options of one `apples-run` call."""
+
+    pool: PoolOptions = field(default_factory=PoolOptions)
+    weather: WeatherOptions = field(default_factory=WeatherOptions)
+    plan: PlanOptions = field(default_factory=PlanOptions)
+    run: LaunchOptions = field(default_factory=LaunchOptions)
+    sharing: SharingOptions = field(default_factory=SharingOptions)
+    output: OutputOptions = field(default_factory=OutputOptions)
