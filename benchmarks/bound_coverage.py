@@ -13,14 +13,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from apples.experiments.mock_runs import PLANNERS, Session, calibrated
-from apples.experiments.settings import Settings, load_settings
 from apples.learning.corrections import correct
 from apples.learning.overhead import fit_overhead
 from apples.learning.runs import TrainingRuns
 from apples.model.plan import Record
 from apples.model.template import PAPER_OVERHEAD, Costs
 from apples.planning.planner import make_plan
+from apples_experiments.mock_runs import PLANNERS, Session, calibrated
+from apples_experiments.settings import Settings, load_settings
 
 POOL = 26
 #: Seeds of worlds; no experiment has them.

@@ -13,12 +13,12 @@ import argparse
 import time
 from dataclasses import replace
 
-from apples.experiments import coscheduled_settings, dynamic_settings
-from apples.experiments.coscheduled_runs import compile_once
-from apples.experiments.dynamic_runs import run_case
-from apples.experiments.dynamic_workloads import Set, applications, synthetic
 from apples.queueing.queue import warm
 from apples.simulation.dynamic.jobs import loaded
+from apples_experiments import coscheduled_settings, dynamic_settings
+from apples_experiments.coscheduled_runs import compile_once
+from apples_experiments.dynamic_runs import run_case
+from apples_experiments.dynamic_workloads import Set, applications, synthetic
 
 
 def main() -> None:

@@ -13,10 +13,10 @@ import os
 import resource
 import time
 
-from apples.experiments.coscheduled import SCENARIOS, run_scenario
-from apples.experiments.coscheduled_runs import Case, compile_once, run_case
-from apples.experiments.coscheduled_settings import load_settings
-from apples.experiments.coscheduled_tables import ALGORITHMS
+from apples_experiments.coscheduled import SCENARIOS, run_scenario
+from apples_experiments.coscheduled_runs import Case, compile_once, run_case
+from apples_experiments.coscheduled_settings import load_settings
+from apples_experiments.coscheduled_tables import ALGORITHMS
 
 
 def main() -> None:

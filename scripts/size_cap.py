@@ -2,7 +2,7 @@
 
     python scripts/size_cap.py [DIRECTORY ...]
 
-Without arguments: the three packages of this repository. A module near the cap wants to be two.
+Without arguments: the packages of this repository. A module near the cap wants to be two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 MODULE_LINES = 400
 FUNCTION_LINES = 60
-PACKAGES = ("apples", "nws", "stencil_app")
+PACKAGES = ("apples", "nws", "stencil_app", "experiments")
 
 
 def offenders(path: Path) -> Iterator[str]:

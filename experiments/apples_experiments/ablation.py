@@ -1,0 +1,118 @@
+"""What each choice of our planner is worth on two sites: one of them is undone at a time, the rest stays (B1).
+
+Every variant meets the very same instant: its world is opened anew from the same seed, so that equal plans take equal
+times to the last bit and a difference is the plan's. A variant with the paper's model plans twice, once with the
+overhead fitted under that model and once with the one our model learnt. Nothing of this is in a paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from apples.model.plan import Record
+from apples.planning.options import PAPER
+from apples_experiments.result import Progress, Row
+from apples_experiments.site_runs import (
+    OURS,
+    Scheduler,
+    SiteSettings,
+    learnt_costs,
+    observed_s,
+    open_site,
+    run,
+)
+
+#: Our planner with one choice undone, or with one that is offered and off by default taken.
+VARIANTS: dict[str, Scheduler] = {
+    "model paper": Scheduler(options=replace(OURS, model="paper"), learns="paper"),
+    "model paper, our overhead": Scheduler(options=replace(OURS, model="paper")),
+    "order desirability": Scheduler(options=replace(OURS, rank_order=PAPER.rank_order)),
+    "no improvement": Scheduler(options=replace(OURS, improve=PAPER.improve)),
+    "even counts": Scheduler(options=replace(OURS, counts=PAPER.counts)),
+    "allocation lp": Scheduler(options=replace(OURS, allocation=PAPER.allocation)),
+    "quantile 0.9": Scheduler(options=replace(OURS, quantile=0.9)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """One variant beside the full planner at the same instant. full_s, seconds : observed, of each."""
+
+    variant: str
+    size: int
+    seed: int
+    full_s: float
+    seconds: float
+    same_plan: bool
+
+    @property
+    def ratio(self) -> float:
+        """Run time over the full planner's."""
+        return self.seconds / self.full_s
+
+
+def undo_each(settings: SiteSettings, progress: Progress) -> list[Undone]:
+    """All variants in the first of the worlds of every size."""
+    found = []
+    for size in settings.sizes:
+        progress(f"size {size}, {settings.ablation_worlds} worlds, {len(VARIANTS)} variants of our planner")
+        for seed in settings.seeds(size)[: settings.ablation_worlds]:
+            full = _at_opening(settings, (size, seed), Scheduler(), progress)
+            for name, scheduler in VARIANTS.items():
+                record = _at_opening(settings, (size, seed), scheduler, progress)
+                found.append(
+                    Undone(
+                        variant=name,
+                        size=size,
+                        seed=seed,
+                        full_s=observed_s(full),
+                        seconds=observed_s(record),
+                        same_plan=_chain(record) == _chain(full),
+                    )
+                )
+    return found
+
+
+def ablation_rows(found: list[Undone]) -> tuple[Row, ...]:
+    """Per variant: run time over the full planner's, and how often it was slower and faster."""
+    rows = []
+    for name in VARIANTS:
+        mine = [u for u in found if u.variant == name]
+        ratios = np.array([u.ratio for u in mine])
+        for what, value in (
+            ("run time over ours, mean", 100 * float(ratios.mean() - 1)),
+            ("run time over ours, median", 100 * float(np.median(ratios) - 1)),
+            ("same plan", 100 * float(np.mean([u.same_plan for u in mine]))),
+            ("slower", 100 * float((ratios > 1).mean())),
+            ("faster", 100 * float((ratios < 1).mean())),
+        ):
+            rows.append(Row(name=f"{name}: {what}", paper=None, ours=value, unit="%"))
+    return tuple(rows)
+
+
+def by_size(found: list[Undone]) -> dict[str, Mapping[int, float]]:
+    """Variant → size → mean run time over the full planner's, JSON-ready."""
+    sizes = sorted({u.size for u in found})
+    return {
+        name: {
+            size: float(np.mean([u.ratio for u in found if (u.variant, u.size) == (name, size)]))
+            for size in sizes
+        }
+        for name in VARIANTS
+    }
+
+
+def _at_opening(
+    settings: SiteSettings, case: tuple[int, int], scheduler: Scheduler, progress: Progress
+) -> Record:
+    """The run of a scheduler that meets the world first. case : (size, seed)."""
+    size, seed = case
+    costs = learnt_costs(settings, scheduler.learns, progress)
+    return run(open_site(settings, seed=seed, load="loaded"), size, costs, scheduler)
+
+
+def _chain(record: Record) -> list[tuple[str, int]]:
+    return [(a.host, a.rows) for a in record.plan.assignments]

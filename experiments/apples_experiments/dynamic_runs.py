@@ -1,0 +1,138 @@
+"""Runs a set of dynamic workloads: every policy at every load from every seed, one process for each processor here.
+
+A case gives the same figures wherever it runs, and all policies see the same jobs at the same times.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from apples.queueing.queue import warm
+from apples.simulation.batch.trace import Trace
+from apples.simulation.dynamic.jobs import Kind, bsp_jobs, loaded
+from apples.simulation.dynamic.measures import (
+    Course,
+    Figures,
+    Saturation,
+    accepted_load,
+    ideal,
+    measure,
+    saturation,
+)
+from apples.simulation.dynamic.running import Site, run
+from apples_experiments.coscheduled_runs import compile_once
+from apples_experiments.dynamic_settings import DynamicSettings
+from apples_experiments.dynamic_workloads import Set
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Case:
+    """One simulation."""
+
+    policy: str
+    load: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Everything that was run. loads : in ascending order.  full : the load that keeps the queue full"""
+
+    policies: tuple[str, ...]
+    loads: tuple[float, ...]
+    seeds: tuple[int, ...]
+    full: float
+    courses: Mapping[Case, Course]
+    figures: Mapping[Case, Figures]
+
+    def mean(self, policy: str, load: float, what: Callable[[Figures], float]) -> float:
+        """Mean over the seeds."""
+        return sum(self.over_seeds(policy, load, what)) / len(self.seeds)
+
+    def over_seeds(self, policy: str, load: float, what: Callable[[Figures], float]) -> list[float]:
+        """A figure for each seed."""
+        return [what(self.figures[Case(policy=policy, load=load, seed=seed)]) for seed in self.seeds]
+
+    def saturation(self, policy: str, keeps_up: float, seed: int | None = None) -> Saturation:
+        """Of one seed, or of the mean accepted load over all."""
+        accepted = [
+            self.mean(policy, load, _accepted)
+            if seed is None
+            else self.figures[Case(policy=policy, load=load, seed=seed)].accepted
+            for load in self.loads
+        ]
+        return saturation(self.loads, accepted, keeps_up)
+
+    def ideal_saturation(self, keeps_up: float) -> Saturation:
+        """Of a machine that wastes nothing, with the same jobs."""
+        accepted = []
+        for load in self.loads:
+            same = [Case(policy=self.policies[0], load=load, seed=seed) for seed in self.seeds]
+            accepted.append(sum(accepted_load(ideal(self.courses[case])) for case in same) / len(same))
+        return saturation(self.loads, accepted, keeps_up)
+
+
+def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], None]) -> Sweep:
+    """Run the set with the settings' policies and seeds. progress : told of each case that is done"""
+    cases = [
+        Case(policy=policy, load=load, seed=seed)
+        for policy in reversed(settings.policies)
+        for seed in settings.seeds
+        for load in dict.fromkeys((*workloads.loads, workloads.full))
+    ]
+    courses: dict[Case, Course] = {}
+    for case, course in _run_all(workloads, settings.vary, cases):
+        courses[case] = course
+        response_s = measure(course, workloads.bound_s).response.mean
+        progress(
+            f"{len(courses)}/{len(cases)} {case.policy}, load {case.load:.0%}, seed {case.seed}: "
+            f"mean response {response_s:.1f} s"
+        )
+    return Sweep(
+        policies=settings.policies,
+        loads=workloads.loads,
+        seeds=settings.seeds,
+        full=workloads.full,
+        courses=courses,
+        figures={case: measure(course, workloads.bound_s) for case, course in courses.items()},
+    )
+
+
+def run_case(site: Site, policy: str, work: tuple[Trace, tuple[Kind, ...]], seed: int) -> Course:
+    """One case, here. work : jobs with their arrivals, and what each does"""
+    trace, kinds = work
+    return run(site, policy, trace, bsp_jobs(site.machine, trace, kinds), seed=seed)
+
+
+def _run_all(workloads: Set, vary: str, cases: Sequence[Case]) -> Iterator[tuple[Case, Course]]:
+    """As they are done."""
+    molds = {seed: workloads.workload(seed) for seed in {case.seed for case in cases}}
+
+    def work(case: Case) -> tuple[Trace, tuple[Kind, ...]]:
+        trace, kinds = molds[case.seed]
+        # A queue is filled by arrivals; run times ten times as long would be another workload.
+        how = "arrivals" if case.load == workloads.full else vary
+        return loaded(trace, case.load, vary=how), kinds
+
+    compile_once()
+    warm()
+    workers = min(len(cases), len(os.sched_getaffinity(0)))
+    if workers <= 1:
+        for case in cases:
+            yield case, run_case(workloads.site, case.policy, work(case), case.seed)
+        return
+    # children have the compiled engine from their parent; "spawn" would load it anew in each
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+        futures = {
+            pool.submit(run_case, workloads.site, case.policy, work(case), case.seed): case for case in cases
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _accepted(figures: Figures) -> float:
+    return figures.accepted

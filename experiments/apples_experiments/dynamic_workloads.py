@@ -1,0 +1,138 @@
+"""The two sets of jobs of the FCS paper's section 5: synthetic ones of all kinds, and SAGE and SWEEP3D.
+
+Both are the same generated workload "as a mold": sizes and arrivals come from it, and for the synthetic ones run times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from apples.coscheduling.classes import FcsConstants
+from apples.coscheduling.policies import CoschedulingConstants
+from apples.simulation.batch.lublin import generate, model_of
+from apples.simulation.batch.trace import Trace
+from apples.simulation.dynamic.jobs import Kind, drawn, shortened
+from apples.simulation.dynamic.running import Site
+from apples_experiments.coscheduled_jobs import sage_is_frustrated
+from apples_experiments.coscheduled_settings import Flexible
+from apples_experiments.dynamic_settings import DynamicSettings, RealApplications, Synthetic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Set:
+    """One set of experiments.
+
+    workload : by seed, jobs with their natural arrivals, and what each does
+    loads : offered, as shares of the machine.  shown : the one at which policies are compared
+    bound_s : τ of the bounded slowdown.  full : the load that keeps the queue full
+    """
+
+    site: Site
+    workload: Callable[[int], tuple[Trace, tuple[Kind, ...]]]
+    loads: tuple[float, ...]
+    shown: float
+    bound_s: float
+    full: float
+
+
+def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
+    """F9: the model's run times, and every kind of job as likely."""
+    own = settings.synthetic
+    kinds = synthetic_kinds(own, flexible.latency_s)
+
+    def workload(seed: int) -> tuple[Trace, tuple[Kind, ...]]:
+        trace = _mold(settings, own, seed)
+        return shortened(trace, own.time_scale), drawn(kinds, len(trace), seed)
+
+    return Set(
+        site=_site(flexible, own, CoschedulingConstants()),
+        workload=workload,
+        loads=own.loads,
+        shown=own.shown,
+        bound_s=own.bound_s,
+        full=settings.full_load,
+    )
+
+
+def synthetic_kinds(own: Synthetic, latency_s: float) -> tuple[Kind, ...]:
+    """Every granularity with every imbalance and every pattern; slow ranks fill every other node."""
+    return tuple(
+        Kind(
+            name=f"{pattern} {granularity:g} s × {factor:g}",
+            step_s=own.silent_step_s if pattern == "none" else factor * (granularity + latency_s),
+            shares=(1.0,) * own.processors + (1.0 / factor,) * own.processors,
+            pattern=pattern,
+            latency_s=latency_s,
+        )
+        for granularity in own.granularities_s
+        for factor in own.imbalances
+        for pattern in own.patterns
+    )
+
+
+def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
+    """F10: SAGE or SWEEP3D of one of a few lengths, as likely; the jobs of F8."""
+    own = settings.applications
+    kinds = application_kinds(flexible)
+
+    def workload(seed: int) -> tuple[Trace, tuple[Kind, ...]]:
+        trace = _mold(settings, own, seed)
+        run = np.random.default_rng(seed).choice(own.lengths_s, len(trace))
+        return replace(trace, run=run, request=run * settings.request_factor), drawn(kinds, len(trace), seed)
+
+    slice_s = flexible.applications.slice_s
+    return Set(
+        site=_site(flexible, own, CoschedulingConstants(fcs=FcsConstants(slice_s=slice_s))),
+        workload=workload,
+        loads=own.loads,
+        shown=own.shown,
+        bound_s=own.bound_s,
+        full=settings.full_load,
+    )
+
+
+def application_kinds(flexible: Flexible) -> tuple[Kind, ...]:
+    """SAGE and SWEEP3D with the granularities and the refilling of caches of F8."""
+    own, latency_s = flexible.applications, flexible.latency_s
+    slow, fast = own.sage_computation_s + latency_s, own.sage_frustrated_computation_s + latency_s
+    cycle = next(count for count in range(1, 101) if float(own.sage_frustrated_share * count).is_integer())
+    shares = tuple(fast / slow if sage_is_frustrated(own, rank) else 1.0 for rank in range(cycle))
+    return (
+        Kind(
+            name="SAGE",
+            step_s=slow,
+            shares=shares,
+            latency_s=latency_s,
+            refill_s=own.sage_refill_s,
+            cold_slowdown=own.sage_cold_slowdown,
+        ),
+        Kind(
+            name="SWEEP3D",
+            step_s=own.sweep3d_computation_s + latency_s,
+            latency_s=latency_s,
+            refill_s=own.sweep3d_refill_s,
+            cold_slowdown=own.sweep3d_cold_slowdown,
+        ),
+    )
+
+
+def _mold(settings: DynamicSettings, own: Synthetic | RealApplications, seed: int) -> Trace:
+    return generate(
+        settings.jobs,
+        own.nodes * own.processors,
+        seed,
+        model_of(settings.model),
+        request=settings.request_factor,
+    )
+
+
+def _site(flexible: Flexible, own: Synthetic | RealApplications, constants: CoschedulingConstants) -> Site:
+    return Site(
+        machine=replace(flexible.machine, nodes=own.nodes, processors=own.processors),
+        constants=constants,
+        mpl=own.mpl,
+        increment_s=own.increment_s,
+    )

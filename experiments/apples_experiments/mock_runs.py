@@ -1,0 +1,156 @@
+"""Runs on the mock grid as the paper made them: plan from forecasts, run, rest; calibrate on some, score on others.
+
+A *session* is one world in which runs follow each other. Costs are learnt as on real hosts: a dedicated benchmark of
+one host of each CPU type, and the overhead fitted to finished runs (Wolski et al. 2000, §3.1). The planners never
+see the scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from apples.errors import NoFeasiblePlan
+from apples.launching.launcher import LaunchRequest
+from apples.learning.overhead import fit_overhead
+from apples.model.config import find_config
+from apples.model.grid import Snapshot
+from apples.model.gridfile import load_grid
+from apples.model.plan import Plan, Record
+from apples.model.template import Costs, Workload
+from apples.planning.options import PAPER, PlanningOptions
+from apples.planning.planner import make_plan
+from apples.platforms.mock import MockPlatform, open_mock
+from apples_experiments.result import Progress
+from apples_experiments.settings import Settings
+
+Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
+
+#: The two planners that are scored: the paper's, line for line, and ours.
+PLANNERS: dict[str, PlanningOptions] = {"paper": PAPER, "apples": PlanningOptions()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """One finished run. record : with prediction and observation.  size, pool : as asked for."""
+
+    size: int
+    pool: int
+    record: Record
+
+    @property
+    def observed_s(self) -> float:
+        """Wall seconds of the run."""
+        assert self.record.outcome is not None
+        return self.record.outcome.observed_s
+
+    @property
+    def error(self) -> float:
+        """predicted / observed - 1."""
+        return self.record.plan.predicted_s / self.observed_s - 1
+
+
+class Session:
+    """One mock world in which runs are made one after the other."""
+
+    def __init__(self, settings: Settings, *, seed: int, load: str) -> None:
+        grid = load_grid(find_config(settings.grid))
+        self.world: MockPlatform = open_mock(settings.scenario, seed=seed, load=load, grid=grid)
+        self._settings = settings
+        self._count = 0
+
+    def run(self, size: int, costs: Costs, planner: Planner, options: PlanningOptions) -> Record:
+        """Plan from the forecasts of this moment, and run; raises `NoFeasiblePlan`."""
+        workload = self.world.workload(size)
+        snapshot = self.world.snapshot(_silent)
+        plan = planner(snapshot, workload, costs, options)
+        started_at = self.world.now()
+        request = LaunchRequest(plan=plan, workload=workload, command=(workload.application,), run_dir=Path())
+        outcome = self.world.launcher.run(request, _silent)
+        self._count += 1
+        return Record(
+            id=f"{self._count:06d}",
+            started_at=started_at,
+            world=self.world.name,
+            key=f"{workload.application} {self._settings.scenario}",
+            plan=plan,
+            outcome=outcome,
+            snapshot=snapshot.as_json(),
+            workload=asdict(workload),
+        )
+
+    def rest(self) -> None:
+        """The time between two runs."""
+        self.world.rest(self._settings.rest_s)
+
+
+def benchmarks(settings: Settings, *, seed: int) -> Costs:
+    """Benchmark of one host of each CPU type on dedicated machines, and no overhead yet."""
+    world = Session(settings, seed=seed, load="unloaded").world
+    one_of = {host.cpu_type: host for host in reversed(world.grid.hosts)}
+    table = {
+        cpu_type: {1: world.measure(world.workload(1), host, 1).seconds_per_row}
+        for cpu_type, host in sorted(one_of.items())
+    }
+    return Costs(seconds_per_row=table)
+
+
+def exact_runs(
+    settings: Settings,
+    runs: Sequence[tuple[int, int]],
+    session: Session,
+    costs: Costs,
+    options: PlanningOptions,
+) -> list[Scored]:
+    """A run on exactly `pool` hosts for every (size, pool), with a rest after each."""
+    done = []
+    for size, pool in runs:
+        try:
+            record = session.run(size, costs, make_plan, replace(options, ranks=pool))
+        except NoFeasiblePlan:
+            # Memory that others hold keeps such a pool from holding the size; the next moment may be better.
+            session.rest()
+            record = session.run(size, costs, make_plan, replace(options, ranks=pool))
+        done.append(Scored(size=size, pool=pool, record=record))
+        session.rest()
+    return done
+
+
+def shuffled(pairs: Sequence[tuple[int, int]], count: int, *, seed: int) -> list[tuple[int, int]]:
+    """So many of the pairs, each as often as the next, in an order that confounds nothing with time."""
+    order = np.random.default_rng(seed).permutation(count)
+    return [pairs[k % len(pairs)] for k in order]
+
+
+@lru_cache(maxsize=8)
+def calibrated(settings: Settings, planner: str, progress: Progress) -> Costs:
+    """Costs learnt from benchmarks and the calibration runs, all on idle machines (§3.1)."""
+    own = settings.calibration
+    progress(f"{own.runs} calibration runs, {planner} model")
+    costs = benchmarks(settings, seed=own.seed)
+    session = Session(settings, seed=own.seed, load="unloaded")
+    pairs = settings.combinations(session.world.workload(1).max_rows)
+    runs = shuffled(pairs, own.runs, seed=own.seed)
+    scored = exact_runs(settings, runs, session, costs, PLANNERS[planner])
+    return replace(costs, overhead=fit_overhead([s.record for s in scored], costs))
+
+
+def constants(settings: Settings, costs: Costs) -> dict[str, Any]:
+    """What a result says of how it was made, JSON-ready."""
+    overhead = costs.overhead
+    return {
+        "scenario": f"configs/mock/{settings.scenario}.yaml",
+        "settings": "apples_experiments/configs/wolski2000.yaml",
+        "calibration_runs": settings.calibration.runs,
+        "seconds_per_row": {cpu: dict(table) for cpu, table in costs.seconds_per_row.items()},
+        "overhead": asdict(overhead),
+    }
+
+
+def _silent(line: str) -> None:
+    """Nobody needs to hear of every single run."""
