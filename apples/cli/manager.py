@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from apples.cli.serve_queue import QueueBeside, check_queue_options, queue_options, serve_queue
+from apples.cli.serve_queue import QueueBeside, check_queue_options, queue_only, queue_options, serve_queue
+from nws.base.detach import service
 
 
 @click.command()
@@ -38,6 +39,10 @@ from apples.cli.serve_queue import QueueBeside, check_queue_options, queue_optio
 )
 @click.option("--while-needed", is_flag=True, help="End when the last node has gone.")
 @queue_options
+@service(
+    lambda options: "apples-queue" if queue_only(options) else "apples-manager",
+    parts=lambda options: 1 if queue_only(options) or options["queue"] is None else 2,
+)
 def manager(
     listen: str | None,
     policy: str | None,
@@ -56,7 +61,7 @@ def manager(
     Ends on TERM and INT; jobs run on then, as their operating systems like, and those of a queue are found again.
     """
     check_queue_options(queue)
-    if queue["queue"] is not None and key is None and config is None and new_key is None:
+    if queue_only({**queue, "key": key, "config": config, "new_key": new_key}):
         given: dict[str, object] = {
             "--listen": listen,
             "--policy": policy,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from nws.base.detach import service
+
 
 @click.command()
 @click.option("--name", metavar="HOST", help="Name of this node (default: the host's).")
@@ -36,6 +38,7 @@ import click
     "--config", type=click.Path(path_type=Path), help="Settings (YAML), as in configs/sharing.yaml."
 )
 @click.option("--while-needed", is_flag=True, help="End when nothing is registered any more.")
+@service(lambda options: "apples-node")
 def node(
     name: str | None,
     cpus: str | None,

@@ -64,6 +64,11 @@ def queue_options(function: F) -> F:
     return function
 
 
+def queue_only(given: Mapping[str, Any]) -> bool:
+    """Return whether a manager keeps a queue and serves no node managers."""
+    return given["queue"] is not None and all(given[name] is None for name in ("key", "config", "new_key"))
+
+
 def check_queue_options(given: dict[str, Any]) -> None:
     """Raises `ConfigError` for options that nobody would read."""
     from apples.errors import ConfigError
@@ -93,6 +98,7 @@ def serve_queue(given: dict[str, Any], of_sharing: Sequence[str], say: Callable[
     from apples.queueing import jit, kernel
     from apples.queueing.configuration import QueueFile, load_queue_file
     from apples.queueing.queue import warm
+    from nws.base.detach import notify
     from nws.base.durations import parse_duration
 
     problems = [f"{flag} is for node managers; add --key FILE" for flag in of_sharing]
@@ -120,7 +126,8 @@ def serve_queue(given: dict[str, Any], of_sharing: Sequence[str], say: Callable[
     )
     if given["follow"]:
         _follow(server, machine)
-    return 130 if server.run() == signal.SIGINT else 0
+    ready = f"READY=1\nSTATUS=gives out {server.live.processors} processors"
+    return 130 if server.run(ready=lambda: notify(ready)) == signal.SIGINT else 0
 
 
 def _machine(given: dict[str, Any]) -> Machine:

@@ -1,9 +1,7 @@
 """The machine manager: joins roster, nodes' streams and the beat in one loop.
 
-Every slice one datagram says whose turn it is, by multicast to all who have been seen to hear it, one by one to the
-others. A kernel timer drums from the start on, so lateness never adds up; a beat that is half a slice late is left
-out, since two close together would cheat the slot between. Which jobs are in, and where, is decided in `roster` and
-`apples.coscheduling.machine`; what a beat means on a node, by its policy. Paper: FCS, 2.2.
+Each slice, one datagram names the slot: by multicast to nodes that receive it, one by one to the others. A kernel timer
+paces the slices, so lateness never adds up; a heartbeat half a slice late is left out. Paper: FCS, 2.2.
 """
 
 from __future__ import annotations
@@ -37,6 +35,7 @@ from apples.ipc.wire import (
     derive,
     random_word,
 )
+from nws.base.detach import notify
 
 _PRIORITY = 11
 #: A stranger has so long to say who it is, seconds.
@@ -136,6 +135,7 @@ class ManagerDaemon:
         self._drum.every(self._start, self._slice_s)
         self._loop.watch(self._drum.fileno(), self._beat)
         self._next_second()
+        notify(f"READY=1\nSTATUS=listens at {self.place}")
         try:
             self._loop.run()
         finally:

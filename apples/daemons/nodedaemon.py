@@ -33,6 +33,7 @@ from apples.ipc.listener import raise_descriptors
 from apples.ipc.loop import Alarm, EndSignals, Loop
 from apples.ipc.timer import between_heartbeats, now, raw
 from apples.ipc.wire import HeartbeatMessage, Json
+from nws.base.detach import notify
 
 #: Slices without a beat before everything runs.
 SILENT_SLICES = 1.5
@@ -129,6 +130,7 @@ class NodeDaemon:
             self._loop.at(look, lambda: self._look(look))
         self._next_second()
         settle_memory()
+        notify(f"READY=1\nSTATUS=listens at {self._settings.socket}")
         try:
             self._loop.run()
         finally:

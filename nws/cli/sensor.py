@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nws.base.detach import service
+
 if TYPE_CHECKING:
     from nws.daemon.daemon import SensorDaemon
 
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     help="MB that file may grow to; then the oldest measurements go.",
 )
 @click.option("--for", "lasting", type=click.FloatRange(min=0), help="End after so many seconds.")
+@service(lambda options: "nws-sensor", patience_s=30.0)
 @click.pass_context
 def sensor(
     context: click.Context,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from nws.base.detach import service
+
 
 @click.command()
 @click.option("--config", "settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
@@ -20,6 +22,7 @@ import click
     "~/.local/state/apples.",
 )
 @click.option("--check", is_flag=True, help="Check the settings, print what would be done, and end.")
+@service(lambda options: "nws-server")
 @click.pass_context
 def server(
     context: click.Context, *, settings: Path | None, listen: str | None, store: Path | None, check: bool

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from nws.base.detach import notify
 from nws.base.durations import format_seconds
 from nws.base.errors import (
     Forbidden,
@@ -140,6 +141,7 @@ class Delivery:
         self._reasons: set[str] = set()
         self.period_s = period_s
         self.refused = 0
+        self._ready = False
 
     def reload(self) -> None:
         """Read the token anew before the next request; from any thread."""
@@ -275,6 +277,9 @@ class Delivery:
                 unsent, "the server had their numbers already; was the spool's file restored from a copy?"
             )
         self._limit = min(2 * self._limit, MOST_SAMPLES)
+        if not self._ready:
+            self._ready = True
+            notify(f"READY=1\nSTATUS={self._host} is registered and delivers")
         refused = answer.get("refused")
         many = refused.get("count") if isinstance(refused, Mapping) else None
         if isinstance(many, int) and many > 0 and isinstance(refused, Mapping):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import resource
 import signal
 import socket
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from nws.base.detach import notify
 from nws.base.errors import ConfigError, ServiceError
 from nws.server.app import WEB, create_app
 from nws.server.driver import Driven, Driver, SourceTallies
@@ -66,7 +66,7 @@ def serve(setup: Setup) -> int:
 
             def ready() -> None:
                 _LOG.info("grid %s at %s, store %s", setup.config.grid, url, setup.store)
-                notify("READY=1")
+                notify(f"READY=1\nSTATUS=listens at {url}")
 
             server = _Server(_uvicorn_config(app, most), ready)
             server.config.load()
@@ -175,15 +175,6 @@ def warm_up() -> None:
     bank.update_many([0, 0], [0.5, 0.25], [0.0, 1.0])
     bank.columns([0])
     expected([0.5, 0.25])
-
-
-def notify(state: str) -> None:
-    """Tell systemd, where it asked for it (`Type=notify`)."""
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if not path:
-        return
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
-        to.sendto(state.encode("ascii"), "\0" + path[1:] if path.startswith("@") else path)
 
 
 def raise_file_limit() -> int:

@@ -111,7 +111,9 @@ def test_it_tells_systemd_when_it_is_ready_and_when_it_ends(run, tmp_path):
         systemd.settimeout(30)
         environment = os.environ | {"NOTIFY_SOCKET": str(tmp_path / "notify"), "JOURNAL_STREAM": "8:1"}
         process = run("--listen", "127.0.0.1:0", "--store", tmp_path / "weather.db", env=environment)
-        assert systemd.recv(100) == b"READY=1"
+        ready, status = systemd.recv(200).splitlines()
+        assert ready == b"READY=1"
+        assert status.startswith(b"STATUS=listens at http://127.0.0.1:")
         assert process.lines[0].startswith("nws: INFO grid "), "a journal knows the time"
         process.signal(signal.SIGTERM)
         assert systemd.recv(100) == b"STOPPING=1"
