@@ -1,7 +1,7 @@
-"""When a run is worth ending, with a checkpoint, to be resumed on other hosts: looks in, a verdict out.
+"""When to end a run with a checkpoint and resume it on other hosts: arguments are samples of the pool.
 
-A host added or dropped means a checkpoint, a start and a plan, so what is left of the run must become shorter by a
-minimum with all of that counted, and several looks at the pool in a row must say so.
+A change of hosts costs a checkpoint, a start and a plan. The remaining run must become shorter by a minimum with all of
+that counted, and several consecutive samples of the pool must agree.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from apples.model.template import Costs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSample:
-    """What a look at the pool found. rest_s : of the run if it goes on, on the best slabs that its ranks can have.
+    """One sample of the pool. rest_s : remaining seconds on the present hosts, on their best slabs.
 
-    fresh_s : of the rest by a new plan over the whole pool, its start counted.  hosts : of that plan
-    change_s : of a checkpoint, and of reading it again
+    fresh_s : remaining seconds by a new plan over the whole pool, its start counted.  hosts : of that plan
+    change_s : seconds to write a checkpoint and read it again
     """
 
     rest_s: float
@@ -29,7 +29,7 @@ class PoolSample:
 
 
 class HostPolicy:
-    """One run's, over all its attempts. changes : of hosts so far."""
+    """The policy of one run over all its attempts. changes : changes of hosts so far."""
 
     def __init__(self, settings: HostSettings | None = None) -> None:
         self.changes = 0
@@ -37,7 +37,7 @@ class HostPolicy:
         self._agreed = 0
 
     def wants_sample(self, since_start_s: float, since_look_s: float) -> bool:
-        """Whether the pool should be looked at, so long after the last start and the last look."""
+        """Return whether to sample the pool, given the seconds since the last start and the last sample."""
         settings = self._settings
         return (
             self.changes < settings.most_changes
@@ -46,7 +46,7 @@ class HostPolicy:
         )
 
     def judge(self, look: PoolSample) -> bool:
-        """Whether to change over now."""
+        """Return whether to change hosts now."""
         gain_s = look.rest_s - look.fresh_s - look.change_s
         if gain_s <= self._settings.minimum_gain * look.rest_s:
             self._agreed = 0
@@ -62,10 +62,10 @@ class HostPolicy:
 def as_ranks_see_it(
     snapshot: Snapshot, ranks: Sequence[tuple[str, float]], costs: Costs, rank_bytes: Sequence[float]
 ) -> Snapshot:
-    """The snapshot, corrected where the run itself is: its own ranks do not count as somebody else's load.
+    """Return the snapshot corrected on the run's own hosts: its own ranks do not count as other load.
 
-    ranks : host of each rank and seconds it takes for a row and an iteration; they say what their host gives
-    rank_bytes : memory that each holds, and would give back
+    ranks : host of each rank and its seconds for a row and an iteration, which show the share its host gives
+    rank_bytes : memory of each rank, free again after a change
     """
     found = []
     for host, conditions in zip(snapshot.hosts, snapshot.conditions, strict=True):

@@ -1,17 +1,17 @@
 """When rows should move between the ranks of a run: reports in, moves out; no clock, no I/O.
 
 A move is made when the newest stretches of the run agree that another cut would have been faster by more than noise,
-by a minimum, and by several times what moving costs. Five things keep it from running after a load that comes and goes:
+by a minimum, and by several times the cost of moving. Five rules keep it from chasing a load that varies:
 
-- the cut found from one half of the stretches must have paid in the other half, so chance does not look like a gain;
-- what the evidence is old must pay for the move: a load that has lasted long is trusted longer;
-- moving back needs several times as many stretches, and twice as many again each time that happens;
-- a move must keep what it promised: when iterations are hardly shorter afterwards, on hosts as fast as before, it is
-  undone, for then something else than the mean speeds of the ranks is what makes them wait;
-- an account is kept of what moves have won or lost against the plan's slabs, which every report shows. When it has
-  lost its allowance the rows go back, and half of the allowance is left for the rest.
+- the cut found from one half of the stretches must have paid in the other half, so that chance is not taken for gain;
+- a move must pay within the time that the evidence covers: a load that has lasted long is trusted longer;
+- moving back needs several times as many stretches, and twice as many again at each repetition;
+- a move must keep its promise: it is undone if iterations are hardly shorter afterwards on hosts as fast as before,
+  because then the mean speeds of the ranks are not the cause of the waiting;
+- an account records the gains and losses of moves against the plan's slabs, and every report shows it. When its
+  allowance is lost the rows move back, and half of the allowance remains for later.
 
-Source: Wolski et al. 2000, §2.1 describes a schedule that is asked for anew when conditions change; the rules are ours.
+Source: Wolski et al. 2000, §2.1 describes a new schedule when conditions change; the rules are ours.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from apples.adapting.repartitioning import balanced, busiest_link_rows, moved_ro
 from apples.adapting.settings import SlabSettings
 from apples.model.grid import FloatArray
 
-#: Stretches that are remembered: more say nothing new.
+#: Stretches that are remembered; more add no information.
 REMEMBERED = 256
 #: Scatter of a stretch that is assumed at least, and before stretches show their own: fractions of a row's time.
 LEAST_SPREAD, PRIOR_SPREAD = 0.01, 0.05
-#: Halves of the evidence may differ by so much, beyond their noise, and still tell of the same load.
+#: Largest difference between halves of the evidence, beyond their noise, for one and the same load.
 SAME_LOAD = 0.1
-#: Stretches from which a scatter can be told.
+#: Fewest stretches that show a scatter.
 FEW = 4
-#: Of the promised gain, this part must be there after a move; capacity may have sunk by so much for that to be judged.
+#: Fraction of the promised gain that a move must deliver; largest fall of capacity at which that is judged.
 KEPT, SAME_CAPACITY = 0.3, 0.9
-#: Reports after which an order that nobody obeyed is forgotten.
+#: Reports after which an unanswered order is forgotten.
 PATIENCE = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptationInputs:
-    """What a policy must know of a run before its first report; P ranks in rank order.
+    """A policy's knowledge of a run before its first report; P ranks in rank order.
 
-    rows : of the plan.  hosts : of each rank.  caps : rows each may hold, memory and arrays counted
-    bytes_per_row : that moving a row takes over a link of `bandwidth_Bps`, the slowest of the chain
-    collective_s : what any move costs, however few rows
-    row_s : seconds of a row in an iteration as planned, NaN where that is not known.  share : of a CPU, as planned
+    rows : of the plan.  hosts : of each rank.  caps : most rows of each, memory and arrays counted
+    bytes_per_row : bytes to move a row over a link of `bandwidth_Bps`, the slowest of the chain
+    collective_s : cost of any move, however few rows
+    row_s : planned seconds of a row in an iteration, NaN if unknown.  share : planned share of a CPU
     """
 
     rows: tuple[int, ...]
@@ -65,7 +65,7 @@ class AdaptationInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A cut worth moving to. gain_s : over what is left of `rest_s`.  cost_s : of moving.  why : for the user."""
+    """A cut worth moving to. gain_s : over the remaining `rest_s`.  cost_s : of moving.  why : reason for the user."""
 
     rows: tuple[int, ...]
     gain_s: float
@@ -76,7 +76,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Trial:
-    """A move that must show its worth. rows : before it.  seconds : of an iteration then.  saving_s : promised of one
+    """A move under observation. rows : before it.  seconds : of an iteration then.  saving_s : promised per iteration.
 
     capacity : rows a second that all ranks together computed then
     """
@@ -89,7 +89,10 @@ class _Trial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Stretch:
-    """What counts of a report. row_s : float64[P].  weight : iterations.  seconds : of one of them, without moves."""
+    """The relevant values of a report. row_s : float64[P].  weight : iterations.  seconds .
+
+    Of one iteration, without moves.
+    """
 
     row_s: FloatArray
     weight: float
@@ -97,12 +100,12 @@ class _Stretch:
 
     @property
     def lasted_s(self) -> float:
-        """Seconds of all of it."""
+        """Return the length of the stretch in seconds."""
         return self.weight * self.seconds
 
 
 class SlabPolicy:
-    """One run's. rows : heights that the ranks have, as last told."""
+    """The policy of one run. rows : heights of the ranks' slabs as last reported."""
 
     def __init__(self, inputs: AdaptationInputs, settings: SlabSettings | None = None) -> None:
         self.rows = inputs.rows
@@ -122,7 +125,7 @@ class SlabPolicy:
         self._trial: _Trial | None = None
 
     def hear(self, told: Progress) -> Proposal | None:
-        """What to move to now, or None; a proposal counts as ordered."""
+        """Return the move to make now, or None; a proposal counts as ordered."""
         self._elapsed_s += told.seconds
         self._settle(told)
         if not self._warm:
@@ -143,18 +146,18 @@ class SlabPolicy:
 
     @property
     def iteration_s(self) -> float:
-        """Seconds of an iteration of late, NaN before the first reports."""
+        """Return the recent seconds of an iteration, NaN before the first reports."""
         recent = list(self._stretches)[-self._settings.least_reports :]
         weight = sum(s.weight for s in recent)
         return sum(s.weight * s.seconds for s in recent) / weight if weight else math.nan
 
     def row_s(self) -> FloatArray | None:
-        """Seconds each rank takes for a row of late, float64[P], None before the first reports."""
+        """Return the recent seconds of each rank for a row, float64[P]; None before the first reports."""
         recent = list(self._stretches)[-2 * self._settings.least_reports :]
         return _mean(recent) if recent else None
 
     def _settle(self, told: Progress) -> None:
-        """Take note of slabs that have changed, or that were refused."""
+        """Record slabs that have changed, or that were refused."""
         if told.rows != self.rows:
             moved = moved_rows(self.rows, told.rows)
             if told.moved_s is not None and moved:
@@ -169,7 +172,7 @@ class SlabPolicy:
                 self._reversals += 1
 
     def _keep_account(self, told: Progress) -> None:
-        """Iterations won or lost against the plan's slabs."""
+        """Add the iterations won or lost against the plan's slabs."""
         newest = self._stretches[-1]
         self._balance -= (told.moved_s or 0.0) / newest.seconds
         if self.rows != self._inputs.rows:
@@ -178,11 +181,11 @@ class SlabPolicy:
             )
 
     def _rest(self, told: Progress) -> float:
-        """Iterations to come; where nobody knows, as many as there were."""
+        """Return the remaining iterations; if unknown, as many as there were."""
         return float(told.iteration) if told.left is None else told.left
 
     def _undo(self, told: Progress, left: float) -> Proposal | None:
-        """Back to the plan's slabs when moves have lost their allowance and are not about to win it back."""
+        """Return to the plan's slabs when moves have lost their allowance and are not about to win it back."""
         if self._balance >= -self._allowance * (told.iteration + left):
             return None
         self._allowance /= 2
@@ -195,7 +198,7 @@ class SlabPolicy:
         return self._proposal(self._inputs.rows, gain_s, left, "the load does not last: back to the plan")
 
     def _broken(self, left: float) -> Proposal | None:
-        """Back to the slabs before the last move if it has not kept its promise."""
+        """Return to the slabs before the last move if it has not kept its promise."""
         trial, newest = self._trial, list(self._stretches)
         least = self._settings.least_reports
         if trial is None or len(newest) not in (least, 4 * least, 16 * least):
@@ -212,7 +215,7 @@ class SlabPolicy:
         return self._proposal(trial.rows, gain_s, left, "iterations are no shorter than before: back again")
 
     def _better(self, left: float) -> Proposal | None:
-        """The cut that the newest stretches agree on, if it is worth its price."""
+        """Return the cut that the newest stretches agree on, if it is worth its price."""
         settings = self._settings
         most = len(self._stretches)
         needed = settings.least_reports * 2**self._reversals
@@ -237,7 +240,7 @@ class SlabPolicy:
         return None
 
     def _agreed(self, window: list[_Stretch]) -> tuple[int, ...] | None:
-        """A cut that would have been better in both halves of a window by more than noise, each half by the other's."""
+        """Return a cut better in both halves of a window by more than noise, each half judged by the other's cut."""
         half = len(window) // 2
         halves = window[:half], window[half:]
         means = [_mean(part) for part in halves]
@@ -261,7 +264,7 @@ class SlabPolicy:
         return rows if rows != self.rows else None
 
     def _uncertainty(self, rows: Sequence[int], stretches: list[_Stretch]) -> float:
-        """How far off the saving of a cut may be by its own scatter, a fraction; few stretches do not tell."""
+        """Return the standard error of the saving of a cut, a fraction; infinite for too few stretches."""
         count = len(stretches)
         if count < FEW:
             return math.inf
@@ -272,7 +275,7 @@ class SlabPolicy:
         return sureness * float(saved.std(ddof=1)) / math.sqrt(count)
 
     def _to_gain(self, row_s: FloatArray) -> float:
-        """Seconds that the very best cut, in real rows and without limits, could take off an iteration."""
+        """Return the seconds that the best cut, in real rows and without limits, could take off an iteration."""
         return float(slowest(self.rows, row_s[None, :])[0] - self._size / (1 / row_s).sum())
 
     def _balanced(self, row_s: FloatArray) -> tuple[int, ...] | None:
@@ -280,23 +283,23 @@ class SlabPolicy:
         return None if rows is None else tuple(rows.tolist())
 
     def _saving(self, rows: Sequence[int], stretches: list[_Stretch]) -> float:
-        """Seconds by which an iteration would have been shorter with these rows, over some stretches.
+        """Return the seconds by which an iteration would have been shorter with these rows, over some stretches.
 
-        Loads last for times, not for iterations: what is compared is how many iterations the same time holds.
+        Loads last for times, not for iterations: the comparison is of iterations in the same time.
         """
         lasted_s = np.array([s.lasted_s for s in stretches])
         done = float((lasted_s / self._replayed(rows, stretches)).sum())
         return _seconds(stretches) - float(lasted_s.sum()) / done
 
     def _replayed(self, rows: Sequence[int], stretches: list[_Stretch]) -> FloatArray:
-        """Seconds of an iteration with these rows in each stretch; what was not computing stays."""
+        """Return the seconds of an iteration with these rows in each stretch; time not spent computing is unchanged."""
         row_s = np.stack([s.row_s for s in stretches])
         seconds = np.array([s.seconds for s in stretches])
         computing = slowest(rows, row_s)
         return np.maximum(seconds - slowest(self.rows, row_s), 0.0) + computing
 
     def _spread(self) -> float:
-        """Scatter of a row's time from stretch to stretch: of the rank with the most, as a fraction."""
+        """Return the scatter of a row's time from stretch to stretch, of the rank with the most, as a fraction."""
         if len(self._stretches) < 2 * self._settings.least_reports:
             return PRIOR_SPREAD
         times = np.log(np.stack([s.row_s for s in self._stretches]))
@@ -309,7 +312,7 @@ class SlabPolicy:
         return self._last_shift is not None and float(shift @ self._last_shift) < 0
 
     def _cost(self, rows: Sequence[int]) -> float:
-        """Seconds that going over to these rows takes: as at the last move, else by the slowest link."""
+        """Return the seconds of a move to these rows: as at the last move, else by the slowest link."""
         inputs = self._inputs
         if self._per_row_s is not None:
             return inputs.collective_s + self._per_row_s * moved_rows(self.rows, rows)
@@ -336,7 +339,7 @@ class SlabPolicy:
         self._ordered, self._waited = found.rows, 0
 
     def _why(self, window: list[_Stretch]) -> str:
-        """Which host is not what the plan took it for."""
+        """Return the host whose speed differs most from the plan."""
         inputs, now = self._inputs, _mean(window)
         planned = np.array(inputs.row_s or [math.nan] * len(now))
         off = np.log(now / planned)
@@ -352,17 +355,17 @@ class SlabPolicy:
 
 
 def _mean(stretches: Sequence[_Stretch]) -> FloatArray:
-    """Seconds of a row of each rank, mean over iterations, float64[P]."""
+    """Return the seconds of a row of each rank, mean over iterations, float64[P]."""
     weights = np.array([s.weight for s in stretches])
     found: FloatArray = np.average(np.stack([s.row_s for s in stretches]), axis=0, weights=weights)
     return np.maximum(found, 1e-300)
 
 
 def _capacity(row_s: FloatArray) -> float:
-    """Rows a second of all ranks together, if none waited."""
+    """Return the rows a second of all ranks together, if none waited."""
     return float((1 / row_s).sum())
 
 
 def _seconds(stretches: Sequence[_Stretch]) -> float:
-    """Seconds of an iteration over some stretches."""
+    """Return the seconds of an iteration over some stretches."""
     return sum(s.weight * s.seconds for s in stretches) / sum(s.weight for s in stretches)

@@ -1,8 +1,7 @@
-"""What the ranks of a run tell while it goes on, what they can be told, and who hears and says it.
+"""Progress reports of a running job's ranks, the orders it accepts, and the controller that joins both.
 
-One line of progress says what every rank did since the line before (`stencil_app.running.steering` writes such
-lines; any
-application may). Nothing is decided here.
+One line of progress reports the work of every rank since the line before (`stencil_app.running.steering` writes such
+lines; any application may). No decision is made here.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ VERSION = 1
 class Progress:
     """A stretch of a run, P ranks in rank order; seconds on the wall.
 
-    iteration : done at its end, restarts included.  left : about how many are to come, None if nobody can say
+    iteration : count at its end, restarts included.  left : estimate of the remaining iterations, None if unknown
     iterations, seconds : of this stretch.  rows : slab heights in it
     compute_s, exchange_s, reduce_s : of each rank, summed over the stretch
-    moves : of rows, so far.  moved_s : what those of this stretch took, None if there were none
+    moves : of rows, so far.  moved_s : seconds of the moves in this stretch, None if there were none
     refused : why offered slabs were not taken, None if none were offered
     """
 
@@ -42,17 +41,17 @@ class Progress:
 
     @property
     def iteration_s(self) -> float:
-        """Seconds of one iteration, without what moving rows took."""
+        """Return the seconds of one iteration, without the moves of rows."""
         return (self.seconds - (self.moved_s or 0.0)) / self.iterations
 
     @property
     def row_s(self) -> tuple[float, ...]:
-        """Seconds each rank computes for one of its rows in one iteration."""
+        """Return the seconds each rank computes for one of its rows in one iteration."""
         return tuple(s / (self.iterations * rows) for s, rows in zip(self.compute_s, self.rows, strict=True))
 
 
 def parse_progress(line: bytes | str) -> Progress | None:
-    """Progress of one line; None for what is no such line, or tells of no iteration."""
+    """Return the progress of one line; None if the line is malformed or has no iteration."""
     try:
         told: dict[str, Any] = json.loads(line)
         if told["version"] != VERSION:
@@ -89,14 +88,14 @@ def _is_sound(told: Progress) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSlabs:
-    """Order: go on with slabs of these heights, in rank order."""
+    """Order to go on with slabs of these heights, in rank order."""
 
     rows: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointAndEnd:
-    """Order: write a checkpoint and end, to go on from it elsewhere. why : for the user."""
+    """Order to write a checkpoint and end, to resume on other hosts. why : reason for the user."""
 
     why: str
 
@@ -105,14 +104,14 @@ Order = NewSlabs | CheckpointAndEnd
 
 
 class AdaptationController(Protocol):
-    """Hears how a run goes, and may interfere. Called between other duties, so it must not take long."""
+    """Receives the progress of a run and may interfere. Called between other duties, so it must return quickly."""
 
     @property
     def report_every_s(self) -> float:
-        """Seconds from one line of progress to the next, about."""
+        """Return the seconds between lines of progress, approximately."""
 
     def hear(self, told: Progress) -> Order | None:
-        """What to do now that this was told, None to let the run go on."""
+        """Return the order that this report calls for, None to let the run go on."""
 
     def ended(self) -> tuple[Move, ...]:
-        """The run is over: stop what goes on beside it. Moves of rows that were ordered, with what became of them."""
+        """Stop all background work after the run; return the ordered moves of rows with their results."""

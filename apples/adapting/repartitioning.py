@@ -1,7 +1,7 @@
-"""Slab heights for ranks as fast as they are now, and what they would have saved: the planner's own allocation.
+"""Slab heights for the ranks' present speeds, and their saving: the planner's own allocation.
 
-A cut is judged by replaying stretches of the run with it, one by one: ranks wait for the slowest in each, so what
-counts is the mean of the slowest and not the slowest of the means.
+A cut is judged by replaying stretches of the run with it, one by one. Ranks wait for the slowest in each, so the
+measure is the mean of the slowest and not the slowest of the means.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from apples.planning.problem import IntArray
 
 
 def balanced(row_s: FloatArray, size: int, min_rows: int, caps: FloatArray) -> IntArray | None:
-    """Whole rows with the smallest slowest rank, int64[P]; None where the caps do not hold the work.
+    """Return whole rows with the smallest slowest rank, int64[P]; None if the caps do not hold the work.
 
-    row_s : float64[P], seconds of one row.  caps : float64[P], rows each may hold
+    row_s : float64[P], seconds of one row.  caps : float64[P], most rows of each
     """
     ranks = len(row_s)
     lines = RankLines(
@@ -40,13 +40,13 @@ def balanced(row_s: FloatArray, size: int, min_rows: int, caps: FloatArray) -> I
 
 
 def slowest(rows: Sequence[int] | IntArray, row_s: FloatArray) -> FloatArray:
-    """Seconds of the slowest rank in each of K stretches, float64[K]. row_s : float64[K, P]."""
+    """Return the seconds of the slowest rank in each of K stretches, float64[K]. row_s : float64[K, P]."""
     found: FloatArray = (row_s * np.asarray(rows, dtype=np.float64)).max(axis=1)
     return found
 
 
 def moved_rows(before: Sequence[int] | IntArray, after: Sequence[int] | IntArray) -> int:
-    """Rows that change their rank."""
+    """Return the number of rows that change their rank."""
     bounds = [np.concatenate(([0], np.cumsum(np.asarray(cut, dtype=np.int64)))) for cut in (before, after)]
     kept: NDArray[np.int64] = np.minimum(bounds[0][1:], bounds[1][1:]) - np.maximum(
         bounds[0][:-1], bounds[1][:-1]
@@ -55,9 +55,9 @@ def moved_rows(before: Sequence[int] | IntArray, after: Sequence[int] | IntArray
 
 
 def busiest_link_rows(before: Sequence[int], after: Sequence[int]) -> int:
-    """Rows that cross the busiest border between two ranks that stand beside each other in the chain.
+    """Return the rows that cross the busiest border between two neighbouring ranks of the chain.
 
-    Rows that go farther cross all borders on their way, which is where their links share a wire at worst
+    Rows that go farther cross all borders on their way; at worst their links share one wire.
     """
     shift = np.cumsum(np.asarray(after, dtype=np.int64)) - np.cumsum(np.asarray(before, dtype=np.int64))
     return int(np.abs(shift).max(initial=0))

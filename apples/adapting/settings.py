@@ -1,4 +1,4 @@
-"""What a user may set of adaptation, with its reasons; `--adapt-settings FILE` reads it from YAML."""
+"""Settings of adaptation, with their reasons; `--adapt-settings FILE` reads them from YAML."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from apples.errors import ConfigError
 class SlabSettings:
     """When rows move between ranks.
 
-    report_every_s : seconds from one line of progress to the next
-    minimum_gain : a move must shorten what is left by this fraction at least
-    cost_factor : and save so many times what moving costs
+    report_every_s : seconds between lines of progress
+    minimum_gain : a move must shorten the remaining run by at least this fraction
+    cost_factor : a move must save this many times its cost
     least_reports : stretches of a run that must agree before rows move
-    sureness : standard errors by which a gain must be more than noise
-    opposite_factor : times as many stretches must agree before rows move back
+    sureness : standard errors by which a gain must exceed noise
+    opposite_factor : factor on `least_reports` before rows move back
     allowance : fraction of the run's time that moves may lose in all, against the plan's slabs, until they are undone
     """
 
@@ -34,9 +34,9 @@ class SlabSettings:
 class HostSettings:
     """When a run is ended and resumed on other hosts.
 
-    minimum_gain : the rest of the run must become shorter by this fraction, with everything that the change costs
-    look_every_s : seconds from one look at the pool to the next; a look disturbs the hosts a little
-    looks : in a row that must agree.  wait_s : after the start, and after a change, before the next
+    minimum_gain : the remaining run must become shorter by this fraction, with all costs of the change
+    look_every_s : seconds between samples of the pool; a sample disturbs the hosts slightly
+    looks : consecutive samples that must agree.  wait_s : pause after the start and after a change
     most_changes : of hosts in one run
     """
 
@@ -49,13 +49,13 @@ class HostSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptSettings:
-    """Everything, by part."""
+    """All settings of adaptation, by part."""
 
     slabs: SlabSettings = field(default_factory=SlabSettings)
     hosts: HostSettings = field(default_factory=HostSettings)
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` with every number that is out of its range."""
+        """Raise `ConfigError` with every value that is out of its range."""
         problems = [*_negative("slabs", self.slabs), *_negative("hosts", self.hosts)]
         if self.slabs.least_reports < 2:
             problems.append(

@@ -1,8 +1,7 @@
-"""Planning, PURE: a snapshot, a workload and costs in; a plan with its reasons out.
+"""Planning, pure: arguments are a snapshot, a workload and costs; the value returned is a plan with its reasons.
 
-No I/O, no clock, no randomness in here. `planner.make_plan` is the way in; the modules it joins are
-`host_table` and `problem` (inputs as arrays), `model` (T_i = Comp_i + Comm_i + Over_i), `desirability` (three
-host orders), `rank_order` (sequence of the chain), `groups` and `search` (better chains than the orders give),
-`rescue` (when they give none), `minimax` and `linear_program` (slab heights), `bounds` (low and high),
-`baselines` (default and smart user) and `reasons` (why).
+No I/O, clock or randomness. The entry point is `planner.make_plan`. It joins `host_table` and `problem` (inputs as
+arrays), `model` (T_i = Comp_i + Comm_i + Over_i), `desirability` (three host orders), `rank_order` (sequence of the
+chain), `groups` and `search` (chains better than the orders), `rescue` (orders of last resort), `minimax` and
+`linear_program` (slab heights), `bounds` (low and high), `baselines` (default and smart user) and `reasons`.
 """

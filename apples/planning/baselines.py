@@ -1,8 +1,8 @@
-"""What people do without an agent: `default` and `smart-user`, priced by the same model (§4.3).
+"""Plans made without an agent: `default` and `smart-user`, priced by the same model (§4.3).
 
-*default* takes every host of the pool in the grid's order with equal slabs. *smart user* knows the right
-number of hosts (the planner's own, on idle machines) but nothing of loads: the first so many, equal slabs.
-Neither looks at memory; where a slab outgrows it the exchange model's prediction shows the price.
+*default* takes every host of the pool in the grid's order with equal slabs. *smart user* knows the right number of
+hosts (the planner's own, on idle machines) but no loads: the first hosts, equal slabs. Neither considers memory; where
+a slab exceeds it, the exchange model's prediction shows the price.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from apples.planning.problem import UNUSABLE_S, Problem, build
 def default_plan(
     snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions | None = None
 ) -> Plan:
-    """All hosts, equal slabs, grid order; raises `NoFeasiblePlan` when a slab exceeds the array limit."""
+    """Return the plan with all hosts, equal slabs and the grid's order.
+
+    Raises `NoFeasiblePlan` when a slab exceeds the array limit.
+    """
     chosen = replace(options or PlanningOptions(), allow_spill=True, quantile=0.5)
     problem = build(snapshot, workload, costs, chosen)
     possible = min(problem.processors, workload.size // problem.min_rows)
@@ -41,7 +44,7 @@ def default_plan(
 def smart_user_plan(
     snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions | None = None
 ) -> Plan:
-    """The right number of hosts for idle machines, the first of the pool, equal slabs."""
+    """Return the plan with the right number of hosts for idle machines, the first of the pool, and equal slabs."""
     chosen = replace(options or PlanningOptions(), allow_spill=True, quantile=0.5)
     right = make_plan(_as_if_idle(snapshot), workload, costs, chosen)
     problem = build(snapshot, workload, costs, chosen)
@@ -50,7 +53,7 @@ def smart_user_plan(
 
 
 def _as_if_idle(snapshot: Snapshot) -> Snapshot:
-    """The snapshot without any load: what a back-of-the-envelope calculation assumes."""
+    """Return the snapshot without any load, as a back-of-the-envelope calculation assumes."""
     idle = tuple(
         Conditions(
             availability=Estimate(value=1.0),
@@ -63,7 +66,10 @@ def _as_if_idle(snapshot: Snapshot) -> Snapshot:
 
 
 def _equal_plan(name: str, problem: Problem, ranks: int, options: PlanningOptions, *, reason: str) -> Plan:
-    """The first `ranks` processors, hosts before second slots of hosts, with heights that differ by one at most."""
+    """Return the plan of the first `ranks` processors, first slots of hosts before second ones.
+
+    Heights differ by at most one row.
+    """
     if ranks < (options.ranks or 1):
         raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
     spread = np.lexsort((problem.host_of, problem.slot_of))[:ranks]

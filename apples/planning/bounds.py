@@ -1,9 +1,9 @@
-"""How far the makespan may stray: forecasts' errors carried through the model into quantiles.
+"""Bounds of the makespan: the forecasts' errors carried through the model into quantiles.
 
 A rank's finish falls when its host's CPU share rises, so P(T_i ≤ t) is the probability that the share is at least
-what finishing by t needs. Errors of different hosts are taken as independent and normal, so the makespan,
-the largest T_i, has the product of these as its distribution. The overhead's error is common to all ranks
-and is joined as root of squares. Goes beyond the paper, which predicts a single number.
+the share needed to finish by t. Errors of different hosts are taken as independent and normal. The makespan is the
+largest T_i, so its distribution is the product of these. The overhead's error is common to all ranks and is joined as
+a root of squares. Goes beyond the paper, which predicts a single number.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 
-#: The bounds a plan states: one run in ten ends before `LOW`, one in ten after `HIGH`.
+#: Quantiles a plan reports: one run in ten ends before `LOW`, one in ten after `HIGH`.
 LOW, HIGH = 0.1, 0.9
 _BISECTIONS = 50
-#: CPU shares known better than this are certain; dividing by such an error would overflow.
+#: Smaller errors of a CPU share count as zero; dividing by them would overflow.
 _SURE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UncertainRanks:
-    """Per rank, float64[n]: seconds at a whole CPU, CPU share and its error, fixed seconds and their error.
+    """Ranks of a schedule with uncertain costs, float64[n] each.
 
+    Seconds at a whole CPU, CPU share and its error, fixed seconds and their error.
     host : int64[n], host of each rank; ranks of one host share its error
     """
 
@@ -45,15 +46,15 @@ class UncertainRanks:
     host: IntArray
 
     def compute(self) -> FloatArray:
-        """Comp_i if every forecast comes true, float64[n] seconds."""
+        """Return Comp_i if every forecast is exact, float64[n] seconds."""
         return self.work / self.share
 
     def expected(self) -> float:
-        """Makespan if every forecast comes true, seconds."""
+        """Return the makespan in seconds if every forecast is exact."""
         return float((self.fixed + self.compute()).max())
 
     def quantile(self, q: float) -> float:
-        """Seconds within which the slowest rank ends with probability q, 0 < q < 1."""
+        """Return the seconds within which the slowest rank ends with probability `q`, 0 < q < 1."""
         if not (self.share_error.any() or self.fixed_error.any()):
             return self.expected()
         low, high = (
@@ -71,7 +72,7 @@ class UncertainRanks:
         return high
 
     def _probability(self, t: float) -> float:
-        """P(makespan ≤ t): hosts independent, and the ranks of one host as late as its latest."""
+        """Return P(makespan ≤ t). Hosts are independent; the ranks of one host are as late as its latest."""
         left = t - self.fixed
         if (left <= 0).any():
             return 0.0
@@ -92,7 +93,7 @@ _normal: Callable[[float], float] = NormalDist().cdf
 
 
 def uncertain_ranks(problem: Problem, schedule: Schedule, options: PlanningOptions) -> UncertainRanks:
-    """Ranks of a schedule with the errors of the forecasts behind them."""
+    """Return the ranks of a schedule with the errors of their forecasts."""
     chains = Chains.of([schedule.chain])
     lines = rank_lines(problem, chains, options)
     hosts = problem.host_of[schedule.chain]
@@ -113,7 +114,7 @@ def uncertain_ranks(problem: Problem, schedule: Schedule, options: PlanningOptio
 
 
 def low_expected_high(ranks: UncertainRanks, overhead_error_s: float) -> tuple[float, float, float]:
-    """(low, expected, high) seconds of a schedule; low ≤ expected ≤ high."""
+    """Return (low, expected, high) seconds of a schedule; low ≤ expected ≤ high."""
     expected = ranks.expected()
     spread = NormalDist().inv_cdf(HIGH) * overhead_error_s
     low = expected - math.hypot(max(expected - ranks.quantile(LOW), 0.0), spread)

@@ -1,7 +1,7 @@
-"""The candidate schedules: n most desirable hosts of each order, slabs for each, cheapest first (§3.2, §3.3).
+"""The candidate schedules: the n most desirable hosts of each order, slabs for each, cheapest first (§3.2, §3.3).
 
-Every candidate is first priced in real rows, all at once. That is a lower bound of its makespan however its
-slabs are allocated, so slabs are only settled for the candidates that can still win.
+Every candidate is first priced in real rows, all at once. That is a lower bound of its makespan for every allocation
+of slabs, so whole rows are only settled for candidates that can still win.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from apples.planning.problem import IntArray, Problem
 class Schedule:
     """A chain with whole slab heights: processors and rows, int64[n] each, and the predicted makespan.
 
-    order : desirability order it came from.  relaxed : what had to be widened to make it feasible.
+    order : the desirability order of its candidate.  relaxed : the limits widened to make it feasible
     """
 
     chain: IntArray
@@ -36,7 +36,10 @@ class Schedule:
 
 
 def host_counts(problem: Problem, options: PlanningOptions, usable: int) -> IntArray:
-    """The numbers of ranks to try: the one asked for, every count, or even ones (one where that is all)."""
+    """Return the numbers of ranks to try.
+
+    The given one, every count, or even counts (one if that is the only count).
+    """
     possible = min(usable, problem.size // problem.min_rows)
     most = options.most_ranks(possible)
     if options.ranks is not None:
@@ -47,13 +50,13 @@ def host_counts(problem: Problem, options: PlanningOptions, usable: int) -> IntA
 
 
 def seconds_per_rank(problem: Problem, schedule: Schedule, options: PlanningOptions) -> FloatArray:
-    """T_i of every rank of a schedule, float64[n]."""
+    """Return T_i of every rank of a schedule, float64[n]."""
     lines = rank_lines(problem, Chains.of([schedule.chain]), options)
     return lines.seconds(schedule.rows.astype(np.float64))
 
 
 def real_makespans(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:
-    """Best common finish of every chain in real rows, float64[K]; constraints that tie hosts are left out."""
+    """Return the best common finish of every chain in real rows, float64[K]. Constraints that tie hosts are ignored."""
     return makespans(rank_lines(problem, chains, options), chains, problem.size, problem.min_rows)
 
 
@@ -65,9 +68,9 @@ def best_of(
     below: float = math.inf,
     tries: int | None = None,
 ) -> tuple[int, Schedule] | None:
-    """Index and schedule of the chain with the smallest makespan in whole rows; None if none is under `below`.
+    """Return index and schedule of the chain with the smallest makespan in whole rows; None if none is under `below`.
 
-    tries : round the rows of so many chains at most, the most promising first; None for as many as it takes.
+    tries : largest number of chains to round, the most promising first; None for no limit
     """
     lines = rank_lines(problem, chains, options)
     finish = makespans(lines, chains, problem.size, problem.min_rows)
@@ -86,7 +89,7 @@ def best_of(
 def _settle(
     problem: Problem, chain: IntArray, lines: RankLines, options: PlanningOptions, finish: float
 ) -> Schedule | None:
-    """Whole rows for one chain by the chosen allocation; None when its limits leave work over."""
+    """Return whole rows for one chain by the chosen allocation; None when its limits cannot hold the work."""
     relaxed: tuple[str, ...] = ()
     if options.allocation == "minimax" and not problem.coupling:
         rows = minimax_rows(lines, problem.size, problem.min_rows, finish)
@@ -115,7 +118,7 @@ def enumerate_orders(
     position: IntArray | None,
     options: PlanningOptions,
 ) -> list[tuple[str, Chains]]:
-    """Chains of every desirability order, one per host count."""
+    """Return the chains of every desirability order, one per host count."""
     listed = []
     for name, order in orders:
         counts = host_counts(problem, options, len(order))

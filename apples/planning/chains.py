@@ -1,8 +1,8 @@
-"""Many candidate chains at once, as one flat array, and what the model says of each.
+"""Many candidate chains at once, as one flat array, and sums and maxima over their members.
 
-A *chain* is a sequence of processors in rank order. Planning compares thousands of chains of different
-lengths, so they are kept ragged: `members` holds all chains end to end, chain k is
-`members[starts[k]:starts[k+1]]`. Everything per member is float64[L], everything per chain float64[K].
+A *chain* is a sequence of processors in rank order. Planning compares thousands of chains of different lengths, so
+they are kept ragged: `members` holds all chains end to end, chain k is `members[starts[k]:starts[k+1]]`. Values per
+member are float64[L], values per chain float64[K].
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Chains:
 
     @classmethod
     def of(cls, chains: Sequence[Sequence[int] | IntArray]) -> Chains:
-        """Chains given one by one; none may be empty."""
+        """Return chains made of sequences of processors, none of them empty."""
         lengths = [len(c) for c in chains]
         members = np.concatenate([np.asarray(c, dtype=np.int64) for c in chains])
         return cls(members, np.concatenate(([0], np.cumsum(lengths))))
 
     @classmethod
     def prefixes(cls, order: IntArray, counts: IntArray, position: IntArray | None) -> Chains:
-        """The n first of `order` for every n in `counts`, in the order's sequence or sorted by `position`.
+        """Return the first n of `order` for every n in `counts`, in the order's sequence or sorted by `position`.
 
-        order : int64[≤ N].  position : int64[N], processor → place in the one chain all subsets keep.
+        order : int64[≤ N].  position : int64[N], processor → place in the one chain that all subsets keep
         """
         if position is None:
             members = np.concatenate([order[:n] for n in counts])
@@ -51,44 +51,44 @@ class Chains:
         return len(self.starts) - 1
 
     def chain(self, k: int) -> IntArray:
-        """Processors of chain k in rank order."""
+        """Return the processors of chain k in rank order."""
         return self.members[self.part(k)]
 
     def part(self, k: int) -> slice:
-        """Where the members of chain k stand."""
+        """Return the slice of chain k in `members`."""
         return slice(int(self.starts[k]), int(self.starts[k + 1]))
 
     def select(self, chosen: NDArray[np.bool_]) -> tuple[Chains, IntArray]:
-        """The chosen chains, and where their members stand among all, int64[L']."""
+        """Return the chosen chains, and the indices of their members among all, int64[L']."""
         where = np.flatnonzero(np.repeat(chosen, self.lengths))
         starts = np.concatenate(([0], np.cumsum(self.lengths[chosen])))
         return Chains(self.members[where], starts), where
 
     @property
     def lengths(self) -> IntArray:
-        """Ranks of every chain, int64[K]."""
+        """Return the number of ranks of every chain, int64[K]."""
         return np.diff(self.starts)
 
     def spread(self, per_chain: FloatArray) -> FloatArray:
-        """A value per chain, repeated for each of its members."""
+        """Return a value per chain, repeated for each of its members."""
         return np.repeat(per_chain, self.lengths)
 
     def total(self, per_member: FloatArray) -> FloatArray:
-        """Sum over the members of each chain."""
+        """Return the sum over the members of each chain."""
         return np.add.reduceat(per_member, self.starts[:-1])
 
     def highest(self, per_member: FloatArray) -> FloatArray:
-        """Maximum over the members of each chain."""
+        """Return the maximum over the members of each chain."""
         return np.maximum.reduceat(per_member, self.starts[:-1])
 
     def ranks_on_host(self, problem: Problem) -> IntArray:
-        """How many ranks of the same chain sit on each member's host, int64[L]."""
+        """Return the number of ranks of the same chain on each member's host, int64[L]."""
         if problem.single_slots:
             return np.ones(len(self.members), dtype=np.int64)
         return self.sum_on_host(problem, np.ones(len(self.members))).astype(np.int64)
 
     def sum_on_host(self, problem: Problem, per_member: FloatArray) -> FloatArray:
-        """Sum over the members of the same chain on the same host, given to each of them, float64[L]."""
+        """Return, for each member, the sum over the members of the same chain on the same host, float64[L]."""
         hosts = len(problem.hosts)
         key = np.repeat(np.arange(len(self)) * hosts, self.lengths) + problem.host_of[self.members]
         sums: FloatArray = np.bincount(key, per_member, minlength=len(self) * hosts)[key]

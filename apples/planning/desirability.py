@@ -1,8 +1,8 @@
 """Three orders of desirability: for computing power, for connectivity, and for both (§3.2, Figure 2 line 4).
 
-Power is the time to compute one row; connectivity the time to exchange one byte to and from every other
-host; the third order weighs both equally. The paper averages the two; since they have different
-scales, each is taken relative to its mean over the pool first.
+Power is the time to compute one row; connectivity the time to exchange one byte to and from every other host; the
+third order weighs both equally. The paper averages the two. They have different scales, so each is first divided by
+its mean over the pool.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 #: Weight of power against connectivity, by the name of the order.
 BALANCES = {"power": 1.0, "connectivity": 0.0, "both": 0.5}
 
-#: A link that does not work counts as so many times the worst that does.
+#: The cost of a broken link, in multiples of the worst working link.
 _BROKEN = 10.0
 
 
 def power(problem: Problem) -> FloatArray:
-    """Seconds for one row on each processor, float64[N]; a host's next slot counts as slower when it shares."""
+    """Return seconds for one row on each processor, float64[N]. A host's next slot is slower if slots share a CPU."""
     seconds: FloatArray = problem.slope[problem.host_of, problem.slot_of + 1]
     return seconds
 
 
 def connectivity(problem: Problem) -> FloatArray:
-    """Seconds to exchange one byte with every other host, both ways, for each processor, float64[N]."""
+    """Return seconds to exchange one byte with every other host, both ways, for each processor, float64[N]."""
     one_way = problem.latency_s + 1 / problem.bandwidth_Bps
     usable = problem.side < UNUSABLE_S
     if not usable.all():
-        # Dear, but not so dear that hosts with one broken link each can no longer be told apart.
+        # Expensive, but finite: hosts with one broken link each must stay distinguishable.
         one_way = np.where(usable, one_way, _BROKEN * float(one_way.max()))
     per_host: FloatArray = (one_way + one_way.T).sum(axis=1) - 2 * np.diag(one_way)
     values: FloatArray = per_host[problem.host_of]
@@ -38,7 +38,7 @@ def connectivity(problem: Problem) -> FloatArray:
 
 
 def orders(problem: Problem) -> dict[str, IntArray]:
-    """Processors most desirable first, int64[N], by name of the order; ties keep the grid's order."""
+    """Return the processors of each order by its name, most desirable first, int64[N]; ties keep the grid's order."""
     compute, connect = _relative(power(problem)), _relative(connectivity(problem))
     return {
         name: np.argsort(balance * compute + (1 - balance) * connect, kind="stable")
@@ -47,7 +47,7 @@ def orders(problem: Problem) -> dict[str, IntArray]:
 
 
 def _relative(values: FloatArray) -> FloatArray:
-    """Values over their mean; zeros stay zeros."""
+    """Return the values divided by their mean; zeros stay zeros."""
     mean = float(values.mean())
     relative: FloatArray = values / mean if mean > 0 else values
     return relative

@@ -1,9 +1,9 @@
-"""Candidates within one group of near hosts: the sites the links show, whatever the grid file calls them.
+"""Candidates within one group of near hosts: the sites found from the links, whatever their names in the grid file.
 
-A desirability order mixes sites, so its prefixes cross slow links even where one site would do, and a search by
-single moves does not find the way back: between two sites lie only worse chains. So the fastest hosts of every
-group are candidates too, and so is every host alone. A group is a branch of the spanning tree that is joined to the
-rest by a link `GAP` times as dear as any inside. Goes beyond the paper.
+A desirability order mixes sites, so its prefixes cross slow links even where one site would do. A search by single
+moves does not return from there, because every chain between two sites is worse. So the fastest hosts of every group
+are candidates too, and every host alone. A group is a branch of the spanning tree whose link to the rest costs `GAP`
+times as much as any link inside. Goes beyond the paper.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from apples.planning.desirability import power
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 
-#: How much dearer the link to the rest must be than the dearest inside.
+#: Least ratio between the cost of the link to the rest and the most expensive link inside.
 GAP = 2.0
 
 
 def candidates(
     problem: Problem, tree: nx.Graph[int], position: IntArray, options: PlanningOptions
 ) -> list[tuple[str, Chains]]:
-    """Chains of the n fastest processors of every group, for every n, and of every host alone."""
+    """Return chains of the n fastest processors of every group, for every n, and of every host alone."""
     speed = power(problem)
     listed = []
     for group in groups(tree):
@@ -40,7 +40,9 @@ def candidates(
 
 
 def groups(tree: nx.Graph[int]) -> list[list[int]]:
-    """Hosts of every group of two or more that is not the whole tree, small groups before those around them."""
+    """Return the hosts of every group of two or more that is not the whole tree, small groups before their
+    enclosing ones.
+    """
     group = {node: [node] for node in tree}
     dearest = dict.fromkeys(tree, 0.0)
     found = []

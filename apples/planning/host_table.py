@@ -1,8 +1,8 @@
-"""What one host costs and holds, for every number of ranks that may share it; or why it cannot take part.
+"""Costs and capacity of one host for every number of ranks that may share it, or the reason to exclude it.
 
-Comp_i of §3.1 and the limits of §3.3 (memory, largest array, constraints that name this host alone), as one
-small table per host. Forecasts are taken with care: shares above a whole CPU are cut to one, an error nobody
-knows yet never counts as certainty. Knows nothing of other hosts, links or chains.
+Comp_i of §3.1 and the limits of §3.3 (memory, largest array, constraints that name this host alone), as one small
+table per host. Shares above a whole CPU are cut to one, and an unknown error never counts as certainty. Other hosts,
+links and chains play no part.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from apples.model.grid import Conditions, FloatArray, Host
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.options import PlanningOptions
 
-#: A host that gives less of a CPU than this to a new process is not usable.
+#: Smallest usable CPU share of a new process.
 LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demands:
-    """What every host of one problem is asked for. min_rows : smallest slab, one row or more.
+    """The demands of one problem on every host. min_rows : smallest slab, one row or more.
 
-    unknown_error : standard deviation taken for a CPU share whose own is not known
+    unknown_error : standard deviation assumed for a CPU share without one
     """
 
     workload: Workload
@@ -36,15 +36,15 @@ class Demands:
 
 
 def is_known(error: float) -> bool:
-    """Whether a standard deviation means anything (NaN stands for a series of one sample)."""
+    """Return whether a standard deviation is a number (NaN marks a series of one sample)."""
     return math.isfinite(error) and error >= 0
 
 
 def host_table(host: Host, conditions: Conditions, demands: Demands) -> tuple[str | None, FloatArray]:
-    """(reason to leave the host out or None, float64[6, slots+1]), [:, m] for m ranks on the host.
+    """Return (reason to leave the host out or None, float64[6, slots+1]), [:, m] for m ranks on the host.
 
-    Rows of the table: seconds per row, rows one rank may hold, rows that fit in memory, CPU share forecast,
-    its standard deviation, CPU share it is priced at.
+    Rows of the table: seconds per row, capacity of one rank in rows, rows that fit in memory, CPU share forecast,
+    its standard deviation, CPU share used as the price.
     """
     table = np.full((6, max(host.slots, 0) + 1), np.nan)
     reason = _unusable(host, conditions, demands)
@@ -56,7 +56,7 @@ def host_table(host: Host, conditions: Conditions, demands: Demands) -> tuple[st
     fear = NormalDist().inv_cdf(options.quantile)
     for m in range(1, host.slots + 1):
         share = min(conditions.share(m, host.slots), 1.0)
-        # However great the fear, a host that is there now stays in the plan's reach, only dear.
+        # However large the error, a host that is up stays in the plan's reach, at a high price.
         careful = min(max(share - fear * error, min(share, LEAST_SHARE)), 1.0)
         memory = _memory_rows(conditions, workload, m)
         limit = min(_limits(host.name, workload, m).values(), default=math.inf)
@@ -70,7 +70,7 @@ def host_table(host: Host, conditions: Conditions, demands: Demands) -> tuple[st
 
 
 def _unusable(host: Host, conditions: Conditions, demands: Demands) -> str | None:
-    """Why nothing at all can be said of the host, or nothing can run there."""
+    """Return why the host has no usable forecast or cannot run a rank, or None."""
     if host.slots < 1:
         return "it has no slot"
     known = demands.costs.seconds_per_row
@@ -98,7 +98,7 @@ def _unusable(host: Host, conditions: Conditions, demands: Demands) -> str | Non
 
 
 def _too_small(host: Host, conditions: Conditions, demands: Demands) -> str:
-    """Which limit keeps even the smallest slab off the host."""
+    """Return the limit that keeps even the smallest slab off the host."""
     workload, least = demands.workload, demands.min_rows
     for name, rows in _limits(host.name, workload, 1).items():
         if rows < least:
@@ -109,7 +109,7 @@ def _too_small(host: Host, conditions: Conditions, demands: Demands) -> str:
 
 
 def _memory_rows(conditions: Conditions, workload: Workload, ranks: int) -> float:
-    """Whole rows that fit beside each other's in free memory, one forecast error kept free (BMmem·x < Mem)."""
+    """Return the whole rows of each of `ranks` ranks in free memory, one forecast error kept free (BMmem·x < Mem)."""
     if workload.bytes_per_row <= 0 or math.isinf(conditions.memory_bytes.value):
         return math.inf
     error = conditions.memory_bytes.error
@@ -118,7 +118,7 @@ def _memory_rows(conditions: Conditions, workload: Workload, ranks: int) -> floa
 
 
 def _limits(host: str, workload: Workload, ranks: int) -> dict[str, float]:
-    """Rows one of `ranks` ranks may hold, by the name of what limits it; memory apart."""
+    """Return the most rows of one of `ranks` ranks, by the name of the limit; memory is not included."""
     limits = {} if workload.max_rows is None else {"the array limit": float(workload.max_rows)}
     for c in workload.constraints:
         if own_host(c) == host:
@@ -127,7 +127,7 @@ def _limits(host: str, workload: Workload, ranks: int) -> dict[str, float]:
 
 
 def own_host(constraint: LinearConstraint) -> str | None:
-    """The host a constraint is a plain upper limit of; None where it ties hosts together or demands rows."""
+    """Return the only host that a constraint limits from above; None if it ties hosts together or demands rows."""
     live = [name for name, c in constraint.coefficients.items() if c]
     plain = len(live) == 1 and constraint.coefficients[live[0]] > 0 and constraint.bound >= 0
     return live[0] if plain else None

@@ -1,9 +1,9 @@
-"""Slab heights by linear programming, as the paper has it (§3.3), for any set of linear constraints.
+"""Slab heights by linear programming, as in the paper (§3.3), for any set of linear constraints.
 
-Unknowns are the heights x_i and the expected finish T; all T_i must fall within a tolerance of T, memory and
-array limits bound each x_i, further constraints may tie hosts together, and Σ x_i is driven up to the size.
-When the work cannot all be placed, the balance tolerance is widened step by step; what was widened is
-reported. PuLP models, HiGHS solves (any PuLP solver may be passed).
+Unknowns are the heights x_i and the expected finish T. All T_i must be within a tolerance of T, memory and array
+limits bound each x_i, further constraints may tie hosts together, and Σ x_i is driven up to the size. When the work
+cannot all be placed, the balance tolerance is widened step by step and the final one is reported. PuLP models the
+problem and HiGHS solves it; any PuLP solver may be passed as an argument.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def _highs() -> Any:
 def allocate(
     problem: Problem, chain: IntArray, lines: RankLines, tolerance: float, solver: Any = None
 ) -> Allocation | None:
-    """Heights for one chain with the tightest workable tolerance; None when none places all work.
+    """Return heights for one chain with the tightest workable tolerance; None if no tolerance places all work.
 
-    tolerance : first one tried, a fraction of the finish; math.inf asks for the smallest finish at once.
-    solver : a PuLP solver; None for HiGHS.
+    tolerance : first one tried, a fraction of the finish; math.inf requests the smallest finish at once
+    solver : a PuLP solver; None for HiGHS
     """
     for width in (tolerance, *(t for t in RELAXED_TOLERANCES if t > tolerance)):
         rows = _solve(problem, chain, lines, width, solver if solver is not None else _highs())
@@ -65,7 +65,7 @@ def _solve(
         return None
     program = pulp.LpProblem("slabs", pulp.LpMaximize)
     size = problem.size
-    # Time is counted in rows of the slowest rank: a solver's tolerances are absolute, a run's length is not.
+    # The unit of time is a row of the slowest rank: a solver's tolerances are absolute, a run's length is not.
     unit_s = float(lines.slope.max())
     heights = [
         program.add_variable(f"x{i}", problem.min_rows, min(float(lines.cap[i]), size))
@@ -96,7 +96,10 @@ def _solve(
 
 
 def coupling_check(problem: Problem, chain: IntArray) -> Allowed | None:
-    """What rounding must ask before it gives a rank one row more; None where nothing ties hosts together."""
+    """Return the check that rounding applies before it adds a row to a rank.
+
+    None if no constraint ties hosts together.
+    """
     if not problem.coupling:
         return None
     names = [problem.hosts[h].name for h in problem.host_of[chain]]

@@ -1,11 +1,11 @@
 """Slab heights that finish at the same time: exact, for thousands of chains at once, and in whole rows.
 
-With T_i = fixed_i + slope_i·x_i the best common finish T solves Σ_i x_i(T) = size, where x_i(T) is what
-rank i finishes by T: concave, bent at memory, flat at its cap. Newton's method from below meets such a root
-without overshooting, in one step where nothing bends. Whole rows: everybody takes what it finishes by
-T, the rest goes row by row to whoever would finish earliest, which is optimal because every row placed before
-would have been placed by any schedule that ends as early. This replaces §3.3's simplex where limits are
-per rank; `linear_program` serves constraints that tie hosts together.
+With T_i = fixed_i + slope_i·x_i the best common finish T solves Σ_i x_i(T) = size, where x_i(T) is the number of rows
+rank i finishes by T: concave, bent at memory, flat at its cap. Newton's method from below reaches such a root without
+overshooting, in one step if there is no bend. Whole rows: each rank gets the rows it finishes by T. The remaining rows
+go one by one to the rank with the earliest finish. That is optimal, because any schedule that ends as early would have
+placed every earlier row too. This replaces §3.3's simplex where limits are per rank; `linear_program` serves
+constraints that tie hosts together.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Allowed = Callable[[IntArray, int], bool]
 
 
 def makespans(lines: RankLines, chains: Chains, size: int, min_rows: int) -> FloatArray:
-    """Best common finish of every chain in real rows, float64[K] seconds; inf where the work does not fit.
+    """Return the best common finish of every chain in real rows, float64[K] seconds; inf if the work does not fit.
 
-    A lower bound of the makespan in whole rows.
+    It is a lower bound of the makespan in whole rows.
     """
     lowest = np.full(len(lines.slope), float(min_rows))
     finish = chains.highest(lines.seconds(lowest))
@@ -52,7 +52,7 @@ def makespans(lines: RankLines, chains: Chains, size: int, min_rows: int) -> Flo
 
 
 def _newton(lines: RankLines, chains: Chains, size: int, start: FloatArray) -> FloatArray:
-    """Root of Σ x_i(T) = size of every chain, from `start` at or below it; float64[K]."""
+    """Return the root of Σ x_i(T) = size of every chain, float64[K]; `start` is at or below the root."""
     finish = start.copy()
     open_ = np.arange(len(chains))
     for _ in range(_STEPS):
@@ -71,7 +71,7 @@ def _newton(lines: RankLines, chains: Chains, size: int, start: FloatArray) -> F
 
 
 def minimax_rows(lines: RankLines, size: int, min_rows: int, finish: float) -> IntArray:
-    """Whole rows of one chain with the smallest makespan, int64[n]; `finish` is its real makespan."""
+    """Return the whole rows of one chain with the smallest makespan, int64[n]; `finish` is its real makespan."""
     at = np.full(len(lines.slope), finish)
     return whole_rows(lines, lines.rows_by(at), size, min_rows)
 
@@ -79,15 +79,19 @@ def minimax_rows(lines: RankLines, size: int, min_rows: int, finish: float) -> I
 def whole_rows(
     lines: RankLines, real: FloatArray, size: int, min_rows: int, allowed: Allowed | None = None
 ) -> IntArray:
-    """Whole rows from real ones: floors, then row by row to the earliest finish that is allowed.
+    """Return whole rows made of real ones: floors, then row by row to the earliest finish that is allowed.
 
-    real : float64[n], within the caps.  Returns int64[n]; sums to less than `size` only when `allowed` refuses
-    every further row.
+    Args:
+        real: float64[n], within the caps.
+        allowed: check of one more row on a rank; None allows all.
+
+    Returns:
+        int64[n]; its sum is less than `size` only when `allowed` rejects every further row.
     """
     rows = np.clip(np.floor(real + 1e-9), min_rows, lines.cap)
     surplus = rows.sum() - size
     if surplus > 0:
-        # The makespan is set by a rank that holds min_rows; the others share what is left in proportion.
+        # A rank with min_rows sets the makespan; the others share the remaining rows in proportion.
         extra = rows - min_rows
         rows = min_rows + np.floor(extra * (extra.sum() - surplus) / extra.sum())
     heights: IntArray = rows.astype(np.int64)
@@ -113,6 +117,6 @@ def whole_rows(
 
 
 def _finish(lines: RankLines, i: int, rows: int) -> float:
-    """Seconds rank i needs for `rows` rows."""
+    """Return the seconds rank i needs for `rows` rows."""
     inside = min(float(rows), float(lines.bend[i]))
     return float(lines.fixed[i] + lines.slope[i] * (inside + lines.spill_factor * (rows - inside)))

@@ -1,16 +1,16 @@
-"""The performance model: T_i = Comp_i + Comm_i + Over_i, and the run lasts as long as its slowest rank.
+"""The performance model: T_i = Comp_i + Comm_i + Over_i; the slowest rank sets the length of the run.
 
 Comp_i = x_i·BM_i/Avail_i is linear in the slab height x_i, so for planning a rank is a straight line:
-`slope`·x + `fixed`, bent once where the slab outgrows memory. Two ways to price communication:
+`slope`·x + `fixed`, bent once where the slab exceeds memory. Two ways to price communication:
 
 *paper* (§3.1 as printed): MB/(b_left + b_right) + M·(l_left + l_right), where MB counts both neighbours;
-*exchange*: the exchanges with both neighbours run at the same time, so the slower side is what counts; exchanges
-that leave a host share its interface, so the slots of a host belong beside each other. It also knows that ranks
-wait for each other in every iteration: see `coupling`.
+*exchange*: the exchanges with both neighbours overlap, so only the slower side counts. Exchanges that leave a host
+share its interface, so the slots of a host should be adjacent. Ranks also wait for each other in every iteration
+(`coupling`).
 
-Over_i depends on the number of ranks, and in *exchange* on the busiest of their CPUs, which the first iteration waits
-for, and on the rank's own, which its messages wait for; reductions cross the slowest link. Source: Wolski et al. 2000,
-§3.1.
+Over_i depends on the number of ranks. In *exchange* it also depends on the busiest of their CPUs (the first iteration
+waits for it) and on the rank's own CPU (its messages wait for it); reductions cross the slowest link. Source: Wolski
+et al. 2000, §3.1.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
-#: Rows beyond any slab: the bend of a rank that memory does not slow down (infinity would not survive
+#: More rows than any slab: the bend of a rank whose memory never binds (infinity would not survive
 #: the arithmetic on both sides of a bend).
 NO_BEND = 1e15
 
 
-#: How long a busy host runs one process before the next has its turn (assumed: Linux, a few milliseconds).
+#: Time slice of a busy host (assumed: Linux, a few milliseconds).
 TIME_SLICE_S = 4e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankLines:
-    """What each member of each chain costs; all float64[L], seconds and rows.
+    """The costs of each member of each chain; all float64[L], seconds and rows.
 
     slope : seconds per row, `coupling` included.  fixed : Comm + Over, `handling` included.  communicate : Comm alone
-    cap : rows it may hold.  bend : rows after which a row costs `spill_factor` times as much
+    cap : most rows.  bend : rows after which a row costs `spill_factor` times as much
     """
 
     slope: FloatArray
@@ -50,7 +50,7 @@ class RankLines:
     spill_factor: float
 
     def take(self, where: IntArray | slice) -> RankLines:
-        """The lines of some members only."""
+        """Return the lines of some members only."""
         return RankLines(
             slope=self.slope[where],
             fixed=self.fixed[where],
@@ -61,12 +61,12 @@ class RankLines:
         )
 
     def seconds(self, rows: FloatArray) -> FloatArray:
-        """T_i of slabs of these heights, float64[L]."""
+        """Return T_i of slabs of these heights, float64[L]."""
         inside = np.minimum(rows, self.bend)
         return self.fixed + self.slope * (inside + self.spill_factor * (rows - inside))
 
     def rows_by(self, seconds: FloatArray) -> FloatArray:
-        """Rows each member finishes in `seconds`, caps respected; may be negative where it cannot start."""
+        """Return the rows each member finishes in `seconds`, within its cap; negative if it cannot start by then."""
         rows = (seconds - self.fixed) / self.slope
         over = rows > self.bend
         if over.any():
@@ -74,7 +74,7 @@ class RankLines:
         return np.minimum(rows, self.cap)
 
     def row_rate(self, seconds: FloatArray) -> FloatArray:
-        """Rows per further second at `seconds`: 0 at the cap, less beyond the bend."""
+        """Return rows per further second at `seconds`: 0 at the cap, smaller beyond the bend."""
         rows = (seconds - self.fixed) / self.slope
         over = rows >= self.bend
         beyond = np.where(over, self.bend + (rows - self.bend) / self.spill_factor, rows)
@@ -83,7 +83,7 @@ class RankLines:
 
 
 def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> RankLines:
-    """Cost lines of every member of every chain."""
+    """Return the cost lines of every member of every chain."""
     hosts = problem.host_of[chains.members]
     sharing = chains.ranks_on_host(problem)
     communicate = COMMUNICATION[options.model](problem, chains)
@@ -101,7 +101,7 @@ def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> Ra
 
 
 def overheads(problem: Problem, chains: Chains) -> FloatArray:
-    """Over of every chain, float64[K] seconds: what its length costs, and starting on its busiest CPU."""
+    """Return Over of every chain, float64[K] seconds: a cost of its length, and the start on its busiest CPU."""
     hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
     slowness = chains.highest(1 / problem.priced_share[hosts, sharing])
     found: FloatArray = problem.overhead[chains.lengths] + problem.start_cpu_s * slowness
@@ -109,9 +109,9 @@ def overheads(problem: Problem, chains: Chains) -> FloatArray:
 
 
 def handling(problem: Problem, chains: Chains) -> FloatArray:
-    """What each rank takes for its messages on its share of a CPU, and for reductions over the chain's slowest link.
+    """Return the cost of each rank's messages on its CPU share, and of reductions over the chain's slowest link.
 
-    float64[L] seconds; 0 where there is no neighbour.
+    float64[L] seconds; 0 for a rank without a neighbour.
     """
     hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
     talks = chains.spread((chains.lengths > 1).astype(np.float64))
@@ -121,7 +121,7 @@ def handling(problem: Problem, chains: Chains) -> FloatArray:
 
 
 def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:
-    """How much longer each rank takes because the others do not have their CPUs when it has its own, float64[L] ≥ 1.
+    """Return the factor by which each rank is delayed when others lack their CPUs, float64[L] ≥ 1.
 
     The paper's model leaves this to the overhead.
     """
@@ -134,20 +134,20 @@ def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> Floa
 
 
 def waiting_factor(absent: FloatArray, iteration_s: FloatArray) -> FloatArray:
-    """How much longer a rank takes whose fellows do not have their CPUs all the time, float64[...] ≥ 1.
+    """Return the factor by which a rank is delayed by ranks that lack their CPUs at times, float64[...] ≥ 1.
 
-    absent : sum of -ln(share) over the other ranks.  iteration_s : of all of them, were there nothing to wait for
+    absent : sum of -ln(share) over the other ranks.  iteration_s : length of an iteration without waiting
 
-    Iterations much shorter than a time slice go on only while all ranks run at once: the product of all shares,
-    not the smallest. Iterations much longer average over many slices; what each of their messages still waits for a
-    CPU is the price of a message, so that nothing of the order of slice / iteration is to be added here.
+    Iterations much shorter than a time slice only proceed while all ranks run at once: the factor is the product of all
+    shares, not the smallest. Iterations much longer average over many slices. The remaining wait of each message for a
+    CPU is in the price of a message, so no term of the order of slice / iteration is added here.
     """
     factor: FloatArray = np.exp(absent / (1 + (iteration_s / TIME_SLICE_S) ** 2))
     return factor
 
 
 def _neighbours(problem: Problem, chains: Chains, pair: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """`pair` towards the left and the right neighbour of each member; 0 where there is none."""
+    """Return `pair` towards the left and the right neighbour of each member; 0 where there is none."""
     hosts = problem.host_of[chains.members]
     right = np.zeros(len(hosts))
     right[:-1] = pair[hosts[:-1], hosts[1:]]
@@ -159,7 +159,7 @@ def _neighbours(problem: Problem, chains: Chains, pair: FloatArray) -> tuple[Flo
 
 
 def paper_communication(problem: Problem, chains: Chains) -> FloatArray:
-    """Comm_i as printed in §3.1, seconds; a rank at the end of the chain has one neighbour."""
+    """Return Comm_i as printed in §3.1, seconds; a rank at the end of the chain has one neighbour."""
     latency = np.add(*_neighbours(problem, chains, problem.latency_s))
     bandwidth = np.add(*_neighbours(problem, chains, problem.bandwidth_Bps))
     ones = np.ones_like(problem.latency_s)
@@ -168,15 +168,15 @@ def paper_communication(problem: Problem, chains: Chains) -> FloatArray:
         sides * problem.bytes_exchanged, bandwidth, out=np.zeros_like(bandwidth), where=bandwidth > 0
     )
     communicate: FloatArray = transfer + problem.messages * latency
-    # A sum of two bandwidths would hide that one of the two sides does not work at all.
+    # A sum of two bandwidths would hide that one of the two links is broken.
     slower = np.maximum(*_neighbours(problem, chains, problem.side))
     return np.where(slower < UNUSABLE_S, communicate, UNUSABLE_S)
 
 
 def exchange_communication(problem: Problem, chains: Chains) -> FloatArray:
-    """The slower of the two neighbour exchanges, seconds, latency of every message included.
+    """Return the slower of the two neighbour exchanges, seconds, with the latency of every message.
 
-    All transfers that leave a host go through its one interface at the same time and share it.
+    All transfers that leave a host share its one interface at the same time.
     """
     left, right = _neighbours(problem, chains, problem.side)
     more_left, more_right = _neighbours(problem, chains, problem.transfer)
@@ -188,7 +188,7 @@ def exchange_communication(problem: Problem, chains: Chains) -> FloatArray:
 
 
 def _flows(problem: Problem, chains: Chains) -> FloatArray:
-    """Exchanges of the same chain that leave each member's host, float64[L]."""
+    """Return the exchanges of the same chain that leave each member's host, float64[L]."""
     hosts = problem.host_of[chains.members]
     leaves = np.zeros(len(hosts) + 1)
     leaves[1:-1] = hosts[:-1] != hosts[1:]

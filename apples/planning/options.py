@@ -1,4 +1,4 @@
-"""How a plan is to be made: every choice the planner offers, with the paper's and our own as presets."""
+"""Options of the planner, with the paper's and our own choices as presets."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ RankOrder = Literal["tree", "desirability"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningOptions:
-    """Choices of one planning step; the defaults are what we believe in, `PAPER` is the paper's Figure 2.
+    """Choices of one planning step. The defaults are ours; `PAPER` is the paper's Figure 2.
 
-    model : "paper" is §3.1 as printed; "exchange" takes the slower of the two neighbours, whose
-        exchanges overlap, and prices a slab that outgrows memory (`spill_factor`)
+    model : "paper" is §3.1 as printed; "exchange" takes the slower of the two neighbours, whose exchanges overlap, and
+        prices a slab that exceeds memory (`spill_factor`)
     counts : candidate host counts n, "every" one or only "even" ones as printed
     allocation : "minimax" is exact in whole rows; "lp" is §3.3's linear program, then rounding
     rank_order : "tree" keeps well-connected hosts together; "desirability" leaves the list's order
-    improve : try groups of near hosts too, then look for a better chain near the best candidates by
-        adding, dropping, swapping, moving
-    quantile : how sure the makespan must be: 0.5 takes forecasts as they are, 0.9 fears their errors
-    tolerance : LP only, how far from the common finish a host may be, as a fraction of it
-    allow_spill : let slabs outgrow memory where even so that ends the run soonest
-    spill_factor : how much slower a row outside memory is ("two orders of magnitude", §3.3)
+    improve : also try groups of near hosts, then add, drop, swap and move hosts of the best candidates
+    quantile : probability of the makespan: 0.5 takes forecasts as they are, 0.9 plans for their errors
+    tolerance : LP only, largest distance of a host from the common finish, as a fraction of it
+    allow_spill : let slabs exceed memory if the run still ends soonest
+    spill_factor : slowdown of a row outside memory ("two orders of magnitude", §3.3)
     max_ranks : use at most this many ranks; None for no limit
     ranks : use exactly this many ranks; None leaves the number to the planner
     """
@@ -45,7 +44,7 @@ class PlanningOptions:
     ranks: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise `ConfigError` with every number that is out of its range."""
+        """Raise `ConfigError` with every value that is out of its range."""
         problems = []
         if not 0 < self.quantile < 1:
             problems.append(f"quantile {self.quantile} is not between 0 and 1 (both excluded)")
@@ -62,7 +61,7 @@ class PlanningOptions:
             raise ConfigError(problems)
 
     def most_ranks(self, available: int) -> int:
-        """The largest number of ranks these options allow where `available` could run."""
+        """Return the largest number of ranks these options allow if `available` could run."""
         return min([available, *(n for n in (self.max_ranks, self.ranks) if n is not None)])
 
 

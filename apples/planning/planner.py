@@ -1,8 +1,8 @@
 """The planner: Figure 2 of the paper, then better.
 
-For each desirability order and each host count a schedule is made; the cheapest by the performance model
-wins (`PAPER` options do exactly this). By default the winners are then improved by `search`, and with a
-quantile other than one half the finalists are ranked by that quantile of their makespan.
+For each desirability order and each host count a schedule is made; the cheapest by the performance model wins (`PAPER`
+options do exactly this). By default the winners are then improved by `search`. With a quantile other than one half
+the finalists are ranked by that quantile of their makespan.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MANY = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """The schedule that won, and how many were compared."""
+    """The winning schedule, and the number of schedules compared."""
 
     schedule: Schedule
     candidates: int
@@ -36,7 +36,7 @@ class Choice:
 def make_plan(
     snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions | None = None
 ) -> Plan:
-    """Cheapest plan for the workload on the snapshot's hosts; raises `NoFeasiblePlan`."""
+    """Return the cheapest plan for the workload on the snapshot's hosts; raises `NoFeasiblePlan`."""
     options = options or PlanningOptions()
     problem = build(snapshot, workload, costs, options)
     choice = choose(problem, options)
@@ -62,7 +62,7 @@ def make_plan(
 
 
 def check_room(snapshot: Snapshot, workload: Workload, options: PlanningOptions) -> None:
-    """Raise `NoFeasiblePlan` if the hosts together cannot hold the work, before anybody measures what it costs."""
+    """Raise `NoFeasiblePlan` if the hosts together cannot hold the work; runs before any benchmark."""
     anything = Costs(seconds_per_row={host.cpu_type: {1: 1.0} for host in snapshot.hosts})
     lacking = reasons.lacks_room(build(snapshot, workload, anything, options), options)
     if lacking is not None:
@@ -70,7 +70,7 @@ def check_room(snapshot: Snapshot, workload: Workload, options: PlanningOptions)
 
 
 def choose(problem: Problem, options: PlanningOptions) -> Choice:
-    """The cheapest schedule; raises `NoFeasiblePlan` naming the limit that binds."""
+    """Return the cheapest schedule; raises `NoFeasiblePlan` naming the limit that binds."""
     uniform = rank_order.is_uniform(problem)
     by_tree = options.rank_order == "tree" and not uniform
     tree = rank_order.spanning_tree(problem) if by_tree else None
@@ -99,7 +99,7 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
 def _cheapest_of_each(
     problem: Problem, listed: list[tuple[str, Chains]], options: PlanningOptions
 ) -> list[Schedule]:
-    """Cheapest schedule of every order; without `improve` only where it beats the orders before."""
+    """Return the cheapest schedule of every order; without `improve` only those that beat the orders before."""
     finalists: list[Schedule] = []
     for name, chains in listed:
         below = math.inf if options.improve else min((s.makespan_s for s in finalists), default=math.inf)
@@ -113,7 +113,7 @@ def _cheapest_of_each(
 
 
 def _distinct(schedules: list[Schedule]) -> list[Schedule]:
-    """Schedules with different hosts, cheapest first."""
+    """Return the schedules with different hosts, cheapest first."""
     seen: dict[frozenset[int], Schedule] = {}
     for schedule in sorted(schedules, key=lambda s: s.makespan_s):
         seen.setdefault(frozenset(schedule.chain.tolist()), schedule)

@@ -1,8 +1,8 @@
-"""The planner's inputs as arrays: what a row costs on each host, what it may hold, what a neighbour costs.
+"""The planner's inputs as arrays: cost of a row and capacity of each host, cost of each neighbour.
 
-A *processor* is one slot of one host. Hosts that cannot take part at all (no benchmark, no CPU left, no
-memory for one row) are set aside here with the reason; everything after works on the rest.
-Source: Wolski et al. 2000, §3.1 (Comp_i, Comm_i), §3.3 (memory and array limits).
+A *processor* is one slot of one host. Hosts that cannot take part (no benchmark, no CPU left, no memory for one row)
+are set aside here with the reason; all later steps work on the remaining hosts. Source: Wolski et al. 2000, §3.1
+(Comp_i, Comm_i), §3.3 (memory and array limits).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apples.planning.options import PlanningOptions
 
 IntArray = NDArray[np.int64]
 
-#: What an exchange over a link that does not work costs: finite, so that arithmetic stays sound, and so
+#: Cost of an exchange over a broken link: finite, so that arithmetic stays sound, and so
 #: long that no chain with such a link in it counts as a schedule.
 UNUSABLE_S = 1e12
 
@@ -31,18 +31,18 @@ class Problem:
     """One planning problem over H usable hosts with N slots; M is the largest slot count.
 
     host_of, slot_of : int64[N], processor → host index, slot number; slots without room for a slab are left off
-    slope : float64[H, M+1], [h, m] seconds for one row, whole run, when m ranks share host h
-    cap : float64[H, M+1], whole rows one of m ranks on host h may hold, all limits together
+    slope : float64[H, M+1], [h, m] seconds for one row, all iterations, when m ranks share host h
+    cap : float64[H, M+1], most whole rows of one of m ranks on host h, all limits together
     memory_rows : float64[H, M+1], whole rows that fit in memory (= part of `cap` unless spilling is allowed)
     share, share_error : float64[H, M+1], CPU share forecast for each of m ranks, and its standard deviation
-    priced_share : float64[H, M+1], share behind `slope`: `share`, less the error the quantile fears
-    side : float64[H, H], seconds to exchange with a neighbour on host j, whole run; `UNUSABLE_S` where they cannot
+    priced_share : float64[H, M+1], share behind `slope`: `share`, less the error that the quantile requires
+    side : float64[H, H], seconds to exchange with a neighbour on host j, all iterations; `UNUSABLE_S` for broken links
     communication : factor that is part of `side` and `transfer` (`apples.model.template.Costs`)
     transfer : float64[H, H], the part of `side` that occupies the interfaces of both hosts; 0 within a host
-    overhead : float64[N+1], Over for P ranks, but for starting
+    overhead : float64[N+1], Over for P ranks, without starting
     start_cpu_s : CPU seconds of a rank until its first iteration (`apples.model.template.Costs`)
-    messages_cpu_s : CPU seconds of a rank for its messages, whole run
-    reduction_hops : latencies of a chain's slowest link that its reductions take, whole run
+    messages_cpu_s : CPU seconds of a rank for its messages, all iterations
+    reduction_hops : latencies of a chain's slowest link that its reductions take, all iterations
     """
 
     size: int
@@ -75,20 +75,20 @@ class Problem:
 
     @property
     def single_slots(self) -> bool:
-        """Whether every host has one slot, so that nobody shares."""
+        """Return whether every host has one slot, so that no ranks share a host."""
         return bool(self.slope.shape[1] == 2)
 
     @property
     def processors(self) -> int:
-        """Number of processors, N."""
+        """Return the number of processors, N."""
         return len(self.host_of)
 
 
 def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions) -> Problem:
-    """Arrays of the problem; raises `NoFeasiblePlan` when no host can take part.
+    """Return the arrays of the problem; raises `NoFeasiblePlan` when no host can take part.
 
-    Forecasts that are no numbers leave their host or link out; an error that is not known counts as the worst
-    that is known in the pool.
+    A forecast that is not a number excludes its host or link. An unknown error counts as the worst known one of
+    the pool.
     """
     if workload.iterations < 1:
         raise ConfigError(
@@ -152,7 +152,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
 
 
 def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> Costs:
-    """The paper's model takes links at their word, starts and messages for overhead as on idle CPUs; no reductions."""
+    """Return the costs as the paper's model has them: no reductions, starts and messages as overhead on idle CPUs."""
     if options.model != "paper":
         return costs
     idle_s = costs.start_cpu_s + costs.message_cpu_s * workload.messages
@@ -163,7 +163,7 @@ def _as_modelled(costs: Costs, workload: Workload, options: PlanningOptions) -> 
 
 
 def _nobody(workload: Workload, excluded: list[tuple[str, str]]) -> str:
-    """Why no host can take part, hosts with the same reason together."""
+    """Return why no host can take part; hosts with the same reason are listed together."""
     reasons: dict[str, list[str]] = {}
     for name, reason in excluded:
         reasons.setdefault(reason, []).append(name)
@@ -172,14 +172,17 @@ def _nobody(workload: Workload, excluded: list[tuple[str, str]]) -> str:
 
 
 def _side_by_side(rows: list[FloatArray]) -> FloatArray:
-    """Tables of hosts with different slot counts as one, float64[6, H, M+1]; short ones repeat their last column."""
+    """Return tables of hosts with different slot counts as one, float64[6, H, M+1].
+
+    Short ones repeat their last column.
+    """
     widest = max(table.shape[1] for table in rows)
     return np.stack([np.pad(table, ((0, 0), (0, widest - table.shape[1])), "edge") for table in rows], axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Network:
-    """Links between the usable hosts, float64[H, H] each, with every number fit for arithmetic."""
+    """Links between the usable hosts, float64[H, H] each, all values finite."""
 
     latency_s: FloatArray
     bandwidth_Bps: FloatArray
@@ -189,9 +192,9 @@ class _Network:
 
 
 def _network(snapshot: Snapshot, keep: list[int], workload: Workload) -> _Network:
-    """Seconds to exchange with one neighbour over the whole run, and their error.
+    """Return seconds to exchange with one neighbour over all iterations, and their error.
 
-    A link without a bandwidth, or whose latency is not a time, is unusable: it costs `UNUSABLE_S`.
+    A link without a bandwidth, or with an invalid latency, is unusable: it costs `UNUSABLE_S`.
     """
     pick = np.ix_(keep, keep)
     latency, bandwidth = snapshot.latency_s[pick], snapshot.bandwidth_Bps[pick]
@@ -209,7 +212,7 @@ def _network(snapshot: Snapshot, keep: list[int], workload: Workload) -> _Networ
 
 
 def _relative_error(error: FloatArray, value: FloatArray) -> FloatArray:
-    """Errors over their values; one that is not known counts as the worst known, none as 0."""
+    """Return errors divided by their values; an unknown one counts as the worst known, none as 0."""
     known = (error >= 0) & (error < np.inf) & (value > 0) & (value < np.inf)
     relative = np.divide(error, value, out=np.zeros_like(value), where=known)
     unknown = np.isnan(error) | (error < 0) | (error == np.inf)
@@ -217,9 +220,9 @@ def _relative_error(error: FloatArray, value: FloatArray) -> FloatArray:
 
 
 def _is_coupling(constraint: LinearConstraint, hosts: tuple[Host, ...]) -> bool:
-    """Whether a constraint must be seen by the allocation (a plain limit on one host is part of `cap`).
+    """Return whether the allocation must know a constraint (a plain limit on one host is part of `cap`).
 
-    It must even where only one of its hosts is left: what the others would have used is then 0, not unlimited.
+    It must even if only one of its hosts is left: the use of the absent hosts is then 0, not unlimited.
     """
     if own_host(constraint) is not None:
         return False

@@ -1,9 +1,9 @@
-"""Rank order: one chain through all hosts on which slow links are crossed as seldom as possible.
+"""Rank order: one chain through all hosts that crosses slow links as seldom as possible.
 
-Neighbours in rank order exchange halos every iteration, so the chain should leave a well-connected group of
-hosts only once. The minimum spanning tree over exchange times holds every group together by its cheapest
-links; walking it depth first from one end of its longest path, near branches before far ones, visits a group
-whole before the next. A subset of hosts keeps the sequence of the full chain.
+Neighbours in rank order exchange halos every iteration, so the chain should leave a well-connected group of hosts only
+once. The minimum spanning tree over exchange times holds every group together by its cheapest links. A depth-first
+walk from one end of its longest path, near branches before far ones, visits a whole group before the next. A subset of
+hosts keeps the sequence of the full chain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apples.planning.problem import IntArray, Problem
 
 
 def is_uniform(problem: Problem) -> bool:
-    """Whether all links between distinct hosts cost the same, so that rank order cannot matter."""
+    """Return whether all links between distinct hosts cost the same, so that rank order cannot matter."""
     n = len(problem.hosts)
     off = problem.side[~np.eye(n, dtype=bool)]
     flat = len(off) == 0 or float(off.max() - off.min()) <= 1e-12 * float(off.max())
@@ -24,12 +24,18 @@ def is_uniform(problem: Problem) -> bool:
 
 
 def spanning_tree(problem: Problem) -> nx.Graph[int]:
-    """Hosts joined by the cheapest links that reach them all; `weight` in seconds to exchange, whole run."""
+    """Return the hosts joined by the cheapest links that reach them all.
+
+    `weight` in seconds to exchange, all iterations.
+    """
     return _spanning_tree(np.maximum(problem.side, problem.side.T))
 
 
 def tree_positions(problem: Problem, tree: nx.Graph[int] | None = None) -> IntArray:
-    """Place of every processor in the one chain through all of them, int64[N]. tree : the problem's, if at hand."""
+    """Return the place of every processor in the one chain through all of them, int64[N].
+
+    tree : the problem's spanning tree if it is known already
+    """
     walk = _walk(spanning_tree(problem) if tree is None else tree)
     place = np.empty(len(walk), dtype=np.int64)
     place[walk] = np.arange(len(walk))
@@ -40,8 +46,10 @@ def tree_positions(problem: Problem, tree: nx.Graph[int] | None = None) -> IntAr
 
 
 def _spanning_tree(cost: FloatArray) -> nx.Graph[int]:
-    """Minimum spanning tree of a dense cost matrix (Prim); a thousand hosts have half a million links,
-    too many for a graph library's edge by edge sweep inside a plan's second."""
+    """Return the minimum spanning tree of a dense cost matrix (Prim).
+
+    A thousand hosts have half a million links, too many for a graph library's sweep over edges within a plan's second.
+    """
     n = len(cost)
     tree: nx.Graph[int] = nx.Graph()
     tree.add_node(0)
@@ -61,7 +69,9 @@ def _spanning_tree(cost: FloatArray) -> nx.Graph[int]:
 
 
 def _walk(tree: nx.Graph[int]) -> list[int]:
-    """Nodes depth first from an end of the longest path; at every fork the branch that reaches farthest last.
+    """Return the nodes depth first from an end of the longest path.
+
+    At every fork the branch that reaches farthest last.
 
     Only the last branch is not walked back from, so of all depth-first walks this one crosses least.
     """

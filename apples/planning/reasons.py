@@ -1,7 +1,7 @@
-"""Why a plan is as it is: what each rank will cost, why each host was taken, why the others were left.
+"""Reasons of a plan: the cost of each rank, why each host was taken, why the others were left out.
 
-A host that was left is explained by the plan with it added where it fits best: what the run would then
-take, and where the time goes. When there is no plan, the limit that binds is named.
+A host that was left out is explained by the plan with it added where it fits best: the length of that run, and its
+largest part. When there is no plan, the binding limit is named.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 from apples.planning.rank_order import tree_positions
 from apples.planning.search import LEAST_GAIN
 
-#: Beyond this many hosts left out, each is not explained by a plan of its own.
+#: Most hosts whose exclusion is explained by a plan of their own.
 _EXPLAINED = 256
 
 
 def assignments(
     problem: Problem, schedule: Schedule, ranks: UncertainRanks, options: PlanningOptions
 ) -> tuple[Assignment, ...]:
-    """The chain in rank order with its predicted seconds by part, priced at the forecasts themselves.
+    """Return the chain in rank order with its predicted seconds by part, priced at the forecasts themselves.
 
-    Waiting for ranks that do not have the CPU counts as communication.
+    Waiting for ranks that lack their CPU counts as communication.
     """
     chains = Chains.of([schedule.chain])
     overhead = overheads(problem, chains)[0] + handling(problem, chains)
@@ -57,7 +57,7 @@ def assignments(
 
 
 def taken(problem: Problem, schedule: Schedule) -> tuple[tuple[str, str], ...]:
-    """(host, why it is in) for every host of the chain, in rank order."""
+    """Return (host, reason) for every host of the chain, in rank order."""
     hosts = problem.host_of[schedule.chain]
     speed = 1 / problem.slope[:, 1]
     place = np.empty(len(speed), dtype=np.int64)
@@ -83,7 +83,7 @@ def taken(problem: Problem, schedule: Schedule) -> tuple[tuple[str, str], ...]:
 
 
 def left_out(problem: Problem, schedule: Schedule, options: PlanningOptions) -> tuple[LeftOut, ...]:
-    """Every host of the pool, or slot of a used host, that the plan does without, with the reason."""
+    """Return every unused host of the pool, and every unused slot of a used host, with the reason."""
     result = [LeftOut(host=name, reason=reason) for name, reason in problem.excluded]
     result += _without_room(problem, schedule)
     free = np.setdiff1d(np.arange(problem.processors), schedule.chain)
@@ -101,7 +101,9 @@ def left_out(problem: Problem, schedule: Schedule, options: PlanningOptions) -> 
 
 
 def _without_room(problem: Problem, schedule: Schedule) -> list[LeftOut]:
-    """Slots that could never hold the smallest slab beside the others, on hosts whose other slots are all used."""
+    """Return slots that could never hold the smallest slab beside the others, on hosts whose other slots are
+    all used.
+    """
     known = np.bincount(problem.host_of, minlength=len(problem.hosts))
     used = np.bincount(problem.host_of[schedule.chain], minlength=len(problem.hosts))
     return [
@@ -158,14 +160,14 @@ def _why_not(problem: Problem, schedule: Schedule, spare: IntArray, options: Pla
 
 
 def _with(chain: IntArray, processor: int, position: IntArray) -> IntArray:
-    """Chain with one processor more, beside the member nearest to it in the full chain."""
+    """Return the chain with one processor more, beside the member nearest to it in the full chain."""
     beside = int(np.argmin(np.abs(position[chain] - position[processor])))
     after = position[processor] > position[chain[beside]]
     return np.insert(chain, beside + int(after), processor)
 
 
 def lacks_room(problem: Problem, options: PlanningOptions) -> str | None:
-    """One sentence if the pool as a whole cannot hold the work, whatever it costs; None if it can."""
+    """Return one sentence if the pool as a whole cannot hold the work; None if it can."""
     row, size = problem.workload.row, problem.size
     if size < problem.min_rows:
         return f"size {size} is too small: a rank needs at least {problem.min_rows} {row}s"
@@ -190,7 +192,7 @@ def lacks_room(problem: Problem, options: PlanningOptions) -> str | None:
 
 
 def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
-    """One sentence naming the limit that leaves work over, with the numbers a user needs."""
+    """Return one sentence naming the binding limit, with the numbers a user needs."""
     lacking = lacks_room(problem, options)
     if lacking is not None:
         return lacking
@@ -205,7 +207,7 @@ def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
 
 
 def _room(problem: Problem, options: PlanningOptions) -> tuple[int, float]:
-    """(hosts, rows they hold together at most) within the number of ranks the options allow."""
+    """Return (hosts, most rows of all of them together) within the number of ranks the options allow."""
     most = np.array(
         [
             max(m * float(problem.cap[h, m]) for m in range(1, x.slots + 1))

@@ -1,9 +1,9 @@
 """Orders of last resort: tried only when no candidate of the three desirability orders can hold the work.
 
-A prefix of a desirability order may be infeasible where a subset of its hosts is not: the slots of one host
-eat each other's memory, a link in the middle does not work, a constraint ties down the most desirable
-hosts. These orders put what made the prefixes fail last, or leave it out. Goes beyond the paper, whose
-relaxation widens tolerances only; nothing here says that a plan exists.
+A prefix of a desirability order may be infeasible where a subset of its hosts is not: the slots of one host compete
+for its memory, a link in the middle is broken, a constraint binds the most desirable hosts. These orders put the cause
+of the failure last, or leave it out. Goes beyond the paper, whose relaxation widens tolerances only. A feasible plan
+is not guaranteed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apples.planning.problem import UNUSABLE_S, IntArray, Problem
 
 
 def orders(problem: Problem) -> list[tuple[str, IntArray]]:
-    """(name, processors) of every order worth another try, int64[≤ N] each."""
+    """Return (name, processors) of every order worth another try, int64[≤ N] each."""
     speed = power(problem)
     listed = [("most room", np.lexsort((-problem.cap[problem.host_of, 1], problem.slot_of)))]
     if problem.coupling:
@@ -32,7 +32,7 @@ def orders(problem: Problem) -> list[tuple[str, IntArray]]:
 
 
 def islands(problem: Problem) -> list[np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Groups of hosts connected by links that work both ways, bool[H] each."""
+    """Return groups of hosts connected by links that work both ways, bool[H] each."""
     works = (problem.side < UNUSABLE_S) & (problem.side.T < UNUSABLE_S)
     left = np.ones(len(works), dtype=bool)
     found = []

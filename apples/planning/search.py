@@ -1,8 +1,8 @@
-"""Chains better than the orders give: drop, add, swap, move a host, or turn a stretch of the chain round.
+"""Chains better than the orders give: drop, add, swap or move a host, or reverse a stretch of the chain.
 
-The three orders only offer prefixes of three lists; where links are uneven or memory binds, the best chain
-is often a neighbour of a prefix. From a good candidate this walks to the best neighbour until none is better.
-Whole neighbourhoods are priced at once; the result is never worse than the start. Goes beyond the paper.
+The three orders only offer prefixes of three lists. Where links are uneven or memory binds, the best chain is often a
+neighbour of a prefix. The search goes from a good candidate to its best neighbour until none is better. Whole
+neighbourhoods are priced at once; the result is never worse than the start. Goes beyond the paper.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 
-#: Members priced in one neighbourhood at most: what keeps a step within a few milliseconds.
+#: Most members priced in one neighbourhood, so that a step takes a few milliseconds.
 BUDGET = 40_000
 #: A move must shorten the run by this fraction: smaller steps cost more planning than they save.
 LEAST_GAIN = 1e-4
@@ -26,7 +26,7 @@ _TRIES = 4
 
 
 def improve(problem: Problem, start: Schedule, options: PlanningOptions, *, turn: bool) -> Schedule:
-    """Best schedule reachable from `start` by single moves. turn : whether rank order matters."""
+    """Return the best schedule reachable from `start` by single moves. turn : whether rank order matters."""
     current = start
     for _ in range(_ROUNDS):
         chains = neighbourhood(problem, current.chain, options, turn=turn)
@@ -42,7 +42,7 @@ def improve(problem: Problem, start: Schedule, options: PlanningOptions, *, turn
 def neighbourhood(
     problem: Problem, chain: IntArray, options: PlanningOptions, *, turn: bool
 ) -> Chains | None:
-    """All chains one move away, as far as `BUDGET` goes: fewer hosts first, then other hosts, then other orders."""
+    """Return all chains one move away within `BUDGET`: fewer hosts first, then other hosts, then other orders."""
     n = len(chain)
     room = n < options.most_ranks(problem.size // problem.min_rows)
     spare = _spare(problem, chain)
@@ -50,7 +50,7 @@ def neighbourhood(
     left = BUDGET
 
     def add(build: Callable[[int], IntArray]) -> None:
-        """Price as many rows of a block as the budget still pays for."""
+        """Add as many rows of a block as the budget allows."""
         nonlocal left
         block = build(left // (n + 1))
         if len(block):
@@ -74,7 +74,7 @@ def neighbourhood(
 
 
 def _spare(problem: Problem, chain: IntArray) -> IntArray:
-    """One free processor of every host that has one, the fastest first."""
+    """Return one free processor of every host that has one, the fastest first."""
     free = np.setdiff1d(np.arange(problem.processors), chain)
     _, first = np.unique(problem.host_of[free], return_index=True)
     spare: IntArray = free[first]
@@ -83,7 +83,7 @@ def _spare(problem: Problem, chain: IntArray) -> IntArray:
 
 
 def _swapped(chain: IntArray, spare: IntArray, most: int) -> IntArray:
-    """Every member replaced by every spare, int64[≤ most, n]; the most desirable spares first."""
+    """Return chains with every member replaced by every spare, int64[≤ most, n]; the most desirable spares first."""
     n = len(chain)
     k = np.arange(min(n * len(spare), most))
     block = np.tile(chain, (len(k), 1))
@@ -92,7 +92,7 @@ def _swapped(chain: IntArray, spare: IntArray, most: int) -> IntArray:
 
 
 def _inserted(chain: IntArray, spare: IntArray, places: IntArray) -> IntArray:
-    """Every spare put at every place, int64[U·places, n+1]."""
+    """Return chains with every spare at every place, int64[U·places, n+1]."""
     n = len(chain)
     extended = np.concatenate((chain, [-1]))
     block = extended[_insertions(n)[places]]
@@ -103,21 +103,21 @@ def _inserted(chain: IntArray, spare: IntArray, places: IntArray) -> IntArray:
 
 @lru_cache(maxsize=256)
 def _drops(n: int) -> IntArray:
-    """[i] leaves position i out, int64[n, n-1]."""
+    """Return int64[n, n-1], row i without position i."""
     left = np.arange(n - 1)[None, :]
     return left + (left >= np.arange(n)[:, None])
 
 
 @lru_cache(maxsize=256)
 def _insertions(n: int) -> IntArray:
-    """[p] puts element n at place p, int64[n+1, n+1]."""
+    """Return int64[n+1, n+1], row p with element n at place p."""
     place, column = np.arange(n + 1)[:, None], np.arange(n + 1)[None, :]
     return np.where(column == place, n, column - (column > place))
 
 
 @lru_cache(maxsize=64)
 def _reversals(n: int, most: int) -> IntArray:
-    """Stretches of two or more turned round, short ones first, int64[≤ most, n]."""
+    """Return chains with a stretch of two or more reversed, short ones first, int64[≤ most, n]."""
     lengths = [(i, i + gap) for gap in range(1, min(n - 1, most // n + 2)) for i in range(n - gap)]
     ends = np.array(lengths[:most], dtype=np.int64).reshape(-1, 2)
     first, last = ends[:, :1], ends[:, 1:]
@@ -127,7 +127,7 @@ def _reversals(n: int, most: int) -> IntArray:
 
 @lru_cache(maxsize=64)
 def _moves(n: int, most: int) -> IntArray:
-    """One element moved two or more places, short ways first, int64[≤ most, n]."""
+    """Return chains with one element moved two or more places, short ways first, int64[≤ most, n]."""
     ways = [
         (i, i + way)
         for d in range(2, min(n, most // n + 3))
