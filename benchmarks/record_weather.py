@@ -22,6 +22,8 @@ from pathlib import Path
 
 from mixed_load import Load, dies_with_us, plan, stop_on_sigterm
 
+from nws.base.files import write_whole
+
 _HOST = "recorded"
 
 
@@ -73,9 +75,7 @@ def write(path: Path, rows: list[list[str]]) -> None:
     """The rows as CSV.gz, the same bytes for the same rows; written beside and renamed."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([["series", "t", "value"], *rows])
-    beside = path.with_name(path.name + ".new")
-    beside.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
-    beside.replace(path)
+    write_whole(path, gzip.compress(text.getvalue().encode(), mtime=0))
 
 
 def main() -> None:

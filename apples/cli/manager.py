@@ -11,6 +11,7 @@ import click
 
 from apples.cli.serve_queue import QueueBeside, check_queue_options, queue_only, queue_options, serve_queue
 from nws.base.detach import service
+from nws.base.files import write_whole
 
 
 @click.command()
@@ -95,9 +96,7 @@ def manager(
             follow["counted"] = stack.enter_context(QueueBeside(queue)).counted
         daemon = ManagerDaemon(sharing, secret, say=say, while_needed=while_needed, **follow)
         if place_file is not None:
-            beside = place_file.with_name(f"{place_file.name}.new")
-            beside.write_text(f"{daemon.place}\n", encoding="utf-8")
-            beside.replace(place_file)
+            write_whole(place_file, f"{daemon.place}\n")
         return 130 if daemon.run() == signal.SIGINT else 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apples.cli.report import table
+from nws.base.files import write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -183,10 +184,7 @@ def _write_log(found: dict[str, Any], path: Path) -> None:
     from apples.errors import ConfigError
     from apples.livequeue.log import swf_lines
 
-    beside = path.with_name(f".{path.name}.part")
     try:
-        beside.write_text("\n".join([*swf_lines(found), ""]), encoding="utf-8")
-        beside.replace(path)
+        write_whole(path, "\n".join([*swf_lines(found), ""]))
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise ConfigError(f"--log {path}: cannot be written ({error.strerror}); name another file") from error

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nws.base.files import Replacement
+
 if TYPE_CHECKING:
     from apples.queueing.configuration import QueueFile
     from apples.queueing.scoring import Scoreboard
@@ -190,17 +192,14 @@ def _write_starts(path: Path, schedule: Schedule) -> None:
     """Written beside and renamed, so that a file of that name is whole."""
     from apples.errors import ConfigError
 
-    beside = path.with_name(f".{path.name}.part")
     columns = (schedule.trace.id, schedule.trace.submit, schedule.start)
     try:
-        with beside.open("w", encoding="ascii") as file:
+        with Replacement(path) as temporary, open(temporary, "w", encoding="ascii") as file:
             file.writelines(
                 f"{number} {submit:.15g} {start:.15g}\n"
                 for number, submit, start in zip(*columns, strict=True)
             )
-        beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise ConfigError(
             f"--starts {path}: cannot be written ({error.strerror}); name another file"
         ) from error

@@ -20,6 +20,7 @@ from typing import IO, Literal
 from apples.coscheduling.events import Process
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import SharingError
+from nws.base.files import write_whole
 
 
 class Journal:
@@ -62,11 +63,7 @@ class Journal:
 
     def write(self, registrations: Iterable[ProcessRegistration]) -> None:
         """Keep who is registered now; raises `OSError`."""
-        beside = self._path.with_suffix(".new")
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            json.dump([asdict(one) for one in registrations], file)
-        beside.replace(self._path)
+        write_whole(self._path, json.dumps([asdict(one) for one in registrations]), mode=0o600)
 
     def close(self) -> None:
         """Nothing is registered any more; let the next one in."""

@@ -43,6 +43,7 @@ from apples.launching.remotecommand import (
 )
 from apples.launching.statuses import RankRecord, clear_statuses, parse_status
 from apples.launching.steering import clear
+from nws.base.files import write_whole
 
 #: Seconds that what was told to end may take; killed processes the same again.
 GONE_S = 8.0
@@ -253,10 +254,7 @@ class RemoteProcesses:
 
     def _keep(self, name: str, content: bytes) -> None:
         """A file of a run directory that is not ours, beside those that are."""
-        path = self._run_dir / name
-        beside = path.with_name(f".{name}.new")
-        beside.write_bytes(content)
-        os.replace(beside, path)
+        write_whole(self._run_dir / name, content)
 
     def _admit(self) -> None:
         connection, _ = self._door.accept()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import time
 
+from nws.base.files import write_whole
+
 
 def quoted(text: str) -> str:
     """`text` as a JSON string, without the import of json (2 ms)."""
@@ -65,10 +67,7 @@ class StatusFile:
             **(end or dict.fromkeys(("ended", "exit_code", "signal", "ended_by", "error"))),
         }
         body = ", ".join(f'"{key}": {"null" if value is None else value}' for key, value in fields.items())
-        beside = f"{self.path}.{os.getpid()}"
-        with open(beside, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write("{" + body + "}\n")
-        os.replace(beside, self.path)
+        write_whole(self.path, "{" + body + "}\n")
         if self._bell is not None:
             try:
                 os.write(self._bell, f"{self.rank}\n".encode())

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from nws.base.files import write_whole
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from apples.launching.launcher import LaunchRequest
@@ -47,10 +49,7 @@ class FileTail:
 
 def offer(directory: str, heights: str) -> None:
     """Put new slabs where the run looks for them, whole."""
-    path = os.path.join(directory, SLABS)
-    with open(path + ".new", "w", encoding="utf-8") as file:
-        file.write(heights + "\n")
-    os.replace(path + ".new", path)
+    write_whole(os.path.join(directory, SLABS), heights + "\n")
 
 
 def clear(directory: str) -> None:

@@ -1,7 +1,7 @@
 """Benchmarks on disk: what short dedicated runs of an application measured on each kind of machine.
 
 One file for each (application with its options, kind of machine), so that two processes that calibrate different
-machines never overwrite each other; written and read under the rules of `apples.learning.jsonstore`. Benchmarks
+machines never overwrite each other; written and read under the rules of `apples.model.jsonstore`. Benchmarks
 hold for the
 machine and the versions they were measured with, so both belong into the texts the caller uses as keys. How runs
 correct benchmarks is decided in `apples.calibration`. Source: Wolski et al. 2000, §3.1 (BM_i).
@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apples.learning import jsonstore
-from apples.learning.jsonstore import BadDocument, Format
 from apples.learning.overhead import startup_overhead
+from apples.model import jsonstore
+from apples.model.jsonstore import BadDocument, Format
 from apples.model.template import Benchmark, Costs
 
 FORMAT = Format(name="apples-benchmarks", version=1, lost="it will be measured again by apples calibrate")

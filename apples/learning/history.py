@@ -3,7 +3,7 @@
 A record is `apples.model.plan.Record` as a versioned JSON document. File names start with the run's id, so that
 they sort by
 time, and carry a digest of the calibration key, so that the newest runs of one key are found without opening
-the others. Writing is atomic (`apples.learning.jsonstore`): Ctrl-C at any moment leaves the history readable. What is
+the others. Writing is atomic (`apples.model.jsonstore`): Ctrl-C at any moment leaves the history readable. What is
 learnt from records is decided in `apples.calibration`.
 """
 
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apples.errors import HistoryError
-from apples.learning import jsonstore
-from apples.learning.jsonstore import BadDocument, Format
+from apples.model import jsonstore
+from apples.model.jsonstore import BadDocument, Format
 from apples.model.plan import Record
 
 if TYPE_CHECKING:

@@ -7,11 +7,9 @@ beside and renamed, so that many starts at once are no problem. Where there is n
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import platform
-import secrets
 import shlex
 import shutil
 import subprocess
@@ -19,6 +17,7 @@ import sys
 from pathlib import Path
 
 from apples.errors import MonitorError
+from nws.base.files import Replacement
 from nws.client import state_dir
 
 SOURCES = Path(__file__).with_name("shim")
@@ -94,25 +93,24 @@ def _compiler_digest(command: list[str]) -> str:
 
 
 def _build(command: list[str], path: Path) -> None:
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     sources = [str(source) for source in sorted(SOURCES.glob("*.c"))]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            [*command, *FLAGS, "-o", str(beside), *sources, "-ldl"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_COMPILE_S,
-        )
-        if done.returncode != 0:
-            raise MonitorError(
-                f"{shlex.join(command)} could not compile the monitor ({SOURCES}), exit code {done.returncode}: "
-                f"{_first_lines(done.stderr)}; it needs a C11 compiler and the headers of the C library "
-                "(Debian: apt install gcc libc6-dev)"
+        with Replacement(path) as temporary:
+            done = subprocess.run(
+                [*command, *FLAGS, "-o", temporary, *sources, "-ldl"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=_COMPILE_S,
             )
-        beside.replace(path)
+            if done.returncode != 0:
+                raise MonitorError(
+                    f"{shlex.join(command)} could not compile the monitor ({SOURCES}), exit code {done.returncode}: "
+                    f"{_first_lines(done.stderr)}; it needs a C11 compiler and the headers of the C library "
+                    "(Debian: apt install gcc libc6-dev)"
+                )
     except subprocess.TimeoutExpired:
         raise MonitorError(
             f"{shlex.join(command)} took longer than {_COMPILE_S:g} s to compile the monitor; try again, "
@@ -123,9 +121,6 @@ def _build(command: list[str], path: Path) -> None:
             f"{path}: the monitor's library could not be written: {error.strerror}; "
             "make room or set APPLES_STATE to another directory"
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink()
 
 
 def _first_lines(text: str, count: int = 3) -> str:

@@ -1,6 +1,6 @@
 """Hosts on which kernels have been compiled already, kept on disk: compiling takes long where a cache is cold.
 
-Written and read under the rules of `apples.learning.jsonstore`. What is forgotten or wrong costs one more look at
+Written and read under the rules of `apples.model.jsonstore`. What is forgotten or wrong costs one more look at
 a warm cache.
 """
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apples.learning import jsonstore
-from apples.learning.jsonstore import BadDocument, Format
+from apples.model import jsonstore
 from apples.model.hostlist import fold
+from apples.model.jsonstore import BadDocument, Format
 from apples.remote.preflight import together
 
 FORMAT = Format(name="apples-warm-hosts", version=1, lost="kernels are looked after once more on each host")

@@ -1,6 +1,6 @@
 """Links between nodes that were measured once, kept on disk: a cluster's network is the same tomorrow.
 
-Written and read under the rules of `apples.learning.jsonstore`. What is forgotten is measured again in the next
+Written and read under the rules of `apples.model.jsonstore`. What is forgotten is measured again in the next
 allocation.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from apples.learning import jsonstore
-from apples.learning.jsonstore import BadDocument, Format
+from apples.model import jsonstore
+from apples.model.jsonstore import BadDocument, Format
 from apples.remote.speed import LinkSpeed
 
 FORMAT = Format(name="apples-slurm-links", version=1, lost="links among nodes are measured once more")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from nws.base.errors import StoreError, UsageError
+from nws.base.files import write_whole
 from nws.series import is_host_name
 
 
@@ -77,17 +78,10 @@ class Identity:
         return kept
 
     def keep(self, key: str) -> None:
-        """Write the key beside the old one and put it in its place: there is always a whole one."""
+        """Replace the key; raises `StoreError` with the old key unchanged."""
         path = self._path("key")
-        beside = path.with_suffix(".key.new")
         try:
-            beside.unlink(missing_ok=True)
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="ascii") as file:
-                file.write(f"{key}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
+            write_whole(path, f"{key}\n", mode=0o600, sync=True)
         except OSError as error:
             raise StoreError(
                 f"{path}: the key of {self.host} cannot be kept: {error.strerror or error}; make room, or check "

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
 import zlib
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import StoreError
+from nws.base.files import Replacement
 from nws.forecasting.layout import METHODS, SELECTORS, STATE
 
 _FORMAT = "nws-batteries 1"
@@ -44,7 +44,6 @@ def digest(names: list[str]) -> str:
 
 def write(path: Path, states: NDArray[np.void], seen: Seen) -> None:
     """Replace the file; raises `StoreError`, with the old file as it was."""
-    beside = path.with_name(path.name + ".new")
     records = _bytes(states)
     header = {
         "format": _FORMAT,
@@ -54,15 +53,10 @@ def write(path: Path, states: NDArray[np.void], seen: Seen) -> None:
         **asdict(seen),
     }
     try:
-        with beside.open("wb") as file:
-            os.chmod(beside, 0o600)
+        with Replacement(path, mode=0o600, sync=True) as temporary, open(temporary, "wb") as file:
             file.write(json.dumps(header).encode() + b"\n")
             file.write(records)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise StoreError(
             f"{path}: the forecasters' state cannot be kept: {error.strerror or error}; "
             "free room or make the directory writable; a restart takes longer until then"

@@ -1,37 +1,22 @@
-"""Files that appear whole or not at all: written beside their place, then renamed.
+"""`SharedFile`: one file that all ranks write at once, each at its own offsets; completely or not at all.
 
-`replace_with` is for one process. `SharedFile` is one file written by all ranks at once, each at its own
-offsets (the ranks must share a file system), flushed to disk, and put in place by rank 0 when all succeeded. Until then
-the previous file of that name stays as it is, also when the run is killed in between.
+The ranks share a file system. The file is flushed to disk and rank 0 renames it when all ranks succeeded. Until then
+the previous file of that name is unchanged, also if the run is killed. `nws.base.files` is for one process.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nws.base.files import flush_to_disk
 from stencil_app.errors import OutputError
 from stencil_app.running.mpi import agree
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
-
-
-@contextmanager
-def replace_with(path: Path) -> Iterator[Path]:
-    """A temporary path in the same directory, which becomes `path` when the block ends well."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield temporary
-        temporary.replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
 
 
 class SharedFile:
@@ -99,11 +84,7 @@ class SharedFile:
     def _put_in_place(self) -> None:
         try:
             self._temporary.replace(self._path)
-            directory = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            flush_to_disk(self._path.parent)
         except OSError as error:
             self._fail(error)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nws.base.files import Replacement, write_whole
 from stencil_app.errors import OutputError
-from stencil_app.files.whole import replace_with
 from stencil_app.mesh.layout import Array
 from stencil_app.mhd.solution import QUANTITIES, gathered, mhd_problem
 from stencil_app.running.mpi import agree
@@ -46,7 +46,7 @@ def write(slab: Slab, state: State, path: Path) -> None:
 def _npz(slab: Slab, state: State, path: Path) -> None:
     arrays = {name: values for name, values in gathered(slab) if values is not None}
     if slab.comm.rank == 0:
-        with replace_with(path) as temporary, temporary.open("wb") as file:
+        with Replacement(path) as temporary, open(temporary, "wb") as file:
             members: dict[str, Any] = {**axes(slab), **arrays, "time": state.time, "cycles": state.iteration}
             np.savez(file, **members)
 
@@ -59,7 +59,7 @@ def _hdf5(slab: Slab, state: State, path: Path) -> None:
     pieces = gathered(slab)
     try:
         h5py = import_module("h5py")
-        with replace_with(path) as temporary, h5py.File(temporary, "w") as file:
+        with Replacement(path) as temporary, h5py.File(temporary, "w") as file:
             file.attrs.update(
                 {"time": state.time, "cycles": state.iteration, "gamma": mhd_problem(slab).case.gamma}
             )
@@ -67,8 +67,7 @@ def _hdf5(slab: Slab, state: State, path: Path) -> None:
                 file[axis] = points
             for name, values in pieces:
                 file[name] = values
-        with replace_with(path.with_suffix(".xdmf")) as temporary:
-            temporary.write_text(_xdmf(slab, state, path), encoding="utf-8")
+        write_whole(path.with_suffix(".xdmf"), _xdmf(slab, state, path))
     finally:
         # the others are waiting to give theirs
         for _ in pieces:
@@ -108,5 +107,5 @@ def _picture(slab: Slab, state: State, path: Path) -> None:
         return
     from stencil_app.mhd.picture import draw
 
-    with replace_with(path) as temporary:
-        draw(found, axes(slab), f"time {state.time:.4g}, {state.iteration} cycles", temporary)
+    with Replacement(path) as temporary:
+        draw(found, axes(slab), f"time {state.time:.4g}, {state.iteration} cycles", Path(temporary))

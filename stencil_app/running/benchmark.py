@@ -17,8 +17,8 @@ from statistics import median
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
+from nws.base.files import write_whole
 from stencil_app.errors import OutputError
-from stencil_app.files.whole import replace_with
 from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.slab import Slab
 from stencil_app.physics import Problem
@@ -131,8 +131,7 @@ def write_benchmark(comm: Intracomm, path: Path, document: dict[str, Any]) -> No
     problems = []
     if comm.rank == 0:
         try:
-            with replace_with(path) as temporary:
-                temporary.write_text(json.dumps(document, indent=1) + "\n")
+            write_whole(path, json.dumps(document, indent=1) + "\n")
         except OSError as error:
             problems.append(f"{path}: the benchmark could not be written: {error.strerror}")
     agree(comm, problems, OutputError)

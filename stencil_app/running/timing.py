@@ -17,8 +17,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from nws.base.files import write_whole
 from stencil_app.errors import OutputError
-from stencil_app.files.whole import replace_with
 
 RECORD_VERSION = 1
 
@@ -76,8 +76,7 @@ def write_record(directory: Path, rank: int, facts: Mapping[str, Any]) -> None:
     path = record_path(directory, rank)
     document = {"version": RECORD_VERSION, "rank": rank, "host": socket.gethostname(), "pid": os.getpid()}
     try:
-        with replace_with(path) as temporary:
-            temporary.write_text(json.dumps({**document, **facts}) + "\n")
+        write_whole(path, json.dumps({**document, **facts}) + "\n")
     except OSError as error:
         raise OutputError(
             f"{path}: the record of rank {rank} could not be written: {error.strerror}"

@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from apples.errors import HistoryError
-from apples.learning import jsonstore
 from apples.learning.history import FORMAT, History, new_id
+from apples.model import jsonstore
 from apples.model.plan import Assignment, LeftOut, Outcome, Plan, RankObservation, RankStatus, Record
 
 
@@ -244,7 +244,7 @@ def test_a_killed_writer_leaves_whole_records_only(history):
 
 def test_what_killed_writers_left_is_swept_up_once_it_is_old(history):
     history.append(a_record(100.0))
-    old, young = (history.directory / f".{name}.json.0.tmp" for name in ("old", "young"))
+    old, young = (history.directory / f".{name}.json.0.whole-tmp" for name in ("old", "young"))
     for path in (old, young):
         path.write_text("{")
     os.utime(old, (0, 0))

@@ -21,7 +21,7 @@ def test_a_key_is_kept_for_the_next_start_and_for_nobody_else(tmp_path):
         assert identity.key() == "secret two"
     path = tmp_path / "state" / "sensor-a.b.key"
     assert path.stat().st_mode & 0o777 == 0o600
-    assert not list(path.parent.glob("*.new"))
+    assert sorted(p.name for p in path.parent.iterdir()) == ["sensor-a.b.key", "sensor-a.b.lock"]
 
 
 def test_one_sensor_of_a_name_at_a_time(tmp_path):

@@ -201,7 +201,7 @@ def test_the_state_is_kept_private_and_beside_nothing(start, store):
     feed(first, walk(1, 5))
     first.close()
     assert store.with_name("service.db.battery").stat().st_mode & 0o777 == 0o600
-    assert not store.with_name("service.db.battery.new").exists()
+    assert not list(store.parent.glob(".*"))
 
 
 def test_the_state_is_saved_now_and_then(service, clock, store):

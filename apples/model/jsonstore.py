@@ -1,34 +1,27 @@
-"""One JSON document per file, whole or not there at all: what history and calibration are kept in.
+"""Versioned JSON documents, one per file: run records, benchmarks, known hosts and links.
 
-A document is written to a temporary beside its place, flushed to disk and renamed, so that a reader (or a run
-cut short at any moment) finds the old file, the new file or none, never half of one. Each says what it is
-(``format``) and in which version. A file that cannot be used is an error that names it and says what to do; several
-bad files are told at once. What is in the documents is decided by `apples.learning.history` and `apples.calibration`.
+A document is written completely or not at all (`nws.base.files`). It names its `format` and version. An unusable file
+raises an error that names the file and the remedy; several unusable files are reported at once.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from apples.errors import HistoryError
+from nws.base.files import write_whole
 
 T = TypeVar("T")
-
-#: A temporary older than this was left by a process that was killed while it wrote.
-_ABANDONED_AFTER_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """What a kind of file holds. `version`: newest that is understood. `lost`: what removing a file loses."""
+    """A kind of document. `version`: the newest that can be read. `lost`: the data lost with a removed file."""
 
     name: str
     version: int
@@ -36,26 +29,15 @@ class Format:
 
 
 class BadDocument(Exception):
-    """The content of one file cannot be used; `read_all` adds the file's name and what to do."""
+    """The content of a file is not usable. `read_all` adds the name of the file and the remedy."""
 
 
 def write(path: Path, kind: Format, body: Mapping[str, Any]) -> None:
-    """Put the document in its place, creating the directory; raises `HistoryError` (no room, no right, …)."""
+    """Write a document, and its directory if absent; raises `HistoryError` (no space, no permission, …)."""
     text = json.dumps({"format": kind.name, "version": kind.version, **body}, allow_nan=False)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path.parent)
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_directory(path.parent)
+        write_whole(path, text, sync=True)
     except OSError as error:
         raise HistoryError(
             f"{path}: cannot be written: {error.strerror}; "
@@ -64,9 +46,9 @@ def write(path: Path, kind: Format, body: Mapping[str, Any]) -> None:
 
 
 def read_all(paths: Iterable[Path], kind: Format, decode: Callable[[dict[str, Any]], T]) -> list[T]:
-    """The documents of these files, in their order; raises `HistoryError` naming every bad file at once.
+    """Return the decoded documents of files, in their order. Absent files are skipped.
 
-    decode : makes the value out of a document; raises `BadDocument` saying what is wrong with it
+    decode : returns the value of a document, or raises `BadDocument`.  Raises `HistoryError` listing all bad files
     """
     values: list[T] = []
     problems: list[str] = []
@@ -85,7 +67,7 @@ def read_all(paths: Iterable[Path], kind: Format, decode: Callable[[dict[str, An
 
 
 def files(directory: Path) -> list[Path]:
-    """Documents in a directory in the order of their names; none where it does not exist."""
+    """Return the documents of a directory, ordered by name; an empty list if it does not exist."""
     try:
         with os.scandir(directory) as entries:
             names = [e.name for e in entries if e.name.endswith(".json") and not e.name.startswith(".")]
@@ -117,21 +99,3 @@ def _document(path: Path, kind: Format) -> dict[str, Any]:
             "upgrade, or set APPLES_STATE to another directory"
         )
     return document
-
-
-def _sweep(directory: Path) -> None:
-    """Remove temporaries of writers that were killed; those of live ones are young."""
-    limit = time.time() - _ABANDONED_AFTER_S
-    for path in directory.glob(".*.tmp"):
-        with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_mtime < limit:
-                path.unlink()
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

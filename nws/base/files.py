@@ -1,0 +1,104 @@
+"""Files that are written completely or not at all: beside their place, then renamed.
+
+A reader, or a process killed at any moment, finds the old file, the new file or none. Scripts that start with each
+rank import this module, so it imports `os` alone.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_SUFFIX = ".whole-tmp"
+#: A temporary file of this age, in seconds, belongs to a writer that was killed.
+_ABANDONED_AFTER_S = 3600.0
+
+
+class Replacement:
+    """A temporary file that replaces `path` at the end of a `with` block, or is removed if the block raises.
+
+    The block gets the temporary's path; the file is empty, in the directory of `path`, with `mode` less the umask.
+    sync : flush file and directory to disk, so that the new file survives a power failure. Temporaries that killed
+    writers left in the directory are removed as well.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, mode: int = 0o666, sync: bool = False) -> None:
+        self._path = os.fspath(path)
+        self._mode, self._sync = mode, sync
+        self._directory, name = os.path.split(self._path)
+        self._directory = self._directory or "."
+        # random, as threads and hosts that share the directory may write the same file at once
+        self._temporary = os.path.join(self._directory, f".{name}.{os.urandom(4).hex()}{_SUFFIX}")
+
+    def __enter__(self) -> str:
+        if self._sync:
+            _remove_abandoned(self._directory)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(self._temporary, flags, self._mode))
+        return self._temporary
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                # data before the name: after a power failure the name must not show an empty file
+                if self._sync:
+                    flush_to_disk(self._temporary)
+                os.replace(self._temporary, self._path)
+                if self._sync:
+                    flush_to_disk(self._directory)
+        finally:
+            _remove(self._temporary)
+
+
+def write_whole(
+    path: str | os.PathLike[str], data: str | bytes, *, mode: int = 0o666, sync: bool = False
+) -> None:
+    """Replace the content of a file; raises `OSError` with the old file unchanged.
+
+    Args:
+        path: the file; its directory exists.
+        data: the new content; text is written as UTF-8, undecodable bytes of the environment as they were.
+        mode: permissions, less the umask.
+        sync: as in `Replacement`.
+    """
+    content = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+    with Replacement(path, mode=mode, sync=sync) as temporary, open(temporary, "wb") as file:
+        file.write(content)
+
+
+def flush_to_disk(path: str | os.PathLike[str]) -> None:
+    """Flush a file or a directory to disk; raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_abandoned(directory: str) -> None:
+    with os.scandir(directory) as entries:
+        found = [entry.path for entry in entries if entry.name.endswith(_SUFFIX)]
+    if not found:
+        return
+    import time
+
+    for path in found:
+        try:
+            if os.stat(path).st_mtime < time.time() - _ABANDONED_AFTER_S:
+                os.unlink(path)
+        except OSError:
+            # another writer removed it, or it belongs to another user
+            continue
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        # renamed, or the directory is gone
+        return
