@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from apples.adapting.settings import AdaptSettings
     from apples.launching.launcher import Notify
     from apples.platforms.platform import Platform
-    from apples.run.agent import Decision, RunRequest
-    from apples.run.resilience import Resilience
+    from apples.run.agent import Decision
+    from apples.run.request import Resilience, RunRequest
 
     MakeController = Callable[[RunRequest, Decision], AdaptationController]
 

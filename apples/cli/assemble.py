@@ -17,8 +17,9 @@ from apples.cli.runoptions import RunOptions
 from apples.cli.stores import open_benchmarks, open_history
 from apples.errors import ConfigError
 from apples.platforms.platform import Platform
-from apples.run.agent import Agent, RunRequest
+from apples.run.agent import Agent
 from apples.run.costing import Costing
+from apples.run.request import RunRequest
 from nws.base.durations import parse_period
 from nws.client import state_dir
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.model.template import Template
     from apples.monitoring.job import MonitoredJob
-    from apples.run.resilience import Resilience
+    from apples.run.request import Resilience
 
 
 def assemble(
@@ -86,8 +87,8 @@ def assemble(
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
     history = open_history()
     costing = Costing(open_benchmarks(), history, stated)
-    tell = None if service is None else service.tell
-    return Agent(platform, history, costing, console.note, tell=tell), request
+    report = None if service is None else service.report
+    return Agent(platform, history, costing, console.note, report=report), request
 
 
 def prepare_hosts(platform: Platform, template: Template) -> None:

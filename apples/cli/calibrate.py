@@ -47,7 +47,8 @@ def calibrate(
     from apples.cli.program import parse_settings
     from apples.cli.stores import open_benchmarks, open_history
     from apples.learning.corrections import corrections
-    from apples.run.costing import Application, Costing
+    from apples.run.costing import Costing
+    from apples.run.request import RunRequest
 
     template = applications.get(app)
     chosen = parse_settings(settings)
@@ -55,7 +56,7 @@ def calibrate(
     console = Console(quiet=as_json)
     platform, history, store = _platform(options, template, console), open_history(), open_benchmarks()
     costing = Costing(store, history)
-    application = Application(template=template, settings=chosen, size=size)
+    application = RunRequest(template=template, settings=chosen, size=size)
     if not show:
         costing.calibrate(platform, application, console.note)
     costs = costing.known(platform, application)

@@ -31,7 +31,7 @@ def predict(words: str) -> Prediction | str:
     from apples.cli.runoptions import RunOptions
     from apples.cli.stores import open_benchmarks, open_history
     from apples.errors import ConfigError
-    from apples.run.costing import Application, Costing
+    from apples.run.costing import Costing
 
     try:
         given = run.make_context("apples-run", shlex.split(words)).params
@@ -40,8 +40,7 @@ def predict(words: str) -> Prediction | str:
         raise ConfigError(f"--model {words!r}: {reason}; expected the words after `apples-run`") from None
     size = int(given["size"])
     agent, request = assemble(size, record_of(RunOptions, given), Console(quiet=True))
-    application = Application(template=request.template, settings=request.settings, size=size)
-    costs = Costing(open_benchmarks(), open_history()).known(agent.platform, application)
+    costs = Costing(open_benchmarks(), open_history()).known(agent.platform, request)
     missing = sorted({host.cpu_type for host in agent.platform.grid.hosts} - set(costs.seconds_per_row))
     if missing:
         return (

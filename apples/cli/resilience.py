@@ -8,7 +8,7 @@ from pathlib import Path
 
 from apples.cli.optiongroups import Problems
 from apples.cli.runoptions import LaunchOptions, PoolOptions
-from apples.run.resilience import Resilience
+from apples.run.request import Resilience
 from nws.base.durations import parse_period
 from nws.client import state_dir
 

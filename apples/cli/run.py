@@ -18,8 +18,9 @@ from nws.base.command import run_program
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.monitoring.job import MonitoredJob
-    from apples.run.agent import Agent, Decision, RunRequest
-    from apples.run.enactor import Enactor
+    from apples.run.agent import Agent, Decision
+    from apples.run.loop import AttemptLoop
+    from apples.run.request import RunRequest
 
 _EPILOG = """\b
 Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one was killed
@@ -85,38 +86,31 @@ def _session(policy: str, output: OutputOptions, console: Console) -> SharingSes
 
 
 def _plan_and_run(assembled: tuple[Agent, RunRequest], options: RunOptions, console: Console) -> int:
-    from apples.cli.stores import open_history
-    from apples.run.checkpoints import Checkpoints
-    from apples.run.enactor import Enactor
+    from apples.run.loop import AttemptLoop
 
-    agent, request = assembled
     events = _Events(options.output.json_lines)
-    checkpoints = Checkpoints(request.resilience, agent.platform, open_history())
-    enactor = Enactor(agent, checkpoints, console.note, events.emit)
-    decision = enactor.decide(request)
+    loop = AttemptLoop(*assembled, events.emit)
+    decision = loop.decide()
     document = decision.document()
     events.emit("plan", document)
     if options.output.verbose:
-        console.detail("command: " + " ".join(agent.command_line(request, decision)))
+        console.detail("command: " + " ".join(loop.command_line(decision)))
     if options.output.dry_run:
         _print_plan(document, options.output)
         return 0
-    return _run(enactor, (request, decision), options, events, console)
+    return _run(loop, decision, options, events, console)
 
 
 def _run(
-    enactor: Enactor,
-    prepared: tuple[RunRequest, Decision],
-    options: RunOptions,
-    events: _Events,
-    console: Console,
+    loop: AttemptLoop, decision: Decision, options: RunOptions, events: _Events, console: Console
 ) -> int:
     from apples.cli.report import explanation_lines, run_lines
 
-    enacted, output = enactor.run(*prepared), options.output
-    outcome = enacted.record.outcome
+    record, output = loop.run(decision), options.output
+    outcome = record.outcome
     assert outcome is not None
-    document = enacted.document()
+    assert loop.decision is not None
+    document = loop.decision.document(record)
     events.emit("run", document)
     if output.as_json:
         click.echo(json.dumps(document))

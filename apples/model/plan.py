@@ -217,7 +217,7 @@ class Record:
     key : calibration key (application with its options, and machine): only like is fitted to like
     sharing : what the node manager saw of a run that took turns on its hosts, empty for others
     monitor : what the monitor saw in a run that had one, empty for others
-    attempts : of a run that its enactor carried out; `plan` is the first one's, and `outcome` that of the whole
+    attempts : of the run loop; `plan` is the first one's, and `outcome` that of the whole
     """
 
     id: str

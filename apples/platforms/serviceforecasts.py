@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 STALE_AFTER_S = 300.0
 
 #: The longest wait for the forecasts, for those of many hosts, and for telling an event, seconds.
-_ASK_S, _ASK_MANY_S, _TELL_S = 5.0, 20.0, 1.0
+_ASK_S, _ASK_MANY_S, _REPORT_S = 5.0, 20.0, 1.0
 
 #: Hosts up to which the service composes pairs; of more all measured pairs are fetched, and composed here at once.
 _FEW = 32
@@ -132,12 +132,12 @@ class ServiceWeather:
         matrix = snapshot.matrix(oldest_s=self.stale_after_s)
         return replace(found, matrix=matrix, names={host: theirs for theirs, host in ours.items()})
 
-    def tell(self, kind: str, text: str) -> None:
+    def report(self, kind: str, text: str) -> None:
         """Leave a mark on the service's plots; nothing happens when that does not work, or nobody answered before."""
         if self._ahead_s is None:
             return
         try:
-            with ServiceClient.at(self._endpoint, timeout_s=_TELL_S) as client:
+            with ServiceClient.at(self._endpoint, timeout_s=_REPORT_S) as client:
                 client.event(kind, text[:_LONGEST_TEXT], t=time.time() + self._ahead_s)
         except WeatherError:
             # one silence is enough to stop asking: the run must not wait for it again

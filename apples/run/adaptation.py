@@ -28,7 +28,7 @@ from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
 from apples.planning.problem import IntArray, build
 from apples.run.agent import Decision
-from apples.run.remaining import rest_of
+from apples.run.remaining import remaining_workload
 
 #: A field that moves is one of the two that a rank's memory holds.
 _MOVED_PART = 0.5
@@ -217,7 +217,10 @@ class HostController:
             )
             done = max(0, workload.iterations - round(left))
             plan = make_plan(
-                seen, rest_of(workload, min(done, workload.iterations - 1)), decision.costs, pool.options
+                seen,
+                remaining_workload(workload, min(done, workload.iterations - 1)),
+                decision.costs,
+                pool.options,
             )
         except ApplesError as error:
             self._notify(f"no look at the pool: {str(error).splitlines()[0]}")

@@ -19,10 +19,10 @@ from apples.model.plan import Outcome, Record
 from apples.model.template import Checkpointing, Restartable
 from apples.platforms.platform import Platform
 from apples.run import intervals
-from apples.run.agent import Decision, RunRequest
+from apples.run.agent import Decision
 from apples.run.intervals import Interval
 from apples.run.remaining import checkpoints_in, iteration_s, with_overhead
-from apples.run.resilience import Resilience
+from apples.run.request import Resilience, RunRequest
 from nws.base.durations import format_seconds
 
 #: Runs from which costs and failure rates are learnt.

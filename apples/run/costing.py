@@ -1,6 +1,6 @@
 """What a run will cost: benchmarks measured once and kept, then corrected by every run that finished.
 
-The order of trust: benchmarks of this very application, options and kind of machine; where there are none and
+The order of trust: benchmarks of this very request, options and kind of machine; where there are none and
 none can be made, what the grid file states. Overhead: fitted to the history, starting from what launches of
 the benchmark (or the grid file) showed. The mathematics is `apples.calibration`'s; here it meets the platform.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from apples.launching.launcher import Notify
@@ -20,8 +19,9 @@ from apples.learning.runs import TrainingRuns
 from apples.learning.teaching import taught
 from apples.model.grid import Host
 from apples.model.plan import Record
-from apples.model.template import BenchmarkRequest, Costs, Overhead, Template
+from apples.model.template import BenchmarkRequest, Costs, Overhead
 from apples.platforms.platform import Platform
+from apples.run.request import RunRequest
 
 #: Records that teach one prediction; older ones have lost their weight anyway. Fewer of slabs of each other size.
 _NEWEST, _NEWEST_OTHERS = 200, 50
@@ -31,15 +31,6 @@ _NEAR = 2
 
 #: Slabs of benchmarks are no larger than this, in bytes: beyond it no cache holds anything of the slab.
 LARGEST_SLAB_BYTES = 400e6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
-    """What is to be priced: an application with its options, at one size."""
-
-    template: Template
-    settings: Mapping[str, str]
-    size: int
 
 
 class Costing:
@@ -55,69 +46,67 @@ class Costing:
         self._history = history
         self._stated = stated or {}
 
-    def key(self, platform: Platform, application: Application, rows: int | None = None) -> str:
+    def key(self, platform: Platform, request: RunRequest, rows: int | None = None) -> str:
         """What benchmarks are filed under: the platform and all that changes what a row costs.
 
         rows : of a slab, default those of an equal share
         """
-        template, settings = application.template, dict(sorted(application.settings.items()))
-        rows = slab_class(platform, application) if rows is None else rows
+        template, settings = request.template, dict(sorted(request.settings.items()))
+        rows = slab_class(platform, request) if rows is None else rows
         # The first word is the interpreter's place, which costs nothing; iterations are not part of a benchmark.
         words = template.benchmark_command(Path("-"), settings, rows)
         return f"{platform.name} {template.name} {' '.join(words[1:])}"
 
-    def record_key(self, platform: Platform, application: Application, rows: int | None = None) -> str:
+    def record_key(self, platform: Platform, request: RunRequest, rows: int | None = None) -> str:
         """What records are filed under: runs teach runs of the same costs on the same grid most."""
-        return f"{self.key(platform, application, rows)} on {platform.grid.name}"
+        return f"{self.key(platform, request, rows)} on {platform.grid.name}"
 
-    def costs(self, platform: Platform, application: Application, notify: Notify) -> Costs:
+    def costs(self, platform: Platform, request: RunRequest, notify: Notify) -> Costs:
         """Corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
         # The history comes first: one that cannot be read must not show only after minutes of benchmarks.
-        records, others = self._records(platform, application), self._others(platform, application)
+        records, others = self._records(platform, request), self._others(platform, request)
         for host in _one_of_each_type(platform):
             if platform.reaches(host):
-                self._measure(platform, application, host, notify)
-        self._refresh(platform, application, self._own(platform, application, records), others, notify)
-        return self._taught(application, self._own(platform, application, records), others)
+                self._measure(platform, request, host, notify)
+        self._refresh(platform, request, self._own(platform, request, records), others, notify)
+        return self._taught(request, self._own(platform, request, records), others)
 
-    def known(self, platform: Platform, application: Application) -> Costs:
+    def known(self, platform: Platform, request: RunRequest) -> Costs:
         """The same without measuring anything; CPU types of which nothing is known are missing."""
-        return self._taught(application, *self.lessons(platform, application))
+        return self._taught(request, *self.lessons(platform, request))
 
-    def calibrate(self, platform: Platform, application: Application, notify: Notify) -> None:
+    def calibrate(self, platform: Platform, request: RunRequest, notify: Notify) -> None:
         """Measure every benchmark anew, whatever is kept."""
         for host in _one_of_each_type(platform):
             if platform.reaches(host):
-                self._measure(platform, application, host, notify, anew=True)
+                self._measure(platform, request, host, notify, anew=True)
 
-    def lessons(
-        self, platform: Platform, application: Application
-    ) -> tuple[TrainingRuns, list[TrainingRuns]]:
+    def lessons(self, platform: Platform, request: RunRequest) -> tuple[TrainingRuns, list[TrainingRuns]]:
         """What teaches: benchmarks and runs on slabs of the same size, and those on slabs of others."""
-        records = self._records(platform, application)
-        return self._own(platform, application, records), self._others(platform, application)
+        records = self._records(platform, request)
+        return self._own(platform, request, records), self._others(platform, request)
 
-    def _records(self, platform: Platform, application: Application) -> list[Record]:
-        return self._history.records(self.record_key(platform, application), newest=_NEWEST)
+    def _records(self, platform: Platform, request: RunRequest) -> list[Record]:
+        return self._history.records(self.record_key(platform, request), newest=_NEWEST)
 
-    def _own(self, platform: Platform, application: Application, records: Sequence[Record]) -> TrainingRuns:
-        benchmarks, since = self.measured(platform, application)
+    def _own(self, platform: Platform, request: RunRequest, records: Sequence[Record]) -> TrainingRuns:
+        benchmarks, since = self.measured(platform, request)
         return TrainingRuns(records=records, benchmarks=benchmarks, since=since)
 
-    def _others(self, platform: Platform, application: Application) -> list[TrainingRuns]:
+    def _others(self, platform: Platform, request: RunRequest) -> list[TrainingRuns]:
         others = []
-        for rows in near_classes(platform, application):
-            key = self.record_key(platform, application, rows)
+        for rows in near_classes(platform, request):
+            key = self.record_key(platform, request, rows)
             found = self._history.records(key, newest=_NEWEST_OTHERS)
             if found:
-                benchmarks, since = self.measured(platform, application, rows)
+                benchmarks, since = self.measured(platform, request, rows)
                 others.append(TrainingRuns(records=found, benchmarks=benchmarks, since=since))
         return others
 
     def _refresh(
         self,
         platform: Platform,
-        application: Application,
+        request: RunRequest,
         own: TrainingRuns,
         others: Sequence[TrainingRuns],
         notify: Notify,
@@ -129,32 +118,32 @@ class Costing:
                 continue
             how = f"{abs(found.factor - 1):.0%} {'longer' if found.factor > 1 else 'shorter'}"
             notify(
-                f"the benchmark of {application.template.name} on {cpu_type} no longer holds: "
+                f"the benchmark of {request.template.name} on {cpu_type} no longer holds: "
                 f"the last {found.runs} runs computed {how} than it says"
             )
-            self._measure(platform, application, hosts[cpu_type], notify, anew=True)
+            self._measure(platform, request, hosts[cpu_type], notify, anew=True)
 
     def measured(
-        self, platform: Platform, application: Application, rows: int | None = None
+        self, platform: Platform, request: RunRequest, rows: int | None = None
     ) -> tuple[Costs, Mapping[str, float]]:
         """Benchmarks without what runs have taught, and CPU type → when each was measured (none that is stated).
 
         rows : of a slab, default those of an equal share
         """
-        key = self.key(platform, application, rows)
+        key = self.key(platform, request, rows)
         kept = {h.cpu_type: self._store.get(key, platform.machine(h)) for h in _one_of_each_type(platform)}
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
-        return self._benchmarks(platform, application, key), since
+        return self._benchmarks(platform, request, key), since
 
-    def _taught(self, application: Application, own: TrainingRuns, others: Sequence[TrainingRuns]) -> Costs:
-        iterations = application.template.workload(application.size, application.settings).iterations
+    def _taught(self, request: RunRequest, own: TrainingRuns, others: Sequence[TrainingRuns]) -> Costs:
+        iterations = request.template.workload(request.size, request.settings).iterations
         return taught(own, others, iterations)
 
-    def _benchmarks(self, platform: Platform, application: Application, key: str) -> Costs:
+    def _benchmarks(self, platform: Platform, request: RunRequest, key: str) -> Costs:
         """What is kept under a key, over what the grid file states."""
         types = {host.cpu_type: platform.machine(host) for host in _one_of_each_type(platform)}
         measured = self._store.costs(key, types)
-        stated = self._stated.get(application.template.name)
+        stated = self._stated.get(request.template.name)
         if measured is None:
             return stated or Costs(seconds_per_row={})
         if stated is None:
@@ -165,12 +154,12 @@ class Costing:
         )
 
     def _measure(
-        self, platform: Platform, application: Application, host: Host, notify: Notify, *, anew: bool = False
+        self, platform: Platform, request: RunRequest, host: Host, notify: Notify, *, anew: bool = False
     ) -> None:
         """Run the benchmarks that are not kept, or all `anew`; each is kept at once, whatever ends the next."""
         name, key, machine = (
-            application.template.name,
-            self.key(platform, application),
+            request.template.name,
+            self.key(platform, request),
             platform.machine(host),
         )
         kept = None if anew else self._store.get(key, machine)
@@ -181,37 +170,37 @@ class Costing:
             notify(
                 f"benchmark of {name} on {host.name} with {ranks} rank{'s' * (ranks > 1)} (once, then kept)"
             )
-            request = BenchmarkRequest(
-                template=application.template,
-                options=application.settings,
+            benchmark = BenchmarkRequest(
+                template=request.template,
+                options=request.settings,
                 host=host,
                 ranks=ranks,
-                rows=slab_class(platform, application),
+                rows=slab_class(platform, request),
                 notify=notify,
             )
-            self._store.put(key, machine, [platform.benchmark(request)], platform.now())
+            self._store.put(key, machine, [platform.benchmark(benchmark)], platform.now())
 
 
-def slab_class(platform: Platform, application: Application) -> int:
+def slab_class(platform: Platform, request: RunRequest) -> int:
     """Rows of the slabs to benchmark: an equal share of the size, as a power of two, within `LARGEST_SLAB_BYTES`.
 
     What a row costs depends on how much of a slab stays in the caches.
     """
-    share = application.size / sum(host.slots for host in platform.grid.hosts)
-    return _class(application, round(math.log2(max(share, 1.0))))
+    share = request.size / sum(host.slots for host in platform.grid.hosts)
+    return _class(request, round(math.log2(max(share, 1.0))))
 
 
-def near_classes(platform: Platform, application: Application) -> list[int]:
+def near_classes(platform: Platform, request: RunRequest) -> list[int]:
     """Rows of slabs of other sizes, up to four times as many and down to a quarter: a row costs much the same."""
-    own = slab_class(platform, application)
+    own = slab_class(platform, request)
     exponent = round(math.log2(own))
-    near = {_class(application, max(0, exponent + step)) for step in range(-_NEAR, _NEAR + 1)}
+    near = {_class(request, max(0, exponent + step)) for step in range(-_NEAR, _NEAR + 1)}
     return sorted(near - {own})
 
 
-def _class(application: Application, exponent: int) -> int:
+def _class(request: RunRequest, exponent: int) -> int:
     rows: int = 2**exponent
-    workload = application.template.workload(application.size, application.settings)
+    workload = request.template.workload(request.size, request.settings)
     most = LARGEST_SLAB_BYTES / workload.bytes_per_row if workload.bytes_per_row > 0 else rows
     return max(1, min(rows, int(most)))
 

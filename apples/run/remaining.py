@@ -8,7 +8,7 @@ from apples.model.plan import Plan
 from apples.model.template import Workload
 
 
-def rest_of(workload: Workload, done: int) -> Workload:
+def remaining_workload(workload: Workload, done: int) -> Workload:
     """Demands of the iterations after the first `done`; memory stays, messages and bytes go with iterations."""
     left = workload.iterations - done
     part = left / workload.iterations if workload.iterations else 0.0

@@ -439,7 +439,7 @@ def test_damaged_benchmarks_are_named_with_what_to_do(store):
 
 
 def in_attempts(record, *firsts):
-    """The same run, as an enactor keeps it that began at these iterations."""
+    """The same run, as the run loop records it when it began at these iterations."""
     attempts = tuple(
         Attempt(
             number=number,

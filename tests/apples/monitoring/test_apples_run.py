@@ -13,7 +13,8 @@ from apples.launching.mpiexec import MpiexecLauncher
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.monitoring.job import MonitoredJob
-from apples.run.agent import RunRequest
+from apples.run.loop import AttemptLoop
+from apples.run.request import RunRequest
 from apples.testing import finished
 
 
@@ -21,7 +22,7 @@ def test_what_the_monitor_saw_is_in_the_document_and_the_record(bench, observed)
     desk = bench(script=[finished(1.0)])
     request = RunRequest(size=8, template=desk.toy, monitored=lambda: {"parallel_efficiency": 0.5})
     decision = desk.agent.decide(request)
-    record = desk.agent.run(request, decision)
+    record = AttemptLoop(desk.agent, request).run(decision)
     assert record.monitor == {"parallel_efficiency": 0.5}
     assert decision.document(record)["monitor"] == {"parallel_efficiency": 0.5}
     assert desk.history.get(record.id).monitor == {"parallel_efficiency": 0.5}
@@ -31,7 +32,7 @@ def test_a_run_without_a_monitor_says_nothing_of_it(bench):
     desk = bench(script=[finished(1.0)])
     request = RunRequest(size=8, template=desk.toy)
     decision = desk.agent.decide(request)
-    record = desk.agent.run(request, decision)
+    record = AttemptLoop(desk.agent, request).run(decision)
     assert record.monitor == {}
     assert "monitor" not in decision.document(record)
 

@@ -296,7 +296,7 @@ def test_what_is_told_is_marked_at_the_services_own_time(server, clock):
     service = service_at(server)
     service.forecasts(grid_of("a"))
     clock.t += 5.0
-    service.tell("plan made", "heat 64 on a")
+    service.report("plan made", "heat 64 on a")
     ((t, kind, text),) = events(server)
     assert (kind, text) == ("plan made", "heat 64 on a")
     assert abs(t - NOW) < 60.0
@@ -305,13 +305,13 @@ def test_what_is_told_is_marked_at_the_services_own_time(server, clock):
 def test_a_very_long_text_is_cut(server):
     service = service_at(server)
     service.forecasts(grid_of("a"))
-    service.tell("plan made", "x" * 5000)
+    service.report("plan made", "x" * 5000)
     assert len(events(server)[0][2]) == 500
 
 
 def test_a_service_that_did_not_answer_is_told_nothing(server, monkeypatch):
     monkeypatch.setattr(serviceweather, "ServiceClient", None)
-    service_at(server).tell("plan made", "x")
+    service_at(server).report("plan made", "x")
 
 
 @pytest.mark.parametrize("error", [ServiceUnreachable("gone"), ServiceError.of(403, "not with this token")])
@@ -327,8 +327,8 @@ def test_telling_that_fails_once_is_not_tried_again(server, monkeypatch, error):
     service = service_at(server)
     service.forecasts(grid_of("a"))
     monkeypatch.setattr(serviceweather, "ServiceClient", Failing)
-    service.tell("plan made", "x")
-    service.tell("run ended", "x")
+    service.report("plan made", "x")
+    service.report("run ended", "x")
     assert asked == [1.0]
 
 

@@ -1,4 +1,4 @@
-"""The enactor over real hosts: one is killed on the way, and the run ends with the right answer without it."""
+"""The run loop over real hosts: one is killed on the way, and the run ends with the right answer without it."""
 
 import json
 import subprocess

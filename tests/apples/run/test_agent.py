@@ -9,7 +9,9 @@ import pytest
 from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
 from apples.model.grid import Host, Snapshot
 from apples.model.plan import Outcome
-from apples.run.agent import SCHEDULERS, Agent, RunRequest
+from apples.run.agent import SCHEDULERS, Agent
+from apples.run.loop import AttemptLoop
+from apples.run.request import RunRequest
 from apples.testing import failed, finished
 
 ALPHA, BETA = Host(name="alpha", slots=2), Host(name="beta", slots=2)
@@ -21,7 +23,7 @@ def request_for(bench, size=64, **more):
 
 def run(bench, **more):
     request = request_for(bench, **more)
-    return bench.agent.run(request, bench.agent.decide(request))
+    return AttemptLoop(bench.agent, request).run(bench.agent.decide(request))
 
 
 def test_a_plan_as_a_document(bench):
@@ -53,7 +55,7 @@ def test_a_run_as_a_document_adds_what_was_observed(bench, observed):
     request = request_for(b)
     decision = b.agent.decide(request)
     b.toy.recorded = observed(decision.plan, 0.25)
-    record = b.agent.run(request, decision)
+    record = AttemptLoop(b.agent, request).run(decision)
     document = decision.document(record)
     assert (document["observed_s"], document["ended"], document["exit_code"]) == (2.0, "finished", 0)
     assert document["error"] == pytest.approx(document["predicted_s"] / 2.0 - 1)
@@ -121,7 +123,7 @@ def test_what_the_launcher_is_given(bench):
 def test_the_command_line_is_told_without_running(bench):
     b = bench()
     request = request_for(b)
-    assert b.agent.command_line(request, b.agent.decide(request))[:2] == ["fake", "-n"]
+    assert AttemptLoop(b.agent, request).command_line(b.agent.decide(request))[:2] == ["fake", "-n"]
     assert b.platform.launcher.requests == []
 
 
@@ -143,7 +145,7 @@ def test_the_second_run_predicts_from_the_first(bench, observed):
     assert first.document()["notes"][0] == "overhead: start-up of the benchmark"
     assert not math.isclose(first.plan.predicted_s, 7.0, rel_tol=0.1)
     b.toy.recorded = observed(first.plan, first.plan.assignments[0].compute_s)
-    b.agent.run(request, first)
+    AttemptLoop(b.agent, request).run(first)
     second = b.agent.decide(request)
     assert second.document()["notes"][0] == "overhead: fitted to 1 run"
     assert second.plan.predicted_s == pytest.approx(7.0, rel=0.05)
@@ -153,7 +155,7 @@ def test_a_long_run_teaches_no_overhead_to_short_ones(bench, observed):
     b = bench(script=[finished(700.0)])
     long_one = replace(request_for(b), settings={"iterations": "1000"})
     first = b.agent.decide(long_one)
-    b.agent.run(long_one, first)
+    AttemptLoop(b.agent, long_one).run(first)
     assert b.agent.decide(long_one).costs.overhead.source == "fitted to 1 run"
     assert b.agent.decide(request_for(b)).costs.overhead.source == "start-up of the benchmark"
 
@@ -165,7 +167,7 @@ def test_runs_are_kept_in_the_order_they_were_made_where_worlds_begin_anew(bench
     made = []
     for _ in range(8):
         b.platform.time = 9.5e8
-        made.append(b.agent.run(request, decision))
+        made.append(AttemptLoop(b.agent, request).run(decision))
     assert len({r.started_at for r in made}) == 1
     assert [r.id for r in b.history.records()] == [r.id for r in made]
 
@@ -209,7 +211,7 @@ def test_whoever_listens_hears_of_the_plan_and_of_the_end(bench):
 
     b, heard = bench(script=[finished(2.0, ["alpha"]), launch]), []
     b.agent = Agent(
-        b.platform, b.history, b.costing, b.said.append, tell=lambda kind, text: heard.append((kind, text))
+        b.platform, b.history, b.costing, b.said.append, report=lambda kind, text: heard.append((kind, text))
     )
     run(b)
     with pytest.raises(LaunchError):
@@ -240,7 +242,7 @@ def test_a_history_that_cannot_be_written_shows_before_the_run(bench):
     decision = b.agent.decide(request)
     b.history.directory.write_text("in the way")
     with pytest.raises(HistoryError, match=r"cannot be written: .*APPLES_STATE"):
-        b.agent.run(request, decision)
+        AttemptLoop(b.agent, request).run(decision)
     assert b.platform.launcher.requests == []
 
 

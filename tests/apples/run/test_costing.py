@@ -5,15 +5,16 @@ import pytest
 from apples.errors import HistoryError, LaunchError
 from apples.model.grid import Host
 from apples.model.template import Costs, Overhead
-from apples.run.agent import RunRequest
-from apples.run.costing import LARGEST_SLAB_BYTES, Application, near_classes, rank_counts, slab_class
+from apples.run.costing import LARGEST_SLAB_BYTES, near_classes, rank_counts, slab_class
+from apples.run.loop import AttemptLoop
+from apples.run.request import RunRequest
 from apples.testing import finished
 
 STATED = Costs(seconds_per_row={"old": {1: 0.5}}, overhead=Overhead(constant_s=9.0, source="the file"))
 
 
 def application(b, size=64, **settings):
-    return Application(template=b.toy, settings=settings, size=size)
+    return RunRequest(template=b.toy, settings=settings, size=size)
 
 
 def costs(b, **more):
@@ -149,7 +150,7 @@ def run_of(b, compute_s):
     request = RunRequest(size=64, template=b.toy)
     decision = b.agent.decide(request)
     b.toy.recorded = b.observed(decision.plan, compute_s)
-    b.agent.run(request, decision)
+    AttemptLoop(b.agent, request).run(decision)
 
 
 def test_a_benchmark_that_no_longer_holds_is_measured_again(bench, observed):

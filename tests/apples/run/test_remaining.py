@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
-from apples.run.remaining import checkpoints_in, iteration_s, rest_of, with_overhead
+from apples.run.remaining import checkpoints_in, iteration_s, remaining_workload, with_overhead
 
 WHOLE = Workload(
     application="toy",
@@ -37,11 +37,11 @@ def plan():
 
 
 def test_the_rest_exchanges_less_and_weighs_as_much():
-    rest = rest_of(WHOLE, 600)
+    rest = remaining_workload(WHOLE, 600)
     assert (rest.iterations, rest.messages, rest.bytes_exchanged) == (400, 400.0, 2e6)
     assert (rest.bytes_per_row, rest.min_rows, rest.size) == (8.0, 2, 10)
-    assert rest_of(WHOLE, 1000).messages == 0.0
-    assert rest_of(Workload(application="toy", size=1, iterations=0), 0).iterations == 0
+    assert remaining_workload(WHOLE, 1000).messages == 0.0
+    assert remaining_workload(Workload(application="toy", size=1, iterations=0), 0).iterations == 0
 
 
 def test_an_iteration_takes_what_the_slowest_rank_takes():

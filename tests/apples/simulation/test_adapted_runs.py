@@ -1,4 +1,4 @@
-"""Whole runs that go on elsewhere: agent, enactor and controller over the mock grid, from plan to record."""
+"""Whole runs that go on elsewhere: agent, run loop and controller over the mock grid, from plan to record."""
 
 from dataclasses import replace
 
@@ -9,16 +9,15 @@ from apples.cli.adaptation import controllers
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.history import History
 from apples.platforms.mock import MockPlatform
-from apples.run.agent import Agent, RunRequest
-from apples.run.checkpoints import Checkpoints
+from apples.run.agent import Agent
 from apples.run.costing import Costing
-from apples.run.enactor import Enactor
-from apples.run.resilience import Resilience
+from apples.run.loop import AttemptLoop
+from apples.run.request import Resilience, RunRequest
 from tests.apples.simulation.conftest import host_grid
 
 
 @pytest.fixture
-def enacted(quiet, competitors, tmp_path):
+def run(quiet, competitors, tmp_path):
     """A run of two ranks in a pool of four hosts, under these loads: host → begin and end."""
 
     def go(adapt, **loads):
@@ -42,9 +41,8 @@ def enacted(quiet, competitors, tmp_path):
             resilience=resilience,
             make_controller=controllers(platform, wanted, said.append, hosts=adapt == "hosts"),
         )
-        enactor = Enactor(agent, Checkpoints(resilience, platform, history), said.append)
-        decision = enactor.decide(request)
-        return enactor.run(request, decision), said
+        loop = AttemptLoop(agent, request)
+        return loop.run(loop.decide()), said
 
     return go
 
@@ -53,9 +51,8 @@ def enacted(quiet, competitors, tmp_path):
 LOADS = {"h2": (-200.0, 60.0), "h3": (-200.0, 60.0), "h0": (60.0, 1e5), "h1": (60.0, 1e5)}
 
 
-def test_a_run_whose_hosts_are_taken_goes_on_on_those_that_are_free(enacted):
-    done, said = enacted("hosts", **LOADS)
-    record = done.record
+def test_a_run_whose_hosts_are_taken_goes_on_on_those_that_are_free(run):
+    record, said = run("hosts", **LOADS)
     assert record.outcome.finished, record.outcome.message
     first, second = record.attempts
     assert (first.plan.hosts, second.plan.hosts) == (("h0", "h1"), ("h2", "h3"))
@@ -63,18 +60,18 @@ def test_a_run_whose_hosts_are_taken_goes_on_on_those_that_are_free(enacted):
     assert second.first_iteration == first.outcome.kept_iterations
     assert second.first_iteration + second.iterations == 600
     assert any(line.startswith("going on on h[2-3] from a checkpoint") for line in said), said
-    stayed, _ = enacted("off", **LOADS)
-    assert len(stayed.record.attempts) == 1
-    assert record.outcome.observed_s < 0.6 * stayed.record.outcome.observed_s
+    stayed, _ = run("off", **LOADS)
+    assert len(stayed.attempts) == 1
+    assert record.outcome.observed_s < 0.6 * stayed.outcome.observed_s
 
 
-def test_one_whose_hosts_are_as_planned_stays(enacted):
-    done, _ = enacted("hosts")
-    assert len(done.record.attempts) == 1
-    assert done.record.outcome.moves == ()
+def test_one_whose_hosts_are_as_planned_stays(run):
+    record, _ = run("hosts")
+    assert len(record.attempts) == 1
+    assert record.outcome.moves == ()
 
 
-def test_a_record_with_moves_is_no_run_of_its_plan(enacted):
-    done, _ = enacted("slabs", h1=(60.0, 1e5))
-    assert len(done.record.outcome.moves) >= 1
-    assert not done.record.whole
+def test_a_record_with_moves_is_no_run_of_its_plan(run):
+    record, _ = run("slabs", h1=(60.0, 1e5))
+    assert len(record.outcome.moves) >= 1
+    assert not record.whole

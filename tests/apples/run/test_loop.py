@@ -9,10 +9,8 @@ from apples.errors import ConfigError, LaunchError
 from apples.launching.holding import held
 from apples.model.grid import Host
 from apples.model.plan import Outcome, RankStatus
-from apples.run.agent import RunRequest
-from apples.run.checkpoints import Checkpoints
-from apples.run.enactor import Enactor
-from apples.run.resilience import Resilience
+from apples.run.loop import AttemptLoop
+from apples.run.request import Resilience, RunRequest
 from apples.testing import finished
 
 HOSTS = [Host(name=f"a{k}", slots=1) for k in (1, 2, 3)]
@@ -35,7 +33,7 @@ class Keeping:
 
 
 class Desk:
-    """A bench with an enactor, and what it said and what events it told."""
+    """A bench with a run loop, its messages and its events."""
 
     def __init__(self, bench, toy, resilience):
         self.bench, self.events = bench, []
@@ -49,15 +47,23 @@ class Desk:
                 return ["toy", ",".join(map(str, rows)), options.get("kept", "")]
 
         self.toy = Restartable() if toy else bench.toy
-        checkpoints = Checkpoints(resilience, bench.platform, bench.history)
-        self.enactor = Enactor(
-            bench.agent, checkpoints, bench.said.append, lambda kind, seen: self.events.append((kind, seen))
+        self.resilience = resilience
+
+    def loop(self, **more):
+        settings = {"iterations": "1000"}
+        request = RunRequest(
+            size=30, template=self.toy, settings=settings, resilience=self.resilience, **more
         )
+        return AttemptLoop(self.bench.agent, request, lambda kind, seen: self.events.append((kind, seen)))
+
+    def decide(self):
+        return self.loop().decide()
 
     def run(self, **more):
-        settings = {"iterations": "1000"}
-        request = RunRequest(size=30, template=self.toy, settings=settings, **more)
-        return self.enactor.run(request, self.enactor.decide(request))
+        loop = self.loop(**more)
+        record = loop.run(loop.decide())
+        self.decision = loop.decision
+        return record
 
     @property
     def launches(self):
@@ -88,9 +94,9 @@ def lost(host, how="was lost: its connection ended", at_iteration=None, file=Non
 
 def test_a_run_that_ends_well_is_one_attempt(desk):
     d = desk(finished(2.0))
-    enacted = d.run()
-    assert enacted.record.outcome.finished
-    document = enacted.document()
+    record = d.run()
+    assert record.outcome.finished
+    document = d.decision.document(record)
     assert [a["number"] for a in document["attempts"]] == [1]
     assert document["observed_s"] == 2.0
     assert document["error"] is not None
@@ -100,7 +106,7 @@ def test_a_run_that_ends_well_is_one_attempt(desk):
 def test_a_lost_host_is_dropped_and_the_rest_goes_on_from_the_checkpoint(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     d = desk(lost("a3", at_iteration=600, file=file), finished(1.0), file=file, rule="iterations", every=200)
-    enacted = d.run()
+    record = d.run()
     first, second = d.launches
     assert first.command[2] == "run.ckpt 200 False"
     assert second.command[2] == "run.ckpt 200 True"
@@ -110,7 +116,6 @@ def test_a_lost_host_is_dropped_and_the_rest_goes_on_from_the_checkpoint(desk, t
     assert second.plan.predicted_s < first.plan.predicted_s
     said = "a3 was lost: its connection ended; 600 of 1000 iterations are safe; planning again without a3"
     assert f"{said} (attempt 2 of 3)" in d.bench.said
-    record = enacted.record
     assert [(a.first_iteration, a.iterations) for a in record.attempts] == [(0, 1000), (600, 400)]
     assert record.plan == first.plan
     assert record.outcome.observed_s > 1.0, "the whole takes longer than its last attempt"
@@ -118,7 +123,7 @@ def test_a_lost_host_is_dropped_and_the_rest_goes_on_from_the_checkpoint(desk, t
     (kept,) = d.bench.history.records()
     assert (kept.id, kept.attempts, kept.outcome) == (record.id, record.attempts, record.outcome)
     assert [kind for kind, _ in d.events] == ["attempt", "plan", "attempt"]
-    document = enacted.document()
+    document = d.decision.document(record)
     json.dumps(document, allow_nan=False)
     assert document["predicted_s"] == first.plan.predicted_s
     assert document["error"] is None
@@ -164,16 +169,16 @@ def test_going_on_from_a_file(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     file.write_text("750")
     d = desk(lost("a2"), finished(1.0), file=file, resume=True, rule="iterations", every=100)
-    enacted = d.run()
+    record = d.run()
     assert f"going on from {file}: 750 iterations are done" in d.bench.said
-    assert [a.first_iteration for a in enacted.record.attempts] == [750, 750], "the file is still there"
+    assert [a.first_iteration for a in record.attempts] == [750, 750], "the file is still there"
     assert all(launch.command[2] == "run.ckpt 100 True" for launch in d.launches)
 
 
 def test_going_on_from_nothing_begins_and_from_rubbish_does_not(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     d = desk(finished(1.0), file=file, resume=True)
-    assert d.run().record.attempts[0].first_iteration == 0
+    assert d.run().attempts[0].first_iteration == 0
     assert f"there is no checkpoint {file} yet; beginning at the beginning" in d.bench.said
     file.write_text("rubbish")
     with pytest.raises(ConfigError, match="its header is damaged"):
@@ -184,27 +189,25 @@ def test_going_on_from_nothing_begins_and_from_rubbish_does_not(desk, tmp_path):
 
 def test_attempts_come_to_an_end(desk):
     d = desk(lost("a3"), lost("a2"), attempts=2)
-    enacted = d.run()
+    record = d.run()
     assert len(d.launches) == 2
-    outcome = enacted.record.outcome
+    outcome = record.outcome
     assert (outcome.ended, outcome.exit_code) == ("failed", 125)
     assert outcome.message == "a2 was lost: its connection ended; this was attempt 2 of 2"
 
 
-def test_one_attempt_is_as_if_there_were_no_enactor(desk):
+def test_one_attempt_is_as_if_there_were_no_loop(desk):
     d = desk(lost("a3"), attempts=1)
-    assert d.run().record.outcome.message == "a3 was lost: its connection ended"
+    assert d.run().outcome.message == "a3 was lost: its connection ended"
     assert d.bench.platform.dropped == []
 
 
 def test_when_no_host_is_left_all_reasons_are_told(desk):
     d = desk(lost("a1"), hosts=HOSTS[:1])
-    enacted = d.run()
-    assert enacted.record.outcome.ended == "failed"
-    assert enacted.record.outcome.exit_code == 3
-    assert "a1 was lost: its connection ended; another attempt could not be made:" in (
-        enacted.record.outcome.message
-    )
+    record = d.run()
+    assert record.outcome.ended == "failed"
+    assert record.outcome.exit_code == 3
+    assert "a1 was lost: its connection ended; another attempt could not be made:" in (record.outcome.message)
 
 
 def test_the_time_limit_is_that_of_all_attempts(desk):
@@ -214,7 +217,7 @@ def test_the_time_limit_is_that_of_all_attempts(desk):
     assert first == 60.0
     assert second < first
     d = desk(lost("a3"), finished(1.0))
-    over = d.run(time_limit_s=1.0).record.outcome
+    over = d.run(time_limit_s=1.0).outcome
     assert (over.ended, over.exit_code, len(d.launches)) == ("time limit", 124, 1)
     assert over.message.endswith("the time limit left nothing for another attempt")
 
@@ -230,7 +233,7 @@ def test_an_error_of_the_application_ends_the_run_and_tells_what_is_safe(desk, t
         )
 
     d = desk(launch, file=file)
-    outcome = d.run().record.outcome
+    outcome = d.run().outcome
     assert outcome.exit_code == 4
     assert outcome.message == (
         f"rank 0 on a1 ended; 400 of 1000 iterations are safe; go on with --checkpoint {file} --resume"
@@ -302,30 +305,28 @@ def test_an_adapted_run_goes_on_however_often(desk, tmp_path):
         return launch
 
     d = desk(adapted(200), adapted(500), finished(1.0), attempts=1, file=file, rule="iterations", every=100)
-    enacted = d.run()
-    assert [a.first_iteration for a in enacted.record.attempts] == [0, 200, 500]
+    record = d.run()
+    assert [a.first_iteration for a in record.attempts] == [0, 200, 500]
     assert d.bench.platform.dropped == []
 
 
 def test_checkpoints_are_priced_into_the_plan(desk, tmp_path):
     d = desk(finished(1.0), file=tmp_path / "run.ckpt", rule="iterations", every=100)
-    bare = desk(finished(1.0)).enactor
-    request = RunRequest(size=30, template=d.toy, settings={"iterations": "1000"})
-    decision = d.enactor.decide(request)
+    bare = desk(finished(1.0))
+    decision = d.decide()
     assert decision.interval.count == 10
-    assert decision.plan.predicted_s == pytest.approx(bare.decide(request).plan.predicted_s + 10 * 0.01)
+    assert decision.plan.predicted_s == pytest.approx(bare.decide().plan.predicted_s + 10 * 0.01)
     told = decision.document()["checkpoints"]
     assert (told["every"], told["count"], told["cost_s"]) == (100, 10, 0.01)
 
 
 def test_youngs_rule_decides_whether_a_file_of_ours_is_worth_it(desk, tmp_path):
     short = desk(finished(1.0), file=tmp_path / "a.ckpt", own=True)
-    request = RunRequest(size=30, template=short.toy, settings={"iterations": "1000"})
-    decision = short.enactor.decide(request)
+    decision = short.decide()
     assert decision.keep is None
     assert decision.notes[-1].startswith("no checkpoints: one every ")
     risky = desk(finished(1.0), file=tmp_path / "b.ckpt", own=True, mtbf_s=300.0)
-    kept = risky.enactor.decide(request)
+    kept = risky.decide()
     assert kept.interval.mtbf_s == pytest.approx(100.0)
     # sqrt(2 · 0.01 s · 100 s) of work, 10 rows of 1 ms an iteration
     assert kept.keep.every == pytest.approx(141, abs=2)
@@ -334,22 +335,19 @@ def test_youngs_rule_decides_whether_a_file_of_ours_is_worth_it(desk, tmp_path):
 def test_hosts_that_share_nothing_keep_nothing(desk, tmp_path):
     d = desk(finished(1.0), file=tmp_path / "a.ckpt", own=True, mtbf_s=300.0)
     d.bench.platform.storage_s = None
-    request = RunRequest(size=30, template=d.toy, settings={"iterations": "1000"})
-    assert d.enactor.decide(request).keep is None
-    assert "not every host can write to the same" in d.enactor.decide(request).notes[-1]
+    assert d.decide().keep is None
+    assert "not every host can write to the same" in d.decide().notes[-1]
 
 
 def test_the_time_between_checkpoints_as_asked_for(desk, tmp_path):
     d = desk(finished(1.0), file=tmp_path / "a.ckpt", rule="time", every_s=2.0)
-    request = RunRequest(size=30, template=d.toy, settings={"iterations": "1000"})
-    decision = d.enactor.decide(request)
+    decision = d.decide()
     assert decision.keep.every == pytest.approx(200, abs=2)
 
 
 def test_a_run_that_may_be_ended_to_go_on_elsewhere_keeps_its_file_whatever_failures_cost(desk, tmp_path):
     d = desk(finished(1.0), file=tmp_path / "a.ckpt", own=True, needed=True)
-    request = RunRequest(size=30, template=d.toy, settings={"iterations": "1000"})
-    decision = d.enactor.decide(request)
+    decision = d.decide()
     assert (decision.keep.every, decision.interval.count) == (None, 1)
 
 
@@ -365,11 +363,11 @@ def test_a_number_of_ranks_that_no_slots_are_left_for_becomes_a_limit(desk):
 def test_a_host_that_is_lost_after_the_last_iteration(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     d = desk(lost("a3", at_iteration=1000, file=file), finished(1.0), file=file, rule="iterations", every=200)
-    enacted = d.run()
-    assert enacted.record.outcome.finished
-    assert [(a.first_iteration, a.iterations) for a in enacted.record.attempts] == [(0, 1000), (1000, 0)]
+    record = d.run()
+    assert record.outcome.finished
+    assert [(a.first_iteration, a.iterations) for a in record.attempts] == [(0, 1000), (1000, 0)]
     assert d.launches[1].command[2] == "run.ckpt 200 True"
-    assert [r.id for r in d.bench.history.records()] == [enacted.record.id]
+    assert [r.id for r in d.bench.history.records()] == [record.id]
 
 
 def test_a_plan_that_cannot_be_made_for_the_rest_is_told(desk):
@@ -382,6 +380,6 @@ def test_a_plan_that_cannot_be_made_for_the_rest_is_told(desk):
         return decide(request, done=done)
 
     d.bench.agent.decide = refused
-    outcome = d.run().record.outcome
+    outcome = d.run().outcome
     assert outcome.exit_code == 2
     assert outcome.message.endswith("another attempt could not be made: max_ranks 0 is too few")

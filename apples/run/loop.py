@@ -1,0 +1,238 @@
+"""The run loop: carries out one run in as many attempts as it needs, and leaves one record.
+
+    plan → launch → failed? → drop hosts → safe iterations → new snapshot and plan for the rest → launch → …
+
+`apples.run.attempts` decides which failures justify another attempt, `apples.run.checkpoints` how often to write
+checkpoints, and the agent makes each plan. Source: Wolski et al. 2000, §2.1: a failed host is dropped, a new schedule
+is requested, and the run continues.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from apples.errors import ApplesError, ConfigError
+from apples.launching.holding import held
+from apples.launching.launcher import LaunchRequest
+from apples.model.plan import Attempt, Outcome, Record
+from apples.model.template import Restartable
+from apples.run.agent import Agent, Decision
+from apples.run.attempts import Next, what_next
+from apples.run.checkpoints import Checkpoints
+from apples.run.documents import attempt_document
+from apples.run.records import ended_text, new_record, outcome_of_error
+from apples.run.request import RunRequest
+
+OnEvent = Callable[[str, dict[str, Any]], None]
+"""Receives an event's kind and its JSON document."""
+
+_TIME_LIMIT = 124
+
+
+def _ignore(kind: str, document: dict[str, Any]) -> None:
+    """Ignore the event."""
+
+
+class AttemptLoop:
+    """Run loop of one request.
+
+    decision : of the current or last attempt, None before `decide` or `run`
+    The record is in the history before the first launch, without an outcome. So an unwritable history fails before the
+    run, and a run whose agent is killed is not lost.
+    """
+
+    def __init__(self, agent: Agent, request: RunRequest, on_event: OnEvent = _ignore) -> None:
+        self.decision: Decision | None = None
+        self._agent, self._request, self._on_event = agent, request, on_event
+        self._platform, self._notify = agent.platform, agent.notify
+        self._checkpoints = Checkpoints(request.resilience, agent.platform, agent.history)
+        self._attempts: list[Attempt] = []
+        self._failures = 0
+        self._started_at = 0.0
+        self._begun: Record | None = None
+
+    def decide(self) -> Decision:
+        """Return the first plan, of the iterations that a resumed checkpoint leaves.
+
+        Raises `ConfigError` (also for an unusable checkpoint), `NoFeasiblePlan`, `LaunchError`.
+        """
+        request = self._request
+        request.template.check(request.settings)
+        done = self._checkpoints.resumed(request, self._notify)
+        decision = self._agent.decide(request, done=done)
+        return self._checkpoints.added(request, decision, self._notify)
+
+    def command_line(self, decision: Decision) -> list[str]:
+        """Return the command that `run` would execute."""
+        return self._platform.launcher.command_line(launch_request(self._request, decision, Path("RUN_DIR")))
+
+    def run(self, decision: Decision) -> Record:
+        """Carry out the plan and return the record, which is then in the history with its outcome.
+
+        Raises `LaunchError` (the first launch could not start: no record; or the checkpoint is in use), `HistoryError`.
+        """
+        self.decision, self._started_at = decision, self._platform.now()
+        with self._locked(decision):
+            self._checkpoints.begin(decision, self._notify)
+            try:
+                outcome = self._all_attempts(decision)
+            except BaseException as error:
+                self._record_error(error)
+                raise
+            finally:
+                self._checkpoints.sweep()
+            outcome = self._finished(outcome)
+        request = self._request
+        sharing = {} if request.shared is None else request.shared()
+        monitor = {} if request.monitored is None else request.monitored()
+        return self._end(replace(self._record, outcome=outcome, sharing=sharing, monitor=monitor))
+
+    @property
+    def _record(self) -> Record:
+        """Return the record with the attempts so far."""
+        assert self._begun is not None
+        return replace(self._begun, attempts=tuple(self._attempts))
+
+    def _end(self, record: Record) -> Record:
+        self._agent.history.append(record)
+        self._agent.report("run ended", ended_text(record))
+        return record
+
+    def _record_error(self, error: BaseException) -> None:
+        if self._begun is None or self.decision is None:
+            return
+        outcome = outcome_of_error(error, self._platform.now() - self._started_at)
+        self._end(replace(self._record, outcome=outcome))
+        advice = self._checkpoints.advice(self._request, self.decision)
+        if advice:
+            self._notify(advice)
+
+    def _finished(self, outcome: Outcome) -> Outcome:
+        """Remove the checkpoint of a finished run; otherwise add to the message how to resume."""
+        assert self.decision is not None
+        if outcome.finished:
+            self._checkpoints.finish(self.decision)
+            return outcome
+        texts = (outcome.message, self._checkpoints.advice(self._request, self.decision))
+        return replace(outcome, message="; ".join(text for text in texts if text))
+
+    def _locked(self, decision: Decision) -> AbstractContextManager[None]:
+        if decision.keep is None or self._request.resilience.simulated:
+            return nullcontext()
+        file = decision.keep.file
+        return held(file.with_name(f".{file.name}.lock"), f"checkpoint {file}")
+
+    def _all_attempts(self, decision: Decision) -> Outcome:
+        """Make attempts until one ends the run, and return the outcome of the run."""
+        limit = self._request.resilience.attempts
+        while True:
+            outcome = self._attempt(decision)
+            pool = [host.name for host in decision.snapshot.hosts]
+            self._failures += outcome.ended == "failed"
+            following = what_next(outcome, pool, failures=self._failures, limit=limit)
+            if not following.again:
+                return self._total(outcome, following.why if len(self._attempts) > 1 else "")
+            self._agent.history.append(self._record)
+            if self._remaining_s() == 0.0:
+                over = replace(outcome, ended="time limit", exit_code=_TIME_LIMIT)
+                return self._total(over, "the time limit left nothing for another attempt")
+            try:
+                decision = self._replan(decision, outcome, following)
+            except (ApplesError, ConfigError) as error:
+                failed = replace(outcome, exit_code=error.exit_code)
+                return self._total(failed, f"another attempt could not be made: {error}")
+
+    def _attempt(self, decision: Decision) -> Outcome:
+        """Launch the plan once, read the ranks' observations, and add the attempt to the record."""
+        request = replace(self._request, time_limit_s=self._remaining_s())
+        started_at = self._platform.now()
+        with tempfile.TemporaryDirectory(prefix="apples-run-") as directory:
+            launch = launch_request(request, decision, Path(directory))
+            self._platform.launcher.check(launch)
+            if self._begun is None:
+                self._begun = new_record(request, decision, self._platform.now())
+                self._agent.history.append(self._begun)
+            ranks, hosts = len(decision.plan.assignments), len(decision.plan.hosts)
+            self._notify(
+                f"running {request.template.name} {request.size} on {ranks} rank{'s' * (ranks != 1)}, "
+                f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
+            )
+            outcome = self._platform.launcher.run(launch, self._notify)
+            if not outcome.observations:
+                outcome = replace(outcome, observations=request.template.observations(Path(directory)))
+        attempt = Attempt(
+            number=len(self._attempts) + 1,
+            started_at=started_at,
+            first_iteration=decision.first_iteration,
+            iterations=decision.workload.iterations,
+            plan=decision.plan,
+            outcome=outcome,
+            checkpoint_every=None if decision.keep is None else decision.keep.every,
+        )
+        self._attempts.append(attempt)
+        self._on_event("attempt", attempt_document(attempt))
+        return outcome
+
+    def _replan(self, decision: Decision, outcome: Outcome, following: Next) -> Decision:
+        """Drop hosts, find the safe iterations and plan the remaining ones; raises as `Agent.decide` does."""
+        # A rank that was stopped while it wrote a checkpoint must not continue beside the next attempt's ranks.
+        self._checkpoints.sweep()
+        done = self._checkpoints.safe(self._request, decision, outcome, self._notify)
+        total = decision.first_iteration + decision.workload.iterations
+        dropped, number = "", len(self._attempts)
+        if following.without:
+            self._platform.drop(
+                {host: f"{how} (attempt {number})" for host, how in following.without.items()}
+            )
+            dropped = f" without {', '.join(following.without)}"
+        of_limit = "" if outcome.ended == "adapted" else f" of {self._request.resilience.attempts}"
+        self._notify(
+            f"{following.why}; {done} of {total} iterations are safe; planning again{dropped} "
+            f"(attempt {number + 1}{of_limit})"
+        )
+        slots = sum(h.slots for h in decision.snapshot.hosts if h.name not in following.without)
+        self._request = self._request.with_fewer_ranks(slots)
+        replanned = self._agent.decide(self._request, done=done, after=decision)
+        self.decision = self._checkpoints.added(self._request, replanned, self._notify)
+        self._on_event("plan", self.decision.document())
+        return self.decision
+
+    def _remaining_s(self) -> float | None:
+        """Return the seconds that the user's time limit leaves for an attempt; None without a limit."""
+        limit_s = self._request.time_limit_s
+        if limit_s is None or not self._attempts:
+            return limit_s
+        return max(0.0, limit_s - (self._platform.now() - self._started_at))
+
+    def _total(self, outcome: Outcome, more: str) -> Outcome:
+        """Return the outcome of all attempts together, with `more` added to the last attempt's message."""
+        if len(self._attempts) > 1:
+            outcome = replace(outcome, observed_s=self._platform.now() - self._started_at)
+        if not more:
+            return outcome
+        texts = [more] if outcome.message and outcome.message in more else [outcome.message, more]
+        return replace(outcome, message="; ".join(text for text in texts if text))
+
+
+def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> LaunchRequest:
+    """Return the launch of a decision's plan, with its records and statuses in `run_dir`."""
+    template, keep, settings = request.template, decision.keep, request.settings
+    if keep is not None and isinstance(template, Restartable):
+        settings = template.checkpointed(settings, keep)
+    return LaunchRequest(
+        plan=decision.plan,
+        workload=decision.workload,
+        command=tuple(template.command(decision.plan.rows, run_dir, settings)),
+        run_dir=run_dir,
+        environment=request.environment,
+        label=request.label,
+        time_limit_s=request.time_limit_s,
+        program_output_to_stderr=request.program_output_to_stderr,
+        checkpoint_every=None if keep is None else keep.every,
+        controller=None if request.make_controller is None else request.make_controller(request, decision),
+    )

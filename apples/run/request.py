@@ -1,0 +1,78 @@
+"""The user's request for one run: size, application, planner options, and the policy for failures. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from apples.model.template import Template
+from apples.planning.options import PAPER, PlanningOptions
+
+if TYPE_CHECKING:
+    from apples.adapting.progress import AdaptationController
+    from apples.run.agent import Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resilience:
+    """Attempts and checkpoints of a run.
+
+    attempts : maximum number.  file : path of the checkpoint, None for none.  own : a file of this package's state
+        directory, removed after success
+    needed : write checkpoints even where expected failures alone do not justify them (the run may move to other hosts)
+    simulated : nothing is written to the file.  resume : start from the iteration that the file holds
+    rule : "young" (optimal interval), "iterations" (each `every`, None for one at the end), or "time" (each `every_s`)
+    mtbf_s : mean time between failures of one host, None to estimate it from the history
+    """
+
+    attempts: int = 1
+    file: Path | None = None
+    own: bool = False
+    needed: bool = False
+    simulated: bool = False
+    resume: bool = False
+    rule: str = "young"
+    every: int | None = None
+    every_s: float | None = None
+    mtbf_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """One run as the user asked for it.
+
+    size : total rows.  template : the application.  settings : its options
+    overrides : fields of `PlanningOptions` that the user set.  environment : variables for the ranks
+    time_limit_s : wall seconds of all attempts together
+    shared, monitored : return, after the run, the observations of the node manager and of the MPI monitor
+    make_controller : returns the adaptation controller of one attempt; None for a run that is not adapted
+    """
+
+    size: int
+    template: Template
+    settings: Mapping[str, str] = field(default_factory=dict)
+    scheduler: str = "apples"
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    label: bool = False
+    time_limit_s: float | None = None
+    program_output_to_stderr: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    shared: Callable[[], dict[str, Any]] | None = None
+    monitored: Callable[[], dict[str, Any]] | None = None
+    resilience: Resilience = field(default_factory=Resilience)
+    make_controller: Callable[[RunRequest, Decision], AdaptationController] | None = None
+
+    @property
+    def planning(self) -> PlanningOptions:
+        """Return the planner options: the scheduler's preset, overridden by the user's choices."""
+        return replace(PAPER if self.scheduler == "paper" else PlanningOptions(), **self.overrides)
+
+    def with_fewer_ranks(self, slots: int) -> RunRequest:
+        """Return the request with its number of ranks as a maximum, if `slots` is smaller than that number."""
+        ranks = self.overrides.get("ranks")
+        if ranks is None or ranks <= slots:
+            return self
+        others = {name: value for name, value in self.overrides.items() if name != "ranks"}
+        return replace(self, overrides={**others, "max_ranks": ranks})
