@@ -1,8 +1,8 @@
-"""What the policies are told and what they answer.
+"""Events of a node policy and the orders that answer them.
 
-Events go in, instructions come out. A policy of a node also keeps `wanted`: what every process on the node
-should be doing now. Instructions are its changes, so that a simulator acts on the few that matter, while a
-daemon can assert the whole of it again and again: signals get lost, processes are stopped by others.
+A policy has one protocol: `on(event)` changes its state, `wanted()` returns the order of every process on the node.
+The simulator and the node manager use the same two calls. A node manager asserts all orders again at every
+heartbeat, because signals get lost and other programs stop or resume processes too.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Wait(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is wanted of one process.
+    """The wanted state of one process.
 
-    run : may it run, or is it stopped
-    wait : how it waits
-    favoured : ahead of every other process on its processor
-    share : CPU share that its job may have on the node, strictly; None for no limit
+    run : True if the process may run, False if it is stopped
+    wait : how it waits for messages
+    favoured : True if it runs ahead of every other process on its processor
+    share : strict limit on the CPU share of its job on the node; None for no limit
     """
 
     run: bool = True
@@ -46,17 +46,9 @@ class Order:
     share: float | None = None
 
 
-class Instruction(NamedTuple):
-    """What must change: the new order of a process and the one before it (None for a process just arrived)."""
-
-    process: Process
-    order: Order
-    before: Order | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobArrived:
-    """Processes of a job are on the node. `processors`: by process, the processor (0, 1, …) it belongs to."""
+    """Processes of a job are on the node. `processors`: by process, the number of its processor, from 0."""
 
     job: str
     processors: Mapping[Process, int]
@@ -73,19 +65,19 @@ class JobLeft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessLeft:
-    """One process is gone while others of its job go on."""
+    """One process has ended while others of its job continue."""
 
     process: Process
     now: float = 0.0
 
 
 class Heartbeat(NamedTuple):
-    """The machine manager says which slot begins. A tuple, because every beat makes one on every node.
+    """A slot begins. A tuple, because every heartbeat makes one on every node.
 
-    slot : number of the row, None when there is nothing to run
-    jobs : by processor, the job that has it in this slot; a processor that is missing is idle in it
-    fill : by processor, a job of another slot that may use it because all its processors are idle in this one
-    readings : by process, what the monitor has counted since the start, at least for those whose slot ends
+    slot : number of the matrix row, None if no job runs
+    jobs : by processor, the job that owns it in this slot; a processor that is missing is idle
+    fill : by processor, a job of another slot that may use it, because all its processors are idle in this slot
+    readings : by process, the monitor's counts since its start, at least of the processes whose slot ends
     """
 
     slot: int | None
@@ -97,7 +89,7 @@ class Heartbeat(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceEnded:
-    """A node's own time slice is over. `cpu_s`: by job, CPU seconds consumed on this node since it arrived."""
+    """The node's own time slice is over. `cpu_s`: by job, CPU seconds consumed on this node since its arrival."""
 
     cpu_s: Mapping[str, float]
     now: float
@@ -107,8 +99,8 @@ class SliceEnded:
 class MessageArrived:
     """A process has received a message.
 
-    sender_scheduled : the status that travelled with it: was the sender's job scheduled where it runs
-    cpu_s : by job, CPU seconds consumed on this node since it arrived; may be left out where nothing is counted in them
+    sender_scheduled : status sent with the message: the sender's job was scheduled on the sender's node
+    cpu_s : by job, CPU seconds consumed on this node since its arrival; empty if the policy counts no CPU time
     """
 
     process: Process
@@ -119,7 +111,7 @@ class MessageArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatLost:
-    """No heartbeat came for too long: whoever may be stopped has to run."""
+    """No heartbeat arrived for too long, so every stopped process has to run."""
 
     now: float = 0.0
 

@@ -28,7 +28,7 @@ class MachineSlot:
     fill: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
-_NOBODY = MachineSlot(slot=None)
+_NO_SLOT = MachineSlot(slot=None)
 
 
 class MachineScheduler:
@@ -42,8 +42,8 @@ class MachineScheduler:
         self._waiting: deque[tuple[str, tuple[str, ...]]] = deque()
         self._slot: int | None = None
         #: Slots with jobs and what a beat of each says, kept until the matrix changes: most beats bring nothing new.
-        self._turns: list[int] | None = None
-        self._beats: dict[int, MachineSlot] = {}
+        self._used_slots: list[int] | None = None
+        self._slots: dict[int, MachineSlot] = {}
 
     @property
     def matrix(self) -> OusterhoutMatrix:
@@ -86,28 +86,28 @@ class MachineScheduler:
         self._changed()
         return self._matrix.remove_node(node)
 
-    def beat(self) -> MachineSlot:
+    def next_slot(self) -> MachineSlot:
         """The next slot in turn."""
-        if self._turns is None:
-            self._turns = [slot for slot in range(self._matrix.slots) if self._matrix.row(slot)]
-        slots = self._turns
+        if self._used_slots is None:
+            self._used_slots = [slot for slot in range(self._matrix.slots) if self._matrix.row(slot)]
+        slots = self._used_slots
         if not slots:
             self._slot = None
-            return _NOBODY
+            return _NO_SLOT
         last = -1 if self._slot is None else self._slot
         self._slot = next((slot for slot in slots if slot > last), slots[0])
-        return self.describe(self._slot)
+        return self.slot_jobs(self._slot)
 
-    def describe(self, slot: int) -> MachineSlot:
+    def slot_jobs(self, slot: int) -> MachineSlot:
         """What a beat of this slot says."""
-        if slot not in self._beats:
-            self._beats[slot] = self._describe(slot)
-        return self._beats[slot]
+        if slot not in self._slots:
+            self._slots[slot] = self._describe(slot)
+        return self._slots[slot]
 
     def _changed(self) -> None:
         """The matrix has."""
-        self._turns = None
-        self._beats.clear()
+        self._used_slots = None
+        self._slots.clear()
 
     def _admit(self, slots: Mapping[str, int]) -> tuple[Allotment, ...]:
         admitted = []

@@ -1,23 +1,22 @@
-"""Message-driven coscheduling on a node, with nobody above it (Yoo and Jette, section 2).
+"""Message-driven coscheduling on a node, without a machine manager (Yoo and Jette, section 2).
 
-One job is *scheduled* and has nearly all of the node; every other job has a hundredth, enough to notice its
-messages. A message for a job that is not scheduled, from a sender that is, asks for a switch (CMDSCH), which is
-granted when the scheduled job has had its guaranteed minimum execution time (GMET). The node's own timer (CMDCSW)
-switches to the job that has consumed the least CPU. Messages of senders that only run in their hundredth are no
-reason for anything: their status travels with the message.
+One job is *scheduled* and has nearly all of the node; every other job has a hundredth, enough to notice its messages.
+A message from a scheduled sender to a job that is not scheduled asks for a switch (CMDSCH). It is granted when the
+scheduled job has had its guaranteed minimum execution time (GMET). The node's own timer (CMDCSW) switches to the job
+that has consumed the least CPU. The status of the sender travels with the message: messages of senders that only run
+in their hundredth cause no switch.
 
-CPU time is counted for each process of a job on the node, their mean. A job of 9 processes has two on most nodes of
-two processors and one on the last: by the sum it would be the neediest there twice as often as elsewhere, and the
-timers of its nodes would choose it at different times. Jobs that are level within half a slice go by their names,
-which are the same on all nodes: otherwise two nodes whose jobs once differed by a moment would go on giving every
-slice to different ones.
+CPU time is the mean over the processes of a job on the node. A job of 9 processes has two on most nodes of two
+processors and one on the last: by the sum it would be the neediest there twice as often as elsewhere, and the timers
+of its nodes would choose it at different times. Jobs that are equal within half a slice are ordered by name, which is
+the same on all nodes: otherwise two nodes that once differed by a moment would choose different jobs for ever.
 
-The paper says of the GMET that the scheduled job has "run at least for" it, and elsewhere that it has "consumed"
-it. On the clock is the default: a job whose processes block waiting for their peers consumes next to nothing, and
-counted in CPU time its node would refuse those very requests that bring the peers together.
+The paper defines the GMET as time that the scheduled job has "run at least for", and elsewhere as time that it has
+"consumed". Wall-clock time is the default: a job whose processes block while they wait for their peers consumes next
+to nothing, and in CPU time its node would refuse the very requests that bring the peers together.
 
-The events are the paper's requests: `JobArrived` CMDREG, `JobLeft` CMDOUT, `Timer` CMDCSW, `MessageArrived`
-CMDSCH; CMDDWN is the end of the daemon, and nothing for a policy to decide.
+The events are the paper's requests: `JobArrived` CMDREG, `JobLeft` CMDOUT, `SliceEnded` CMDCSW, `MessageArrived`
+CMDSCH; CMDDWN is the end of the daemon, and no event of a policy.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ class MessageDrivenConstants:
 
     slice_s : time slice of the node's own timer
     gmet_s : guaranteed minimum execution time of a job that has been scheduled
-    gmet_of : what that is counted in: "wall", seconds; or "cpu", CPU seconds of the job's processes on the node,
-        their mean, so that a job of one process there and one of many are guaranteed the same
+    gmet_of : unit of the GMET: "wall", seconds; or "cpu", mean CPU seconds of the job's processes on the node, so
+        that the guarantee does not depend on how many processes the job has there
     share : CPU share of each job that is not scheduled
 
-    Raises `apples.errors.ConfigError` naming everything that is out of range.
+    Raises `apples.errors.ConfigError` with every value that is out of range.
     """
 
     slice_s: float = 15.0
@@ -77,22 +76,23 @@ class MessageDriven(NodePolicy):
     """One node under message-driven coscheduling."""
 
     needs_monitor = True
+    announces_scheduled = True
 
     def __init__(self, constants: MessageDrivenConstants | None = None) -> None:
         super().__init__()
         self._constants = constants or MessageDrivenConstants()
         self._scheduled: str | None = None
-        #: When the scheduled job was scheduled, and what it had consumed by then.
+        #: Instant at which the scheduled job was scheduled, and its CPU seconds at that instant.
         self._since = 0.0
         self._since_cpu_s = 0.0
-        #: By job, CPU seconds consumed as far as the last event told, of all its processes; in the order of arrival.
+        #: By job, CPU seconds of all its processes as of the last event, in the order of arrival.
         self._cpu_s: dict[str, float] = {}
-        #: By job, its processes here; those that have left count on, as their CPU time does.
+        #: By job, number of its processes here, those that have left included, like their CPU time.
         self._processes: dict[str, int] = {}
 
     @property
     def scheduled(self) -> str | None:
-        """The job that has the node, None when there is none."""
+        """The job that has the node, None if there is none."""
         return self._scheduled
 
     def _arrived(self, event: JobArrived) -> None:
@@ -123,14 +123,14 @@ class MessageDriven(NodePolicy):
         if not event.sender_scheduled or job == self._scheduled or job not in self._cpu_s:
             return
         self._note(event.cpu_s)
-        if self._has_had(event.now) >= self._constants.gmet_s:
+        if self._received(event.now) >= self._constants.gmet_s:
             self._schedule(job, event.now)
 
     def _note(self, cpu_s: Mapping[str, float]) -> None:
         self._cpu_s.update((job, used_s) for job, used_s in cpu_s.items() if job in self._cpu_s)
 
-    def _has_had(self, now: float) -> float:
-        """What the scheduled job has had since it was scheduled, seconds."""
+    def _received(self, now: float) -> float:
+        """Return the time that the scheduled job has had since it was scheduled, in units of the GMET."""
         job = self._scheduled
         if job is None:
             return math.inf
@@ -138,21 +138,21 @@ class MessageDriven(NodePolicy):
             return now - self._since
         return (self._cpu_s[job] - self._since_cpu_s) / self._processes[job]
 
-    def _cpu_of_each(self, job: str) -> float:
-        """CPU seconds of a process of the job here, their mean."""
+    def _mean_cpu_s(self, job: str) -> float:
+        """Return mean CPU seconds of the job's processes on this node."""
         return self._cpu_s[job] / self._processes[job]
 
     def _neediest(self) -> str:
-        """Who has had the least; of those that are level, the first by name."""
-        level = min(map(self._cpu_of_each, self._cpu_s)) + self._constants.slice_s / 2
-        return min(job for job in self._cpu_s if self._cpu_of_each(job) <= level)
+        """Return the job that has had the least CPU; of equal ones, the first by name."""
+        level = min(map(self._mean_cpu_s, self._cpu_s)) + self._constants.slice_s / 2
+        return min(job for job in self._cpu_s if self._mean_cpu_s(job) <= level)
 
     def _schedule(self, job: str, now: float) -> None:
         if job != self._scheduled:
             self._scheduled, self._since, self._since_cpu_s = job, now, self._cpu_s[job]
 
     def _decide(self) -> Mapping[Process, Order]:
-        # Many jobs on one node: the hundredths of the others never leave the scheduled one less than half.
+        # With many jobs, the hundredths of the others never leave the scheduled one less than half.
         others = max(len(self._cpu_s) - 1, 0)
         share = min(self._constants.share, 0.5 / others) if others else self._constants.share
         scheduled = Order(share=1.0 - share * others)

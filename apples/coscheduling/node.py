@@ -1,19 +1,21 @@
-"""What the policies of a node have in common: who is here, what is wanted of whom, and what has changed.
+"""Base classes of node policies, and the policies without classes of processes.
 
-A node policy is a state machine without a clock. It never fails on an event about a process that is gone: jobs
-end when they like.
+A node policy is a state machine without a clock: `on(event)` changes its state, `wanted()` returns the orders. An event
+about a process that has left is ignored, because jobs end at any time. A policy describes itself by the attributes of
+`NodePolicy`; no caller asks for its class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
+from apples.coscheduling.classes import Classification
 from apples.coscheduling.events import (
     Heartbeat,
     HeartbeatLost,
-    Instruction,
     JobArrived,
     JobLeft,
     NodeEvent,
@@ -27,24 +29,29 @@ RUN_POLLING = Order()
 RUN_SPINNING = Order(wait=Wait.SPIN_BLOCK)
 STOPPED = Order(run=False)
 
+_NO_CLASSES: Mapping[Process, Classification] = MappingProxyType({})
+
 
 class NodePolicy:
-    """One node under one policy. Subclasses decide in `_decide` and in the handlers they add.
+    """One node under one policy. Subclasses decide in `_decide` and in the handlers that they override.
 
-    needs_monitor : the policy reads measurements or switches how processes wait, so programs need the monitor
+    needs_monitor : the policy reads measurements or sets how processes wait, so programs need the monitor
+    repeats : `wanted()` returns the same mapping object whenever a slot recurs unchanged, so callers may cache by it
+    announces_scheduled : processes have to know whether their job is the `scheduled` one
     """
 
     needs_monitor: ClassVar[bool] = False
+    repeats: ClassVar[bool] = False
+    announces_scheduled: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        #: By process, the processor it belongs to, in the order of arrival.
+        #: By process, the number of its processor, in the order of arrival.
         self._here: dict[Process, int] = {}
         self._wanted: Mapping[Process, Order] = {}
-        self._silent = False
+        self._heartbeat_lost = False
 
-    @property
     def wanted(self) -> Mapping[Process, Order]:
-        """What every process on the node should be doing now; the very same record while a policy keeps its answer."""
+        """Return the order of every process on the node. The mapping never changes after it was returned."""
         return self._wanted
 
     @property
@@ -52,14 +59,21 @@ class NodePolicy:
         """Jobs on the node in the order of arrival."""
         return tuple(dict.fromkeys(process.job for process in self._here))
 
-    def on(self, event: NodeEvent) -> list[Instruction]:
-        """Take one event in; returns what must change, nothing for an event that concerns nobody.
+    @property
+    def scheduled(self) -> str | None:
+        """The job that has the node; None if there is none, or the policy schedules no single job."""
+        return None
 
-        A list that was given out may be given out again: it is to be read only.
-        """
+    @property
+    def classifications(self) -> Mapping[Process, Classification]:
+        """Class and slot counts by process; empty if the policy has no classes."""
+        return _NO_CLASSES
+
+    def on(self, event: NodeEvent) -> None:
+        """Handle one event; the new orders are the value of `wanted()`."""
         if isinstance(event, Heartbeat):
-            self._silent = False
-            self._beat(event)
+            self._heartbeat_lost = False
+            self._heartbeat(event)
         elif isinstance(event, JobArrived):
             self._here.update(event.processors)
             self._arrived(event)
@@ -70,59 +84,49 @@ class NodePolicy:
         elif isinstance(event, ProcessLeft):
             self._forget(event.process)
         elif isinstance(event, HeartbeatLost):
-            self._silent = True
-            return self._change(dict.fromkeys(self._here, RUN_SPINNING))
+            self._heartbeat_lost = True
         else:
             self._other(event)
-        if self._silent:
-            return self._change(dict.fromkeys(self._here, RUN_SPINNING))
-        return self._react()
+        self._wanted = dict.fromkeys(self._here, RUN_SPINNING) if self._heartbeat_lost else self._orders()
 
-    def _react(self) -> list[Instruction]:
-        """What must change now."""
-        return self._change(self._decide())
+    def _orders(self) -> Mapping[Process, Order]:
+        """Return the orders now, for every process in `_here`."""
+        return self._decide()
 
     def _decide(self) -> Mapping[Process, Order]:
-        """What is wanted now, of every process in `_here`."""
+        """Return new orders for every process in `_here`."""
         raise NotImplementedError
 
     def _arrived(self, event: JobArrived) -> None:
-        """A job has come; it is in `_here`."""
+        """Handle the arrival of a job, which is in `_here` already."""
 
     def _left(self, event: JobLeft) -> None:
-        """A job has gone; it is no longer in `_here`."""
+        """Handle the end of a job, which is no longer in `_here`."""
 
-    def _beat(self, event: Heartbeat) -> None:
-        """A slot begins."""
+    def _heartbeat(self, event: Heartbeat) -> None:
+        """Handle the begin of a slot."""
 
     def _other(self, event: NodeEvent) -> None:
-        """An event that only some policies know."""
+        """Handle an event that only some policies use."""
 
     def _forget(self, process: Process) -> None:
         self._here.pop(process, None)
-        self._wanted = {p: order for p, order in self._wanted.items() if p != process}
 
-    def _change(self, wanted: Mapping[Process, Order]) -> list[Instruction]:
-        """From now on that is wanted, of every process in `_here`; what does that change."""
-        now = self._wanted
-        changes = [
-            Instruction(process, order, before)
-            for process, order in wanted.items()
-            if (before := now.get(process)) is not order and before != order
-        ]
-        self._wanted = wanted
-        return changes
+
+def changes(before: Mapping[Process, Order], after: Mapping[Process, Order]) -> bool:
+    """Return whether any process in `after` has another order than in `before`, or none there."""
+    return after is not before and any(before.get(process) != order for process, order in after.items())
 
 
 class Uncoordinated(NodePolicy):
-    """Every process runs when its operating system likes, and waits as its MPI does: what there is without us."""
+    """Processes run as the operating system decides and wait as their MPI does: the behaviour without scheduling."""
 
     def _decide(self) -> Mapping[Process, Order]:
         return dict.fromkeys(self._here, RUN_POLLING)
 
 
 class SpinBlock(NodePolicy):
-    """Every process runs when its operating system likes; who waits for long lets others run (ICS; section 3)."""
+    """Processes run as the operating system decides; a process that waits long blocks (ICS; FCS paper, section 3)."""
 
     needs_monitor = True
 
@@ -132,30 +136,27 @@ class SpinBlock(NodePolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SlotDecision:
-    """What is wanted in a slot.
-
-    owners : processes whose slot it is
-    changes : what must change to come to it, by the answer before
-    """
+    """Orders of one slot. `owners`: processes whose slot it is."""
 
     slot: Heartbeat
     orders: Mapping[Process, Order]
     owners: tuple[Process, ...]
-    changes: dict[SlotDecision, list[Instruction]] = field(default_factory=dict)
 
 
 class SlottedPolicy(NodePolicy):
-    """A policy that goes by slots. Most beats bring nothing new, so its answers are kept.
+    """A policy with one decision per slot. Most heartbeats repeat an earlier slot, so decisions are cached.
 
-    They hold until processes come or go, slots have other jobs, or a subclass says `_reconsider`.
+    A decision is valid until processes arrive or leave, its slot has other jobs, or a subclass calls `_reconsider`.
     """
+
+    repeats = True
 
     def __init__(self) -> None:
         super().__init__()
         self._slot: Heartbeat | None = None
-        self._answers: dict[int, SlotDecision] = {}
-        #: The answer to `_slot`, None when it has none that holds.
-        self._given: SlotDecision | None = None
+        self._decisions: dict[int, SlotDecision] = {}
+        #: The decision for `_slot`, None if there is none that is valid.
+        self._decision: SlotDecision | None = None
 
     def _arrived(self, event: JobArrived) -> None:
         self._reconsider()
@@ -164,58 +165,51 @@ class SlottedPolicy(NodePolicy):
         super()._forget(process)
         self._reconsider()
 
-    def _beat(self, event: Heartbeat) -> None:
+    def _heartbeat(self, event: Heartbeat) -> None:
         self._slot = event
 
     def _reconsider(self) -> None:
-        """Nothing that was answered holds any longer."""
-        self._answers.clear()
-        self._given = None
+        """Drop all cached decisions."""
+        self._decisions.clear()
+        self._decision = None
 
-    def _react(self) -> list[Instruction]:
-        slot, before = self._slot, self._given
+    def _orders(self) -> Mapping[Process, Order]:
+        slot = self._slot
         if slot is None or slot.slot is None:
-            self._given = None
-            return super()._react()
-        answer = self._given = self._answer(slot.slot, slot)
-        if before is None or self._wanted is not before.orders:
-            return self._change(answer.orders)
-        if answer is before:
-            return []
-        changes = answer.changes.get(before)
-        if changes is None:
-            changes = answer.changes[before] = self._change(answer.orders)
-        self._wanted = answer.orders
-        return changes
-
-    def _answer(self, number: int, slot: Heartbeat) -> SlotDecision:
-        """The answer to a slot of that number, kept or new."""
-        known = self._answers.get(number)
-        if known is not None:
-            if same(known.slot.jobs, slot.jobs) and same(known.slot.fill, slot.fill):
-                return known
+            self._decision = None
+            return dict.fromkeys(self._here, RUN_POLLING)
+        known = self._decisions.get(slot.slot)
+        if known is not None and not (same(known.slot.jobs, slot.jobs) and same(known.slot.fill, slot.fill)):
             self._reconsider()
-        answer = SlotDecision(slot=slot, orders=self._decide(), owners=self._owners(slot))
-        self._answers[number] = answer
-        return answer
+            known = None
+        if known is None:
+            known = SlotDecision(slot=slot, orders=self._decide(), owners=self._owners(slot))
+            self._decisions[slot.slot] = known
+        self._decision = known
+        return known.orders
+
+    def _decide(self) -> Mapping[Process, Order]:
+        assert self._slot is not None
+        return self._decide_slot(self._slot)
+
+    def _decide_slot(self, slot: Heartbeat) -> Mapping[Process, Order]:
+        """Return new orders for a slot that has jobs."""
+        raise NotImplementedError
 
     def _owners(self, slot: Heartbeat) -> tuple[Process, ...]:
-        """Processes whose slot it is."""
+        """Return the processes whose slot it is."""
         return tuple(p for p, processor in self._here.items() if slot.jobs.get(processor) == p.job)
 
 
 def same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
-    """Are processors given to the same jobs; quick where it is the very same record."""
+    """Return whether processors have the same jobs; fast if both arguments are the same object."""
     return one is other or one == other
 
 
 class Gang(SlottedPolicy):
-    """Whoever has the slot runs and polls, everybody else is stopped. With one row only it is batch."""
+    """The owner of the slot runs and polls, all other processes are stopped. With one row only it is batch."""
 
-    def _decide(self) -> Mapping[Process, Order]:
-        slot = self._slot
-        if slot is None or slot.slot is None:
-            return dict.fromkeys(self._here, RUN_POLLING)
+    def _decide_slot(self, slot: Heartbeat) -> Mapping[Process, Order]:
         return {
             process: RUN_POLLING if process.job == owner(slot, processor) else STOPPED
             for process, processor in self._here.items()
@@ -223,5 +217,5 @@ class Gang(SlottedPolicy):
 
 
 def owner(slot: Heartbeat, processor: int) -> str | None:
-    """Whose the processor is in this slot: its own job's, else the job's that may fill it."""
+    """Return the job that has the processor in this slot: the slot's own job, else the job that may fill it."""
     return slot.jobs.get(processor) or slot.fill.get(processor)

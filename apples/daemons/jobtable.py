@@ -157,7 +157,7 @@ class JobTable:
                 )
         rows = {}
         for slot in range(machine.matrix.slots):
-            beat = machine.describe(slot)
+            beat = machine.slot_jobs(slot)
             rows[slot] = MatrixRow(jobs=beat.jobs.get(node, {}), fill=beat.fill.get(node, {}))
         return MatrixView(version=self.version, settled=self.settled, rows=rows, jobs=jobs)
 

@@ -168,7 +168,7 @@ class ManagerDaemon:
         self._tick += due
         late = now() - (self._start + self._tick * self._slice_s)
         if late < 0.5 * self._slice_s:
-            slot = self.roster.machine.beat().slot
+            slot = self.roster.machine.next_slot().slot
             self._number += 1
             at = -1 if slot is None else slot
             self._send(

@@ -22,9 +22,7 @@ from apples.coscheduling.events import (
     SliceEnded,
     Wait,
 )
-from apples.coscheduling.fcs import Fcs
-from apples.coscheduling.messagedriven import MessageDriven
-from apples.coscheduling.node import NodePolicy, SlottedPolicy
+from apples.coscheduling.node import NodePolicy
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
 from apples.daemons.managedprocess import ManagedProcess, Page
 from apples.daemons.matrixview import MatrixView
@@ -207,11 +205,11 @@ class ManagedNode:
 
         stopping : called once before the first is stopped
         """
-        orders, slot = self.policy.wanted, None if self.slot is None else self.slot.slot
+        orders, slot = self.policy.wanted(), None if self.slot is None else self.slot.slot
         turn = self._turns.get(slot) if may_stop and slot is not None else None
         if turn is None or turn.orders is not orders:
             turn = self._take(orders, now, may_stop=may_stop, stopping=stopping)
-            if may_stop and slot is not None and isinstance(self.policy, SlottedPolicy):
+            if may_stop and slot is not None and self.policy.repeats:
                 self._turns[slot] = turn
         else:
             if turn.stops:
@@ -244,10 +242,10 @@ class ManagedNode:
 
     def describe(self, now: float, *, cpu: bool = True) -> Iterator[dict[str, Any]]:
         """One document for each process. cpu : with its CPU seconds, which the kernel has to be asked for"""
-        wanted = self.policy.wanted
-        standings = self.policy.standings if isinstance(self.policy, Fcs) else {}
+        wanted = self.policy.wanted()
+        classifications = self.policy.classifications
         for process, member in self.members.items():
-            known, standing = member.registration, standings.get(process)
+            known, standing = member.registration, classifications.get(process)
             order = wanted.get(process)
             yield {
                 "job": process.job,
@@ -310,7 +308,7 @@ class ManagedNode:
             member.control.favour(favoured)
 
     def _tell_scheduled(self, member: ManagedProcess) -> None:
-        if isinstance(self.policy, MessageDriven):
+        if self.policy.announces_scheduled:
             scheduled = member.registration.process.job == self.policy.scheduled
             if scheduled != member.scheduled:
                 member.scheduled = scheduled

@@ -355,7 +355,7 @@ class NodeDaemon:
             "multicast": link is not None and link.multicast_heard and not node.silent,
             "slot": None if node.slot is None else node.slot.slot,
             "slots": self.slots_held(),
-            "scheduled": getattr(node.policy, "scheduled", None),
+            "scheduled": node.policy.scheduled,
             "realtime": self._realtime,
             "powers": self._capabilities.describe(),
             "processes": list(node.describe(instant, cpu=cpu)),

@@ -1,7 +1,7 @@
-"""Between policies and the memory: what monitors have counted goes to the policies, what these want is written down.
+"""Exchange between policies and the memory: orders are written down, the monitors' counts are read.
 
-Most beats want what an earlier one wanted. Policies give out the very same lists then, and what was made of them
-is written again as a whole.
+Most heartbeats repeat an earlier slot. Policies return the same mappings then, and the arrays that were made of them
+are written again.
 """
 
 from __future__ import annotations
@@ -14,48 +14,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apples.coscheduling.classes import MonitorCounts
-from apples.coscheduling.events import Instruction, Process, Wait
+from apples.coscheduling.events import Order, Process, Wait
 from apples.simulation.cluster import engine
 from apples.simulation.cluster import layout as at
 from apples.simulation.cluster.building import Views
 from apples.simulation.cluster.workload import BspJob
 
-_KEPT = 256
+_CACHED = 256
 _WANTS = np.arange(at.WANTS_RUN, at.WANTS_NICE + 1)
 
 
 class OrderWriter:
-    """Writes what is wanted of ranks, for the node managers to carry out.
+    """Writes the wanted state of ranks, for the node managers to carry out.
 
-    number : of each process.  favoured_nice : nice value of a favoured one
+    number : number of each process.  favoured_nice : nice value of a favoured one
     """
 
     def __init__(self, views: Views, number: Mapping[Process, int], favoured_nice: int) -> None:
         self._views, self._number, self._favoured_nice = views, number, favoured_nice
-        #: By the identities of the lists: the lists, so that these stay theirs; rows; what is written there.
-        self._kept: dict[
-            tuple[int, ...], tuple[Sequence[list[Instruction]], NDArray[np.int64], NDArray[np.int64]]
+        #: By the identities of the mappings: the mappings, so that the identities stay theirs; rows; values written.
+        self._cached: dict[
+            tuple[int, ...], tuple[Sequence[Mapping[Process, Order]], NDArray[np.int64], NDArray[np.int64]]
         ] = {}
 
-    def write(self, answers: Sequence[list[Instruction]]) -> None:
-        """What the policies of some nodes have answered."""
-        answers = [changes for changes in answers if changes]
-        key = tuple(map(id, answers))
-        if key not in self._kept:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            rows = [self._number[process] for changes in answers for process, _, _ in changes]
+    def write(self, orders: Sequence[Mapping[Process, Order]]) -> None:
+        """Write the orders of some nodes, one mapping each."""
+        orders = [of_node for of_node in orders if of_node]
+        key = tuple(map(id, orders))
+        if key not in self._cached:
+            if len(self._cached) >= _CACHED:
+                self._cached.clear()
+            rows = [self._number[process] for of_node in orders for process in of_node]
             wants = [
                 (order.run, order.wait is Wait.POLL, self._favoured_nice if order.favoured else 0)
-                for changes in answers
-                for _, order, _ in changes
+                for of_node in orders
+                for order in of_node.values()
             ]
-            self._kept[key] = (
-                answers,
+            self._cached[key] = (
+                orders,
                 np.array(rows, np.int64)[:, None],
                 np.array(wants, np.int64).reshape(-1, len(_WANTS)),
             )
-        _, where, what = self._kept[key]
+        _, where, what = self._cached[key]
         self._views.processes[where, _WANTS] = what
 
 

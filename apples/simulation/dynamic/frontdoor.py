@@ -11,14 +11,14 @@ from itertools import islice
 
 from apples.coscheduling.matrix import MatrixColumn, OusterhoutMatrix
 from apples.queueing.jobs import Job
+from apples.simulation.cluster.admission import Placement
 from apples.simulation.cluster.constants import ClusterConstants
-from apples.simulation.cluster.entrance import Placement
 from apples.simulation.cluster.workload import BspJob
 from apples.simulation.dynamic.rows import Rows
 
 
 class FrontDoor:
-    """An `apples.simulation.cluster.entrance.Entrance` for a matrix of `mpl` rows.
+    """An `apples.simulation.cluster.admission.AdmissionControl` for a matrix of `mpl` rows.
 
     requests : by job, the run time asked for, s.  increment_s : see `Rows`
     """

@@ -37,7 +37,7 @@ def run(site: Site, policy: str, trace: Trace, jobs: tuple[BspJob, ...], *, seed
     exclusive = policy_kind(policy).exclusive
     requests = dict(zip((job.name for job in jobs), trace.request.tolist(), strict=True))
     door = FrontDoor(site.machine, requests, mpl=1 if exclusive else site.mpl, increment_s=site.increment_s)
-    found = simulate(site.machine, jobs, policy, seed=seed, constants=site.constants, entrance=door).jobs
+    found = simulate(site.machine, jobs, policy, seed=seed, constants=site.constants, admission=door).jobs
     return Course(
         submit=np.array([job.arrival_s for job in jobs]),
         start=np.array([found[job.name].started_s for job in jobs]),

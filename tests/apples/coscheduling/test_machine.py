@@ -10,11 +10,11 @@ def test_slots_take_turns():
     machine = MachineScheduler({"a": 1})
     machine.arrive("one", ("a",))
     machine.arrive("two", ("a",))
-    assert [dict(machine.beat().jobs["a"]) for _ in range(3)] == [{0: "one"}, {0: "two"}, {0: "one"}]
+    assert [dict(machine.next_slot().jobs["a"]) for _ in range(3)] == [{0: "one"}, {0: "two"}, {0: "one"}]
 
 
 def test_beats_of_an_empty_machine_name_no_slot():
-    assert MachineScheduler({"a": 1}).beat().slot is None
+    assert MachineScheduler({"a": 1}).next_slot().slot is None
 
 
 def test_jobs_wait_in_order_and_none_overtakes():
@@ -41,7 +41,7 @@ def test_idle_processors_are_offered_to_jobs_of_other_slots():
     machine.arrive("left", ("a",))
     machine.arrive("right", ("a",))
     machine.arrive("far", ("b",))
-    beats = [machine.beat() for _ in range(3)]
+    beats = [machine.next_slot() for _ in range(3)]
     assert beats[2].jobs == {"a": {0: "right"}}
     assert beats[2].fill == {"b": {0: "far"}}
 
@@ -92,6 +92,6 @@ def test_a_job_whose_node_has_gone_lets_the_others_in_when_it_leaves():
 def test_after_a_restart_jobs_are_in_their_slots_again_in_any_order():
     machine = MachineScheduler({"a": 1})
     machine.arrive("third", ("a",), slot=2)
-    assert machine.beat().jobs == machine.beat().jobs == {"a": {0: "third"}}
+    assert machine.next_slot().jobs == machine.next_slot().jobs == {"a": {0: "third"}}
     machine.arrive("first", ("a",), slot=0)
-    assert [machine.beat().slot for _ in range(4)] == [0, 2, 0, 2]
+    assert [machine.next_slot().slot for _ in range(4)] == [0, 2, 0, 2]

@@ -16,7 +16,7 @@ from apples.coscheduling.events import (
 )
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
-from apples.coscheduling.node import Gang, SpinBlock, Uncoordinated
+from apples.coscheduling.node import Gang, SpinBlock, Uncoordinated, changes
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants, policy_kind
 from apples.errors import ConfigError
 
@@ -32,25 +32,35 @@ def arrived(policy, *processes, processor=0):
 
 
 def running(policy):
-    return {process.job for process, order in policy.wanted.items() if order.run}
+    return {process.job for process, order in policy.wanted().items() if order.run}
 
 
 def favoured(policy):
-    return {process.job for process, order in policy.wanted.items() if order.favoured}
+    return {process.job for process, order in policy.wanted().items() if order.favoured}
 
 
 def polling(policy):
-    return {p.job for p, order in policy.wanted.items() if order.run and order.wait is Wait.POLL}
+    return {p.job for p, order in policy.wanted().items() if order.run and order.wait is Wait.POLL}
+
+
+def changed(policy, event):
+    """The orders that an event changes, by process."""
+    before = policy.wanted()
+    policy.on(event)
+    after = policy.wanted()
+    found = {process: order for process, order in after.items() if before.get(process) != order}
+    assert changes(before, after) == bool(found)
+    return found
 
 
 def beat(policy, job, **readings):
     slot = {"one": 0, "two": 1, "three": 2}[job]
     names = {Process(name, 0): reading for name, reading in readings.items()}
-    return policy.on(Heartbeat(slot=slot, jobs={0: job}, readings=names))
+    return changed(policy, Heartbeat(slot=slot, jobs={0: job}, readings=names))
 
 
 def classes(policy):
-    return {process.job: standing.process_class.value for process, standing in policy.standings.items()}
+    return {process.job: known.process_class.value for process, known in policy.classifications.items()}
 
 
 class TestGang:
@@ -67,8 +77,8 @@ class TestGang:
         policy = Gang()
         arrived(policy, ONE, TWO, THREE)
         beat(policy, "one")
-        changes = {change.process.job: change.order.run for change in beat(policy, "two")}
-        assert changes == {"one": False, "two": True}
+        runs = {process.job: order.run for process, order in beat(policy, "two").items()}
+        assert runs == {"one": False, "two": True}
 
     def test_before_the_first_beat_and_without_slots_everybody_runs(self):
         policy = Gang()
@@ -97,8 +107,8 @@ class TestGang:
 def test_without_slots_everybody_runs_always(kind, wait):
     policy = kind()
     arrived(policy, ONE, TWO)
-    assert policy.on(Heartbeat(slot=0, jobs={0: "one"})) == []
-    assert {order.wait for order in policy.wanted.values()} == {wait}
+    assert changed(policy, Heartbeat(slot=0, jobs={0: "one"})) == {}
+    assert {order.wait for order in policy.wanted().values()} == {wait}
     assert running(policy) == {"one", "two"}
 
 
@@ -144,8 +154,8 @@ class TestFcs:
     def test_the_cs_process_that_ran_last_is_stopped_in_the_slots_of_others(self, policy):
         self.classified(policy, one=FINE, two=WAITS)
         beat(policy, "one")
-        changes = {change.process.job: change.order.run for change in beat(policy, "two")}
-        assert changes["one"] is False
+        runs = {process.job: order.run for process, order in beat(policy, "two").items()}
+        assert runs["one"] is False
 
     def test_an_idle_slot_is_used_by_dc_and_f_processes(self, policy):
         self.classified(policy, one=FINE, two=WAITS, three=COARSE)
@@ -163,7 +173,7 @@ class TestFcs:
     def test_a_missing_reading_is_no_reading(self, policy):
         beat(policy, "one")
         beat(policy, "two")
-        assert policy.standings[ONE].tslots == 0
+        assert policy.classifications[ONE].tslots == 0
 
 
 class TestMessageDriven:
@@ -175,10 +185,10 @@ class TestMessageDriven:
         return policy
 
     def message(self, policy, job, now, *, scheduled=True):
-        return policy.on(MessageArrived(process=Process(job, 0), sender_scheduled=scheduled, now=now))
+        return changed(policy, MessageArrived(process=Process(job, 0), sender_scheduled=scheduled, now=now))
 
     def test_the_first_job_is_scheduled_and_the_others_get_a_hundredth(self, policy):
-        shares = {process.job: order.share for process, order in policy.wanted.items()}
+        shares = {process.job: order.share for process, order in policy.wanted().items()}
         assert shares == {"one": pytest.approx(0.98), "two": 0.01, "three": 0.01}
 
     def test_a_message_from_a_scheduled_sender_brings_its_job_in(self, policy):
@@ -221,7 +231,7 @@ class TestMessageDriven:
             policy.on(JobArrived(job="two", processors={Process("two", 1): 1}))
 
     def test_a_sender_that_only_runs_in_its_hundredth_asks_for_nothing(self, policy):
-        assert self.message(policy, "two", 60.0, scheduled=False) == []
+        assert self.message(policy, "two", 60.0, scheduled=False) == {}
 
     def test_the_timer_schedules_who_has_had_least(self, policy):
         policy.on(SliceEnded(cpu_s={"one": 10.0, "two": 3.0, "three": 1.0}, now=15.0))
@@ -268,17 +278,17 @@ class TestMessageDriven:
         policy.on(SliceEnded(cpu_s={"one": 1.0, "two": 3.0, "three": 2.0}, now=15.0))
         policy.on(JobLeft(job="one", now=16.0))
         assert policy.scheduled == "three"
-        assert policy.wanted[THREE].share == pytest.approx(0.99)
+        assert policy.wanted()[THREE].share == pytest.approx(0.99)
 
     def test_messages_for_jobs_that_are_gone_are_nothing(self, policy):
         policy.on(JobLeft(job="two"))
-        assert self.message(policy, "two", 60.0) == []
+        assert self.message(policy, "two", 60.0) == {}
 
     def test_many_jobs_leave_the_scheduled_one_half(self):
         policy = MessageDriven()
         for number in range(101):
             policy.on(JobArrived(job=str(number), processors={Process(str(number), 0): 0}))
-        shares = [order.share for order in policy.wanted.values()]
+        shares = [order.share for order in policy.wanted().values()]
         assert shares[0] == 0.5
         assert sum(shares) == pytest.approx(1.0)
 
@@ -300,7 +310,7 @@ class TestEveryPolicy:
         beat(policy, "one")
         policy.on(HeartbeatLost())
         arrived(policy, THREE)
-        assert all(order.run and order.share is None for order in policy.wanted.values())
+        assert all(order.run and order.share is None for order in policy.wanted().values())
 
     def test_nothing_is_wanted_of_those_that_have_left(self, policy):
         arrived(policy, ONE, TWO, THREE)
@@ -309,10 +319,10 @@ class TestEveryPolicy:
         policy.on(ProcessLeft(process=TWO))
         beat(policy, "one", one=FINE)
         policy.on(ProcessLeft(process=ONE))
-        assert set(policy.wanted) == {THREE}
+        assert set(policy.wanted()) == {THREE}
 
-    def test_instructions_are_the_changes_of_what_is_wanted(self, policy):
-        state = {}
+    def test_orders_that_were_returned_never_change(self, policy):
+        returned = []
         for event in [
             JobArrived(job="one", processors={ONE: 0}),
             JobArrived(job="two", processors={TWO: 0}),
@@ -321,11 +331,18 @@ class TestEveryPolicy:
             SliceEnded(cpu_s={"one": 2.0, "two": 1.0}, now=20.0),
             MessageArrived(process=ONE, sender_scheduled=True, now=40.0),
             HeartbeatLost(),
+            ProcessLeft(process=ONE),
         ]:
-            for change in policy.on(event):
-                assert state.get(change.process) == change.before
-                state[change.process] = change.order
-            assert state == dict(policy.wanted)
+            assert policy.on(event) is None
+            returned.append((policy.wanted(), dict(policy.wanted())))
+        assert all(mapping == copy for mapping, copy in returned)
+
+    def test_a_policy_describes_itself(self, policy, name):
+        arrived(policy, ONE, TWO)
+        beat(policy, "one")
+        assert policy.repeats == (name in ("batch", "gang", "fcs"))
+        assert set(policy.classifications) == ({ONE, TWO} if name == "fcs" else set())
+        assert (policy.scheduled is not None) == policy.announces_scheduled == (name == "message-driven")
 
 
 def test_an_unknown_policy_is_answered_with_the_legal_ones():
@@ -336,4 +353,4 @@ def test_an_unknown_policy_is_answered_with_the_legal_ones():
 def test_the_first_class_is_cs():
     policy = Fcs()
     arrived(policy, ONE)
-    assert policy.standings[ONE].process_class is ProcessClass.CS
+    assert policy.classifications[ONE].process_class is ProcessClass.CS

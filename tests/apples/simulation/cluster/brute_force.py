@@ -104,11 +104,18 @@ class StepByStep:
         self.ranks += new
         for node in sorted(set(job.nodes)):
             here = {r.name: r.cpu for r in new if r.node == node}
-            self.obey(node, self.policies[node].on(JobArrived(job=job.name, processors=here)))
+            self.obey(node, self.react(node, JobArrived(job=job.name, processors=here)))
+
+    def react(self, node, event):
+        """Pass an event to a node's policy and return the orders that differ from those before it."""
+        policy = self.policies[node]
+        before = policy.wanted()
+        policy.on(event)
+        return [(p, order) for p, order in policy.wanted().items() if before.get(p) != order]
 
     def obey(self, node, changes):
         by_name = {r.name: r for r in self.ranks}
-        for process, order, _ in changes:
+        for process, order in changes:
             rank = by_name[process]
             rank.order = order
         self.carry_out(node)
@@ -285,9 +292,9 @@ class StepByStep:
         for rank in [r for r in self.ranks if r.done is not None and r.name not in self.finished]:
             self.finished[rank.name] = rank.done
             policy = self.policies[rank.node]
-            changes = policy.on(ProcessLeft(process=rank.name))
+            changes = self.react(rank.node, ProcessLeft(process=rank.name))
             if rank.name.job not in policy.jobs:
-                changes += policy.on(JobLeft(job=rank.name.job))
+                changes += self.react(rank.node, JobLeft(job=rank.name.job))
             if changes:
                 self.obey(rank.node, changes)
             over = all(r.done is not None for r in self.ranks if r.name.job == rank.name.job)
@@ -298,7 +305,7 @@ class StepByStep:
         if self.exclusive and not self.stale:
             return
         self.stale = False
-        beat = self.manager.beat()
+        beat = self.manager.next_slot()
         for node in range(self.machine.nodes):
             readings = {
                 r.name: MonitorCounts(r.t_cpu / 1e9, r.t_comm / 1e9, r.c_comm)
@@ -309,7 +316,7 @@ class StepByStep:
             slot = Heartbeat(
                 slot=beat.slot, jobs=beat.jobs.get(name, {}), fill=beat.fill.get(name, {}), readings=readings
             )
-            for process, order, _ in self.policies[node].on(slot):
+            for process, order in self.react(node, slot):
                 next(r for r in self.ranks if r.name == process).order = order
             self.enqueue(self.systems[node])
             self.block(self.systems[node])

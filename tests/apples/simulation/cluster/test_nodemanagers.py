@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from apples.coscheduling.events import Instruction, Order, Process, Wait
+from apples.coscheduling.events import Order, Process, Wait
 from apples.simulation.cluster import layout as at
 from apples.simulation.cluster.building import build
 from apples.simulation.cluster.nodemanagers import MonitorPages, OrderWriter
@@ -24,18 +24,18 @@ def test_what_is_wanted_is_written_down(views):
     orders = OrderWriter(views, {A: 4, B: 5}, favoured_nice=-20)
     orders.write(
         [
-            [Instruction(A, Order(run=False), None)],
-            [],
-            [Instruction(B, Order(wait=Wait.SPIN_BLOCK, favoured=True), None)],
+            {A: Order(run=False)},
+            {},
+            {B: Order(wait=Wait.SPIN_BLOCK, favoured=True)},
         ]
     )
     assert wants(views, 4) == [0, 1, 0]
     assert wants(views, 5) == [1, 0, -20]
 
 
-def test_lists_that_come_again_are_written_again(views):
+def test_orders_that_recur_are_written_again(views):
     orders = OrderWriter(views, {A: 4, B: 5}, favoured_nice=-20)
-    stop, run = [Instruction(A, Order(run=False), None)], [Instruction(A, Order(), None)]
+    stop, run = {A: Order(run=False)}, {A: Order()}
     for answer, running in ((stop, 0), (run, 1), (stop, 0), (run, 1)):
         orders.write([answer])
         assert wants(views, 4)[0] == running
@@ -43,7 +43,7 @@ def test_lists_that_come_again_are_written_again(views):
 
 def test_nothing_wanted_is_nothing_written(views):
     before = views.processes.copy()
-    OrderWriter(views, {A: 4}, favoured_nice=-20).write([[], []])
+    OrderWriter(views, {A: 4}, favoured_nice=-20).write([{}, {}])
     assert (views.processes == before).all()
 
 

@@ -7,7 +7,7 @@ from apples.coscheduling.machine import MachineScheduler
 from apples.coscheduling.policies import CoschedulingConstants
 from apples.errors import ConfigError
 from apples.simulation.batch.lublin import generate
-from apples.simulation.cluster.entrance import Placement
+from apples.simulation.cluster.admission import Placement
 from apples.simulation.cluster.simulation import simulate
 from apples.simulation.cluster.workload import BspJob
 from apples.simulation.dynamic.frontdoor import FrontDoor
@@ -104,5 +104,5 @@ def test_the_matrix_is_the_machine_managers(machine, monkeypatch):
 def test_a_queue_and_a_limit_at_once_are_refused(machine):
     job = BspJob(name="a", nodes=(0,), compute_s=(1.0,), iterations=1)
     door = FrontDoor(machine, {"a": 1.0}, mpl=2, increment_s=1.0)
-    with pytest.raises(ConfigError, match="a queue at the entrance limits the jobs itself"):
-        simulate(machine, [job], "gang", seed=1, at_once=1, entrance=door)
+    with pytest.raises(ConfigError, match="admission control limits the jobs itself"):
+        simulate(machine, [job], "gang", seed=1, at_once=1, admission=door)

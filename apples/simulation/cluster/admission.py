@@ -18,7 +18,7 @@ class Placement(NamedTuple):
     slot: int
 
 
-class Entrance(Protocol):
+class AdmissionControl(Protocol):
     """A queue in front of the machine. At one instant it hears of all ends, then of all submissions, then is asked.
 
     Where a machine manager keeps a matrix, what is let in must fit into it: jobs that left have been taken out and
@@ -40,7 +40,7 @@ class Entrance(Protocol):
 
 
 def check_limits(
-    kind: PolicyKind, *, at_once: int | None, degree: int | None, entrance: Entrance | None
+    kind: PolicyKind, *, at_once: int | None, degree: int | None, admission: AdmissionControl | None
 ) -> None:
     """Raise `apples.errors.ConfigError` for limits below 1, or that say twice who lets jobs in."""
     problems = [
@@ -52,7 +52,7 @@ def check_limits(
         problems.append(
             f"degree is {degree}, but under {kind.name} the machine manager places jobs; legal is None"
         )
-    if entrance is not None and (at_once, degree) != (None, None):
-        problems.append("a queue at the entrance limits the jobs itself; legal is no at_once and no degree")
+    if admission is not None and (at_once, degree) != (None, None):
+        problems.append("admission control limits the jobs itself; legal is no at_once and no degree")
     if problems:
         raise ConfigError(problems)
