@@ -9,7 +9,7 @@ import click
 
 from nws.base.errors import UsageError
 from nws.cli.common import echo_json, json_option
-from nws.cli.origin import Origin, with_origin
+from nws.cli.forecastsource import ForecastSource, with_source
 
 #: Lines written at once.
 _LINES = 1000
@@ -19,10 +19,15 @@ _LINES = 1000
 @click.argument("series", nargs=-1)
 @click.option("--since", type=float, metavar="T", help="Only from this time on, seconds since the epoch.")
 @click.option("--until", type=float, metavar="T", help="Only up to this time.")
-@with_origin
+@with_source
 @json_option
 def export(
-    *, origin: Origin, series: tuple[str, ...], since: float | None, until: float | None, as_json: bool
+    *,
+    source: ForecastSource,
+    series: tuple[str, ...],
+    since: float | None,
+    until: float | None,
+    as_json: bool,
 ) -> None:
     """Print all samples of each SERIES (all by default), oldest first: series, t (seconds since the epoch), value."""
     first, last = -math.inf if since is None else since, math.inf if until is None else until
@@ -30,11 +35,11 @@ def export(
         raise UsageError(
             f"--since {since} --until {until}: expected numbers, the first no later than the other"
         )
-    columns = origin.columns(series, first, last)
+    columns = source.columns(series, first, last)
     if as_json:
         echo_json(
             {
-                **origin.where,
+                **source.where,
                 "series": [
                     {
                         "series": str(column.series),
@@ -47,7 +52,7 @@ def export(
             }
         )
         return
-    # an origin that cannot be read shows before anything is written
+    # a source that cannot be read shows before anything is written
     begun = next(columns, None)
     click.echo("series,t,value")
     for column in chain([] if begun is None else [begun], columns):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nws.cli.common import echo_json, finite, json_option
-from nws.cli.origin import Origin, is_stale, stale_option, with_origin
+from nws.cli.forecastsource import ForecastSource, is_stale, stale_option, with_source
 
 if TYPE_CHECKING:
     from nws.series import Forecast, Series
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("series", nargs=-1)
 @stale_option
-@with_origin
+@with_source
 @json_option
-def forecast(*, origin: Origin, series: tuple[str, ...], stale_after: float, as_json: bool) -> None:
+def forecast(*, source: ForecastSource, series: tuple[str, ...], stale_after: float, as_json: bool) -> None:
     """Forecast the next value of each SERIES (all by default), from the last day that is kept."""
-    now, forecasts = origin.forecasts(series)
+    now, forecasts = source.forecasts(series)
     if as_json:
         rows = [_document(s, f, now, stale_after) for s, f in forecasts.items()]
-        echo_json({**origin.where, "now": now, "forecasts": rows})
+        echo_json({**source.where, "now": now, "forecasts": rows})
     else:
         _table(forecasts, now, stale_after)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from nws.base.errors import UsageError
-from nws.cli.origin import TIMEOUT_S, server_options
+from nws.cli.forecastsource import TIMEOUT_S, server_options
 from nws.client.endpoint import Endpoint
 
 

@@ -16,7 +16,7 @@ import click
 
 from nws.base.errors import Refused, ServiceError, ServiceUnreachable, TooMany, UsageError, WeatherError
 from nws.cli.common import echo_json, json_option, store_option
-from nws.cli.origin import TIMEOUT_S, endpoint_of, server_options
+from nws.cli.forecastsource import TIMEOUT_S, endpoint_of, server_options
 from nws.client.endpoint import Endpoint, read_secret
 from nws.series import Series
 from nws.sources.csvfile import Columns, read_columns
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BATCH = 10_000
 
 #: How often a long insertion says how far it is, seconds.
-_SAY_S = 2.0
+_PROGRESS_S = 2.0
 
 #: How often a server that is busy is asked again.
 _PATIENCE = 20
@@ -104,10 +104,10 @@ def _insert(
         from nws.memory import Memory
 
         with Memory(store or weather_file()) as memory:
-            told = _in_batches(columns, _Store(memory, source))
+            result = _in_batches(columns, _Store(memory, source))
             while memory.tend(budget_s=0.5):
                 pass
-            return {"store": str(memory.path), **told}
+            return {"store": str(memory.path), **result}
     from nws.client.remote import ServiceClient
 
     key = None if as_host is None else _key(as_host, key_file)
@@ -120,7 +120,7 @@ def _insert(
 def _in_batches(columns: Columns, target: _Target) -> dict[str, object]:
     """All batches in turn, with progress of long ones; one that is too large for the server is halved."""
     at, size, inserted, refused = 0, BATCH, 0, 0
-    said = time.monotonic()
+    logged_at = time.monotonic()
     while at < len(columns):
         end = min(at + size, len(columns))
         try:
@@ -136,8 +136,8 @@ def _in_batches(columns: Columns, target: _Target) -> dict[str, object]:
         at, inserted, refused = end, inserted + new, refused + bad
         for reason in reasons:
             click.echo(f"nws: refused: {reason}", err=True)
-        if time.monotonic() - said > _SAY_S:
-            said = time.monotonic()
+        if time.monotonic() - logged_at > _PROGRESS_S:
+            logged_at = time.monotonic()
             click.echo(f"nws: {at:,} of {len(columns):,} measurements", err=True)
     return {"inserted": inserted, "present": len(columns) - inserted - refused, "refused": refused}
 

@@ -53,7 +53,7 @@ def measure(
             raise UsageError(f"--{name} and --every exclude each other; use --every with --for")
     with LocalWeather(store) as weather:
         if every is None:
-            taken = weather.measure(rounds=rounds, interval_s=interval, notify=_say)
+            taken = weather.measure(rounds=rounds, interval_s=interval, notify=_log)
             lost = None
         else:
             taken, lost = _periodically(weather, every, lasting)
@@ -80,15 +80,15 @@ def _periodically(
     last: list[Measurement] = []
 
     def job() -> None:
-        last[:] = weather.measure(notify=_say)
+        last[:] = weather.measure(notify=_log)
 
-    periodic = Periodic(job, every, report=_say)
+    periodic = Periodic(job, every, report=_log)
     try:
         tally = periodic.run(lasting)
     except KeyboardInterrupt:
-        _say(str(periodic.tally()))
+        _log(str(periodic.tally()))
         raise
-    _say(str(tally))
+    _log(str(tally))
     counts = ("due", "done", "failed", "missed", "skipped", "merged")
     return last, {name: getattr(tally, name) for name in counts}
 
@@ -101,5 +101,5 @@ def _table(taken: list[Measurement]) -> None:
     echo_table(["series", "value"], rows, numbers=[1])
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     click.echo(line, err=True)

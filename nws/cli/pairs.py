@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import click
 
 from nws.cli.common import echo_json, json_option
-from nws.cli.origin import Origin, is_stale, stale_option, with_origin
+from nws.cli.forecastsource import ForecastSource, is_stale, stale_option, with_source
 from nws.cli.pairtable import SORTS, PairRow, document, pair_rows, sort_rows
 from nws.client.remoteweather import complete
 
@@ -38,11 +38,11 @@ MATRIX_MOST = 12
     "--matrix/--list", default=None, help="How to print; by default a matrix on a terminal if it fits."
 )
 @stale_option
-@with_origin
+@with_source
 @json_option
 def pairs(
     *,
-    origin: Origin,
+    source: ForecastSource,
     hosts: tuple[str, ...],
     sort: str | None,
     matrix: bool | None,
@@ -54,13 +54,13 @@ def pairs(
     Asymmetry is how many times the slower direction takes what the faster one takes, in latency or in bandwidth,
     whichever differs more. Pairs marked * are composed: nobody measures them, a path of other pairs stands for them.
     """
-    snapshot = origin.snapshot(hosts if len(hosts) > 1 else None)
+    snapshot = source.snapshot(hosts if len(hosts) > 1 else None)
     if len(hosts) == 1:
         # of many hosts not all pairs are composed, of one always
         snapshot = complete(snapshot, of=hosts[0])
     rows = sort_rows(pair_rows(snapshot, only=hosts), sort or "name")
     if as_json:
-        echo_json({**origin.where, "now": snapshot.now, "pairs": [document(r, stale_after) for r in rows]})
+        echo_json({**source.where, "now": snapshot.now, "pairs": [document(r, stale_after) for r in rows]})
         return
     names = sorted({name for row in rows for name in (row.start, row.end)})
     tables = _tables(rows, names, stale_after) if len(names) <= MATRIX_MOST or matrix else {}

@@ -89,7 +89,7 @@ def sensor(
         spool=spool,
         spool_bytes=spool_size << 20,
     )
-    with SensorDaemon(settings, say=_say) as daemon:
+    with SensorDaemon(settings, say=_log) as daemon:
         try:
             _, ended_by = run_until_signal(daemon, lasting)
         finally:
@@ -100,9 +100,9 @@ def sensor(
 
 def _account(daemon: SensorDaemon) -> None:
     for name, tally in daemon.tallies().items():
-        _say(f"{name}: {tally}")
-    _say(f"{len(daemon.spool)} samples wait in {daemon.spool.path}; {daemon.lost} lost")
+        _log(f"{name}: {tally}")
+    _log(f"{len(daemon.spool)} samples wait in {daemon.spool.path}; {daemon.lost} lost")
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     click.echo(line, err=True)

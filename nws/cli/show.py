@@ -8,7 +8,7 @@ import click
 
 from nws.base.errors import UsageError
 from nws.cli.common import echo_json, finite, json_option
-from nws.cli.origin import Origin, Served, is_stale, stale_option, with_origin
+from nws.cli.forecastsource import ForecastSource, ServiceSource, is_stale, stale_option, with_source
 from nws.client.documents import KeptSeries, RemoteHost
 
 if TYPE_CHECKING:
@@ -22,31 +22,33 @@ _LOST_RUNS = ("failed", "missed", "skipped")
 @click.option("--hosts", is_flag=True, help="List the hosts of the service instead.")
 @click.option("--host", metavar="NAME", help="Only the series of this host, at either end.")
 @stale_option
-@with_origin
+@with_source
 @json_option
-def show(*, origin: Origin, hosts: bool, host: str | None, stale_after: float, as_json: bool) -> None:
+def show(*, source: ForecastSource, hosts: bool, host: str | None, stale_after: float, as_json: bool) -> None:
     """List all series: samples, last value and its age; stale ones are marked.
 
     With --hosts, the hosts of a service: alive or lost, when each was last heard of, its cliques, and the runs of
     its sensors that left no measurement.
     """
     if not hosts:
-        found = [k for k in origin.kept() if host is None or host in (k.series.host, k.series.peer)]
+        found = [k for k in source.kept() if host is None or host in (k.series.host, k.series.peer)]
         if host is not None and not found:
             raise UsageError(f"no series of host {host}; `nws show` lists all")
-        _show_series(origin, found, stale_after, as_json)
-    elif isinstance(origin, Served):
-        now, known = origin.hosts()
+        _show_series(source, found, stale_after, as_json)
+    elif isinstance(source, ServiceSource):
+        now, known = source.hosts()
         chosen = [h for h in known if host is None or h.name == host]
         if host is not None and not chosen:
             names = ", ".join(h.name for h in known) or "none"
-            raise UsageError(f"no host {host} at {origin.client.url}; known are {names}")
-        _show_hosts(origin, now, chosen, as_json)
+            raise UsageError(f"no host {host} at {source.client.url}; known are {names}")
+        _show_hosts(source, now, chosen, as_json)
     else:
         raise UsageError("--hosts lists the hosts of a service; name one with --server URL or NWS_SERVER")
 
 
-def _show_series(origin: Origin, kept: Sequence[KeptSeries], stale_after: float, as_json: bool) -> None:
+def _show_series(
+    source: ForecastSource, kept: Sequence[KeptSeries], stale_after: float, as_json: bool
+) -> None:
     from nws.cli.tables import duration, echo_table, quantity
 
     if as_json:
@@ -62,7 +64,7 @@ def _show_series(origin: Origin, kept: Sequence[KeptSeries], stale_after: float,
             }
             for k in kept
         ]
-        echo_json({**origin.where, "series": rows})
+        echo_json({**source.where, "series": rows})
         return
     echo_table(
         ["series", "samples", "last", "age", ""],
@@ -80,11 +82,11 @@ def _show_series(origin: Origin, kept: Sequence[KeptSeries], stale_after: float,
     )
 
 
-def _show_hosts(origin: Origin, now: float, hosts: Sequence[RemoteHost], as_json: bool) -> None:
+def _show_hosts(source: ForecastSource, now: float, hosts: Sequence[RemoteHost], as_json: bool) -> None:
     from nws.cli.tables import duration, echo_table
 
     if as_json:
-        echo_json({**origin.where, "now": now, "hosts": [_document(host, now) for host in hosts]})
+        echo_json({**source.where, "now": now, "hosts": [_document(host, now) for host in hosts]})
         return
     rows = []
     for host in hosts:

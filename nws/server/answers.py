@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from nws.base.errors import ServiceError, StoreError, UsageError, WeatherError
 
-#: Problems told of one request; the message says when there are more.
+#: Problems listed of one request; the message says when there are more.
 MOST_PROBLEMS = 20
 #: When asking again makes sense where nobody knows better, seconds.
 _RETRY_AFTER_S = 10
@@ -41,11 +41,11 @@ def refused(
     status: int, message: str, problems: Iterable[str] = (), *, headers: Mapping[str, str] | None = None
 ) -> Response:
     """The answer to a request that is not carried out."""
-    told = list(problems)
-    if len(told) > MOST_PROBLEMS:
-        told = [*told[:MOST_PROBLEMS], f"and {len(told) - MOST_PROBLEMS} more"]
+    listed = list(problems)
+    if len(listed) > MOST_PROBLEMS:
+        listed = [*listed[:MOST_PROBLEMS], f"and {len(listed) - MOST_PROBLEMS} more"]
     # what a client sent may stand in a message, lone surrogates included; JSON cannot carry those
-    error = {"status": status, "message": _clean(message), "problems": [_clean(p) for p in told]}
+    error = {"status": status, "message": _clean(message), "problems": [_clean(p) for p in listed]}
     return encoded(orjson.dumps({"error": error}), status, headers)
 
 

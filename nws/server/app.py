@@ -17,14 +17,14 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nws.server.answers import refused
-from nws.server.backend import Backend, Endpoint, run
-from nws.server.gate import Gate
+from nws.server.backend import Backend, Operation, run
 from nws.server.limits import RateLimit
-from nws.server.routes import ENDPOINTS
+from nws.server.middleware import RequestMiddleware
+from nws.server.routes import OPERATIONS
 from nws.server.tokens import Tokens
 
 if TYPE_CHECKING:
-    from nws.server.driver import SourceTallies
+    from nws.server.driver import SourceCounters
     from nws.service.core import WeatherService
 
 #: Where the weather page's files are, when they are installed.
@@ -36,7 +36,7 @@ def create_app(
     tokens: Tokens,
     *,
     web: Path | None = WEB,
-    sources: Sequence[SourceTallies] = (),
+    sources: Sequence[SourceCounters] = (),
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Starlette:
     """Application over a service; the caller closes the service after the application has ended.
@@ -46,10 +46,10 @@ def create_app(
     """
     backend = Backend(service, tokens, tuple(sources))
     gate = Middleware(
-        Gate,
+        RequestMiddleware,
         tokens=tokens,
         limit=RateLimit(service.config.limits.requests_per_minute),
-        tallies=backend.tallies,
+        counters=backend.counters,
         monotonic=monotonic,
     )
     app = Starlette(
@@ -66,11 +66,11 @@ def create_app(
 
 def _operations(backend: Backend) -> list[BaseRoute]:
     """One route for each path, so that a wrong method is told from a wrong path."""
-    by_path: dict[str, dict[str, Endpoint]] = {}
-    for endpoint in ENDPOINTS:
-        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    by_path: dict[str, dict[str, Operation]] = {}
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, {})[operation.method] = operation
 
-    def route(path: str, methods: dict[str, Endpoint]) -> Route:
+    def route(path: str, methods: dict[str, Operation]) -> Route:
         async def answered(request: Request) -> Response:
             return await run(backend, methods["GET" if request.method == "HEAD" else request.method], request)
 

@@ -23,14 +23,14 @@ from starlette.responses import Response
 from nws.base.errors import Forbidden, ServiceError, Unauthorized, WeatherError
 from nws.server.answers import refusal_of
 from nws.server.bodies import must_close, parse_object, read_body
-from nws.server.gate import Visit
+from nws.server.counters import RequestCounters
 from nws.server.limits import RateLimit
-from nws.server.tallies import Tallies
+from nws.server.middleware import RequestContext
 from nws.server.tokens import Role, Tokens
 from nws.server.writer import Writer
 
 if TYPE_CHECKING:
-    from nws.server.driver import SourceTallies
+    from nws.server.driver import SourceCounters
     from nws.service.core import WeatherService
 
 _LOG = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ READERS = 4
 #: Time between two calls of the service's housekeeping, seconds.
 TICK_S = 1.0
 #: Lines that one peer can make the log have, a minute.
-TOLD_PER_MINUTE = 3
+LOG_LINES_PER_MINUTE = 3
 #: A body longer than this is parsed in a thread, bytes.
 _LONG_BODY_BYTES = 65_536
 
@@ -50,11 +50,11 @@ class Backend:
     """Everything a route needs; made once for an application."""
 
     def __init__(
-        self, service: WeatherService, tokens: Tokens, sources: tuple[SourceTallies, ...] = ()
+        self, service: WeatherService, tokens: Tokens, sources: tuple[SourceCounters, ...] = ()
     ) -> None:
         self.service, self.tokens, self.sources = service, tokens, sources
-        self.tallies = Tallies()
-        self.told = RateLimit(TOLD_PER_MINUTE, clients=1000)
+        self.counters = RequestCounters()
+        self.log_limit = RateLimit(LOG_LINES_PER_MINUTE, clients=1000)
         self.started = time.time()
         self.tick_failures = 0
         self.writer = Writer(service)
@@ -66,10 +66,10 @@ class Backend:
             self._readers, partial(call, *arguments, **named)
         )
 
-    def tell(self, request: Request, text: str) -> None:
+    def log_client(self, request: Request, text: str) -> None:
         """A line in the log about what a peer did; a few a minute of each peer."""
         peer = request.client.host if request.client else "somebody"
-        if self.told.ask(peer, time.monotonic()) == 0:
+        if self.log_limit.ask(peer, time.monotonic()) == 0:
             _LOG.info("%s: %s", peer, text)
 
     async def document(self, request: Request) -> dict[str, Any]:
@@ -117,7 +117,7 @@ Handler = Callable[[Backend, Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Operation:
     """One operation of the interface. roles : any of them is enough; None: open to everybody."""
 
     method: str
@@ -126,16 +126,16 @@ class Endpoint:
     handler: Handler
 
 
-async def run(backend: Backend, endpoint: Endpoint, request: Request) -> Response:
-    """Answer one request by its endpoint: the role checked, every error of ours an answer."""
-    visit: Visit = request.scope["nws"]
-    visit.route = endpoint.path
+async def run(backend: Backend, operation: Operation, request: Request) -> Response:
+    """Answer one request by its operation: the role checked, every error of ours an answer."""
+    context: RequestContext = request.scope["nws"]
+    context.route = operation.path
     try:
-        _admit(endpoint, visit)
-        return await endpoint.handler(backend, request)
+        _admit(operation, context)
+        return await operation.handler(backend, request)
     except ServiceError as error:
         if error.status in (401, 403):
-            backend.tell(request, f"refused: {endpoint.method} {endpoint.path}: {error}")
+            backend.log_client(request, f"refused: {operation.method} {operation.path}: {error}")
         answer = refusal_of(error)
         if must_close(request, error):
             answer.headers["Connection"] = "close"
@@ -144,12 +144,12 @@ async def run(backend: Backend, endpoint: Endpoint, request: Request) -> Respons
         return refusal_of(error)
 
 
-def _admit(endpoint: Endpoint, visit: Visit) -> None:
-    if endpoint.roles is None or endpoint.roles & visit.roles or Role.ADMIN in visit.roles:
+def _admit(operation: Operation, context: RequestContext) -> None:
+    if operation.roles is None or operation.roles & context.roles or Role.ADMIN in context.roles:
         return
-    wanted = " or ".join(sorted(endpoint.roles))
-    if not visit.token_given:
+    wanted = " or ".join(sorted(operation.roles))
+    if not context.token_given:
         raise Unauthorized(f"a token of the role {wanted} is needed; send it as Authorization: Bearer TOKEN")
-    if not visit.roles:
+    if not context.roles:
         raise Unauthorized("the token is not known here")
-    raise Forbidden(f"the token is good for {', '.join(sorted(visit.roles))}; {wanted} is needed")
+    raise Forbidden(f"the token is good for {', '.join(sorted(context.roles))}; {wanted} is needed")

@@ -1,7 +1,7 @@
 """Bodies and query strings of requests: read within bounds, and refused with everything that is wrong.
 
 A body is counted while it arrives; one byte beyond the bound ends it. Nothing unknown is ignored: a parameter that
-an endpoint does not have is a mistake of who wrote it.
+an operation does not have is a mistake of who wrote it.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _kind(value: object) -> str:
 class Query:
     """The query string of one request; `check` at the end raises `Refused` with all that is wrong.
 
-    legal : names this endpoint takes.  repeated : those of them that may come more than once
+    legal : names this operation takes.  repeated : those of them that may come more than once
     """
 
     def __init__(self, request: Request, legal: Collection[str], repeated: Collection[str] = ()) -> None:

@@ -34,7 +34,7 @@ class Source(Protocol):
         """Measurements that are new; raises `WeatherError`."""
 
 
-class SourceTallies:
+class SourceCounters:
     """Counts of one source since the server started. `name`: for people and `/metrics`."""
 
     def __init__(self, name: str) -> None:
@@ -60,7 +60,7 @@ class Driven:
 
     source: Source
     period_s: float
-    tallies: SourceTallies
+    counters: SourceCounters
 
 
 class Driver:
@@ -89,24 +89,24 @@ class Driver:
 
     def read(self, one: Driven) -> None:
         """Read one source once, now; failures are counted and told, never raised."""
-        name = one.tallies.name
+        name = one.counters.name
         try:
             found = one.source.read(self._clock())
             if found:
                 receipt = self._service.put(_batch(found), as_host=None)
-                one.tallies.samples += receipt.accepted
+                one.counters.samples += receipt.accepted
         except WeatherError as error:
-            one.tallies.failed += 1
+            one.counters.failed += 1
             if name not in self._failing:
                 _LOG.warning("source %s fails: %s", name, error)
             self._failing.add(name)
         except Exception:
-            one.tallies.failed += 1
+            one.counters.failed += 1
             if name not in self._failing:
                 _LOG.exception("source %s fails", name)
             self._failing.add(name)
         else:
-            one.tallies.done += 1
+            one.counters.done += 1
             if name in self._failing:
                 _LOG.warning("source %s works again", name)
             self._failing.discard(name)
@@ -118,7 +118,7 @@ class Driver:
             name = str(place)
             # not all at the same moment
             table.every(name, partial(self.read, one), one.period_s, first_s=0.2 * place)
-            one.tallies.runs = partial(_tally, table, name)
+            one.counters.runs = partial(_tally, table, name)
         self._thread = threading.Thread(target=table.run, name="nws-sources", daemon=True)
         self._thread.start()
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nws.series import Series
+from nws.server.counters import BUCKETS_S
 from nws.server.exposition import Exposition, labels
-from nws.server.tallies import BUCKETS_S
 
 if TYPE_CHECKING:
     from nws.server.backend import Backend
@@ -146,17 +146,17 @@ def _sources(page: Exposition, backend: Backend) -> None:
 
 
 def _requests(page: Exposition, backend: Backend) -> None:
-    tallies = backend.tallies
+    counters = backend.counters
     page.family("nws_http_requests_total", "counter", "Requests by route, method and status.")
-    for (route, method, status), count in sorted(tallies.requests.copy().items()):
+    for (route, method, status), count in sorted(counters.requests.copy().items()):
         pairs = {"route": route, "method": method, "status": str(status)}
         page.sample("nws_http_requests_total", count, pairs)
     page.family("nws_http_turned_away_total", "counter", "Requests no route has seen, by reason.")
-    for reason, count in sorted(tallies.refused.copy().items()):
+    for reason, count in sorted(counters.refused.copy().items()):
         page.sample("nws_http_turned_away_total", count, {"reason": reason})
     name = "nws_http_request_duration_seconds"
     page.family(name, "histogram", "Time from a request's head to the end of its answer.")
-    for route, durations in sorted(tallies.durations.copy().items()):
+    for route, durations in sorted(counters.durations.copy().items()):
         total = 0
         counts = list(durations.counts)
         for bound, count in zip((*map(str, BUCKETS_S), "+Inf"), counts, strict=True):

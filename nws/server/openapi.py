@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from nws.server.schemas import HOST, SCHEMAS, SERIES, Schema, ref, told
+from nws.server.schemas import HOST, SCHEMAS, SERIES, Schema, described, ref
 from nws.server.tokens import Role
 
 if TYPE_CHECKING:
@@ -37,14 +37,17 @@ _BODY = ("413", "415", "507")
 _TIMES = {
     "since": (
         "query",
-        told(
+        described(
             {"type": "number"}, "Not before this, seconds since the epoch; absent: a day for plots, else all."
         ),
     ),
-    "until": ("query", told({"type": "number"}, "Not after this, seconds since the epoch; absent: now.")),
+    "until": (
+        "query",
+        described({"type": "number"}, "Not after this, seconds since the epoch; absent: now."),
+    ),
 }
 _IDENTITY = {
-    "X-NWS-Host": ("header", told(HOST, "Host that sends; it may write its own series only.")),
+    "X-NWS-Host": ("header", described(HOST, "Host that sends; it may write its own series only.")),
     "X-NWS-Key": ("header", {"type": "string", "maxLength": 200, "description": "Key of that host."}),
 }
 
@@ -191,7 +194,7 @@ def _whole_grid() -> dict[str, Any]:
                 "Snapshot",
                 roles=("read",),
                 parameters={
-                    "hosts": ("query", told({"type": "string"}, "Names with commas between them.")),
+                    "hosts": ("query", described({"type": "string"}, "Names with commas between them.")),
                     "composed": ("query", {"enum": ["true", "false"], "default": "false"}),
                 },
                 errors=("404",),
@@ -236,8 +239,8 @@ def _operation(
     if schema is not None:
         content = {"application/json": {"schema": schema}}
     responses: dict[str, Any] = {"200": {"description": summary, "content": content}}
-    told_errors = {*_ALWAYS, *errors, *(_TOKEN if roles else ()), *(_BODY if body else ())}
-    for status in sorted(told_errors):
+    statuses = {*_ALWAYS, *errors, *(_TOKEN if roles else ()), *(_BODY if body else ())}
+    for status in sorted(statuses):
         responses[status] = {"$ref": f"#/components/responses/E{status}"}
     if also is not None:
         either = {"anyOf": [schema, ref("Error")]}

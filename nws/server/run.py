@@ -24,7 +24,7 @@ import uvicorn
 from nws.base.detach import notify
 from nws.base.errors import ConfigError, ServiceError
 from nws.server.app import WEB, create_app
-from nws.server.driver import Driven, Driver, SourceTallies
+from nws.server.driver import Driven, Driver, SourceCounters
 from nws.server.protocol import MOST_CONNECTIONS, bounded
 from nws.server.setup import Setup
 from nws.server.tokens import Tokens
@@ -61,7 +61,7 @@ def serve(setup: Setup) -> int:
             _LOG.warning("%s", warning)
         with WeatherService(setup.config, store=setup.store) as service:
             driven = sources(setup.config)
-            app = create_app(service, setup.tokens, sources=[one.tallies for one in driven])
+            app = create_app(service, setup.tokens, sources=[one.counters for one in driven])
             url = setup.url(listening.getsockname()[1])
 
             def ready() -> None:
@@ -159,7 +159,7 @@ def sources(config: ServiceConfig) -> list[Driven]:
         Driven(
             source=PrometheusSource(one),
             period_s=one.every_s,
-            tallies=SourceTallies(one.url),
+            counters=SourceCounters(one.url),
         )
         for one in config.prometheus
     ]

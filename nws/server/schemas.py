@@ -34,7 +34,7 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def told(schema: Schema, text: str) -> Schema:
+def described(schema: Schema, text: str) -> Schema:
     """The same schema, described."""
     return schema | {"description": text}
 
@@ -46,9 +46,9 @@ MAYBE_COUNT: Schema = {"type": ["integer", "null"], "minimum": 0}
 TEXT: Schema = {"type": "string"}
 MAYBE_TEXT: Schema = {"type": ["string", "null"]}
 FLAG: Schema = {"type": "boolean"}
-TIME = told(NUMBER, "Seconds since the epoch, by the service's clock.")
-MAYBE_TIME = told(MAYBE, "Seconds since the epoch; null when never.")
-AGE = told({"type": "number", "minimum": 0}, "Seconds since the last measurement.")
+TIME = described(NUMBER, "Seconds since the epoch, by the service's clock.")
+MAYBE_TIME = described(MAYBE, "Seconds since the epoch; null when never.")
+AGE = described({"type": "number", "minimum": 0}, "Seconds since the last measurement.")
 HOST: Schema = {"type": "string", "pattern": f"^{HOST_NAME.pattern}$", "description": HOST_NAME_LEGAL}
 SERIES: Schema = {
     "type": "string",
@@ -57,7 +57,7 @@ SERIES: Schema = {
     "description": "RESOURCE@HOST or RESOURCE@FROM>TO",
     "examples": ["cpu.new@alpha", "network.latency@alpha>beta", "x.power@alpha"],
 }
-UNIT = told(TEXT, "CPU, CPUs, B, s, B/s, or nothing for series from elsewhere.")
+UNIT = described(TEXT, "CPU, CPUs, B, s, B/s, or nothing for series from elsewhere.")
 
 _STATUS: Schema = {
     "type": "object",
@@ -71,7 +71,9 @@ _STATUS: Schema = {
 _HOST_STATE = closed(
     {
         "name": HOST,
-        "address": told(MAYBE_TEXT, "Where its echo server answers; null for a host that never registered."),
+        "address": described(
+            MAYBE_TEXT, "Where its echo server answers; null for a host that never registered."
+        ),
         "port": {"type": ["integer", "null"], "minimum": 0, "maximum": 65535},
         "site": MAYBE_TEXT,
         "cpus": COUNT,
@@ -80,7 +82,7 @@ _HOST_STATE = closed(
         "version": TEXT,
         "registered_at": MAYBE_TIME,
         "last_seen": MAYBE_TIME,
-        "lost": told(FLAG, "Not heard of for longer than `lost_after`."),
+        "lost": described(FLAG, "Not heard of for longer than `lost_after`."),
         "cliques": many(TEXT),
         "series": COUNT,
         "status": ref("SensorStatus"),
@@ -137,7 +139,9 @@ _REGISTRATION = closed(
 _REGISTERED = closed(
     {
         "now": TIME,
-        "key": told(TEXT, "At the first registration only; to be kept, and sent as X-NWS-Key from then on."),
+        "key": described(
+            TEXT, "At the first registration only; to be kept, and sent as X-NWS-Key from then on."
+        ),
         "every": closed({"cpu": NUMBER, "memory": NUMBER, "deliver": NUMBER}, text="Periods, seconds."),
         "schedule": ref("Schedule"),
         "peers": ref("Peers"),
@@ -152,7 +156,7 @@ _BATCH = closed(
             "pattern": "^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$",
             "description": "Name of a numbered stream; what was acknowledged of it is not kept twice.",
         },
-        "first": told(MAYBE_COUNT, "Number of the first sample here."),
+        "first": described(MAYBE_COUNT, "Number of the first sample here."),
         "series": many(SERIES, "Each once."),
         "index": many(COUNT, "Place in `series` of each sample."),
         "t": many(NUMBER, "When each was measured, seconds since the epoch."),
@@ -165,9 +169,9 @@ _BATCH = closed(
 _RECEIPT = closed(
     {
         "now": TIME,
-        "accepted": told(COUNT, "Samples kept."),
-        "next": told(COUNT, "Number expected next of the stream."),
-        "schedule": told(COUNT, "Version of the schedule now."),
+        "accepted": described(COUNT, "Samples kept."),
+        "next": described(COUNT, "Number expected next of the stream."),
+        "schedule": described(COUNT, "Version of the schedule now."),
         "refused": closed(
             {"count": COUNT, "reasons": many(TEXT) | {"maxItems": 20}},
             text="Samples that are acknowledged and were not kept, and why.",
@@ -188,10 +192,12 @@ _SAMPLES = closed(
     {
         "series": SERIES,
         "unit": UNIT,
-        "resolution_s": told(NUMBER, "0 for samples as they were measured, else the length of a bucket."),
+        "resolution_s": described(
+            NUMBER, "0 for samples as they were measured, else the length of a bucket."
+        ),
         "t": many(NUMBER, "Oldest first."),
         "value": many(MAYBE, "Of buckets, the mean."),
-        "truncated": told(FLAG, "There are older ones in the range than `most` allowed."),
+        "truncated": described(FLAG, "There are older ones in the range than `most` allowed."),
         "low": many(MAYBE),
         "high": many(MAYBE),
         "count": many(COUNT),
@@ -216,9 +222,9 @@ _FORECAST = closed(
         "series": SERIES,
         "unit": UNIT,
         "value": MAYBE,
-        "mae": told(MAYBE, "Mean absolute error expected; null while only one sample is known."),
+        "mae": described(MAYBE, "Mean absolute error expected; null while only one sample is known."),
         "rmse": MAYBE,
-        "method": told(TEXT, "The predictor, and what chose it."),
+        "method": described(TEXT, "The predictor, and what chose it."),
         "samples": COUNT,
         "last": MAYBE,
         "measured_at": MAYBE_TIME,

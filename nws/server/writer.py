@@ -150,9 +150,9 @@ class Writer:
 
     def _settle(self, group: Sequence[_Put], results: Sequence[PutReceipt | BaseException]) -> None:
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._tell, group, results)
+        self._loop.call_soon_threadsafe(self._resolve, group, results)
 
-    def _tell(self, group: Sequence[_Put], results: Sequence[PutReceipt | BaseException]) -> None:
+    def _resolve(self, group: Sequence[_Put], results: Sequence[PutReceipt | BaseException]) -> None:
         self.transactions += 1
         self.most_together = max(self.most_together, len(group))
         for item, result in zip(group, results, strict=True):

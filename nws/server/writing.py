@@ -10,7 +10,7 @@ from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.server.answers import answer
 from nws.server.backend import Backend
 from nws.server.bodies import Query, check_columns
-from nws.server.gate import Visit
+from nws.server.middleware import RequestContext
 from nws.server.reading import host_of
 from nws.server.tokens import Role
 from nws.service import parsing
@@ -32,17 +32,17 @@ def sender(request: Request) -> tuple[str | None, str | None]:
 
 
 async def register(backend: Backend, request: Request) -> Response:
-    """A sensor tells who it is, and is told how to measure."""
+    """A sensor tells who it is, and is registered how to measure."""
     Query(request, ()).check()
     name = host_of(request)
     host, key = sender(request)
     if host is not None and host != name:
         raise Refused(f"X-NWS-Host says {host}, the path {name}; a host registers itself")
     record = parsing.registration(await backend.document(request))
-    told = await backend.ask(backend.service.register, name, record, key)
-    if told.key is not None:
-        backend.tell(request, f"registered as {name}")
-    return answer(await backend.ask(told.as_json))
+    registered = await backend.ask(backend.service.register, name, record, key)
+    if registered.key is not None:
+        backend.log_client(request, f"registered as {name}")
+    return answer(await backend.ask(registered.as_json))
 
 
 async def forget(backend: Backend, request: Request) -> Response:
@@ -50,7 +50,7 @@ async def forget(backend: Backend, request: Request) -> Response:
     Query(request, ()).check()
     name = host_of(request)
     await backend.ask(backend.service.forget, name)
-    backend.tell(request, f"host {name} forgotten")
+    backend.log_client(request, f"host {name} forgotten")
     return answer({"now": backend.service.now(), "forgotten": name})
 
 
@@ -58,8 +58,8 @@ async def measurements(backend: Backend, request: Request) -> Response:
     """A batch of measurements, or none as a sign of life."""
     Query(request, ()).check()
     host, key = sender(request)
-    visit: Visit = request.scope["nws"]
-    admin = Role.ADMIN in visit.roles
+    context: RequestContext = request.scope["nws"]
+    admin = Role.ADMIN in context.roles
     if host is None and not admin:
         raise Forbidden(
             "a batch without X-NWS-Host may be about any host, and needs the role admin; "
@@ -80,9 +80,9 @@ async def event(backend: Backend, request: Request) -> Response:
     """Something happened."""
     Query(request, ()).check()
     host, key = sender(request)
-    visit: Visit = request.scope["nws"]
+    context: RequestContext = request.scope["nws"]
     record: Event = parsing.event(await backend.document(request))
-    if host is None and record.host is not None and Role.ADMIN not in visit.roles:
+    if host is None and record.host is not None and Role.ADMIN not in context.roles:
         raise Forbidden(
             f"an event of host {record.host} without X-NWS-Host needs the role admin; send X-NWS-Host and X-NWS-Key as "
             "registration gave them, or leave the host out"

@@ -23,11 +23,11 @@ from nws.service.config import ServiceConfig
 from nws.service.directory import Directory
 from nws.service.events import Events
 from nws.service.forecaster import Forecaster
-from nws.service.housekeeping import Condition, Housekeeping
-from nws.service.intake import Intake, Taken
+from nws.service.housekeeping import Housekeeping, StoreStatus
+from nws.service.ingestion import Ingestion, IngestResult
+from nws.service.keyvalues import KeyValueTable
 from nws.service.lock import StoreLock
-from nws.service.notes import Notes
-from nws.service.reading import Reading
+from nws.service.queries import Queries
 from nws.service.records import (
     Batch,
     Counters,
@@ -43,8 +43,8 @@ from nws.service.records import (
     SeriesState,
 )
 from nws.service.samples import checked_span
+from nws.service.scheduling import ScheduleVersions
 from nws.service.snapshot import SnapshotDocument
-from nws.service.timetable import Timetable
 
 T = TypeVar("T")
 
@@ -84,29 +84,29 @@ class WeatherService:
         config, database = self.config, self._memory.database
         # directory and timetable; taken before the forecaster's, never while holding that
         self._lock = threading.RLock()
-        self._condition = Condition()
-        notes = Notes(database)
+        self._status = StoreStatus()
+        keyvalues = KeyValueTable(database)
         self._file = None if in_memory else self.path.with_name(self.path.name + ".battery")
         self._forecaster = Forecaster(
-            self._memory, file=self._file, identity=notes.identity(), now=self._clock()
+            self._memory, file=self._file, identity=keyvalues.identity(), now=self._clock()
         )
         self._directory = Directory(config, database, self._clock, self._steady)
-        self._timetable = Timetable(
-            config, notes, clock=self._clock, steady=self._steady, members=self._members()
+        self._schedules = ScheduleVersions(
+            config, keyvalues, clock=self._clock, steady=self._steady, members=self._members()
         )
-        self._intake = Intake(config, self._memory, self._forecaster, self._clock)
-        self._reading = Reading(
+        self._ingestion = Ingestion(config, self._memory, self._forecaster, self._clock)
+        self._queries = Queries(
             config,
-            (self._memory, self._directory, self._timetable, self._forecaster),
+            (self._memory, self._directory, self._schedules, self._forecaster),
             lock=self._lock,
             clock=self._clock,
         )
         self._events = Events(database, ahead_s=config.limits.ahead_s)
         self._housekeeping = Housekeeping(
             config,
-            (self._memory, self._directory, self._timetable, self._forecaster, self._events, notes),
+            (self._memory, self._directory, self._schedules, self._forecaster, self._events, keyvalues),
             lock=self._lock,
-            condition=self._condition,
+            status=self._status,
             clock=self._clock,
             steady=self._steady,
         )
@@ -120,18 +120,18 @@ class WeatherService:
         """
         with self._lock:
             given, event = self._written(lambda: self._directory.register(host, registration, key))
-            self._events.tell([] if event is None else [event])
+            self._events.enqueue([] if event is None else [event])
             try:
-                self._timetable.changed(self._members())
+                self._schedules.changed(self._members())
             except StoreError as error:
                 # the host is registered and must learn its key; the schedule follows at a later tick
-                self._condition.failed(error)
+                self._status.record_failure(error)
             return Registered(
                 now=self._clock(),
                 key=given,
                 every=self.config.every,
-                schedule=self._timetable.schedule.seen_by(host),
-                peers=self._timetable.peers_of(host),
+                schedule=self._schedules.schedule.seen_by(host),
+                peers=self._schedules.peers_of(host),
                 grid=self.config.grid,
             )
 
@@ -142,30 +142,30 @@ class WeatherService:
 
     def hosts(self) -> list[HostState]:
         """Every host, by name: registered ones, and those whose series come from elsewhere."""
-        return self._reading.hosts()
+        return self._queries.hosts()
 
     def host(self, name: str) -> HostState:
         """One host; raises `UnknownHost`."""
-        return self._reading.host(name)
+        return self._queries.host(name)
 
     def forget(self, name: str) -> None:
         """Free a name and hide its series until somebody measures them again; raises `UnknownHost`."""
         with self._lock:
             self.host(name)
             self._written(lambda: self._directory.forget(name))
-            self._events.tell([Event(t=self._clock(), kind="host forgotten", host=name)])
+            self._events.enqueue([Event(t=self._clock(), kind="host forgotten", host=name)])
             try:
-                self._timetable.changed(self._members())
+                self._schedules.changed(self._members())
             except StoreError as error:
-                self._condition.failed(error)
+                self._status.record_failure(error)
 
     def schedule(self) -> Schedule:
         """Who probes whom, and when."""
-        return self._timetable.schedule
+        return self._schedules.schedule
 
     def peers(self) -> Peers:
         """Address and port of every host in the schedule that answers probes."""
-        return self._timetable.peers
+        return self._schedules.peers
 
     # memory
 
@@ -188,17 +188,17 @@ class WeatherService:
                     continue
                 try:
                     # somebody who cannot be stored is there all the same
-                    event = self._directory.heard(host, batch.status)
-                    self._events.tell([] if event is None else [event])
+                    event = self._directory.renew_lease(host, batch.status)
+                    self._events.enqueue([] if event is None else [event])
                 except WeatherError as error:
                     unknown[i] = error
         legal = [i for i in range(len(batches)) if i not in unknown]
-        taken = dict(zip(legal, self._intake.put_many([batches[i] for i in legal]), strict=True))
+        taken = dict(zip(legal, self._ingestion.put_many([batches[i] for i in legal]), strict=True))
         for one in taken.values():
             if isinstance(one, StoreError):
-                self._condition.failed(one)
+                self._status.record_failure(one)
         self._recall(taken.values())
-        now, version = self._clock(), self._timetable.schedule.version
+        now, version = self._clock(), self._schedules.schedule.version
         results: list[PutReceipt | WeatherError] = []
         for i in range(len(batches)):
             result = unknown[i] if i in unknown else taken[i]
@@ -209,30 +209,30 @@ class WeatherService:
 
     def series(self, *, host: str | None = None, resource: str | None = None) -> list[SeriesState]:
         """Series of a host (either end of a pair), of a resource, by name; raises `Refused` for no resource."""
-        return self._reading.series(host=host, resource=resource)
+        return self._queries.series(host=host, resource=resource)
 
     def samples(
         self, name: str, *, since: float, until: float, resolution: str = "auto", most: int = 10_000
     ) -> SampleDocument:
         """Samples of one series. resolution : auto, raw, 60 or 600. Raises `UnknownSeries`, `Refused`."""
-        return self._reading.samples(name, since=since, until=until, resolution=resolution, most=most)
+        return self._queries.samples(name, since=since, until=until, resolution=resolution, most=most)
 
     def plot(self, name: str, *, since: float, until: float, points: int = 600) -> PlotDocument:
         """One series ready to be drawn. Raises `UnknownSeries`, `Refused`."""
-        return self._reading.plot(name, since=since, until=until, points=points)
+        return self._queries.plot(name, since=since, until=until, points=points)
 
     # forecaster
 
     def forecasts(self, names: Sequence[str] | None = None) -> dict[Series, Forecast]:
         """Forecasts of some series, or of all, by name; raises `UnknownSeries`."""
-        return self._reading.forecasts(names)
+        return self._queries.forecasts(names)
 
     def snapshot(self, *, hosts: Sequence[str] | None = None, composed: bool = False) -> SnapshotDocument:
         """All hosts and series, or some hosts and what is between them; unknown names are left out.
 
         composed : with the pairs that nobody measures. Raises `TooMany` when those are too many.
         """
-        return self._reading.snapshot(hosts=hosts, composed=composed)
+        return self._queries.snapshot(hosts=hosts, composed=composed)
 
     # events, care
 
@@ -251,23 +251,23 @@ class WeatherService:
 
     def health(self) -> Health:
         """Whether the service can do its work."""
-        return self._condition.health()
+        return self._status.health()
 
     def counters(self) -> Counters:
         """Counts for supervision."""
-        tally, forecaster = self._intake.tally, self._forecaster
+        counts, forecaster = self._ingestion.counts, self._forecaster
         with self._lock:
             entries = list(self._directory.entries.values())
         return Counters(
-            batches=tally.batches,
-            batches_failed=tally.failed,
-            samples_accepted=tally.accepted,
-            samples_refused=tally.refused,
-            samples_repeated=tally.repeated,
+            batches=counts.batches,
+            batches_failed=counts.failed,
+            samples_accepted=counts.accepted,
+            samples_refused=counts.refused,
+            samples_repeated=counts.repeated,
             hosts=len(entries),
             hosts_lost=sum(entry.lost for entry in entries),
             series=len(forecaster.catalogue),
-            schedule_version=self._timetable.schedule.version,
+            schedule_version=self._schedules.schedule.version,
             events=self._events.taken,
             store_bytes=self._bytes(),
             battery_saves=forecaster.saves,
@@ -295,12 +295,12 @@ class WeatherService:
     def _members(self) -> dict[str, Registration]:
         return self._directory.members()
 
-    def _receipt(self, taken: Taken, now: float, version: int) -> PutReceipt:
+    def _receipt(self, taken: IngestResult, now: float, version: int) -> PutReceipt:
         return PutReceipt(
             now=now, accepted=taken.accepted, next=taken.next, schedule=version, refused=taken.refused
         )
 
-    def _recall(self, results: Iterable[Taken | WeatherError]) -> None:
+    def _recall(self, results: Iterable[IngestResult | WeatherError]) -> None:
         """Hosts that were forgotten and are measured again are not forgotten any more."""
         forgotten = self._directory.forgotten
         if not forgotten:
@@ -315,13 +315,13 @@ class WeatherService:
             with self._lock:
                 self._directory.recall(owners)
         except StoreError as error:
-            self._condition.failed(error)
+            self._status.record_failure(error)
 
     def _written(self, action: Callable[[], T]) -> T:
         try:
             return action()
         except StoreError as error:
-            self._condition.failed(error)
+            self._status.record_failure(error)
             raise
 
     def _bytes(self) -> int:

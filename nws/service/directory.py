@@ -3,7 +3,7 @@
 A host gets a key when it registers first, or brings one, and shows it from then on; only its hash is kept. Being heard
 of is a lease that runs out: in steady time while the service lives, so that a clock that steps loses nobody; after a
 restart every lease begins anew, because nobody could be heard while the service was away. Who writes what into whose
-series is decided in `nws.service.intake`. Not safe from several threads by itself.
+series is decided in `nws.service.ingestion`. Not safe from several threads by itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHORTEST_KEY = 22
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class HostEntry:
     """One host.
 
     registered_at, last_seen : seconds since the epoch; `last_seen` is only kept for the time after a restart
@@ -48,7 +48,7 @@ class Entry:
     registered_at: float
     last_seen: float
     since: float
-    heard: float | None = None
+    renewed_at: float | None = None
     lost: bool = False
     status: Mapping[str, float] = field(default_factory=dict)
     changed: bool = False
@@ -64,7 +64,7 @@ class Directory:
     def __init__(self, config: ServiceConfig, database: Database, clock: Clock, steady: Clock) -> None:
         self._config, self._database = config, database
         self._clock, self._steady = clock, steady
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, HostEntry] = {}
         self.forgotten: set[str] = set()
         self._load()
 
@@ -83,7 +83,7 @@ class Directory:
             if registration != entry.registration:
                 self._keep(name, self._document(entry, registration))
                 entry.registration = registration
-            return None, self.heard(name, None)
+            return None, self.renew_lease(name, None)
         if len(self.entries) >= self._config.limits.hosts:
             raise TooMany(
                 f"{name} cannot register: this service takes {self._config.limits.hosts} hosts and has them; "
@@ -92,13 +92,13 @@ class Directory:
         now = self._clock()
         # a key that the host brings is taken: then it does not matter when the answer to its registration gets lost
         key = key if key is not None and len(key) >= _SHORTEST_KEY else secrets.token_urlsafe(24)
-        entry = Entry(
+        entry = HostEntry(
             registration=registration,
             key_hash=_hash(key),
             registered_at=now,
             last_seen=now,
             since=self._steady(),
-            heard=self._steady(),
+            renewed_at=self._steady(),
         )
         self._keep(name, self._document(entry, registration))
         self.entries[name] = entry
@@ -115,17 +115,17 @@ class Directory:
                 "in its state directory. If that is lost, let an administrator forget the host"
             )
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> HostEntry:
         """What is known of a host; raises `UnknownHost`."""
         entry = self.entries.get(name)
         if entry is None:
             raise UnknownHost(f"no host {name!r} is registered here; a sensor registers before it delivers")
         return entry
 
-    def heard(self, name: str, status: Mapping[str, float] | None) -> Event | None:
+    def renew_lease(self, name: str, status: Mapping[str, float] | None) -> Event | None:
         """The host is there; an event when it was lost. `status`: what its sensor counted, None for no news."""
         entry = self.entry(name)
-        entry.heard = entry.since = self._steady()
+        entry.renewed_at = entry.since = self._steady()
         entry.changed = True
         if status is not None:
             entry.status = status
@@ -151,11 +151,11 @@ class Directory:
                 found.append(Event(t=now, kind="host lost", host=name, text=text))
         return found
 
-    def last_seen(self, entry: Entry) -> float:
+    def last_seen(self, entry: HostEntry) -> float:
         """When a host was last heard of, seconds since the epoch as the clock counts them now."""
-        if entry.heard is None:
+        if entry.renewed_at is None:
             return min(entry.last_seen, self._clock())
-        return self._clock() - max(self._steady() - entry.heard, 0.0)
+        return self._clock() - max(self._steady() - entry.renewed_at, 0.0)
 
     def forget(self, name: str) -> None:
         """Free a name and hide its series; raises `StoreError`."""
@@ -189,10 +189,10 @@ class Directory:
             entry.changed = False
 
     @staticmethod
-    def _opens(entry: Entry, key: str) -> bool:
+    def _opens(entry: HostEntry, key: str) -> bool:
         return hmac.compare_digest(_hash(key), entry.key_hash)
 
-    def _must_hold(self, name: str, entry: Entry, key: str | None) -> None:
+    def _must_hold(self, name: str, entry: HostEntry, key: str | None) -> None:
         if key is None or not self._opens(entry, key):
             silent = format_seconds(max(self._clock() - self.last_seen(entry), 0.0))
             raise NameTaken(
@@ -207,7 +207,7 @@ class Directory:
                 "INSERT OR REPLACE INTO host (name, document) VALUES (?, ?)", (name, json.dumps(document))
             )
 
-    def _document(self, entry: Entry, registration: Registration) -> dict[str, Any]:
+    def _document(self, entry: HostEntry, registration: Registration) -> dict[str, Any]:
         return {
             "registration": asdict(registration),
             "key_hash": entry.key_hash,
@@ -225,7 +225,7 @@ class Directory:
                 if document.get("forgotten"):
                     self.forgotten.add(name)
                     continue
-                self.entries[name] = Entry(
+                self.entries[name] = HostEntry(
                     registration=Registration(**document["registration"]),
                     key_hash=str(document["key_hash"]),
                     registered_at=float(document["registered_at"]),

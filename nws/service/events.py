@@ -52,7 +52,7 @@ class Events:
             )
         self._write([event])
 
-    def tell(self, events: Iterable[Event]) -> None:
+    def enqueue(self, events: Iterable[Event]) -> None:
         """Take the service's own; `flush` writes them."""
         with self._lock:
             self._waiting.extend(events)

@@ -22,7 +22,7 @@ from nws.series import Forecast
 from nws.service import batteryfile
 from nws.service.batteryfile import Seen
 from nws.service.catalogue import Catalogue
-from nws.service.logreader import news
+from nws.service.logreader import samples_since
 from nws.service.records import Ints
 
 _LOG = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Forecaster:
         now : seconds since the epoch, for how far back to look where the log does not reach back
         """
         with self.lock:
-            fresh = news(self._memory, self._cursor)
+            fresh = samples_since(self._memory, self._cursor)
             if fresh is None:
                 self._replay(now)
                 return
@@ -149,7 +149,7 @@ class Forecaster:
             names = self.catalogue.names
             fits = seen.identity == self._identity and seen.names == batteryfile.digest(names[: len(states)])
             # a store that lost its end to a power failure is behind what the batteries have seen
-            fresh = news(self._memory, seen.cursor) if fits and len(states) <= len(names) else None
+            fresh = samples_since(self._memory, seen.cursor) if fits and len(states) <= len(names) else None
             if fresh is not None and fresh[1] >= seen.cursor:
                 self._bank = BatteryBank.restored(states)
                 self._bank.add(len(names) - len(states))

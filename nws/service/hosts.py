@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from nws.service.directory import Directory, Entry
+from nws.service.directory import Directory, HostEntry
 from nws.service.forecaster import Forecaster
 from nws.service.records import HostState, Ints
-from nws.service.timetable import Timetable
+from nws.service.scheduling import ScheduleVersions
 
 
 def host_states(
-    directory: Directory, timetable: Timetable, forecaster: Forecaster, known: Ints
+    directory: Directory, schedules: ScheduleVersions, forecaster: Forecaster, known: Ints
 ) -> list[HostState]:
     """By name. known : numbers of the series that count"""
     with forecaster.lock:
@@ -27,41 +27,41 @@ def host_states(
             if series[name] and name not in directory.entries
         }
     states = [
-        _registered(name, entry, directory, timetable, series.get(name, 0))
+        _registered(name, entry, directory, schedules, series.get(name, 0))
         for name, entry in directory.entries.items()
     ]
-    states += [_from_elsewhere(name, last, series[name], timetable) for name, last in elsewhere.items()]
+    states += [_from_elsewhere(name, last, series[name], schedules) for name, last in elsewhere.items()]
     return sorted(states, key=lambda state: state.name)
 
 
 def _registered(
-    name: str, entry: Entry, directory: Directory, timetable: Timetable, series: int
+    name: str, entry: HostEntry, directory: Directory, schedules: ScheduleVersions, series: int
 ) -> HostState:
-    told = entry.registration
+    registration = entry.registration
     return HostState(
         name=name,
-        address=told.address,
-        port=told.port,
-        site=timetable.site(name, told.site),
-        cpus=told.cpus,
-        cpu_model=told.cpu_model,
-        memory_bytes=told.memory_bytes,
-        version=told.version,
+        address=registration.address,
+        port=registration.port,
+        site=schedules.site(name, registration.site),
+        cpus=registration.cpus,
+        cpu_model=registration.cpu_model,
+        memory_bytes=registration.memory_bytes,
+        version=registration.version,
         registered_at=entry.registered_at,
         last_seen=directory.last_seen(entry),
         lost=entry.lost,
-        cliques=timetable.cliques_of.get(name, ()),
+        cliques=schedules.cliques_of.get(name, ()),
         series=series,
         status=entry.status,
     )
 
 
-def _from_elsewhere(name: str, last: float, series: int, timetable: Timetable) -> HostState:
+def _from_elsewhere(name: str, last: float, series: int, schedules: ScheduleVersions) -> HostState:
     return HostState(
         name=name,
         address=None,
         port=None,
-        site=timetable.site(name, None),
+        site=schedules.site(name, None),
         cpus=0,
         cpu_model="",
         memory_bytes=0,
@@ -69,7 +69,7 @@ def _from_elsewhere(name: str, last: float, series: int, timetable: Timetable) -
         registered_at=None,
         last_seen=last,
         lost=False,
-        cliques=timetable.cliques_of.get(name, ()),
+        cliques=schedules.cliques_of.get(name, ()),
         series=series,
         status={},
     )

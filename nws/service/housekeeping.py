@@ -1,7 +1,7 @@
 """What a service does of its own accord: hosts that went silent, hours to close, state to save, old things to forget.
 
 `Housekeeping.tick` is called about once a second and does a bounded share each time. It never raises: what the store
-refuses is tried again, and until it succeeds the service is degraded, which `Condition` tells.
+refuses is tried again, and until it succeeds the service is degraded, which `StoreStatus` tells.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from nws.service.config import ServiceConfig
 from nws.service.directory import Directory
 from nws.service.events import Events
 from nws.service.forecaster import Forecaster
-from nws.service.notes import Notes
+from nws.service.keyvalues import KeyValueTable
 from nws.service.records import Health
-from nws.service.timetable import Timetable
+from nws.service.scheduling import ScheduleVersions
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _PROBE = "probe"
 _PROBE_BYTES = 1 << 16
 
 
-class Condition:
+class StoreStatus:
     """Whether the store could be written when that was last tried."""
 
     def __init__(self) -> None:
@@ -45,14 +45,14 @@ class Condition:
         """Whether writing failed last."""
         return self._reason is not None
 
-    def failed(self, error: StoreError) -> None:
+    def record_failure(self, error: StoreError) -> None:
         """Writing failed."""
         with self._lock:
             if self._reason is None:
                 _LOG.error("degraded, reading goes on: %s", error)
             self._reason = str(error)
 
-    def worked(self) -> None:
+    def record_success(self) -> None:
         """Writing succeeded."""
         with self._lock:
             if self._reason is not None:
@@ -76,20 +76,22 @@ class _Due:
 
 
 class Housekeeping:
-    """The parts of a service that need care. lock : of directory and timetable.  steady : seconds that never step"""
+    """The parts of a service that need care. lock : of directory and schedules.  steady : seconds that never step"""
 
     def __init__(
         self,
         config: ServiceConfig,
-        parts: tuple[Memory, Directory, Timetable, Forecaster, Events, Notes],
+        parts: tuple[Memory, Directory, ScheduleVersions, Forecaster, Events, KeyValueTable],
         *,
         lock: threading.RLock,
-        condition: Condition,
+        status: StoreStatus,
         clock: Callable[[], float],
         steady: Callable[[], float],
     ) -> None:
-        self._config, self._lock, self._condition = config, lock, condition
-        self._memory, self._directory, self._timetable, self._forecaster, self._events, self._notes = parts
+        self._config, self._lock, self._status = config, lock, status
+        self._memory, self._directory, self._schedules, self._forecaster, self._events, self._keyvalues = (
+            parts
+        )
         self._clock, self._steady = clock, steady
         self._turn = threading.Lock()
         self._due = _Due(seen=steady() + _KEEP_SEEN_EVERY_S, sweep=steady())
@@ -100,7 +102,7 @@ class Housekeeping:
             return
         try:
             with self._lock:
-                self._events.tell(self._directory.expire())
+                self._events.enqueue(self._directory.expire())
             steps: tuple[Callable[[], None], ...] = (
                 self._probe,
                 self._schedule,
@@ -114,7 +116,7 @@ class Housekeeping:
                 try:
                     step()
                 except StoreError as error:
-                    self._condition.failed(error)
+                    self._status.record_failure(error)
             self._forecaster.save_when_due(self._steady())
         finally:
             self._turn.release()
@@ -134,14 +136,14 @@ class Housekeeping:
 
     def _probe(self) -> None:
         """While writing fails, try it: nobody else may."""
-        if self._condition.degraded:
+        if self._status.degraded:
             # as large as what sensors deliver, or the service would be well until the next of them
-            self._notes.put(_PROBE, "." * _PROBE_BYTES)
-            self._condition.worked()
+            self._keyvalues.put(_PROBE, "." * _PROBE_BYTES)
+            self._status.record_success()
 
     def _schedule(self) -> None:
         with self._lock:
-            self._timetable.care(self._directory.members())
+            self._schedules.update_when_due(self._directory.members())
 
     def _follow(self) -> None:
         self._forecaster.follow(self._clock())

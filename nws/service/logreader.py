@@ -7,7 +7,7 @@ from nws.memory.database import damaged
 from nws.memory.log import Batch, joined, last_row, progress, rows_after
 
 
-def news(memory: Memory, cursor: int) -> tuple[Batch, int] | None:
+def samples_since(memory: Memory, cursor: int) -> tuple[Batch, int] | None:
     """Samples kept since `cursor`, by any process, in the order they were kept, and the new cursor.
 
     None when the log does not reach back so far: read the history again. Raises `StoreError`.

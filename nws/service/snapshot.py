@@ -29,7 +29,7 @@ _MOST_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Names:
+class EncodedNames:
     """Names of the series of a selection, as they are and as JSON."""
 
     numbers: Ints
@@ -41,15 +41,15 @@ class NameCache:
     """Names of the selections asked for lately. Not safe from several threads by itself."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, Names] = OrderedDict()
+        self._known: OrderedDict[bytes, EncodedNames] = OrderedDict()
 
-    def names(self, catalogue: Catalogue, numbers: Ints) -> Names:
+    def names(self, catalogue: Catalogue, numbers: Ints) -> EncodedNames:
         """Names of these series; they never change, so what was encoded once stays right."""
         key = numbers.tobytes()
         found = self._known.get(key)
         if found is None:
             names = tuple(catalogue.names[i] for i in numbers.tolist())
-            found = self._known[key] = Names(numbers=numbers, names=names, encoded=orjson.dumps(names))
+            found = self._known[key] = EncodedNames(numbers=numbers, names=names, encoded=orjson.dumps(names))
             if len(self._known) > _MOST_NAMES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
@@ -68,7 +68,7 @@ class SnapshotDocument:
     grid: str
     hosts: Sequence[HostState]
     methods: tuple[str, ...]
-    series: Names
+    series: EncodedNames
     columns: Columns
     age_s: Floats
     composed: Mapping[Pair, Composed] | None = None

@@ -67,10 +67,10 @@ class RecordedWeather:
         end = self._played
         while end < len(self._recording) and self._recording[end].t <= to:
             end += 1
-        news = self._recording[self._played : end]
-        self._weather.record(news)
+        played = self._recording[self._played : end]
+        self._weather.record(played)
         self._played, self._now = end, to
-        return news
+        return played
 
     def forecasts(self) -> Mapping[Series, Forecast]:
         """Forecasts from all that has been played."""
@@ -78,8 +78,10 @@ class RecordedWeather:
 
     def play(self, client: ServiceClient, *, to: float = math.inf) -> int:
         """Play on up to a time, all by default, into a service as well; returns how many measurements it kept."""
-        news = self.advance(min(to, max(self.ends, self._now)))
-        return sum(int(client.put(news[at : at + _BATCH])["accepted"]) for at in range(0, len(news), _BATCH))
+        played = self.advance(min(to, max(self.ends, self._now)))
+        return sum(
+            int(client.put(played[at : at + _BATCH])["accepted"]) for at in range(0, len(played), _BATCH)
+        )
 
 
 #: Measurements in one request; bodies are bounded.

@@ -116,7 +116,7 @@ def test_only_checked(nws, file, state):
 
 def test_large_files_go_in_batches_and_say_how_far_they_are(nws, file, service, monkeypatch):
     monkeypatch.setattr(module, "BATCH", 10)
-    monkeypatch.setattr(module, "_SAY_S", 0.0)
+    monkeypatch.setattr(module, "_PROGRESS_S", 0.0)
     path = file(**{"x.power@alpha": [float(k) for k in range(25)]})
     run = nws("insert", path, "--server", service.url)
     assert run.err == "".join(f"nws: {at} of 25 measurements\n" for at in (10, 20, 25))

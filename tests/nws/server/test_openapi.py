@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from nws.server.openapi import document
-from nws.server.routes import ENDPOINTS
+from nws.server.routes import OPERATIONS
 from nws.server.run import ServerThread
 from nws.server.tokens import Role, Tokens
 from nws.service.config import CliqueConfig, ServiceConfig
@@ -123,14 +123,14 @@ def test_every_operation_is_described_and_nothing_else():
         for method in operations
         if method != "parameters"
     }
-    assert described == {(e.method, e.path) for e in ENDPOINTS}
+    assert described == {(e.method, e.path) for e in OPERATIONS}
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda e: f"{e.method} {e.path}")
-def test_the_role_an_operation_needs_is_the_one_described(endpoint):
-    operation = DESCRIPTION["paths"][endpoint.path][endpoint.method.lower()]
-    described = {Role(name) for need in operation.get("security", ()) for name in need}
-    assert described == (set() if endpoint.roles is None else endpoint.roles | {Role.ADMIN})
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda e: f"{e.method} {e.path}")
+def test_the_role_an_operation_needs_is_the_one_described(operation):
+    entry = DESCRIPTION["paths"][operation.path][operation.method.lower()]
+    described = {Role(name) for need in entry.get("security", ()) for name in need}
+    assert described == (set() if operation.roles is None else operation.roles | {Role.ADMIN})
 
 
 @pytest.mark.parametrize(

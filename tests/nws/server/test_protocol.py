@@ -250,7 +250,7 @@ def test_an_answer_nobody_reads_is_given_up(start, connect, service, monkeypatch
     eventually(lambda: not state.connections and not state.tasks)
 
 
-def test_connections_beyond_the_bound_are_turned_away(start, connect, service, monkeypatch, eventually):
+def test_connections_beyond_the_bound_are_refused(start, connect, service, monkeypatch, eventually):
     own = start(service)
     monkeypatch.setattr(own.server.uvicorn.config.http_protocol_class, "most_connections", 2)
     state = own.server.uvicorn.server_state

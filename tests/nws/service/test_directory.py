@@ -233,7 +233,7 @@ def test_a_schedule_that_cannot_be_kept_does_not_cost_a_host_its_key(service, cl
 
     before = service.schedule().version
     with monkeypatch.context() as patched:
-        patched.setattr(service._timetable._notes, "put", full)
+        patched.setattr(service._schedules._keyvalues, "put", full)
         keys = registered(service, "alpha", "beta")
     service.check_key("alpha", keys["alpha"])
     assert service.schedule().version == before

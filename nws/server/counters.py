@@ -18,7 +18,7 @@ class Durations:
     total_s: float = 0.0
 
 
-class Tallies:
+class RequestCounters:
     """Counts since the server started.
 
     requests : (route, method, status) → requests; a route is its template, and ``other`` where there is none

@@ -21,29 +21,29 @@ from nws.service.directory import Directory
 from nws.service.forecaster import Forecaster
 from nws.service.hosts import host_states
 from nws.service.records import HostState, Ints, PlotDocument, SampleDocument, SeriesState
+from nws.service.scheduling import ScheduleVersions
 from nws.service.snapshot import NameCache, SnapshotDocument, compact_methods, composed_pairs
-from nws.service.timetable import Timetable
 
 
-class Reading:
+class Queries:
     """Answers from the parts of a service; safe from several threads. lock : of directory and timetable"""
 
     def __init__(
         self,
         config: ServiceConfig,
-        parts: tuple[Memory, Directory, Timetable, Forecaster],
+        parts: tuple[Memory, Directory, ScheduleVersions, Forecaster],
         *,
         lock: threading.RLock,
         clock: Callable[[], float],
     ) -> None:
         self._config, self._lock, self._clock = config, lock, clock
-        self._memory, self._directory, self._timetable, self._forecaster = parts
+        self._memory, self._directory, self._schedules, self._forecaster = parts
         self._names = NameCache()
 
     def hosts(self) -> list[HostState]:
         """Every host, by name: registered ones, and those whose series come from elsewhere."""
         with self._lock:
-            return host_states(self._directory, self._timetable, self._forecaster, self._known())
+            return host_states(self._directory, self._schedules, self._forecaster, self._known())
 
     def host(self, name: str) -> HostState:
         """One host; raises `UnknownHost`."""

@@ -14,7 +14,7 @@ from nws.memory.database import Database
 _IDENTITY = "identity"
 
 
-class Notes:
+class KeyValueTable:
     """The documents of one store; methods raise `StoreError`."""
 
     def __init__(self, database: Database) -> None:

@@ -1,6 +1,6 @@
 """Where a command reads the weather: a store on this host's disk, or a service. Both answer the same questions.
 
-`--server URL` (or `NWS_SERVER`) means the service, `--store FILE` the disk; what is said on the command line wins over
+`--server URL` (or `NWS_SERVER`) means the service, `--store FILE` the disk; what is given on the command line wins over
 the environment. Decides nothing about what is shown.
 """
 
@@ -38,7 +38,7 @@ class Column:
     values: Sequence[float]
 
 
-class Origin(Protocol):
+class ForecastSource(Protocol):
     """Weather that commands can show."""
 
     @property
@@ -49,7 +49,7 @@ class Origin(Protocol):
         """Every series, by name."""
 
     def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
-        """Time at the origin, and forecasts of these series (all without names), by name."""
+        """Time at the source, and forecasts of these series (all without names), by name."""
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
         """Everything of these hosts, or of all, at one instant, pairs that nobody measures composed."""
@@ -58,7 +58,7 @@ class Origin(Protocol):
         """Samples of these series (all without names) from `since` up to `until`."""
 
 
-class Stored:
+class LocalSource:
     """A store on this host's disk."""
 
     def __init__(self, store: Path | None) -> None:
@@ -124,7 +124,7 @@ class Stored:
         """Nothing is held open."""
 
 
-class Served:
+class ServiceSource:
     """A service."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -187,8 +187,8 @@ def server_options(command: _F) -> _F:
     return command
 
 
-def with_origin(command: _F) -> Callable[..., Any]:
-    """`--store` and the options of a service; the command gets an open `origin` in their place."""
+def with_source(command: _F) -> Callable[..., Any]:
+    """`--store` and the options of a service; the command gets an open `source` in their place."""
 
     @store_option
     @server_options
@@ -197,8 +197,8 @@ def with_origin(command: _F) -> Callable[..., Any]:
         *, store: Path | None, server: str | None, token_file: Path | None, ca: Path | None, **options: Any
     ) -> Any:
         endpoint = endpoint_of(store, server, token_file, ca)
-        with closing(Stored(store) if endpoint is None else Served(endpoint)) as origin:
-            return command(origin=origin, **options)
+        with closing(LocalSource(store) if endpoint is None else ServiceSource(endpoint)) as source:
+            return command(source=source, **options)
 
     return run
 
@@ -207,11 +207,11 @@ def endpoint_of(
     store: Path | None, server: str | None, token_file: Path | None, ca: Path | None
 ) -> Endpoint | None:
     """The service the options mean, None for the store; raises `UsageError` when they contradict each other."""
-    said = click.get_current_context().get_parameter_source
+    given = click.get_current_context().get_parameter_source
     on_line = {
         name
         for name in ("store", "server", "token_file", "ca")
-        if said(name) is click.core.ParameterSource.COMMANDLINE
+        if given(name) is click.core.ParameterSource.COMMANDLINE
     }
     if {"store", "server"} <= on_line:
         raise UsageError("--store and --server exclude each other; name the file or the service")

@@ -18,19 +18,19 @@ from typing import Any
 from nws.base.errors import UsageError
 from nws.links.cliques import Clique, Schedule, automatic, schedule
 from nws.service.config import ServiceConfig
-from nws.service.notes import Notes
+from nws.service.keyvalues import KeyValueTable
 from nws.service.records import Peers, Registration
 
 _LOG = logging.getLogger(__name__)
 
-_NOTE = "schedule"
+_KEY = "schedule"
 #: Hosts that come within this time of a change are taken together in the next one.
 SETTLE_S = 2.0
 #: A frame is made longer at most so many times over when cliques do not fit into it.
 _MOST_FRAMES = 64
 
 
-class Timetable:
+class ScheduleVersions:
     """The schedule in force or about to be. Methods raise `StoreError` and leave everything as it was.
 
     clock : seconds since the epoch.  steady : seconds that never step
@@ -39,13 +39,13 @@ class Timetable:
     def __init__(
         self,
         config: ServiceConfig,
-        notes: Notes,
+        keyvalues: KeyValueTable,
         *,
         clock: Callable[[], float],
         steady: Callable[[], float],
         members: Mapping[str, Registration],
     ) -> None:
-        self._config, self._notes = config, notes
+        self._config, self._keyvalues = config, keyvalues
         self._clock, self._steady = clock, steady
         self._changed_at: float | None = None
         self._waiting = False
@@ -58,9 +58,9 @@ class Timetable:
     def changed(self, members: Mapping[str, Registration]) -> None:
         """Hosts have come, gone or moved: make a new version, or wait for others that come as well."""
         self._waiting = True
-        self.care(members)
+        self.update_when_due(members)
 
-    def care(self, members: Mapping[str, Registration]) -> None:
+    def update_when_due(self, members: Mapping[str, Registration]) -> None:
         """Make what is waiting when it is time; to be called now and then."""
         settled = self._changed_at is None or self._steady() - self._changed_at >= SETTLE_S
         # who was silent for long leaves without a word, and is a member again when heard of
@@ -76,9 +76,9 @@ class Timetable:
             )
             self._publish(later, self.peers)
 
-    def site(self, name: str, told: str | None) -> str | None:
+    def site(self, name: str, reported: str | None) -> str | None:
         """Site of a host: as configured, else as its sensor has told."""
-        return self._config.sites.get(name, told)
+        return self._config.sites.get(name, reported)
 
     def peers_of(self, host: str) -> Peers:
         """Addresses of those in the cliques of a host, without itself."""
@@ -147,7 +147,7 @@ class Timetable:
                 _LOG.warning("%s; frames of %g s are used", error, times * self._config.frame_s)
 
     def _publish(self, made: Schedule, peers: Peers) -> None:
-        self._notes.put(_NOTE, made.to_json())
+        self._keyvalues.put(_KEY, made.to_json())
         self._changed_at = self._steady()
         self._set(made, peers)
 
@@ -163,7 +163,7 @@ class Timetable:
 
     def _kept(self) -> Schedule:
         """The last schedule of this store; in a new store one without cliques."""
-        document: Any = self._notes.get(_NOTE)
+        document: Any = self._keyvalues.get(_KEY)
         if document is not None:
             try:
                 return Schedule.from_json(document)

@@ -32,7 +32,7 @@ _FIRST_END = 1 << 53
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class IngestCounts:
     """Counts since the service was started; see `records.Counters`."""
 
     batches: int = 0
@@ -43,7 +43,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class IngestResult:
     """What became of a batch. accepted : samples kept.  next : number expected next.  owners : hosts it is about"""
 
     accepted: int
@@ -60,7 +60,7 @@ class _Pending:
     count: dict[str, int] = field(default_factory=dict)
 
 
-class Intake:
+class Ingestion:
     """Takes batches into memory and forecaster; safe from several threads.
 
     clock : seconds since the epoch
@@ -69,17 +69,17 @@ class Intake:
     def __init__(
         self, config: ServiceConfig, memory: Memory, forecaster: Forecaster, clock: Callable[[], float]
     ) -> None:
-        self.tally = Tally()
+        self.counts = IngestCounts()
         self._limits, self._keep_s = config.limits, config.keep.ten_minutes_s
         self._memory, self._forecaster, self._clock = memory, forecaster, clock
 
-    def put_many(self, batches: Sequence[tuple[Batch, str | None]]) -> list[Taken | WeatherError]:
+    def put_many(self, batches: Sequence[tuple[Batch, str | None]]) -> list[IngestResult | WeatherError]:
         """What became of each batch; one that is refused is no other's trouble.
 
         Each comes with the host whose series alone are legal in it, or None. When the store fails, every batch that
         was not refused before gets its `StoreError`, and nothing of this call is kept.
         """
-        found: dict[int, Taken | WeatherError] = {}
+        found: dict[int, IngestResult | WeatherError] = {}
         owners: dict[int, frozenset[str]] = {}
         pending = _Pending()
         with self._forecaster.lock:
@@ -93,13 +93,15 @@ class Intake:
         # a sign of life without samples does not wait for the disk
         full = {i: batches[i][0] for i in owners if len(batches[i][0].index)}
         for i in owners.keys() - full.keys():
-            found[i] = Taken(accepted=0, next=batches[i][0].first, refused=Refusals(), owners=owners[i])
-            self.tally.batches += 1
+            found[i] = IngestResult(
+                accepted=0, next=batches[i][0].first, refused=Refusals(), owners=owners[i]
+            )
+            self.counts.batches += 1
         if full:
             try:
                 found.update(self._keep(full, owners, pending))
             except StoreError as error:
-                self.tally.failed += len(full)
+                self.counts.failed += len(full)
                 found.update(dict.fromkeys(full, error))
         return [found[i] for i in range(len(batches))]
 
@@ -162,7 +164,7 @@ class Intake:
 
     def _keep(
         self, batches: dict[int, Batch], owners: dict[int, frozenset[str]], pending: _Pending
-    ) -> dict[int, Taken]:
+    ) -> dict[int, IngestResult]:
         if pending.owner_of:
             self._memory.series_ids(list(pending.owner_of))
             self._forecaster.learn_names()
@@ -173,12 +175,14 @@ class Intake:
         found = {}
         for (i, batch), receipt in zip(batches.items(), receipts, strict=True):
             refused = self._refusals(batch, wanted[i], now)
-            found[i] = Taken(accepted=receipt.kept, next=receipt.next, refused=refused, owners=owners[i])
-            self.tally.batches += 1
-            self.tally.accepted += receipt.kept
-            self.tally.refused += refused.count
+            found[i] = IngestResult(
+                accepted=receipt.kept, next=receipt.next, refused=refused, owners=owners[i]
+            )
+            self.counts.batches += 1
+            self.counts.accepted += receipt.kept
+            self.counts.refused += refused.count
             # of what is left out some may have come before as well; it is counted as refused
-            self.tally.repeated += max(len(batch.index) - refused.count - receipt.kept, 0)
+            self.counts.repeated += max(len(batch.index) - refused.count - receipt.kept, 0)
         return found
 
     def _follow(self, now: float) -> None:

@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nws.base.errors import Malformed, TooMany, WeatherError
 from nws.server.answers import refusal_of, refused
+from nws.server.counters import RequestCounters
 from nws.server.limits import RateLimit
-from nws.server.tallies import Tallies
 from nws.server.tokens import Role, Tokens, fingerprint
 
 _LOG = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ _METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
 
 
 @dataclass(slots=True)
-class Visit:
+class RequestContext:
     """What the gate knows of a request. `roles`: what its token allows; `route`: template, set by the route."""
 
     roles: frozenset[Role]
@@ -59,7 +59,7 @@ class Visit:
     route: str = "other"
 
 
-class Gate:
+class RequestMiddleware:
     """ASGI middleware around the whole application. `monotonic`: seconds, for rates and durations."""
 
     def __init__(
@@ -68,10 +68,10 @@ class Gate:
         *,
         tokens: Tokens,
         limit: RateLimit,
-        tallies: Tallies,
+        counters: RequestCounters,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._app, self._tokens, self._limit, self._tallies = app, tokens, limit, tallies
+        self._app, self._tokens, self._limit, self._counters = app, tokens, limit, counters
         self._monotonic = monotonic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,24 +94,24 @@ class Gate:
                     message["headers"].append((b"cache-control", kept))
             await send(message)
 
-        visit = scope["nws"] = Visit(roles=frozenset(), token_given=False)
+        context = scope["nws"] = RequestContext(roles=frozenset(), token_given=False)
         try:
-            turned_away = self._turned_away(scope, visit, began)
-            if turned_away is not None:
-                await turned_away(scope, receive, dressed)
+            early_refusal = self._early_refusal(scope, context, began)
+            if early_refusal is not None:
+                await early_refusal(scope, receive, dressed)
             else:
                 await self._app(scope, receive, dressed)
         except ClientDisconnect:
             status = status or 499
         except Exception:
-            _LOG.exception("%s %s failed", scope["method"], visit.route)
+            _LOG.exception("%s %s failed", scope["method"], context.route)
             if status == 0:
                 await refused(500, "the server failed; its log says why")(scope, receive, dressed)
         finally:
             method = scope["method"] if scope["method"] in _METHODS else "other"
-            self._tallies.count(visit.route, method, status or 499, self._monotonic() - began)
+            self._counters.count(context.route, method, status or 499, self._monotonic() - began)
 
-    def _turned_away(self, scope: Scope, visit: Visit, now: float) -> Response | None:
+    def _early_refusal(self, scope: Scope, context: RequestContext, now: float) -> Response | None:
         """The refusal of a request that no route is to see, if it is one."""
         try:
             headers = self._single(scope)
@@ -124,15 +124,15 @@ class Gate:
                 )
             token = _bearer(headers.get(b"authorization"))
         except WeatherError as error:
-            self._tallies.refused["malformed"] += 1
+            self._counters.refused["malformed"] += 1
             return refusal_of(error)
-        visit.roles = self._tokens.roles(token)
-        visit.token_given = token is not None
+        context.roles = self._tokens.roles(token)
+        context.token_given = token is not None
         peer = scope["client"][0] if scope["client"] else ""
-        known = token is not None and visit.roles and self._tokens.required
+        known = token is not None and context.roles and self._tokens.required
         wait_s = self._limit.ask(f"{fingerprint(token) if known and token else ''}@{peer}", now)
         if wait_s > 0:
-            self._tallies.refused["rate"] += 1
+            self._counters.refused["rate"] += 1
             return refusal_of(TooMany("too many requests; slow down", retry_after_s=wait_s))
         return None
 
