@@ -1,7 +1,7 @@
 """The applications the agent can run, by name; each a module with a `TEMPLATE`.
 
-To add one: a module here that gives model inputs, constraints and deployment (`apples.model.template.Template`),
-and its name in the table below. Nothing else in the agent changes. Decides nothing.
+To add one: write a module here that gives model inputs, constraints and deployment (`apples.model.template.Template`),
+and add its name to the table below. No other part of the agent changes.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from apples.model.template import Template
 
 _MODULES = {name: f"apples.applications.{name}" for name in ("mhd3d", "heat", "jacobi2d")}
 
-#: What `apples-run SIZE` runs.
+#: The application of `apples-run SIZE`.
 DEFAULT = "mhd3d"
 
 
 def names() -> tuple[str, ...]:
-    """All applications."""
+    """Return the names of all applications."""
     return tuple(_MODULES)
 
 
 def get(name: str) -> Template:
-    """The application of that name; raises `ConfigError` listing the legal ones."""
+    """Return the application of that name; raises `ConfigError` listing the legal ones."""
     if name not in _MODULES:
         raise ConfigError(f"unknown application {name!r}; legal are {', '.join(_MODULES)}")
     template: Template = import_module(_MODULES[name]).TEMPLATE

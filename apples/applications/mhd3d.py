@@ -1,7 +1,7 @@
 """Three-dimensional magnetohydrodynamics as a template: a blast in a magnetised gas, a row is a plane of nx × ny cells.
 
-It stands where PMHD3D stood in the paper (Wolski et al. 2000, §2.2) and is what `apples-run` runs by itself. A run is
-a number of cycles, whatever time they reach, because its length must be known before it begins. The box is the unit
+It takes the place of the paper's PMHD3D (Wolski et al. 2000, §2.2) and is the default of `apples-run`. A run is a
+number of cycles, whatever time they reach, because its length must be known before it begins. The box is the unit
 cube for every size: a larger one resolves it more finely along z.
 """
 
@@ -44,7 +44,7 @@ class Mhd3d(SlabProgram):
     paths = ("checkpoint", "history", "out")
 
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """See `apples.model.template.Template.workload`: three ghost planes to each neighbour in each cycle.
+        """Return demands with three ghost planes to each neighbour in each cycle.
 
         Memory: two fields of 8 numbers a cell, and of each slab its ghost planes and its scratch.
         """
@@ -65,21 +65,21 @@ class Mhd3d(SlabProgram):
         )
 
     def parameters(self, size: int, options: Mapping[str, str]) -> Mapping[str, Value]:
-        """See `SlabProgram.parameters`."""
+        """Return the parameters of the answer (`SlabProgram.parameters`)."""
         own = {option.name: options.get(option.name, option.default) for option in self.mesh}
         texts = {**own, "nz": str(size)}
         every = (*blast.OPTIONS, *COMMON)
         return {"problem": "blast", **{o.name: o.parse(texts.get(o.name, o.default)) for o in every}}
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
-        """See `apples.model.template.Template.command`."""
+        """Return program and arguments of every rank (`apples.model.template.Template.command`)."""
         own = ["--nz", str(sum(rows)), "--until", _NEVER, *self._flags_of_defaults(options)]
         return [*super().command(rows, run_dir, options), *own]
 
     def benchmark_command(
         self, output: Path, options: Mapping[str, str], rows: int | None = None
     ) -> list[str]:
-        """See `apples.model.template.Template.benchmark_command`."""
+        """Return program and arguments of a benchmark (`apples.model.template.Template.benchmark_command`)."""
         from stencil_app.mhd.mesh import SLAB_GHOSTS
 
         height = None if rows is None else max(rows, SLAB_GHOSTS)
@@ -91,7 +91,7 @@ class Mhd3d(SlabProgram):
     def _flags_of_defaults(
         self, options: Mapping[str, str], those: Sequence[Option] = (NX, NY, CYCLES)
     ) -> list[str]:
-        """What the program would choose otherwise."""
+        """Return the arguments for options whose default differs from the program's."""
         return [word for o in those if o.name not in options for word in (o.flag, o.default)]
 
 

@@ -1,9 +1,9 @@
-"""What all our slab codes have in common as AppLeS templates: deployment, records, benchmark, limits.
+"""The common part of all our slab codes as AppLeS templates: deployment, records, benchmark, limits.
 
 Codes that are cut into slabs along one axis and exchange ghost planes with each neighbour in each iteration differ
-from one another only in what a row weighs and what they call their options (`SlabProgram`). A stencil with one ghost
-plane gives its entry in the application's registry, and that is all (Wolski et al. 2000, §5). A foreign code would
-implement `apples.model.template.Template` by itself. Nothing here plans or runs anything.
+only in the size of a row and the names of their options (`SlabProgram`). A stencil with one ghost plane only gives its
+entry in the application's registry (Wolski et al. 2000, §5). A foreign code would implement
+`apples.model.template.Template` by itself. Nothing here plans or runs anything.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stencil_app.settings import CHECKPOINT_EVERY, ITERATIONS, RESIDUAL_EVERY
 if TYPE_CHECKING:
     from stencil_app.physics import Physics
 
-#: Option of the program that no user sets: which file it goes on from is the agent's business.
+#: Option of the program that only the agent sets: the file to resume from.
 RESTART = "restart"
 
 #: Resident memory of a rank beside its field (interpreter, MPI, kernels); `bytes_fixed` of the benchmark,
@@ -36,11 +36,11 @@ PROCESS_BYTES = 175e6
 class SlabProgram(ABC):
     """`apples.model.template.Template` of one code of `stencil-app`.
 
-    words : its subcommand.  warm : what `stencil-app warm` calls its kernels
+    words : its subcommand.  warm : the name of its kernels for `stencil-app warm`
     mesh : options that a row and its price depend on.  run : further ones, of a run
-    paths : options that name files; what is wrong with them, the application says
+    paths : options that name files, checked by the application
     priced : options of `run` that the price of a row depends on
-    kept_as : what checkpoints call the application
+    kept_as : the application's name in checkpoints
     """
 
     name: str
@@ -55,14 +55,14 @@ class SlabProgram(ABC):
 
     @abstractmethod
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """See `apples.model.template.Template.workload`."""
+        """Return the demands of a run (`apples.model.template.Template.workload`)."""
 
     @abstractmethod
     def parameters(self, size: int, options: Mapping[str, str]) -> Mapping[str, Value]:
-        """All that the answer depends on beside the number of iterations, as checkpoints keep it."""
+        """Return all parameters of the answer, without the number of iterations, as checkpoints keep them."""
 
     def check(self, options: Mapping[str, str]) -> None:
-        """See `apples.model.template.Template.check`."""
+        """Raise `ConfigError` for unknown or illegal options (`apples.model.template.Template.check`)."""
         legal = self._legal
         problems = [
             f"{self.name}: unknown option {name!r}; legal are {', '.join(legal)}"
@@ -84,16 +84,16 @@ class SlabProgram(ABC):
             raise ConfigError(problems)
 
     def warm_command(self) -> list[str]:
-        """Compiles what every rank needs into the cache; run it once before the first launch on a machine."""
+        """Return the command that compiles the kernels of every rank into the cache; run it once on a machine."""
         return [sys.executable, "-m", "stencil_app", "warm", "--say", self.warm]
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
-        """See `apples.model.template.Template.command`; runs in the environment of this very interpreter."""
+        """Return program and arguments of every rank; they run in the environment of this interpreter."""
         own = ["--slabs", ",".join(map(str, rows)), "--record-dir", str(run_dir)]
         return [*self._program(), *own, *self._flags(options, (*self._legal, RESTART))]
 
     def checkpointed(self, options: Mapping[str, str], keep: Checkpointing) -> dict[str, str]:
-        """See `apples.model.template.Restartable.checkpointed`."""
+        """Return options that keep checkpoints (`apples.model.template.Restartable.checkpointed`)."""
         more = {"checkpoint": str(keep.file)}
         if keep.every is not None:
             more["checkpoint_every"] = str(keep.every)
@@ -103,13 +103,13 @@ class SlabProgram(ABC):
         return {**kept, **more}
 
     def checkpoint_bytes(self, size: int, options: Mapping[str, str]) -> float:
-        """See `apples.model.template.Restartable.checkpoint_bytes`: one of the two fields that memory holds."""
+        """Return the bytes of one of the two fields in memory."""
         return size * self.workload(size, options).bytes_per_row / 2.0
 
     def iterations_in(
         self, file: Path, size: int, options: Mapping[str, str], *, verified: bool = True
     ) -> int:
-        """See `apples.model.template.Restartable.iterations_in`."""
+        """Return the iterations in a checkpoint (`apples.model.template.Restartable.iterations_in`)."""
         from stencil_app.errors import CheckpointError
         from stencil_app.files.checkpoint import mismatches, read_header, read_rows
 
@@ -133,7 +133,7 @@ class SlabProgram(ABC):
     def benchmark_command(
         self, output: Path, options: Mapping[str, str], rows: int | None = None
     ) -> list[str]:
-        """See `apples.model.template.Template.benchmark_command`.
+        """Return program and arguments of every rank of a benchmark, result in `output`.
 
         rows : slab height to measure at, None for the application's choice. Seconds per row depend on it
             where slabs of some heights fit the last-level cache and others do not.
@@ -143,7 +143,7 @@ class SlabProgram(ABC):
         return [*self._program(), "--benchmark", str(output), *height, *self._flags(options, names)]
 
     def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
-        """See `apples.model.template.Template.read_benchmark`."""
+        """Return the result of a benchmark (`apples.model.template.Template.read_benchmark`)."""
         try:
             document = json.loads(output.read_text())
             return Benchmark(
@@ -159,7 +159,7 @@ class SlabProgram(ABC):
             ) from None
 
     def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
-        """See `apples.model.template.Template.observations`; in rank order."""
+        """Return the record of every rank, in rank order (`apples.model.template.Template.observations`)."""
         found = (_observation(path) for path in sorted(run_dir.glob("rank-*.json")))
         return tuple(one for one in found if one is not None)
 
@@ -207,11 +207,11 @@ class SlabStencil(SlabProgram):
         self.mesh = physics.options
 
     def parameters(self, size: int, options: Mapping[str, str]) -> Mapping[str, Value]:
-        """See `SlabProgram.parameters`."""
+        """Return the parameters of the answer (`SlabProgram.parameters`)."""
         return {"size": size, **{option.name: self._value(option, options) for option in self.mesh}}
 
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """See `apples.model.template.Template.workload`: one ghost plane to each neighbour in each iteration."""
+        """Return demands with one ghost plane to each neighbour in each iteration."""
         iterations = int(self._value(ITERATIONS, options))
         mesh = {o.name: self._value(o, options) for o in self.mesh}
         plane_bytes = self.physics.layout(mesh).message_bytes
@@ -237,11 +237,11 @@ class _Unkept:
         return self._rows
 
     def __setitem__(self, row: int, values: object) -> None:
-        """Forget them."""
+        """Discard the values."""
 
 
 def _of_checkpoint(problems: Sequence[str]) -> list[str]:
-    """What the application would say, in the words of our own options."""
+    """Return the application's problems in the words of our own options."""
     found = []
     for problem in problems:
         text = problem.replace("without --restart", "without --resume").replace("--restart ", "--checkpoint ")

@@ -1,10 +1,9 @@
-"""Benchmarks on disk: what short dedicated runs of an application measured on each kind of machine.
+"""Benchmarks on disk: results of short dedicated runs of an application on each kind of machine.
 
 One file for each (application with its options, kind of machine), so that two processes that calibrate different
-machines never overwrite each other; written and read under the rules of `apples.model.jsonstore`. Benchmarks
-hold for the
-machine and the versions they were measured with, so both belong into the texts the caller uses as keys. How runs
-correct benchmarks is decided in `apples.calibration`. Source: Wolski et al. 2000, §3.1 (BM_i).
+machines never overwrite each other. Benchmarks hold for the machine and the versions they were measured with, so both
+belong in the caller's keys. How runs correct benchmarks is decided in `apples.learning.corrections`. Source: Wolski
+et al. 2000, §3.1 (BM_i).
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ class Calibration:
 
     @property
     def seconds_per_row(self) -> dict[int, float]:
-        """Ranks on the host → seconds for one row and one iteration."""
+        """Return ranks on the host → seconds for one row and one iteration."""
         return {b.ranks: b.seconds_per_row for b in self.benchmarks}
 
 
 class CalibrationStore:
-    """The benchmarks of one directory. Nothing is cached."""
+    """The benchmarks of one directory, without a cache."""
 
     def __init__(self, directory: Path) -> None:
         """directory : created with the first benchmark."""
         self.directory = directory
 
     def put(self, key: str, machine: str, benchmarks: Sequence[Benchmark], measured_at: float) -> Calibration:
-        """Keep benchmarks; rank counts measured before stay unless measured again. Raises `HistoryError`."""
+        """Store benchmarks; rank counts measured before stay unless measured again. Raises `HistoryError`."""
         before = self.get(key, machine)
         by_ranks = {b.ranks: b for b in (*(before.benchmarks if before else ()), *benchmarks)}
         calibration = Calibration(
@@ -64,12 +63,15 @@ class CalibrationStore:
         return calibration
 
     def get(self, key: str, machine: str) -> Calibration | None:
-        """Benchmarks of an application on one kind of machine; raises `HistoryError` if they are unreadable."""
+        """Return the benchmarks of an application on one kind of machine.
+
+        Raises `HistoryError` if they are unreadable.
+        """
         found = jsonstore.read_all([self._path(key, machine)], FORMAT, _decode)
         return found[0] if found else None
 
     def entries(self, key: str | None = None) -> list[Calibration]:
-        """All benchmarks, or those of one application; raises `HistoryError` naming every unreadable file."""
+        """Return all benchmarks, or those of one application; raises `HistoryError` naming every unreadable file."""
         start = "" if key is None else _digest(key)
         paths = [p for p in jsonstore.files(self.directory) if p.name.startswith(start)]
         found = jsonstore.read_all(paths, FORMAT, _decode)
@@ -77,7 +79,7 @@ class CalibrationStore:
         return sorted(wanted, key=lambda c: (c.key, c.machine))
 
     def costs(self, key: str, cpu_types: Mapping[str, str] | None = None) -> Costs | None:
-        """Costs of an application from its benchmarks, overhead from their start-up; None if there are none.
+        """Return the costs of an application from its benchmarks, overhead from their start-up; None if there are none.
 
         cpu_types : CPU type → kind of machine, for the table of the costs; default: the kinds themselves
         """

@@ -1,10 +1,9 @@
-"""How far benchmarks are off, by what finished runs computed in: of each CPU type, and of each host within its type.
+"""Corrections of benchmarks from the compute times of finished runs: per CPU type, and per host within its type.
 
-A benchmark is made on one host of a type, alone; hosts of one type differ all the same, by their cooling, their
-neighbours behind the same processor, or a quota that costs more than it says. Each factor is shrunk by its own
-uncertainty, and so is what the benchmarks of two slabs differ by: two short runs differ by themselves. A benchmark
-that the newest runs contradict all alike, although earlier runs have corrected it, is of a machine that is no more:
-it is worth measuring again.
+A benchmark is made on one host of a type, alone. Hosts of one type differ by their cooling, their neighbours on the
+same processor, or the cost of a quota. Each factor is shrunk by its own uncertainty, and so is the difference between
+the benchmarks of two slabs, because two short runs differ by chance. If the newest runs all contradict a benchmark
+although earlier runs have corrected it, the machine has changed and should be measured again.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from apples.model.template import Costs
 
 _TO_DEVIATION = 1.4826
 
-#: Communication is never believed to be hidden altogether.
+#: Least factor on communication: some of it always remains visible.
 LEAST_EXCHANGE = 0.01
 
-#: So many of the newest runs must all contradict a corrected benchmark, by more than this, before it is outdated.
+#: Number of newest runs that must all contradict a corrected benchmark, and by how much, before it is outdated.
 OUTDATED_RUNS, OUTDATED_FACTOR = 3, 1.2
 
 #: CPU type → when its benchmark was measured.
@@ -45,7 +44,7 @@ _Seen = list[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """How far benchmarks were off. `factor`: on seconds per row.  `runs`: that showed it."""
+    """Error of a benchmark. `factor`: on seconds per row.  `runs`: number of runs behind it."""
 
     factor: float
     runs: int
@@ -53,24 +52,25 @@ class Correction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrections:
-    """By CPU type, and of hosts beyond that of their type."""
+    """Corrections by CPU type, and of hosts relative to their type."""
 
     types: Mapping[str, Correction]
     hosts: Mapping[str, Correction]
 
 
 def correct(own: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Costs:
-    """The benchmarks moved towards what finished runs computed in, as far as the runs agree.
+    """Return the benchmarks moved towards the compute times of finished runs, as far as the runs agree.
 
-    others : of slabs of other sizes. What they teach is believed until runs on slabs of this size know better
+    others : runs on slabs of other sizes, used until runs on slabs of this size agree
     """
     corrected = _applied(own.benchmarks, corrections(own, others))
-    # How much of an exchange computing hides does not depend on whose slabs taught it.
+    # The hidden part of an exchange does not depend on the size of the slabs.
     return replace(corrected, communication=exchanges([r for r, _ in _by_age([own, *others])]).factor)
 
 
 def corrections(own: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Corrections:
-    """Factors on the benchmarks of types and hosts that ran, each between 1 and the median of observed / expected.
+    """Return factors on the benchmarks of types and hosts that ran, each between 1 and the median of observed
+    / expected.
 
     others : see `correct`
     """
@@ -84,15 +84,15 @@ def corrections(own: TrainingRuns, others: Sequence[TrainingRuns] = ()) -> Corre
 
 
 def _believed(own: Costs, other: Costs) -> Costs:
-    """What rows of another slab cost: as its benchmarks say where those differ clearly, else as in slabs of this size.
+    """Return costs for rows of another slab: its benchmarks where they differ clearly, else those of this size.
 
-    A row that caches hold in one slab and not in the other costs two or three times as much there; what benchmarks
-    stray by is about a tenth, and runs that are priced with such a chance difference would teach it.
+    A row that caches hold in one slab and not in the other costs two or three times as much there. Benchmarks vary by
+    about a tenth, and runs priced with such a chance difference would learn it.
     """
     tables = dict(other.seconds_per_row)
     for cpu_type, ours in own.seconds_per_row.items():
         theirs = other.seconds_per_row.get(cpu_type, {})
-        # Caches are shared: what ranks alone on a host have alike may differ where there are many.
+        # Caches are shared: sizes that cost the same for one rank on a host may differ for several.
         moved = {n: math.exp(_beyond(math.log(theirs[n] / ours[n]))) * ours[n] for n in theirs if n in ours}
         if moved:
             near = {n: min((abs(m - n), m) for m in moved)[1] for n in theirs}
@@ -103,7 +103,7 @@ def _believed(own: Costs, other: Costs) -> Costs:
 
 
 def _beyond(difference: float) -> float:
-    """What of a difference (of logarithms) is no chance: next to nothing of a tenth, all of one well beyond."""
+    """Return the significant part of a difference (of logarithms): near 0 for a tenth, all of one well beyond."""
     both_stray = 2 * PRIOR_SPREAD**2
     return difference / (1 + (both_stray / difference**2) ** 2) if difference else 0.0
 
@@ -114,7 +114,7 @@ def _by_age(others: Sequence[TrainingRuns]) -> list[tuple[Record, TrainingRuns]]
 
 
 def _agreed(runs: Sequence[tuple[Record, Costs, Since | None]]) -> Corrections:
-    """What finished runs, oldest first, say of the benchmarks each is priced with."""
+    """Return the corrections from finished runs, oldest first, each priced with its own benchmarks."""
     types: dict[str, _Seen] = {}
     hosts: dict[str, _Seen] = {}
     type_of: dict[str, str] = {}
@@ -155,12 +155,13 @@ def _multiplied(first: Mapping[str, Correction], then: Mapping[str, Correction])
 
 
 def exchanges(records: Sequence[Record]) -> Correction:
-    """Factor on communication: what ranks waited for exchanges, over what links and messages would have taken.
+    """Return the factor on communication: observed waits for exchanges, divided by the time of links and messages.
 
-    Asked of the rank that computed longest in each run, oldest first: the others wait for it, too. A code that computes
-    while its messages are under way waits for less; the factor is never greater than what was seen, nor less than a
-    hundredth. The longer a run's exchanges, the more it says, so that the sum of absolute misses is least: a median of
-    ratios would be one of runs that exchanged next to nothing.
+    Taken from the rank that computed longest in each run, oldest first, because the others wait for it too. A code that
+    computes while its messages are under way waits less. The factor is never greater than observed, nor less than a
+    hundredth. The sum of absolute errors is least, so that runs with longer exchanges weigh more; a median of
+    ratios would
+    be that of runs with next to no exchange.
     """
     seen: _Seen = []
     weights = []
@@ -176,9 +177,9 @@ def exchanges(records: Sequence[Record]) -> Correction:
 
 
 def outdated(corrected: Costs, own: TrainingRuns) -> dict[str, Correction]:
-    """CPU types whose benchmark the newest runs contradict, all in one direction, and by how much in the median.
+    """Return CPU types whose benchmark the newest runs contradict, all in one direction, with the median factor.
 
-    corrected : costs after `correct`; what earlier runs have taught already is no contradiction
+    corrected : costs after `correct`, so that a correction already made is no contradiction
     """
     newest: dict[str, list[float]] = {}
     for record in reversed([r for r in own.records if finished(r)]):
@@ -196,10 +197,10 @@ def outdated(corrected: Costs, own: TrainingRuns) -> dict[str, Correction]:
 
 
 def _shrunk(seen: _Seen, recency_of: FloatArray) -> Correction:
-    """Median of the logarithms, shrunk towards 0 by its own uncertainty (scatter over the runs).
+    """Return the median of the logarithms, shrunk towards 0 by its own uncertainty (scatter over the runs).
 
-    As a James-Stein estimate would: one run off by 2 % moves nothing much, one off by 30 % moves most of the way,
-    ten that agree all of it.
+    As a James-Stein estimate would: one run off by 2 % moves almost nothing, one off by 30 % moves most of the way, ten
+    that agree move all of it.
     """
     logs = np.array([log for _, log in seen])
     weights = recency_of[[index for index, _ in seen]]
@@ -215,7 +216,7 @@ def _types(record: Record) -> dict[str, str]:
 
 
 def _host_logs(record: Record, costs: Costs, since: Since | None) -> dict[str, float]:
-    """Host → logarithm of the median over its ranks of observed / expected compute time."""
+    """Return host → logarithm of the median over its ranks of observed / expected compute time."""
     assert record.outcome is not None
     kinds = _types(record)
     older = {t for t, measured_at in (since or {}).items() if record.started_at < measured_at}

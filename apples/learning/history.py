@@ -1,10 +1,8 @@
 """History: every run leaves a record, one file each, and the next prediction is made from them.
 
-A record is `apples.model.plan.Record` as a versioned JSON document. File names start with the run's id, so that
-they sort by
-time, and carry a digest of the calibration key, so that the newest runs of one key are found without opening
-the others. Writing is atomic (`apples.model.jsonstore`): Ctrl-C at any moment leaves the history readable. What is
-learnt from records is decided in `apples.calibration`.
+A record is `apples.model.plan.Record` as a versioned JSON document. File names start with the run's id, so that they
+sort by time, and carry a digest of the calibration key, so that the newest runs of one key are found without opening
+the others. Writing is atomic: Ctrl-C at any moment leaves the history readable.
 """
 
 from __future__ import annotations
@@ -33,20 +31,20 @@ _NAME = re.compile(r"(?P<id>\d{8}T\d{6}\.\d{6}Z-[0-9a-f]{6})\.(?P<key>[0-9a-f]{8
 
 
 def new_id(made_at: float) -> str:
-    """Id of a run made then (seconds since the epoch, of this machine): unique, and ids sort by time."""
+    """Return the id of a run made then (seconds since the epoch, of this machine): unique, and ids sort by time."""
     moment = datetime.fromtimestamp(made_at, UTC)
     return f"{moment:%Y%m%dT%H%M%S.%f}Z-{secrets.token_hex(3)}"
 
 
 class History:
-    """The records of one directory. Nothing is cached: other processes may append at any time."""
+    """The records of one directory, without a cache: other processes may append at any time."""
 
     def __init__(self, directory: Path) -> None:
         """directory : created with the first record."""
         self.directory = directory
 
     def append(self, record: Record) -> Path:
-        """Keep a record; returns its file. Raises `HistoryError` when it cannot be written."""
+        """Store a record and return its file. Raises `HistoryError` when it cannot be written."""
         path = self.directory / f"{record.id}.{_digest(record.key)}.json"
         if not _NAME.fullmatch(path.name):
             raise HistoryError(
@@ -56,7 +54,7 @@ class History:
         return path
 
     def records(self, key: str | None = None, newest: int | None = None) -> list[Record]:
-        """Records by time, oldest first; of one calibration key, and only the `newest` of them, if given.
+        """Return records by time, oldest first; of one calibration key, and only the `newest` of them, if given.
 
         Raises `HistoryError` naming every file among them that cannot be used, and every file that is no record.
         """
@@ -65,13 +63,13 @@ class History:
         wanted = [p for p, match in named if match and (key is None or match["key"] == _digest(key))]
         if newest is not None:
             wanted = wanted[max(0, len(wanted) - newest) :]
-        # A renamed record is no foreigner once it proves readable, and two keys may share a digest.
+        # A renamed record is accepted if it is readable, and two keys may share a digest.
         found = sorted(jsonstore.read_all([*foreign, *wanted], FORMAT, _decode), key=lambda r: r.id)
         found = [record for record in found if key is None or record.key == key]
         return found if newest is None else found[max(0, len(found) - newest) :]
 
     def get(self, run_id: str) -> Record:
-        """The record of one run; raises `HistoryError` when there is none."""
+        """Return the record of one run; raises `HistoryError` when there is none."""
         paths = [p for p in jsonstore.files(self.directory) if p.name.startswith(f"{run_id}.")]
         found = jsonstore.read_all(paths, FORMAT, _decode)
         if not found:
@@ -110,7 +108,10 @@ def _decode(document: dict[str, Any]) -> Record:
 
 
 def _odd_input(record: Record) -> str | None:
-    """What makes the snapshot or the workload, which are free documents, unfit for `apples.calibration`."""
+    """Return why the snapshot or the workload, which are free documents, are unfit for learning.
+
+    None if they are fit.
+    """
     hosts = record.snapshot.get("hosts", [])
     if not isinstance(hosts, list):
         return "record.snapshot.hosts: should be a list"
@@ -126,7 +127,7 @@ def _odd_input(record: Record) -> str | None:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no infinity: those become text, which is read back as the number."""
+    """Return the value with infinities as text, which is read back as the number; JSON has no infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):

@@ -26,12 +26,12 @@ def fit_overhead(
     *,
     prior: Overhead | None = None,
 ) -> Overhead:
-    """Overhead of runs like these, oldest first; runs that did not finish teach nothing.
+    """Return the overhead of runs like these, oldest first; unfinished runs are ignored.
 
     costs : benchmarks to price the runs' computation with, the same for all or those of each run; None takes the
         plans' own predictions
-    prior : what is believed without records (default none): terms the records cannot carry come from it, and it is
-        the answer where a fit would have done worse on the (weighted) median of the records.
+    prior : overhead without records (default none): terms that the records cannot carry are taken from it, and it is
+        the result if a fit would have done worse on the (weighted) median of the records.
     """
     prior = Overhead() if prior is None else prior
     ended = [r for r in records if finished(r)]
@@ -64,7 +64,7 @@ def fit_overhead(
 
 
 def startup_overhead(benchmarks: Sequence[Benchmark]) -> Overhead:
-    """Overhead that launches of benchmarks show: a constant, and a part per rank where several counts ran."""
+    """Return the overhead seen in launches of benchmarks: a constant, and a part per rank if several counts ran."""
     if not benchmarks:
         return Overhead()
     ranks = np.array([float(b.ranks) for b in benchmarks])
@@ -104,7 +104,10 @@ def _spread(
     extra: FloatArray,
     runs: tuple[FloatArray, FloatArray],
 ) -> float:
-    """Standard deviation of what remains, with one run's worth of prior. runs : (weights, observed seconds)."""
+    """Return the standard deviation of the residuals, with one run's worth of prior. runs .
+
+    (weights, observed seconds).
+    """
     weights, observed = runs
     terms = (overhead.constant_s, overhead.per_row_s, overhead.per_rank_s, overhead.per_rank2_s)
     fitted = sum(term != 0 for term in terms)

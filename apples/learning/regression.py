@@ -1,10 +1,9 @@
-"""Small robust regressions: which of a few terms the data can carry, and their coefficients.
+"""Small robust regressions: a choice among a few terms that the data can carry, and their coefficients.
 
-Runs are few, some were disturbed by load nobody forecast, and newer ones count more. So: weighted fits that
-start from the least median of residuals (up to half of the runs may be wrong) and end with Tukey's biweight (a
-clear outlier loses all its weight), as in MM-estimates: Maronna, Martin, Yohai, Robust Statistics, 2006; and terms
-chosen by leaving one group of equal inputs out at a time. Pure numerics, the same answer every time; what the
-terms mean is the business of `apples.calibration`.
+Runs are few, some were disturbed by unforecast load, and newer ones count more. So: weighted fits that start from the
+least median of residuals (up to half of the runs may be wrong) and end with Tukey's biweight (a clear outlier loses
+all its weight), as in MM-estimates: Maronna, Martin, Yohai, Robust Statistics, 2006; and terms chosen by leaving one
+group of equal inputs out at a time. Pure and deterministic; the meaning of the terms belongs to the callers.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ _WORTHWHILE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """Chosen terms with coefficients (0 for the rest), float64[k]; `trust`: 0..1 for each run, float64[n]."""
+    """Chosen terms with coefficients (0 for the others), float64[k]; `trust`: 0..1 for each run, float64[n]."""
 
     coefficients: FloatArray
     trust: FloatArray
 
 
 def weighted_median(values: FloatArray, weights: FloatArray) -> float:
-    """Smallest value with at least half the weight at or below it."""
+    """Return the smallest value with at least half the weight at or below it."""
     order = np.argsort(values, kind="stable")
     below = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(below, below[-1] / 2)])
 
 
 def robust_fit(design: FloatArray, target: FloatArray, weights: FloatArray) -> Fit:
-    """Coefficients of target ≈ design · coefficients, outliers ignored.
+    """Return the coefficients of target ≈ design · coefficients, outliers ignored.
 
     design : float64[n, k] of full column rank, n ≥ k.  target, weights : float64[n]
     """
@@ -61,12 +60,14 @@ def robust_fit(design: FloatArray, target: FloatArray, weights: FloatArray) -> F
 
 
 def _start(design: FloatArray, target: FloatArray, weights: FloatArray) -> tuple[FloatArray, float]:
-    """Coefficients through as many runs as there are terms (or of all runs) with the least scale; and that scale."""
+    """Return coefficients through as many runs as there are terms (or of all runs) with the least scale, and
+    that scale.
+    """
     count, terms = design.shape
     if math.comb(count, terms) <= _STARTS:
         picks = np.array(list(combinations(range(count), terms)))
     else:
-        # A fixed seed: the same runs must always teach the same.
+        # A fixed seed: the same runs must always give the same fit.
         picks = np.random.default_rng(0).random((_STARTS, count)).argpartition(terms, axis=1)[:, :terms]
     picks = picks[np.abs(np.linalg.det(design[picks])) > _SINGULAR]
     exact = np.linalg.solve(design[picks], target[picks][..., None])[..., 0]
@@ -82,7 +83,7 @@ def choose_terms(
     weights: FloatArray,
     admissible: Callable[[FloatArray], bool],
 ) -> Fit | None:
-    """The best fit over sets of columns that hold the first one; None if no set is admissible.
+    """Return the best fit over sets of columns that contain the first one; None if no set is admissible.
 
     design : float64[n, k], equal rows are one group.  admissible : whether coefficients (float64[k]) make sense.
     A set of several columns needs twice as many groups; simpler sets win near-ties.
@@ -107,7 +108,7 @@ def choose_terms(
 
 
 def _sets(scaled: FloatArray, groups: int) -> list[list[int]]:
-    """Sets of columns the data can carry, small ones first; the first column is in each."""
+    """Return sets of columns the data can carry, small ones first; the first column is in each."""
     sets = [[0]]
     others = range(1, scaled.shape[1])
     for count in range(1, scaled.shape[1]):
@@ -123,7 +124,7 @@ def _sets(scaled: FloatArray, groups: int) -> list[list[int]]:
 def _left_out_error(
     design: FloatArray, target: FloatArray, weights: FloatArray, groups: NDArray[np.int64]
 ) -> float:
-    """Weighted mean of |error| when each group is predicted from the others; infinite if that cannot be done."""
+    """Return the weighted mean of |error| when each group is predicted from the others; infinite if impossible."""
     count = int(groups.max()) + 1
     if count == 1:
         return 0.0
@@ -145,9 +146,9 @@ def _solve(design: FloatArray, target: FloatArray, weights: FloatArray) -> Float
 
 
 def _scales(residuals: FloatArray, weights: FloatArray, terms: int) -> FloatArray:
-    """Robust standard deviation of each row; as many residuals as terms are near zero by construction and do not count.
+    """Return the robust standard deviation of each row.
 
-    residuals : float64[S, n]
+    As many residuals as terms are near zero by construction and do not count. residuals : float64[S, n]
     """
     sizes = np.abs(residuals)
     counted = np.argsort(sizes, axis=1, kind="stable")[:, terms:]

@@ -1,7 +1,6 @@
-"""Finished runs as evidence: which count, how much, and what they should have taken by given costs.
+"""Finished runs as evidence: which ones count, their weights, and their expected times by given costs.
 
-A run is priced again with the costs in hand and the forecasts it was planned with, so that what was learnt before is
-not learnt twice.
+A run is priced again with the present costs and the forecasts of its plan, so that a correction is not learnt twice.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ PRIOR_SPREAD = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRuns:
-    """Runs on slabs of one size, oldest first, and the benchmarks that tell what they should have taken.
+    """Runs on slabs of one size, oldest first, and the benchmarks for their expected times.
 
-    since : CPU type → when its benchmark was measured; earlier runs say nothing of it
+    since : CPU type → time of its benchmark; earlier runs are no evidence on it
     """
 
     records: Sequence[Record]
@@ -40,32 +39,32 @@ class TrainingRuns:
 
 
 def finished(record: Record) -> bool:
-    """Whether a run did all its work, and in one go: what was resumed or tried again is not what was planned."""
+    """Return whether a run did all its work in one launch: a resumed or repeated run differs from its plan."""
     outcome = record.outcome
     return record.whole and outcome is not None and outcome.finished and observed_s(record) > 0
 
 
 def observed_s(record: Record) -> float:
-    """Wall seconds of a run that has ended, but for its checkpoints: those are priced by themselves."""
+    """Return the wall seconds of a run that has ended, without its checkpoints, which are priced separately."""
     assert record.outcome is not None
     kept_s = max((seen.checkpoint_s for seen in record.outcome.observations), default=0.0)
     return record.outcome.observed_s - kept_s
 
 
 def recent(records: Sequence[Record]) -> list[tuple[Record, float]]:
-    """Those of the runs, oldest first, that finished, and what each counts."""
+    """Return the runs that finished, oldest first, with their weights."""
     usable = [r for r in records if finished(r)]
     return list(zip(usable, recency(len(usable)).tolist(), strict=True))
 
 
 def recency(count: int) -> FloatArray:
-    """Weights of runs, oldest first, float64[count]; the newest counts 1."""
+    """Return the weights of runs, oldest first, float64[count]; the newest counts 1."""
     weights: FloatArray = np.exp2(-np.arange(count - 1.0, -1.0, -1.0) / HALF_LIFE_RUNS)
     return weights
 
 
 def without_overhead(record: Record, costs: Costs | None) -> float:
-    """Predicted time of the slowest rank but for the overhead, seconds."""
+    """Return the predicted time of the slowest rank without the overhead, seconds."""
     factor = record.plan.communication if costs is None else costs.communication
     compute = planned_compute(record)
     if costs is not None:
@@ -83,15 +82,15 @@ def without_overhead(record: Record, costs: Costs | None) -> float:
 
 
 def slowness(record: Record) -> float:
-    """Seconds for one of CPU time on the busiest CPU of a run, by its forecasts; 0 where they say nothing."""
+    """Return seconds per second of CPU time on the busiest CPU of a run, by its forecasts; 0 if they are missing."""
     return max((1 / share for share in _shares(record).values()), default=0.0)
 
 
 def start_cpu_s(records: Sequence[Record]) -> float:
-    """CPU seconds that ranks take until their first iteration, robustly over runs, oldest first.
+    """Return CPU seconds of ranks until their first iteration, robustly over runs, oldest first.
 
-    All wait for the last, so a run tells of its busiest CPU. What passes before ranks look at the clock (interpreters),
-    and after, counts as far as it grows with how busy that is. 0 where no run tells.
+    All ranks wait for the last, so a run shows its busiest CPU. Time before ranks look at the clock (interpreters), and
+    after, counts as far as it grows with how busy that CPU is. 0 if no run shows it.
     """
     told = []
     for record, weight in recent(records):
@@ -110,11 +109,12 @@ def start_cpu_s(records: Sequence[Record]) -> float:
 
 
 def message_costs(records: Sequence[Record]) -> tuple[float, float]:
-    """What each message costs a rank, fitted to runs, oldest first: CPU seconds, and latencies of the slowest link.
+    """Return the costs of each message to a rank, fitted to runs: CPU seconds, and latencies of the slowest link.
 
-    Whoever waited least in the reduction that ends an iteration is whom the others waited for: what it waited itself,
-    but for what short iterations wait for others' CPUs, was its own messages, and the reduction's way to the others
-    and back. (0, 0) where no run tells.
+    The rank that waited least in the reduction at the end of an iteration is the one the others waited for. Its own
+    waiting, without that for others' CPUs in short iterations, is the cost of its messages and of the reduction's
+    way to
+    the others and back. (0, 0) if no run shows it. Runs are oldest first.
     """
     told = []
     for record, weight in recent([r for r in records if _messages(r) > 0]):
@@ -139,7 +139,7 @@ def _messages(record: Record) -> float:
 
 
 def _handling(record: Record, costs: Costs | None) -> dict[int, float]:
-    """What each rank takes for its messages by these costs, seconds; ranks of which nothing is known are missing."""
+    """Return each rank's seconds for its messages by these costs; unknown ranks are missing."""
     if costs is None or len(record.plan.assignments) < 2:
         return {}
     messages = _messages(record)
@@ -150,7 +150,7 @@ def _handling(record: Record, costs: Costs | None) -> dict[int, float]:
 
 
 def _slowest_link_s(record: Record) -> float:
-    """The longest latency between neighbours of a run by its forecasts, seconds; 0 within one host."""
+    """Return the longest latency between neighbours of a run by its forecasts, seconds; 0 within one host."""
     links = record.snapshot.get("links", {})
     usual = _latency_s(links.get("usual"))
     known = {(pair["from"], pair["to"]): _latency_s(pair) for pair in links.get("pairs", [])}
@@ -165,15 +165,15 @@ def _latency_s(link: object) -> float:
 
 
 def planned_compute(record: Record) -> dict[int, float]:
-    """Comp_i of each rank as it was planned, seconds."""
+    """Return Comp_i of each rank as planned, seconds."""
     return {a.rank: a.compute_s for a in record.plan.assignments}
 
 
 def unhidden_exchanges(record: Record) -> dict[int, float]:
-    """What each rank's exchanges would have taken by links and messages alone, seconds."""
+    """Return the seconds of each rank's exchanges by links and messages alone."""
     plan, waiting = record.plan, waiting_for_cpus(record, planned_compute(record))
     alone = {a.rank: a.communicate_s - waiting[a.rank] for a in plan.assignments}
-    # What a difference leaves of two equal numbers is no exchange.
+    # The rounding error of a difference of two equal numbers is no exchange.
     return {
         a.rank: alone[a.rank] / plan.communication if alone[a.rank] > 1e-9 * a.communicate_s else 0.0
         for a in plan.assignments
@@ -181,7 +181,7 @@ def unhidden_exchanges(record: Record) -> dict[int, float]:
 
 
 def waiting_for_cpus(record: Record, compute: Mapping[int, float]) -> dict[int, float]:
-    """What each rank waits, seconds, while others have no CPU, if they compute for so many (`model.waiting_factor`)."""
+    """Return each rank's wait, seconds, while others lack a CPU, for these compute times (`model.waiting_factor`)."""
     plan, shares = record.plan, _shares(record)
     ranks = [a.rank for a in plan.assignments]
     rows = np.array([float(a.rows) for a in plan.assignments])
@@ -195,7 +195,10 @@ def waiting_for_cpus(record: Record, compute: Mapping[int, float]) -> dict[int, 
 
 
 def expected_compute(record: Record, costs: Costs) -> dict[int, float]:
-    """Comp_i of each rank by these costs and the run's own forecasts; ranks that cannot be priced are missing."""
+    """Return Comp_i of each rank by these costs and the run's own forecasts.
+
+    Ranks that cannot be priced are missing.
+    """
     kinds = {entry["host"]: entry["cpu_type"] for entry in record.snapshot.get("hosts", [])}
     iterations = record.workload.get("iterations", 1)
     sharing, shares = _sharing(record), _shares(record)
@@ -210,12 +213,12 @@ def expected_compute(record: Record, costs: Costs) -> dict[int, float]:
 
 
 def _sharing(record: Record) -> dict[str, int]:
-    """Ranks of each host."""
+    """Return the number of ranks of each host."""
     return Counter(a.host for a in record.plan.assignments)
 
 
 def _shares(record: Record) -> dict[int, float]:
-    """CPU share of each rank by the forecasts of its run; ranks of whose host they say nothing are missing."""
+    """Return the CPU share of each rank by the forecasts of its run; ranks on hosts without one are missing."""
     hosts, sharing = {entry["host"]: entry for entry in record.snapshot.get("hosts", [])}, _sharing(record)
     found = {
         a.rank: _share(hosts[a.host], sharing[a.host]) for a in record.plan.assignments if a.host in hosts
@@ -224,7 +227,7 @@ def _shares(record: Record) -> dict[int, float]:
 
 
 def _share(entry: Mapping[str, object], ranks: int) -> float:
-    """CPU share of each of `ranks` ranks by the snapshot's entry for their host; 0 where it says nothing."""
+    """Return the CPU share of each of `ranks` ranks by the snapshot's entry for their host; 0 if it has none."""
     availability, capacity = _value(entry.get("availability")), _value(entry.get("capacity"))
     slots = entry.get("slots")
     if availability is None or not isinstance(slots, int):

@@ -1,4 +1,4 @@
-"""What an application costs by all that is known: benchmarks, and runs on slabs of this and other sizes."""
+"""Costs of an application from all evidence: benchmarks, and runs on slabs of this and other sizes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from apples.model.template import Costs
 
 
 def taught(own: TrainingRuns, others: Sequence[TrainingRuns], iterations: int) -> Costs:
-    """Benchmarks corrected by all runs since; overhead fitted to runs of as many iterations.
+    """Return benchmarks corrected by all later runs, with the overhead fitted to runs of as many iterations.
 
-    What a run computed longer than expected grows with its iterations and would pass for overhead in a shorter one.
-    What runs on slabs of other sizes teach of rows is believed until runs on slabs of this size know better. All else
-    hardly depends on slabs, so all runs are asked alike, each priced with the benchmarks of its own slabs.
+    A run's excess compute time grows with its iterations and would pass for overhead in a shorter run. Evidence on rows
+    from slabs of other sizes is used until runs on slabs of this size agree. All other costs hardly depend on slabs, so
+    all runs count alike, each priced with the benchmarks of its own slabs.
     """
     everybody = (own, *others)
     everywhere = sorted((r for lessons in everybody for r in lessons.records), key=lambda r: r.id)
@@ -34,7 +34,7 @@ def taught(own: TrainingRuns, others: Sequence[TrainingRuns], iterations: int) -
         r.id: priced for lessons, priced in zip(everybody, corrected, strict=True) for r in lessons.records
     }
     costs = corrected[0]
-    # What benchmarks showed of a start holds the same CPU time, on an idle CPU: it must not be paid twice.
+    # The start-up of a benchmark contains the same CPU time, on an idle CPU: it must not be counted twice.
     shown_s = costs.overhead.constant_s
     believed = replace(costs.overhead, constant_s=min(shown_s, max(shown_s - start_s, 0.0)))
     alike = [r for r in everywhere if r.workload.get("iterations", 1) == iterations]

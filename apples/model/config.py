@@ -1,6 +1,6 @@
-"""Where configurations stand: the user's own files, and those that ship with the project.
+"""Finds configuration files: the user's own, and those shipped with the project.
 
-What is in them is read by `nws.base.reader`, which tells file and line of every mistake.
+Their contents are read by `nws.base.reader`, which reports file and line of every mistake.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from nws.base.reader import did_you_mean
 
 
 def find_config(name: str | Path) -> Path:
-    """Path of a configuration: the user's file of that path, else the shipped one of that name.
+    """Return the path of a configuration: the user's file of that path, else the shipped one of that name.
 
     name : a path, or the name of a shipped file within ``configs``, with or without ``.yaml``: ``centurion``,
     ``mock/centurion``. Raises `ConfigError` naming the shipped ones.
@@ -35,7 +35,7 @@ def find_config(name: str | Path) -> Path:
 
 
 def configs_dir() -> Path:
-    """Where the shipped configurations stand: inside an installed package, beside it in a checkout."""
+    """Return the directory of the shipped configurations: inside an installed package, beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"

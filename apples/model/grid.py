@@ -1,10 +1,9 @@
-"""What is believed of the machines: the grid a user allows, and a snapshot of it at one instant.
+"""The grid a user allows, and a snapshot of its forecasts at one instant.
 
-A `Grid` is what does not change while we look (hosts, slots, sites, nominal links). A `Snapshot` is a grid
-plus one forecast of everything that does change; every decision is made on exactly one snapshot, which is
-kept with the plan. Pair quantities are dense arrays, so that a plan over a thousand hosts stays a matter of
-array arithmetic; `Snapshot.graph` gives the same as a networkx graph. Nothing here measures or decides.
-Source: Wolski et al. 2000, §2.4 and §3.2.
+A `Grid` holds the values that do not change (hosts, slots, sites, nominal links). A `Snapshot` is a grid plus one
+forecast of every value that does change. Every decision is made on exactly one snapshot, which is kept with the plan.
+Pair quantities are dense arrays, so that a plan over a thousand hosts is array arithmetic; `Snapshot.graph` returns
+the same as a networkx graph. Nothing here measures or decides. Source: Wolski et al. 2000, §2.4 and §3.2.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ FloatArray = NDArray[np.float64]
 class Host:
     """A machine with slots.
 
-    slots : ranks it takes at most
-    cpu_type : key of the benchmark that holds for it
-    site : hosts of one site are near each other; None where the grid has no sites
+    slots : most ranks at once
+    cpu_type : key of its benchmark
+    site : hosts of one site are near each other; None if the grid has no sites
     address : name or address that the launcher uses; None means `name`
-    memory_bytes : installed memory, where known
+    memory_bytes : installed memory, if known
     """
 
     name: str
@@ -44,7 +43,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRule:
-    """Nominal link between two ends; an end is a host name, a site name or None (anything).
+    """Nominal link between two ends; an end is a host name, a site name or None (any).
 
     latency_s : seconds for one byte, one way.  bandwidth_Bps : bytes per second of a bulk transfer.
     """
@@ -54,7 +53,7 @@ class LinkRule:
     bandwidth_Bps: float
 
     def rank(self, a: Host, b: Host) -> int:
-        """How well the rule fits the pair: -1 not at all, else higher is more specific."""
+        """Return how specifically the rule fits the pair: -1 for no fit, higher is more specific."""
         return max(self._fit(a, b), self._fit(b, a))
 
     def _fit(self, a: Host, b: Host) -> int:
@@ -71,7 +70,7 @@ class LinkRule:
         return fit
 
 
-#: Used between the slots of one host, and wherever a grid says nothing about its links.
+#: Link between the slots of one host, and default where a grid states no links.
 WITHIN_HOST = LinkRule(latency_s=5e-6, bandwidth_Bps=2e9)
 ETHERNET = LinkRule(latency_s=1e-4, bandwidth_Bps=1.25e8)
 
@@ -83,8 +82,8 @@ LISTED_PAIRS = 2000
 class Grid:
     """The pool of hosts a user allows, with nominal links.
 
-    links : most specific rule wins (host pair, then site pair, then default); of equals, the last.
-    source : where it was read from, for messages.
+    links : the most specific rule wins (host pair, then site pair, then default); of equals, the last.
+    source : origin of the grid, for messages.
     """
 
     name: str
@@ -93,20 +92,20 @@ class Grid:
     source: str = "built in"
 
     def host(self, name: str) -> Host:
-        """Host of that name; raises `KeyError`."""
+        """Return the host of that name; raises `KeyError`."""
         for host in self.hosts:
             if host.name == name:
                 return host
         raise KeyError(name)
 
     def restrict(self, names: Iterable[str]) -> Grid:
-        """The same grid with only these hosts, in the grid's order."""
+        """Return the same grid with only these hosts, in the grid's order."""
         wanted = set(names)
         hosts = tuple(h for h in self.hosts if h.name in wanted)
         return Grid(name=self.name, hosts=hosts, links=self.links, source=self.source)
 
     def nominal_network(self) -> tuple[FloatArray, FloatArray]:
-        """Latency in s and bandwidth in bytes/s, float64[H, H] each, as the grid's rules state them."""
+        """Return latency in s and bandwidth in bytes/s, float64[H, H] each, by the grid's rules."""
         n = len(self.hosts)
         latency, bandwidth = np.empty((n, n)), np.empty((n, n))
         cache: dict[tuple[object, ...], LinkRule] = {}
@@ -133,7 +132,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A value somebody expects, with the error they expect of it (standard deviation, same unit)."""
+    """A forecast value with its expected error (standard deviation, same unit)."""
 
     value: float
     error: float = 0.0
@@ -144,11 +143,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What one host will deliver.
+    """The forecast conditions of one host.
 
-    availability : share of one CPU that one new process gets, 0..1
-    capacity : CPUs that `slots` new processes get together; None means `slots` × availability
-    memory_bytes : bytes the application may use on this host, all ranks together
+    availability : share of one CPU for one new process, 0..1
+    capacity : CPUs for `slots` new processes together; None means `slots` × availability
+    memory_bytes : bytes available to the application on this host, all ranks together
     """
 
     availability: Estimate
@@ -156,7 +155,7 @@ class Conditions:
     capacity: Estimate | None = None
 
     def share(self, ranks: int, slots: int) -> float:
-        """Share of one CPU that each of `ranks` new processes gets on a host of `slots` slots."""
+        """Return the share of one CPU of each of `ranks` new processes on a host of `slots` slots."""
         total = slots * self.availability.value if self.capacity is None else self.capacity.value
         return min(self.availability.value, total / ranks)
 
@@ -168,11 +167,11 @@ class Snapshot:
     hosts, conditions : H of each, same order
     latency_s, bandwidth_Bps : float64[H, H], [i, j] from host i to host j; the diagonal is within the host
     latency_error_s, bandwidth_error_Bps : standard deviations, same shape
-    taken_at : seconds since the epoch.  source : where the values come from, for messages.
-    pair_age_s : float64[H, H], since the pair was measured; NaN where it is nominal.  None: nobody measures pairs
-    composed : bool[H, H], pairs that nobody measures but a path of other pairs stands for.  None: there are none
+    taken_at : seconds since the epoch.  source : origin of the values, for messages.
+    pair_age_s : float64[H, H], since the pair was measured; NaN where it is nominal.  None: no pair is measured
+    composed : bool[H, H], unmeasured pairs estimated along a path of other pairs.  None: there are none
     through : hosts on the way of composed pairs; of very many, of the first `LISTED_PAIRS`
-    stale : series that were too old to be used, by name.  notes : what is not as it should be, a sentence each
+    stale : series that were too old to be used, by name.  notes : warnings, a sentence each
     absent : hosts of the pool that cannot take part, each with its reason
     """
 
@@ -193,7 +192,7 @@ class Snapshot:
 
     @classmethod
     def nominal(cls, grid: Grid, *, memory_bytes: float = math.inf, taken_at: float = 0.0) -> Snapshot:
-        """The grid as if idle: availability 1, installed memory (or `memory_bytes`) free, nominal links."""
+        """Return the grid as if idle: availability 1, installed memory (or `memory_bytes`) free, nominal links."""
         latency, bandwidth = grid.nominal_network()
         conditions = tuple(
             Conditions(
@@ -214,7 +213,7 @@ class Snapshot:
         )
 
     def restrict(self, names: Iterable[str]) -> Snapshot:
-        """The same instant with only these hosts, in the snapshot's order."""
+        """Return the same instant with only these hosts, in the snapshot's order."""
         wanted = set(names)
         keep = [i for i, h in enumerate(self.hosts) if h.name in wanted]
         pick = np.ix_(keep, keep)
@@ -232,7 +231,7 @@ class Snapshot:
         )
 
     def graph(self) -> networkx.DiGraph[str]:
-        """Hosts as nodes (`host`, `conditions`), ordered pairs as edges (`latency_s`, `bandwidth_Bps`)."""
+        """Return hosts as nodes (`host`, `conditions`), ordered pairs as edges (`latency_s`, `bandwidth_Bps`)."""
         import networkx as nx
 
         graph: networkx.DiGraph[str] = nx.DiGraph()
@@ -250,9 +249,9 @@ class Snapshot:
         return graph
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready document; only pairs that differ from the commonest (``links.usual``) are listed.
+        """Return a JSON object; only pairs that differ from the commonest (``links.usual``) are listed.
 
-        At most `LISTED_PAIRS` of them; ``links.omitted`` counts the others. Of series that were too old as many names.
+        At most `LISTED_PAIRS` of them; ``links.omitted`` counts the others. Names of stale series have the same limit.
         """
         return {
             "source": self.source,
@@ -300,7 +299,7 @@ class Snapshot:
         return pair
 
     def _measured_json(self, others: NDArray[np.bool_]) -> dict[str, Any]:
-        """How many pairs are measured, composed and nominal, and the age of the oldest that is used."""
+        """Return the numbers of measured, composed and nominal pairs, and the age of the oldest one in use."""
         if self.pair_age_s is None:
             return {}
         ages = self.pair_age_s[others]

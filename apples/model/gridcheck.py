@@ -1,7 +1,7 @@
-"""Names in a grid file that clash or do not exist: what the schema of `apples.model.gridfile` cannot say.
+"""Names in a grid file that clash or do not exist: checks that the schema of `apples.model.gridfile` cannot express.
 
-Works on the file as written, so that these problems are reported together with wrong types and unknown
-keys; what is no mapping, list or text is left to the schema. Decides nothing about the grid itself.
+Works on the document as written, so that these problems are reported together with wrong types and unknown keys. A
+value that is no mapping, list or text is left to the schema.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from nws.base.yamltree import Location, Problem
 
 
 def clashes(document: Document) -> list[Problem]:
-    """Empty pools, hosts named twice, sites named like hosts, links and benchmarks of unknown names."""
+    """Return empty pools, hosts named twice, sites named like hosts, links and benchmarks of unknown names."""
     return _Check(document).problems()
 
 
 def addresses(text: str) -> list[str]:
-    """Addresses of an entry: a bracket expression expanded, anything else as it stands; raises `ConfigError`.
+    """Return the addresses of an entry: a bracket expression expanded, any other text unchanged.
 
-    An address may be what no host is called (``user@alpha``, ``fe80::1``), but nothing that a command would take
-    for an option.
+    Raises `ConfigError`. An address may be an invalid host name (``user@alpha``, ``fe80::1``), but not a text that a
+    command would take for an option.
     """
     if set("[],") & set(text):
         return list(expand(text))
@@ -34,7 +34,7 @@ def addresses(text: str) -> list[str]:
 
 
 class _Check:
-    """Goes through one document and remembers the names it has seen, with their places."""
+    """A pass through one document that remembers the names it has seen, with their locations."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -82,7 +82,7 @@ class _Check:
     def _expanded(
         self, entry: Mapping[str, Any], at: Location, read: Callable[[str], Sequence[str]]
     ) -> Generator[Problem, None, Sequence[str]]:
-        """Yields problems and returns the names; none where there is a problem."""
+        """Yield problems and return the names; none where there is a problem."""
         text = entry.get(str(at[-1]))
         if not isinstance(text, str):
             return []

@@ -1,9 +1,9 @@
-"""Grid files: the hosts a user allows, their links, and what is known of applications on them beforehand.
+"""Grid files: the hosts a user allows, their links, and known costs of applications on them.
 
-A grid file is YAML (schema in docs/configuration.md); it becomes an `apples.model.grid.Grid` and, for each application
-it knows something of, a `KnownApplication` (benchmarks, overhead, demands), so that a published system can be
-planned for without measuring it. All errors are reported at once with file and line. What the hosts are like
-at this moment is no part of the file: that is the weather's. Source of the entries: Wolski et al. 2000, §3.1, §4.1.
+A grid file is YAML (schema in docs/configuration.md). It becomes an `apples.model.grid.Grid` and a `KnownApplication`
+for each application in it (benchmarks, overhead, demands), so that a published system can be planned for without
+measuring it. All errors are reported at once with file and line. The present load of the hosts is not part of the
+file; the weather service measures it. Source of the entries: Wolski et al. 2000, §3.1, §4.1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _RowTimes:
-    """Seconds for a row: one time, or ranks sharing the host → time."""
+    """Seconds for a row: one value, or ranks sharing the host → value."""
 
     def parse(self, value: object) -> dict[int, float]:
         table = value if isinstance(value, dict) else {"1": value}
@@ -92,7 +92,7 @@ class LinksEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demands:
-    """What one run of the application demands, whatever its size; fields as in `apples.model.template.Workload`."""
+    """Demands of one run of the application, of any size; fields as in `apples.model.template.Workload`."""
 
     iterations: Count = 1
     messages: Annotated[int, WholeNumber(0)] = 0
@@ -106,7 +106,7 @@ class Demands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownApplication:
-    """What is known of an application on these hosts before anything is measured.
+    """Stated costs of an application on these hosts, without measurements.
 
     seconds_per_row : CPU type → ranks on the host → seconds for one row and one iteration (BM)
     overhead : Over of the performance model.  demands : inputs of the model where no template gives them
@@ -118,7 +118,7 @@ class KnownApplication:
 
     @property
     def costs(self) -> Costs | None:
-        """Benchmarks and overhead; None where the file states no benchmark."""
+        """Return benchmarks and overhead; None if the file states no benchmark."""
         if not self.seconds_per_row:
             return None
         return Costs(seconds_per_row=self.seconds_per_row, overhead=self.overhead)
@@ -136,13 +136,13 @@ class GridEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridFile:
-    """A grid and the applications its file knows something of."""
+    """A grid and the applications its file describes."""
 
     grid: Grid
     applications: Mapping[str, KnownApplication]
 
     def workload(self, application: str, size: int) -> Workload | None:
-        """Demands of a run of `size` rows; None where the file does not state them."""
+        """Return the demands of a run of `size` rows; None if the file does not state them."""
         known = self.applications.get(application)
         if known is None or known.demands is None:
             return None
@@ -162,18 +162,18 @@ class GridFile:
 
 
 def load_grid(path: str | Path) -> Grid:
-    """The hosts and links of a grid file; raises `ConfigError` with every problem of the file."""
+    """Return the hosts and links of a grid file; raises `ConfigError` with every problem of the file."""
     return load_grid_file(path).grid
 
 
 def load_costs(path: str | Path, application: str) -> Costs | None:
-    """Benchmarks and overhead that a grid file states for an application, None if it does not."""
+    """Return benchmarks and overhead that a grid file states for an application, None if it has none."""
     known = load_grid_file(path).applications.get(application)
     return None if known is None else known.costs
 
 
 def load_grid_file(path: str | Path) -> GridFile:
-    """Everything a grid file says; raises `ConfigError` with every problem of the file."""
+    """Return the parsed grid file; raises `ConfigError` with every problem of the file."""
     document = read_yaml(path)
     entry = validate(document, GridEntry, clashes(document))
     links = [

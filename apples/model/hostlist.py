@@ -1,9 +1,9 @@
-"""Lists of hosts as people write them: bracket expressions, `-H a:2,b`, and hostfiles.
+"""Lists of hosts as users write them: bracket expressions, `-H a:2,b`, and hostfiles.
 
-`node[01-08,12],alpha` is the notation of Slurm, with zeros kept and several brackets per name. `fold` writes it,
-`expand` reads it, and one undoes the other, order and repetitions included. Hostfiles are those of `mpirun`:
-`host`, `host:4` or `host slots=4` per line, `#` comments. A host named twice has the slots of both.
-Whether a host exists is not asked here.
+`node[01-08,12],alpha` is the notation of Slurm, with zeros kept and several brackets per name. `fold` writes it and
+`expand` reads it; one inverts the other, order and repetitions included. Hostfiles are those of `mpirun`: `host`,
+`host:4` or `host slots=4` per line, `#` comments. A host named twice has the slots of both. The existence of a host
+is not checked here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from apples.errors import ConfigError
 
-#: More hosts than this in one expression is a slip of the keyboard.
+#: Most hosts in one expression; more are taken for a typing error.
 MOST_HOSTS = 100_000
 
 LEGAL = "alpha, node[01-08], node[1-4,7], each followed by :SLOTS if it has several, separated by commas"
@@ -31,14 +31,14 @@ _SLOTS = re.compile(r"(.*?)(?::(.*)|\s+slots\s*=\s*(.*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSlots:
-    """A host the user named; `slots` is None where they did not say how many ranks it takes."""
+    """A host the user named; `slots` is None if its number of slots is not given."""
 
     name: str
     slots: int | None = None
 
 
 def expand(expression: str) -> tuple[str, ...]:
-    """Host names in the order of the expression; raises `ConfigError` with every problem.
+    """Return host names in the order of the expression; raises `ConfigError` with every problem.
 
     >>> expand("node[08-10],alpha")
     ('node08', 'node09', 'node10', 'alpha')
@@ -50,7 +50,7 @@ def expand(expression: str) -> tuple[str, ...]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """The shortest bracket expression that keeps the order; `expand(fold(names)) == tuple(names)`.
+    """Return the shortest bracket expression that keeps the order; `expand(fold(names)) == tuple(names)`.
 
     >>> fold(["node08", "node09", "node10", "alpha"])
     'node[08-10],alpha'
@@ -67,7 +67,7 @@ def fold(names: Iterable[str]) -> str:
 
 
 def parse_hosts(text: str, *, where: str = "-H") -> tuple[HostSlots, ...]:
-    """Hosts of an option such as `a:2,node[1-4]`; raises `ConfigError` with every problem, after `where`."""
+    """Return the hosts of an option such as `a:2,node[1-4]`; raises `ConfigError` with every problem, after `where`."""
     hosts: list[HostSlots] = []
     problems: list[str] = []
     for element in _elements(text, problems):
@@ -78,7 +78,7 @@ def parse_hosts(text: str, *, where: str = "-H") -> tuple[HostSlots, ...]:
 
 
 def read_hostfile(path: Path) -> tuple[HostSlots, ...]:
-    """Hosts of a hostfile; raises `ConfigError` with every problem as `file:line: …`."""
+    """Return the hosts of a hostfile; raises `ConfigError` with every problem as `file:line: …`."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -117,7 +117,7 @@ def _with_slots(entry: str, problems: list[str]) -> list[HostSlots]:
 
 
 def _merged(hosts: list[HostSlots]) -> tuple[HostSlots, ...]:
-    """Each host once, in order of first mention; repeated mentions add up, one slot where none was said."""
+    """Return each host once, in order of first mention; repeated mentions add up, with a default of one slot."""
     slots: dict[str, int | None] = {}
     for host in hosts:
         slots[host.name] = (slots[host.name] or 1) + (host.slots or 1) if host.name in slots else host.slots
@@ -125,7 +125,7 @@ def _merged(hosts: list[HostSlots]) -> tuple[HostSlots, ...]:
 
 
 def _elements(text: str, problems: list[str]) -> Iterator[str]:
-    """Parts between commas that stand outside brackets."""
+    """Return the parts between commas outside brackets."""
     rest = text.strip()
     if not rest:
         problems.append(f"no host is named; legal are {LEGAL}")

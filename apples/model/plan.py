@@ -1,7 +1,7 @@
-"""The records that flow through the agent: plan, outcome, record. Frozen, and free of any decision.
+"""The records of a run: plan, outcome, record. Frozen, without decisions.
 
-A `Plan` is a chain of (host, rows) with its predicted times and reasons. An `Outcome` is what a launcher
-saw. A `Record` joins the two and is what history keeps; JSON form in `apples.learning.history`.
+A `Plan` is a chain of (host, rows) with its predicted times and reasons. An `Outcome` is a launcher's observation of
+a run. A `Record` joins the two in the history; JSON form in `apples.learning.history`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Assignment:
 
     @property
     def predicted_s(self) -> float:
-        """T_i = Comp_i + Comm_i + Over_i."""
+        """Return T_i = Comp_i + Comm_i + Over_i in seconds."""
         return self.compute_s + self.communicate_s + self.overhead_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A host (or some of its slots) that the plan does not use, and why."""
+    """A host (or some of its slots) that the plan does not use, with the reason."""
 
     host: str
     reason: str
@@ -43,9 +43,9 @@ class Plan:
 
     assignments : in rank order; neighbours in the chain exchange halos
     predicted_s : max over ranks of T_i, seconds.  low_s, high_s : bounds from the forecasts' errors
-    order : which desirability order it came from.  relaxed : constraints that had to be widened, in order
-    taken : host → why it was taken.  left_out : the hosts that were not, with reasons
-    candidates : schedules that were compared.  communication : factor on all exchanges (`apples.model.template.Costs`)
+    order : its desirability order.  relaxed : constraints that had to be widened, in order
+    taken : host → reason to take it.  left_out : the other hosts, with reasons
+    candidates : number of schedules compared.  communication : factor on all exchanges (`apples.model.template.Costs`)
     """
 
     scheduler: str
@@ -65,19 +65,19 @@ class Plan:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Slab heights in rank order."""
+        """Return slab heights in rank order."""
         return tuple(a.rows for a in self.assignments)
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Distinct hosts in rank order."""
+        """Return distinct hosts in rank order."""
         return tuple(dict.fromkeys(a.host for a in self.assignments))
 
 
 def unplanned(hosts: Sequence[str], *, scheduler: str, application: str) -> Plan:
-    """Ranks of one row on these hosts, in this order, for what is launched without a prediction.
+    """Return a plan of ranks of one row on these hosts, in this order, for a launch without a prediction.
 
-    The n-th rank of a host is on its n-th slot
+    The n-th rank of a host is on its n-th slot.
     """
     chain = tuple(
         Assignment(
@@ -105,12 +105,12 @@ def unplanned(hosts: Sequence[str], *, scheduler: str, application: str) -> Plan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankObservation:
-    """What one rank recorded of itself, seconds: setup before the loop, then the loop's parts.
+    """The times that one rank recorded of itself, seconds: setup before the loop, then the loop's parts.
 
     compute_s : its own sweeps.  communicate_s : halo exchange and its waits
     wait_s : the reduction that ends each iteration, mostly waiting for the slowest rank
     total_s : setup to end
-    checkpoint_s, checkpoints : spent writing them, and how many
+    checkpoint_s, checkpoints : time spent writing them, and their number
     """
 
     rank: int
@@ -128,9 +128,9 @@ class RankObservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStatus:
-    """How one rank ended: exit code, or the signal that killed it; both None if that is not known.
+    """The end of one rank: exit code, or the signal that killed it; both None if unknown.
 
-    to_blame : it failed by itself, neither because another rank had failed nor because it was told to end
+    to_blame : it failed by itself, neither because another rank had failed nor because it was signalled
     """
 
     rank: int
@@ -145,9 +145,9 @@ class RankStatus:
 class Move:
     """Rows that moved between the ranks of a run while it ran.
 
-    iteration : after which this was decided.  before, after : slab heights in rank order
-    gain_s, cost_s : predicted.  took_s : measured; None where the run ended before anybody knew
-    refused : why the run kept its slabs, empty where it did not
+    iteration : of the decision.  before, after : slab heights in rank order
+    gain_s, cost_s : predicted.  took_s : measured; None if the run ended before the measurement
+    refused : why the run kept its slabs, empty if it did not
     """
 
     iteration: int
@@ -162,17 +162,17 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a launcher saw of one run.
+    """A launcher's observation of one run.
 
-    ended : "finished", "failed", "time limit", "interrupted", or "adapted": ended on the agent's own wish, after a
-        checkpoint, to go on from it with another plan
+    ended : "finished", "failed", "time limit", "interrupted", or "adapted": ended at the agent's own request, after a
+        checkpoint, to resume from it with another plan
     exit_code : the highest over ranks, 128 + signal for a killed rank, 124, 125, 130 (see docs)
     observed_s : wall seconds from launch to end
-    message : for the user, empty when all is well
-    lost : hosts that were lost, or where the launcher failed, and how; a predicate each, as in "was lost: …"
-    kept_iterations : iterations of this attempt that its newest checkpoint holds, where the launcher knows that by
-        itself (simulated runs have no files); None where the file is to be asked
-    moves : of rows between the ranks on the way
+    message : for the user, empty after success
+    lost : hosts that were lost, or where the launcher failed, with a predicate each, as in "was lost: …"
+    kept_iterations : iterations of this attempt in its newest checkpoint, if the launcher knows them by itself
+        (simulated runs have no files); None if the file must be read
+    moves : of rows between the ranks during the run
     """
 
     ended: str
@@ -187,16 +187,17 @@ class Outcome:
 
     @property
     def finished(self) -> bool:
-        """Whether the application did all its work."""
+        """Return whether the application did all its work."""
         return self.ended == "finished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One launch of a run: what was planned for what was left then, and how it ended.
+    """One launch of a run: the plan for the remaining work, and its end.
 
-    number : from 1.  started_at : seconds since the epoch.  first_iteration : iterations that were done before
-    iterations : that it was to do.  checkpoint_every : iterations between its checkpoints, None for none on the way
+    number : from 1.  started_at : seconds since the epoch.  first_iteration : iterations done before
+    iterations : to do in this launch.  checkpoint_every : iterations between its checkpoints, None for none before
+    the end
     """
 
     number: int
@@ -210,14 +211,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One run as history keeps it.
+    """One run in the history.
 
-    id : unique, sorts by time.  started_at : seconds since the epoch.  world : launcher that ran it
-    workload : the model inputs used.  snapshot : JSON document of the snapshot the plan was made on
-    key : calibration key (application with its options, and machine): only like is fitted to like
-    sharing : what the node manager saw of a run that took turns on its hosts, empty for others
-    monitor : what the monitor saw in a run that had one, empty for others
-    attempts : of the run loop; `plan` is the first one's, and `outcome` that of the whole
+    id : unique, sorts by time.  started_at : seconds since the epoch.  world : name of the launcher
+    workload : the model inputs used.  snapshot : JSON object of the snapshot of the plan
+    key : calibration key (application with its options, and machine): only equal keys are fitted together
+    sharing : the node manager's report on a run that took turns on its hosts, empty for others
+    monitor : the monitor's report, empty for runs without one
+    attempts : launches of the run; `plan` is the first one's, and `outcome` that of the run
     """
 
     id: str
@@ -235,7 +236,9 @@ class Record:
 
     @property
     def whole(self) -> bool:
-        """Whether `outcome` is that of `plan`, from the first iteration to the last in one launch and on its slabs."""
+        """Return whether `outcome` is that of `plan`, from the first iteration to the last in one launch and on
+        its slabs.
+        """
         if self.outcome is not None and self.outcome.moves:
             return False
         return not self.attempts or (len(self.attempts) == 1 and self.attempts[0].first_iteration == 0)

@@ -1,4 +1,4 @@
-"""From forecasts to a snapshot: what the weather says of a grid's hosts and pairs, at one instant.
+"""From forecasts to a snapshot of a grid's hosts and pairs at one instant.
 
 Pure. A host or pair without a forecast keeps its nominal value, marked as such, so that one silent sensor never
 stops a plan; `unmeasured` names the hosts. Source: Wolski et al. 2000, §3.2.
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def without(found: Snapshot, absent: Mapping[str, str]) -> Snapshot:
-    """The snapshot without these hosts, each for a reason; raises `NoFeasiblePlan` with all reasons if none is left."""
+    """Return the snapshot without these hosts, each for a reason.
+
+    Raises `NoFeasiblePlan` with all reasons if none is left.
+    """
     if not absent:
         return found
     present = [host.name for host in found.hosts if host.name not in absent]
@@ -40,7 +43,7 @@ def from_forecasts(
     source: str,
     through: Mapping[tuple[str, str], tuple[str, ...]] | None = None,
 ) -> Snapshot:
-    """Snapshot of the grid at `now` (seconds since the epoch) out of one call to the weather.
+    """Return the snapshot of the grid at `now` (seconds since the epoch) from the forecasts of one query.
 
     through : pairs whose forecasts are composed, with the hosts on the way
     """
@@ -89,9 +92,9 @@ def from_forecasts(
 def with_composed(
     snapshot: Snapshot, matrix: LinkMatrix, names: Mapping[str, str], *, now: float
 ) -> Snapshot:
-    """The snapshot with pairs that are not measured as the matrix composes them.
+    """Return the snapshot with the matrix's estimates for unmeasured pairs.
 
-    names : host → what the matrix calls it; others keep what they have.  now : of the clock of the matrix
+    names : host → name in the matrix; other hosts keep their values.  now : by the clock of the matrix
     """
     places = {name: k for k, name in enumerate(matrix.hosts)}
     place = np.array([places.get(names.get(host.name, ""), -1) for host in snapshot.hosts], np.int64)
@@ -126,9 +129,9 @@ def with_composed(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """Turns that hosts give away already, to jobs that take them under a policy of sharing.
+    """Time shares that hosts give already to jobs under a sharing policy.
 
-    here : on this machine, whose node is called `node`.  held : on other hosts, by name, where that is known
+    here : number on this machine, whose node is called `node`.  held : on other hosts, by name, if known
     exclusive : a new job has to wait for the others, and is alone then
     """
 
@@ -139,11 +142,11 @@ class Turns:
 
 
 def with_turns(snapshot: Snapshot, turns: Turns, own: str | None) -> Snapshot:
-    """What a new job that takes turns will get: one of k + 1 where k are given away already.
+    """Return the snapshot for a new job that takes turns: one of k + 1 where k jobs take turns already.
 
-    Sensors see that one job runs at a time and take it for all there is; so the smaller of both counts. Where a job
-    is alone once it is its turn, the others do not count at all, and how long it waits is not forecast.
-    own : this machine's name in the grid, None where it is not in it
+    Sensors see one job run at a time and cannot count the others, so the smaller of both shares counts. A job that is
+    alone during its turn does not share with the others, and the length of its wait is not forecast.
+    own : this machine's name in the grid, None if it is not part of it
     """
     held = {**turns.held, **({} if own is None else {own: turns.here})}
     conditions, waits = [], []
@@ -164,7 +167,7 @@ def with_turns(snapshot: Snapshot, turns: Turns, own: str | None) -> Snapshot:
 
 
 def _shared(known: Conditions, host: Host, share: float, *, alone: bool) -> Conditions:
-    """One host's conditions for a job that has `share` of its time."""
+    """Return one host's conditions for a job that has `share` of its time."""
 
     def capped(estimate: Estimate, most: float) -> Estimate:
         if not alone and estimate.value <= most:
@@ -176,7 +179,7 @@ def _shared(known: Conditions, host: Host, share: float, *, alone: bool) -> Cond
 
 
 def unmeasured(snapshot: Snapshot) -> tuple[str, ...]:
-    """Hosts whose CPU nobody measured: they count as idle."""
+    """Return the hosts without a CPU measurement; they count as idle."""
     pairs = zip(snapshot.hosts, snapshot.conditions, strict=True)
     return tuple(host.name for host, conditions in pairs if conditions.availability.method == "nominal")
 
@@ -202,5 +205,5 @@ def _conditions(host: Host, idle: Conditions, forecasts: Mapping[Series, Forecas
 
 
 def _error(forecast: Forecast) -> float:
-    """Standard deviation to expect; a series seen once has none yet."""
+    """Return the expected standard deviation; a series with one sample has none yet."""
     return forecast.rmse if math.isfinite(forecast.rmse) else 0.0

@@ -1,8 +1,8 @@
-"""What an application class tells the agent: its demands, its limits, its price, and how it is deployed.
+"""The interface of an application class: its demands, limits and costs, and its deployment.
 
-An AppLeS template is the pluggable part of the agent (Wolski et al. 2000, §2.1, §5): planning, launching,
-history and calibration are written against `Template` and never name an application. A new stencil code
-plugs in by giving its model inputs (`workload`), constraints and deployment; see `apples.applications`.
+An AppLeS template is the pluggable part of the agent (Wolski et al. 2000, §2.1, §5): planning, launching, history and
+calibration are written against `Template` and never name an application. A new stencil code gives its model inputs
+(`workload`), constraints and deployment; see `apples.applications`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class LinearConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What one run of one size demands; the inputs of the performance model (§3.1).
+    """The demands of one run of one size; the inputs of the performance model (§3.1).
 
     size : rows to place, whole.  iterations : sweeps over the mesh
-    messages : messages to one neighbour over the whole run (M)
-    bytes_exchanged : bytes to one neighbour over the whole run (MB, in bytes)
+    messages : messages to one neighbour over all iterations (M)
+    bytes_exchanged : bytes to one neighbour over all iterations (MB, in bytes)
     bytes_per_row, bytes_fixed : memory of one rank = bytes_fixed + bytes_per_row · rows (BMmem)
-    max_rows : largest slab one rank may hold (array limit), None for no limit
-    min_rows : smallest slab one rank may hold
+    max_rows : largest slab of one rank (array limit), None for no limit
+    min_rows : smallest slab of one rank
     constraints : further linear constraints
-    row : what the user calls a row, for messages
+    row : the user's name for a row, for messages
     """
 
     application: str
@@ -56,8 +56,8 @@ class Workload:
 class Overhead:
     """Over_i of the performance model, in seconds; the same for every rank of a run (§3.1).
 
-    constant_s + per_row_s·size + per_rank_s·P + per_rank2_s·P²; `error_s` is the standard deviation of
-    what remains, `source` says where the numbers come from.
+    constant_s + per_row_s·size + per_rank_s·P + per_rank2_s·P²; `error_s` is the standard deviation of the residual,
+    `source` names the origin of the numbers.
     """
 
     constant_s: float = 0.0
@@ -68,7 +68,7 @@ class Overhead:
     source: str = "none"
 
     def seconds(self, size: int, ranks: int) -> float:
-        """Overhead of a run of `size` rows on `ranks` ranks, never negative."""
+        """Return the overhead of a run of `size` rows on `ranks` ranks, never negative."""
         value = (
             self.constant_s + self.per_row_s * size + self.per_rank_s * ranks + self.per_rank2_s * ranks**2
         )
@@ -83,17 +83,18 @@ PAPER_OVERHEAD = Overhead(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What the application costs on dedicated machines: benchmarks by CPU type, and the overhead.
+    """The costs of the application on dedicated machines: benchmarks by CPU type, and the overhead.
 
     seconds_per_row : CPU type → ranks sharing the host → seconds for one row and one iteration (BM).
-        A count that was not measured takes the value of the next smaller one that was.
-    host_factors : host → how much longer it takes than its type; hosts that are not named take 1
-    communication : seconds that ranks wait for an exchange, over those that links and messages would take: less than 1
+        A count without a measurement takes the value of the next smaller one.
+    host_factors : host → its slowness relative to its type; hosts that are not named take 1
+    communication : seconds that ranks wait for an exchange, divided by the seconds of its links and messages: less
+    than 1
         for codes that compute meanwhile
-    start_cpu_s : CPU seconds that a rank takes until its first iteration, for which all wait; on an idle CPU it is part
-        of the overhead, on a busy one it takes longer
-    message_cpu_s : CPU seconds that a rank takes for each of its messages M, beyond its rows: a rank that seldom has a
-        CPU is late for its neighbours, and the run waits
+    start_cpu_s : CPU seconds of a rank until its first iteration, for which all wait; on an idle CPU it is part of the
+        overhead, on a busy one it takes longer
+    message_cpu_s : CPU seconds of a rank for each of its messages M, beyond its rows: a rank that seldom has a CPU is
+        late for its neighbours, and the run waits
     reduction_hops : latencies of the slowest link between its ranks that a run waits for with each of M, beyond the
         exchanges: the reduction that ends an iteration crosses it, there and back
     """
@@ -107,7 +108,7 @@ class Costs:
     reduction_hops: float = 0.0
 
     def row_seconds(self, cpu_type: str, ranks: int, host: str = "") -> float:
-        """BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.
+        """Return BM for a host of `cpu_type` that runs `ranks` ranks; raises `KeyError` for an unknown type.
 
         host : its name, if it may have a factor of its own
         """
@@ -118,11 +119,11 @@ class Costs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """What a short dedicated run on one host measured.
+    """The result of a short dedicated run on one host.
 
     ranks : ranks that ran at once on the host.  seconds_per_row : one row, one iteration
-    startup_s : wall time of the launch that was not iterations
-    bytes_per_row : resident memory one more row takes
+    startup_s : wall time of the launch outside iterations
+    bytes_per_row : resident memory of one more row
     """
 
     ranks: int
@@ -132,14 +133,14 @@ class Benchmark:
 
 
 def _silent(line: str) -> None:
-    """Says nothing."""
+    """Ignore the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRequest:
-    """One benchmark to run: `ranks` ranks on `host`, slabs of `rows` rows each (caches make that matter).
+    """One benchmark to run: `ranks` ranks on `host`, slabs of `rows` rows each (because of caches).
 
-    notify : takes what the user should know meanwhile, for instance that something is compiled first
+    notify : receives progress messages for the user, for instance that a compilation comes first
     """
 
     template: Template
@@ -160,35 +161,38 @@ class Template(Protocol):
         """Raise `ConfigError` naming every unknown or illegal option and what is legal."""
 
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:
-        """Demands of a run of `size` rows."""
+        """Return the demands of a run of `size` rows."""
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:
-        """Program and arguments of every rank; rank i owns `rows[i]` rows. Records go to `run_dir`."""
+        """Return program and arguments of every rank; rank i owns `rows[i]` rows. Records go to `run_dir`."""
 
     def warm_command(self) -> list[str]:
-        """Program to run once before the first launch on a machine (it may compile); empty for none.
+        """Return the program to run once before the first launch on a machine (it may compile); empty for none.
 
-        What it says on stderr while it runs is passed on to the user, line by line.
+        Its lines on stderr are passed on to the user.
         """
 
     def benchmark_command(
         self, output: Path, options: Mapping[str, str], rows: int | None = None
     ) -> list[str]:
-        """Program and arguments of every rank of a benchmark on slabs of `rows` rows, result in `output`."""
+        """Return program and arguments of every rank of a benchmark on slabs of `rows` rows, result in `output`."""
 
     def read_benchmark(self, output: Path, wall_s: float) -> Benchmark:
-        """Result of a benchmark that took `wall_s` from launch to end; raises `ConfigError` if unreadable."""
+        """Return the result of a benchmark that took `wall_s` from launch to end.
+
+        Raises `ConfigError` if unreadable.
+        """
 
     def observations(self, run_dir: Path) -> tuple[RankObservation, ...]:
-        """What every rank recorded; ranks without a readable record are missing."""
+        """Return the record of every rank; ranks without a readable record are missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpointing:
-    """How a launch keeps what it has done.
+    """The checkpointing of one launch.
 
-    file : written whole or not at all, and one at the end at least.  every : iterations between two, None for no more
-    restart : go on from what the file holds
+    file : written atomically, at least once at the end.  every : iterations between two, None for none before the end
+    restart : resume from the file
     """
 
     file: Path
@@ -198,18 +202,21 @@ class Checkpointing:
 
 @runtime_checkable
 class Restartable(Protocol):
-    """A `Template` whose runs can go on from a file, on any hosts, with the very answer of an unbroken run."""
+    """A `Template` whose runs can resume from a file, on any hosts, with exactly the answer of an unbroken run."""
 
     def checkpointed(self, options: Mapping[str, str], keep: Checkpointing) -> dict[str, str]:
-        """Options for `command` that make the run keep checkpoints; its iterations still count from the start."""
+        """Return options for `command` that make the run keep checkpoints.
+
+        Its iterations still count from the start.
+        """
 
     def checkpoint_bytes(self, size: int, options: Mapping[str, str]) -> float:
-        """Bytes of one checkpoint of a run of `size` rows."""
+        """Return the bytes of one checkpoint of a run of `size` rows."""
 
     def iterations_in(
         self, file: Path, size: int, options: Mapping[str, str], *, verified: bool = True
     ) -> int:
-        """Iterations that a checkpoint holds; raises `ConfigError` where it is damaged, or of another run.
+        """Return the iterations in a checkpoint; raises `ConfigError` if it is damaged, or of another run.
 
-        verified : read all of it; else a look at its head will do
+        verified : read all of it; otherwise only its head
         """
