@@ -25,7 +25,7 @@ from nws.client import Endpoint, state_dir
 if TYPE_CHECKING:
     from apples.launching.launcher import Notify
     from apples.model.gridfile import GridFile
-    from apples.model.snapshots import Turns
+    from apples.model.snapshots import TimeShares
     from apples.platforms.serviceforecasts import ServiceWeather
     from apples.slurm.commands import Wishes
 
@@ -63,7 +63,7 @@ def open_platform(
     options: PoolOptions,
     service: ServiceWeather | None = None,
     notify: Notify = ignore,
-    turns: Turns | None = None,
+    turns: TimeShares | None = None,
 ) -> tuple[Platform, GridFile | None]:
     """Return the platform that the options select, and its grid file if there is one; raise `ConfigError`."""
     if options.simulated:

@@ -23,7 +23,7 @@ from apples.daemons.client import NodeClient, efficiencies, find_node
 from apples.daemons.keyfile import new_key
 from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, serving_socket
 from apples.errors import SharingError
-from apples.model.snapshots import Turns
+from apples.model.snapshots import TimeShares
 from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
 from nws.base.paths import local_host, state_dir
 
@@ -36,12 +36,14 @@ _LONG_LOG = 1 << 20
 _COMMAND = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 
 
-def turns_of(status: Mapping[str, Any], view: Mapping[str, Any] | None) -> Turns:
-    """Turns that nodes give away already: of this host, and of the others where a manager knows them."""
+def turns_of(status: Mapping[str, Any], view: Mapping[str, Any] | None) -> TimeShares:
+    """TimeShares that nodes give away already: of this host, and of the others where a manager knows them."""
     nodes = {} if view is None else view["nodes"]
     held = {name: int(node["slots"]) for name, node in nodes.items() if "slots" in node}
     kind = policy_kind(str(status["policy"]))
-    return Turns(here=int(status["slots"]), held=held, exclusive=kind.exclusive, node=str(status["node"]))
+    return TimeShares(
+        here=int(status["slots"]), held=held, exclusive=kind.exclusive, node=str(status["node"])
+    )
 
 
 class SharingSession:
@@ -58,7 +60,7 @@ class SharingSession:
         self.environment: dict[str, str] = {}
         self.slots = 0
         self.node = ""
-        self.turns: Turns | None = None
+        self.turns: TimeShares | None = None
         self._started = False
         self._client: NodeClient | None = None
         self._pages: Path | None = None

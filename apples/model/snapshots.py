@@ -128,7 +128,7 @@ def with_composed(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class TimeShares:
     """Time shares that hosts give already to jobs under a sharing policy.
 
     here : number on this machine, whose node is called `node`.  held : on other hosts, by name, if known
@@ -141,7 +141,7 @@ class Turns:
     exclusive: bool = False
 
 
-def with_turns(snapshot: Snapshot, turns: Turns, own: str | None) -> Snapshot:
+def with_time_shares(snapshot: Snapshot, turns: TimeShares, own: str | None) -> Snapshot:
     """Return the snapshot for a new job that takes turns: one of k + 1 where k jobs take turns already.
 
     Sensors see one job run at a time and cannot count the others, so the smaller of both shares counts. A job that is

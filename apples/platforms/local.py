@@ -14,7 +14,7 @@ from apples.errors import ConfigError
 from apples.launching.launcher import Launcher, Notify
 from apples.launching.mpiexec import MpiexecLauncher
 from apples.model.grid import Grid, Host, Snapshot
-from apples.model.snapshots import Turns, from_forecasts, with_composed, with_turns, without
+from apples.model.snapshots import TimeShares, from_forecasts, with_composed, with_time_shares, without
 from apples.model.template import Benchmark, BenchmarkRequest, Template
 from apples.platforms.platform import (
     fingerprint,
@@ -51,7 +51,7 @@ class LocalPlatform:
         *,
         weather_file: Path | None = None,
         service: ServiceWeather | None = None,
-        turns: Turns | None = None,
+        turns: TimeShares | None = None,
     ) -> None:
         """grid : None for one host with a slot for each usable CPU; raises `ConfigError` if two are this one.
 
@@ -79,7 +79,7 @@ class LocalPlatform:
         found = without(self._found(notify), self._dropped)
         if self._turns is None:
             return found
-        return with_turns(found, self._turns, None if self._own is None else self._own.name)
+        return with_time_shares(found, self._turns, None if self._own is None else self._own.name)
 
     def drop(self, hosts: Mapping[str, str]) -> None:
         """See `Platform.drop`."""

@@ -15,8 +15,8 @@ from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.corrections import correct, outdated
 from apples.learning.history import History
+from apples.learning.learnedcosts import learned_costs
 from apples.learning.runs import TrainingRuns
-from apples.learning.teaching import taught
 from apples.model.grid import Host
 from apples.model.plan import Record
 from apples.model.template import BenchmarkRequest, Costs, Overhead
@@ -137,7 +137,7 @@ class Costing:
 
     def _taught(self, request: RunRequest, own: TrainingRuns, others: Sequence[TrainingRuns]) -> Costs:
         iterations = request.template.workload(request.size, request.settings).iterations
-        return taught(own, others, iterations)
+        return learned_costs(own, others, iterations)
 
     def _benchmarks(self, platform: Platform, request: RunRequest, key: str) -> Costs:
         """What is kept under a key, over what the grid file states."""

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from apples.errors import HistoryError
 from apples.learning.benchmarkstore import FORMAT, CalibrationStore
 from apples.learning.corrections import correct, corrections, outdated
+from apples.learning.learnedcosts import learned_costs
 from apples.learning.overhead import fit_overhead, startup_overhead
 from apples.learning.regression import weighted_median
 from apples.learning.runs import HALF_LIFE_RUNS, TrainingRuns, message_costs, start_cpu_s
-from apples.learning.teaching import taught
 from apples.model.plan import Assignment, Attempt, Outcome, Plan, RankObservation, Record
 from apples.model.template import PAPER_OVERHEAD, Benchmark, Costs, Overhead
 
@@ -533,7 +533,7 @@ def test_one_run_on_slabs_of_this_size_moves_little_of_what_eight_others_taught(
 
 def test_exchanges_and_overhead_are_believed_from_neighbours_too():
     wider = on_wider_slabs(8, exchange=(2.0, 0.5))
-    costs = taught(lessons([]), [wider], 1)
+    costs = learned_costs(lessons([]), [wider], 1)
     assert costs.communication == pytest.approx(0.25, rel=0.02)
     assert costs.overhead.seconds(200, 4) == pytest.approx(3.0 - 0.5, abs=0.1)
     assert costs.overhead.source == "fitted to 8 runs"
@@ -541,13 +541,13 @@ def test_exchanges_and_overhead_are_believed_from_neighbours_too():
 
 def test_runs_of_other_lengths_teach_no_overhead():
     wider = on_wider_slabs(8)
-    assert taught(lessons([]), [wider], 100).overhead == Overhead()
+    assert learned_costs(lessons([]), [wider], 100).overhead == Overhead()
 
 
 def test_a_start_that_benchmarks_have_shown_is_not_paid_twice():
     shown = replace(COSTS, overhead=Overhead(constant_s=5.0))
     runs = [a_run(400, 4, 100 * BM + 9.0, setup_s=1.5)] * 4
-    costs = taught(lessons(runs, benchmarks=shown), [], iterations := 100)
+    costs = learned_costs(lessons(runs, benchmarks=shown), [], iterations := 100)
     assert runs[0].workload["iterations"] != iterations
     assert costs.overhead.constant_s + costs.start_cpu_s == pytest.approx(5.0)
 
@@ -572,7 +572,7 @@ def test_a_start_on_a_busy_cpu_takes_longer_and_the_overhead_is_the_rest():
     runs = [
         starting(share, 100 * BM / share + 1.5 / share + 4.0, 1.5 / share) for share in (1.0, 0.5, 0.25, 1.0)
     ]
-    costs = taught(lessons(runs), [], 1)
+    costs = learned_costs(lessons(runs), [], 1)
     assert costs.start_cpu_s == pytest.approx(1.5)
     assert costs.overhead.constant_s == pytest.approx(4.0)
 
@@ -626,7 +626,9 @@ def in_short_iterations(share, least_s=0.0, overhead_s=0.0):
 def test_what_short_iterations_wait_for_cpus_is_not_taken_for_messages():
     runs = [in_short_iterations(share, 0.2 / share, 4.0) for share in (1.0, 0.5, 0.8, 1.0)]
     assert message_costs(runs) == (pytest.approx(0.02), 0.0)
-    costs = taught(lessons(runs, benchmarks=Costs(seconds_per_row={"node": {1: BM / 10**9}})), [], 10**9)
+    costs = learned_costs(
+        lessons(runs, benchmarks=Costs(seconds_per_row={"node": {1: BM / 10**9}})), [], 10**9
+    )
     assert costs.communication == 1.0
     assert costs.overhead.constant_s == pytest.approx(4.0)
 
@@ -638,7 +640,7 @@ def test_runs_without_messages_or_neighbours_tell_nothing_of_them():
 
 def test_messages_on_a_busy_cpu_take_longer_and_the_overhead_is_the_rest():
     runs = [late(share, 0.2 / share, 100 * BM / share + 0.2 / share + 4.0) for share in (1.0, 0.5, 0.25, 1.0)]
-    costs = taught(lessons(runs), [], 1)
+    costs = learned_costs(lessons(runs), [], 1)
     assert costs.message_cpu_s == pytest.approx(0.02)
     assert costs.overhead.constant_s == pytest.approx(4.0)
 

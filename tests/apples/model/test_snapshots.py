@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apples.model.grid import Grid, Host, LinkRule
-from apples.model.snapshots import Turns, from_forecasts, unmeasured, with_turns
+from apples.model.snapshots import TimeShares, from_forecasts, unmeasured, with_time_shares
 from nws.series import Forecast, Resource, Series
 
 GRID = Grid(
@@ -97,7 +97,7 @@ class TestTurns:
     @pytest.mark.parametrize(("seen", "got"), [(0.9, 0.25), (0.5, 0.25), (0.1, 0.1)])
     def test_the_smaller_of_turn_and_measurement_counts(self, seen, got):
         snapshot = snapshot_of(**{"cpu.new@a": forecast(seen)})
-        shared = with_turns(snapshot, Turns(here=3, node="n"), "a")
+        shared = with_time_shares(snapshot, TimeShares(here=3, node="n"), "a")
         assert shared.conditions[0].availability.value == got
         assert shared.conditions[0].capacity.value <= 2 * 0.25
         assert shared.conditions[1] == snapshot.conditions[1]
@@ -105,15 +105,15 @@ class TestTurns:
 
     def test_who_is_alone_once_it_is_its_turn_has_it_all(self):
         snapshot = snapshot_of(**{"cpu.new@a": forecast(0.5)})
-        shared = with_turns(snapshot, Turns(here=1, node="n", exclusive=True), "a")
+        shared = with_time_shares(snapshot, TimeShares(here=1, node="n", exclusive=True), "a")
         assert shared.conditions[0].availability.value == 1.0
         assert shared.notes[-1] == "a gives 1 turn away already: the run waits for them, and is alone then"
 
     def test_other_hosts_count_by_their_names(self):
         snapshot = snapshot_of(**{"cpu.new@b": forecast(0.9)})
-        shared = with_turns(snapshot, Turns(here=0, node="n", held={"b": 1}), None)
+        shared = with_time_shares(snapshot, TimeShares(here=0, node="n", held={"b": 1}), None)
         assert shared.conditions[1].availability.value == 0.5
 
     def test_where_nobody_takes_turns_nothing_changes(self):
         snapshot = snapshot_of(**{"cpu.new@a": forecast(0.5)})
-        assert with_turns(snapshot, Turns(here=0, node="n"), "a") is snapshot
+        assert with_time_shares(snapshot, TimeShares(here=0, node="n"), "a") is snapshot

@@ -11,7 +11,7 @@ from apples.learning.runs import TrainingRuns, message_costs, start_cpu_s
 from apples.model.template import Costs
 
 
-def taught(own: TrainingRuns, others: Sequence[TrainingRuns], iterations: int) -> Costs:
+def learned_costs(own: TrainingRuns, others: Sequence[TrainingRuns], iterations: int) -> Costs:
     """Return benchmarks corrected by all later runs, with the overhead fitted to runs of as many iterations.
 
     A run's excess compute time grows with its iterations and would pass for overhead in a shorter run. Evidence on rows
