@@ -20,7 +20,7 @@ from apples.model.plan import Record
 from apples.model.template import PAPER_OVERHEAD, Costs
 from apples.planning.planner import make_plan
 from apples_experiments.mock_runs import PLANNERS, Session, calibrated
-from apples_experiments.settings import Settings, load_settings
+from apples_experiments.settings import WolskiSettings, load_settings
 
 POOL = 26
 #: Seeds of worlds; no experiment has them.
@@ -28,20 +28,20 @@ FIRST_SEEDS = (90_000, 95_000)
 IDLE_RUNS, LOADED_RUNS, LEARNING_RUNS = 24, 60, 80
 
 
-def one_run(settings: Settings, case: tuple[int, int], load: str, costs: Costs) -> Record:
+def one_run(settings: WolskiSettings, case: tuple[int, int], load: str, costs: Costs) -> Record:
     """A run in a world of its own. case : (size, seed)."""
     size, seed = case
     session = Session(settings, seed=seed, load=load)
     return session.run(size, costs, make_plan, replace(PLANNERS["apples"], max_ranks=POOL))
 
 
-def told(settings: Settings, load: str, runs: int, costs: Costs) -> list[Record]:
+def told(settings: WolskiSettings, load: str, runs: int, costs: Costs) -> list[Record]:
     """Runs that know what they know from the beginning."""
     cases = [(settings.sizes[k % len(settings.sizes)], FIRST_SEEDS[0] + k) for k in range(runs)]
     return [one_run(settings, case, load, costs) for case in cases]
 
 
-def learning(settings: Settings, first_seed: int, costs: Costs) -> list[Record]:
+def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Record]:
     """Loaded runs, each of which knows those before it."""
     rng = np.random.default_rng(first_seed)
     records: list[Record] = []

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from apples.errors import SharingError
-from apples.livequeue.client import Gone, QueueClient, survey
+from apples.livequeue.client import NoManager, QueueClient, survey
 
 _APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 
@@ -84,7 +84,7 @@ def submit_all(documents: list[dict[str, Any]], took_s: list[float]) -> None:
                 with QueueClient() as client:
                     client.ask("submit", one)
                 break
-            except Gone:
+            except NoManager:
                 time.sleep(0.02)
         took_s.append(time.monotonic() - begun)
 

@@ -14,7 +14,7 @@ import resource
 import time
 
 from apples_experiments.coscheduled import SCENARIOS, run_scenario
-from apples_experiments.coscheduled_runs import Case, compile_once, run_case
+from apples_experiments.coscheduled_runs import ClusterCase, compile_once, run_case
 from apples_experiments.coscheduled_settings import load_settings
 from apples_experiments.coscheduled_tables import ALGORITHMS
 
@@ -52,7 +52,7 @@ def one_by_one() -> None:
         steps = sum(len(job.nodes) * job.iterations for job in scenario.jobs)
         cells = []
         for policy in ALGORITHMS.values():
-            case = Case(
+            case = ClusterCase(
                 label=(name,),
                 machine=settings.machine,
                 jobs=scenario.jobs,

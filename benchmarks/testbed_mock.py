@@ -32,7 +32,7 @@ from apples.model.plan import Assignment, unplanned
 from apples.model.template import Workload
 from apples.platforms.mock import MockPlatform
 from apples.simulation.scenario import (
-    NOBODY,
+    NO_LOAD,
     ApplicationTruth,
     CpuTruth,
     HostTruth,
@@ -158,7 +158,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
             lookup_spread=1.0,
             finish_s=0.0,
         ),
-        loads={"none": NOBODY},
+        loads={"none": NO_LOAD},
         sensors=SensorTruth(
             host_period_s=10.0,
             network_period_s=60.0,
@@ -174,7 +174,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
 
 def makespan(grid: Grid, scenario: Scenario, line: dict[str, Any]) -> float:
     """Seconds that the plan of one real run takes on the mock grid under the load that run had."""
-    load_then = replace(NOBODY, standing={h: n for h, n in line["load"].items() if n})
+    load_then = replace(NO_LOAD, standing={h: n for h, n in line["load"].items() if n})
     world = MockPlatform(grid, replace(scenario, loads={"then": load_then}), load="then", seed=1)
     run = line["run"]
     chain = tuple(

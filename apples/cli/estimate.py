@@ -18,8 +18,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apples.queueing.estimates import Estimate, Scheme
-    from apples.queueing.jobs import Job
+    from apples.queueing.estimates import RunTimeEstimate, Scheme
+    from apples.queueing.jobs import QueueJob
 
 _SUBMITTERS = ("sbatch", "salloc", "srun")
 
@@ -64,7 +64,7 @@ def estimate(walltime: str | None, command: tuple[str, ...], **options: Any) -> 
     from apples.cli.estimate_history import read_history
     from apples.errors import ConfigError
     from apples.queueing.estimates import ModelFirst, SimilarJobs
-    from apples.queueing.jobs import Job
+    from apples.queueing.jobs import QueueJob
     from nws.base.durations import parse_duration
 
     if options["score"]:
@@ -82,7 +82,9 @@ def estimate(walltime: str | None, command: tuple[str, ...], **options: Any) -> 
     book = SimilarJobs(scheme)
     user, project = ends.words(options["user"] or getpass.getuser(), options["project"] or "")
     model_s = _believed(options)
-    job = Job(id=0, procs=1, request_s=request, submit_s=0.0, user=user, project=project, model_s=model_s)
+    job = QueueJob(
+        id=0, procs=1, request_s=request, submit_s=0.0, user=user, project=project, model_s=model_s
+    )
     for ended, run_s, end_s in ends.jobs:
         book.ended(ended, run_s, end_s)
     found = ModelFirst(book).estimate(job, ends.now_s)
@@ -126,7 +128,7 @@ def _score(options: dict[str, Any]) -> None:
 
     from apples.cli.report import table
     from apples.livequeue.history import scores
-    from apples.livequeue.places import store_path
+    from apples.livequeue.paths import store_path
 
     path = store_path(options["queue"])
     found = scores(path)
@@ -141,7 +143,9 @@ def _score(options: dict[str, Any]) -> None:
     click.echo("\n".join(table(header, rows) if rows else [f"{path}: no job has run to its end yet"]))
 
 
-def _document(job: Job, found: Estimate, ratios: Sequence[float], scheme: Scheme) -> dict[str, Any]:
+def _document(
+    job: QueueJob, found: RunTimeEstimate, ratios: Sequence[float], scheme: Scheme
+) -> dict[str, Any]:
     from apples.queueing.estimates import percentile_of
 
     fifths = (0, 25, 50, 75, 100)

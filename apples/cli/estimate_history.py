@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from apples.queueing.estimates import Scheme
-    from apples.queueing.jobs import Job
+    from apples.queueing.jobs import QueueJob
     from apples.simulation.batch.trace import Trace
 
 
@@ -24,7 +24,7 @@ class Ends:
     users, projects : numbers by name, where the history has numbers
     """
 
-    jobs: list[tuple[Job, float, float]]
+    jobs: list[tuple[QueueJob, float, float]]
     now_s: float
     users: Mapping[str, int] = field(default_factory=dict)
     projects: Mapping[str, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ def read_history(trace: Path | None, queue: Path | None, scheme: Scheme) -> Ends
     import click
 
     from apples.errors import ConfigError
-    from apples.livequeue.places import store_path
+    from apples.livequeue.paths import store_path
     from apples.simulation.batch.reading import read_trace
 
     if trace is not None:
@@ -72,7 +72,7 @@ def _of_trace(log: Trace, now_s: float) -> Ends:
     return Ends(jobs=list(_ended(log)), now_s=now_s, users=log.names.users, projects=log.names.projects)
 
 
-def _ended(log: Trace) -> Iterator[tuple[Job, float, float]]:
+def _ended(log: Trace) -> Iterator[tuple[QueueJob, float, float]]:
     from apples.simulation.batch.machine import Jobs
 
     ends, jobs = log.log_end, Jobs(log)

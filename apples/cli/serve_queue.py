@@ -93,7 +93,7 @@ def serve_queue(given: dict[str, Any], of_sharing: Sequence[str], say: Callable[
     import os
 
     from apples.errors import ConfigError
-    from apples.livequeue.places import store_path
+    from apples.livequeue.paths import store_path
     from apples.livequeue.server import QueueServer
     from apples.queueing import jit, kernel
     from apples.queueing.configuration import QueueFile, load_queue_file

@@ -17,7 +17,7 @@ from nws.base.files import Replacement
 if TYPE_CHECKING:
     from apples.queueing.configuration import QueueFile
     from apples.queueing.scoring import Scoreboard
-    from apples.simulation.batch.machine import Progress, Schedule
+    from apples.simulation.batch.machine import Progress, ReplaySchedule
     from apples.simulation.batch.trace import Trace
 
 _QUEUE = ("priority", "backfill", "overrun", "increment")
@@ -188,7 +188,7 @@ def _progress(jobs: int, quiet: bool) -> Iterator[Progress | None]:
         yield lambda done, _: bar.update(done - bar.pos)
 
 
-def _write_starts(path: Path, schedule: Schedule) -> None:
+def _write_starts(path: Path, schedule: ReplaySchedule) -> None:
     """Written beside and renamed, so that a file of that name is whole."""
     from apples.errors import ConfigError
 
@@ -205,7 +205,7 @@ def _write_starts(path: Path, schedule: Schedule) -> None:
         ) from error
 
 
-def _document(schedule: Schedule, chosen: QueueFile, options: dict[str, Any]) -> dict[str, Any]:
+def _document(schedule: ReplaySchedule, chosen: QueueFile, options: dict[str, Any]) -> dict[str, Any]:
     from dataclasses import asdict
 
     import numpy as np

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from apples.errors import SharingError
-from apples.livequeue.places import known_sockets
+from apples.livequeue.paths import known_sockets
 
 Json = dict[str, Any]
 
@@ -23,12 +23,12 @@ Json = dict[str, Any]
 _PATIENCE_S, _EVERY_S = 15.0, 0.1
 
 
-class Gone(SharingError):
+class NoManager(SharingError):
     """The manager ended, or none is there."""
 
 
 class QueueClient:
-    """One connection; a context manager. Raises `Gone` where no manager answers."""
+    """One connection; a context manager. Raises `NoManager` where no manager answers."""
 
     def __init__(self, given: Path | None = None) -> None:
         """given : the manager's socket, where the user names it"""
@@ -36,7 +36,7 @@ class QueueClient:
         self._lines = self._socket.makefile("rb")
 
     def ask(self, what: str, argument: object = None) -> Any:
-        """The answer to one question. Raises `Gone`, or `SharingError` for a refusal."""
+        """The answer to one question. Raises `NoManager`, or `SharingError` for a refusal."""
         (answer,) = self.ask_all(what, [argument])
         if "refused" in answer:
             raise SharingError(answer["refused"])
@@ -53,9 +53,9 @@ class QueueClient:
                 for _ in batch:
                     answers.append(json.loads(self._lines.readline() or b"null"))
                     if not answers[-1]:
-                        raise Gone("the queue's manager ended before it answered")
+                        raise NoManager("the queue's manager ended before it answered")
         except (OSError, ValueError) as error:
-            raise Gone(f"{self.path}: the queue's manager does not answer ({error})") from error
+            raise NoManager(f"{self.path}: the queue's manager does not answer ({error})") from error
         return answers
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ def ask(what: str, argument: object = None, given: Path | None = None, *, again:
             with QueueClient(given) as client:
                 asked, until = True, time.monotonic() + _PATIENCE_S
                 return client.ask(what, argument)
-        except Gone:
+        except NoManager:
             if not (again and asked) or time.monotonic() > until:
                 raise
             time.sleep(_EVERY_S)
@@ -108,7 +108,7 @@ def _connected(paths: Sequence[Path]) -> tuple[socket.socket, Path]:
             reasons.append(f"{path}: {error.strerror or error}")
             continue
         return one, path
-    raise Gone(
+    raise NoManager(
         f"no manager of a queue answers ({'; '.join(reasons)}); start one with `apples manager --queue`, or name its "
         "socket with --socket or APPLES_QUEUE_SOCKET"
     )

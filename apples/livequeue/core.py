@@ -21,15 +21,15 @@ from apples.livequeue.records import (
     CODE_CANCELLED,
     LOST,
     WAITING,
-    Ending,
+    JobEnd,
     JobRecord,
     Submission,
 )
 from apples.livequeue.store import Store
-from apples.queueing.ahead import Foreseen, foresee
+from apples.queueing.ahead import PredictedStart, predict_starts
 from apples.queueing.configuration import QueueFile
 from apples.queueing.estimates import ModelFirst
-from apples.queueing.jobs import Beliefs, Job
+from apples.queueing.jobs import Beliefs, QueueJob
 from apples.queueing.queue import JobQueue
 
 
@@ -67,7 +67,7 @@ class LiveQueue:
                 store.remember(**numbers)
         self.clock = Clock(numbers["origin"], numbers["last"], steady)
         self.policy_changed = numbers.get("policy") != self._policy()
-        self._foreseen: dict[int, Foreseen] | None = None
+        self._foreseen: dict[int, PredictedStart] | None = None
         self._positions: dict[int, int] | None = None
         self._build()
 
@@ -99,7 +99,7 @@ class LiveQueue:
         self._foreseen = self._positions = None
         left = [self._end(job_id, now) for job_id in ended]
         for job_id in cancelled:
-            how = Ending(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
+            how = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
             if self.store.end(job_id, how, only_from=(WAITING,)):
                 left.append(self._end(job_id, now))
         came = tuple(self._submit(what, now) for what in submitted)
@@ -134,7 +134,7 @@ class LiveQueue:
         self._enqueue(record)
         return job_id
 
-    def _start(self, job: Job, now: float) -> JobRecord:
+    def _start(self, job: QueueJob, now: float) -> JobRecord:
         taken = (record.hosts for record in self.jobs.values() if record.start_s is not None)
         hosts = self.machine.share(taken, job.procs)
         self.store.start(job.id, now, hosts, backfilled=self.queue.overtook(job.id))
@@ -162,12 +162,12 @@ class LiveQueue:
 
     # what is known
 
-    def foreseen(self) -> dict[int, Foreseen]:
+    def foreseen(self) -> dict[int, PredictedStart]:
         """Predicted starts of waiting jobs, by id, as of the last instant."""
         if self._foreseen is None:
             started = {i: r.start_s for i, r in self.jobs.items() if r.start_s is not None}
             estimates = {i: min(r.estimate_s, r.request_s) for i, r in self.jobs.items()}
-            self._foreseen = foresee(self.queue, self.clock.now(), started, estimates)
+            self._foreseen = predict_starts(self.queue, self.clock.now(), started, estimates)
         return self._foreseen
 
     def positions(self) -> dict[int, int]:
@@ -238,9 +238,9 @@ class LiveQueue:
         return self.chosen.estimates.switches().beliefs(record.request_s, record.estimate_s)
 
 
-def job_of(record: JobRecord, *, procs: int | None = None) -> Job:
+def job_of(record: JobRecord, *, procs: int | None = None) -> QueueJob:
     """As the queue and the estimators see it."""
-    return Job(
+    return QueueJob(
         id=record.id,
         procs=procs or record.procs,
         request_s=record.request_s,

@@ -7,10 +7,10 @@ from pathlib import Path
 from apples.livequeue.core import job_of
 from apples.livequeue.records import LOST
 from apples.livequeue.store import Store
-from apples.queueing.scoring import Score, Scoreboard
+from apples.queueing.scoring import EstimateScore, Scoreboard
 
 
-def scores(path: Path) -> dict[str, Score]:
+def scores(path: Path) -> dict[str, EstimateScore]:
     """By source, the best first: what was said at submission against how long processors were held.
 
     Raises `HistoryError` where there is no queue.

@@ -97,7 +97,7 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class JobEnd:
     """How a job ended. ended_at : seconds since the epoch.  detail : one sentence, or empty"""
 
     outcome: str

@@ -16,10 +16,10 @@ from apples.ipc.loop import Alarm, EndSignals, Loop
 from apples.ipc.wire import Json
 from apples.livequeue import views
 from apples.livequeue.core import LiveQueue
-from apples.livequeue.door import Door, Visitor
 from apples.livequeue.hosts import Machine, listed
+from apples.livequeue.listener import ClientConnection, QueueListener
 from apples.livequeue.locks import MANAGER, Locks
-from apples.livequeue.places import EVERYBODYS_SOCKET, own_socket
+from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
 from apples.livequeue.reasons import why
 from apples.livequeue.records import (
     CANCELLED,
@@ -28,13 +28,13 @@ from apples.livequeue.records import (
     RUNNING,
     STARTING,
     WAITING,
-    Ending,
+    JobEnd,
     JobRecord,
     Submission,
 )
 from apples.livequeue.requests import read_submission
 from apples.livequeue.store import Store
-from apples.livequeue.supervising import Supervisors
+from apples.livequeue.supervisors import Supervisors
 from apples.queueing.configuration import QueueFile
 
 #: When the disk will not take an instant, the next attempt, seconds.
@@ -77,14 +77,14 @@ class QueueServer:
         )
         self._ended: list[int] = []
         self._cancelled: list[int] = []
-        self._submitted: list[tuple[Visitor, Submission]] = []
-        self._asked: list[tuple[Visitor, str, Any]] = []
-        self._waiting: dict[int, list[Visitor]] = {}
+        self._submitted: list[tuple[ClientConnection, Submission]] = []
+        self._asked: list[tuple[ClientConnection, str, Any]] = []
+        self._waiting: dict[int, list[ClientConnection]] = {}
         self._due: Alarm | None = None
         self._recover()
-        self._door = Door(
+        self._door = QueueListener(
             self._loop,
-            socket or (EVERYBODYS_SOCKET if everybody else own_socket(path)),
+            socket or (SYSTEM_SOCKET if everybody else own_socket(path)),
             everybody=everybody,
             asked=self._hear,
             left=self._left,
@@ -195,7 +195,7 @@ class QueueServer:
         for visitor, what, argument in asked:
             self._answer(visitor, what, argument)
 
-    def _tell_number(self, visitor: Visitor, what: Submission) -> None:
+    def _tell_number(self, visitor: ClientConnection, what: Submission) -> None:
         record = self._store.by_token(what.token)
         assert record is not None
         same = record.uid == what.uid
@@ -203,7 +203,7 @@ class QueueServer:
 
     # what people want
 
-    def _hear(self, visitor: Visitor, what: str, argument: object) -> None:
+    def _hear(self, visitor: ClientConnection, what: str, argument: object) -> None:
         if what == "submit":
             try:
                 self._submitted.append(
@@ -219,7 +219,7 @@ class QueueServer:
         else:
             self._answer(visitor, what, argument)
 
-    def _answer(self, visitor: Visitor, what: str, argument: Any) -> None:
+    def _answer(self, visitor: ClientConnection, what: str, argument: Any) -> None:
         try:
             if what == "queue":
                 visitor.answer({"queue": self._page(visitor, argument)})
@@ -236,7 +236,7 @@ class QueueServer:
         except ApplesError as error:
             visitor.answer({"refused": str(error)})
 
-    def _page(self, visitor: Visitor, argument: Any) -> Json:
+    def _page(self, visitor: ClientConnection, argument: Any) -> Json:
         """argument : {"all": …, "after": id}"""
         given = argument if isinstance(argument, dict) else {}
         after = given.get("after", 0)
@@ -253,14 +253,14 @@ class QueueServer:
     def _why(self, job_id: object) -> str:
         return why(self.live, self._record(job_id).id) or ""
 
-    def _wait(self, visitor: Visitor, job_id: object) -> None:
+    def _wait(self, visitor: ClientConnection, job_id: object) -> None:
         record = self._record(job_id)
         if record.freed_s is not None:
             visitor.answer({"ended": views.row(self.live, record, visitor.uid)})
         else:
             self._waiting.setdefault(record.id, []).append(visitor)
 
-    def _cancel(self, visitor: Visitor, job_ids: object) -> list[Json]:
+    def _cancel(self, visitor: ClientConnection, job_ids: object) -> list[Json]:
         """What became of each: cancelled, ending or over; or why not."""
         found: list[Json] = []
         for job_id in job_ids if isinstance(job_ids, list) else [job_ids]:
@@ -277,7 +277,7 @@ class QueueServer:
             raise SharingError("the queue's store cannot be written now; try again")
         return found
 
-    def _cancel_one(self, visitor: Visitor, record: JobRecord) -> str:
+    def _cancel_one(self, visitor: ClientConnection, record: JobRecord) -> str:
         if visitor.uid not in (record.uid, os.geteuid(), 0):
             raise SharingError(f"job {record.id} belongs to {record.user}; only its owner may cancel it")
         if record.state == ENDED:
@@ -295,11 +295,11 @@ class QueueServer:
 
     def _cancel_start(self, job_id: int) -> bool:
         """Before a supervisor has claimed it; that one will find nothing to do, and then its end is noted."""
-        how = Ending(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=views.now())
+        how = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=views.now())
         with self._store.transaction():
             return self._store.end(job_id, how, only_from=(STARTING,))
 
-    def _left(self, visitor: Visitor) -> None:
+    def _left(self, visitor: ClientConnection) -> None:
         for waiting in self._waiting.values():
             if visitor in waiting:
                 waiting.remove(visitor)

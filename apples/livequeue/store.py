@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from apples.errors import HistoryError
-from apples.livequeue.records import ENDED, RUNNING, STARTING, WAITING, Ending, JobRecord, Submission
+from apples.livequeue.records import ENDED, RUNNING, STARTING, WAITING, JobEnd, JobRecord, Submission
 
 _VERSION = 2
 _APPLICATION = 0x41705175
@@ -192,7 +192,7 @@ class Store:
         """An end was noted: the job is out of the queue."""
         self._db.execute("UPDATE jobs SET freed_s = ?, environment = NULL WHERE id = ?", (at_s, job_id))
 
-    def end(self, job_id: int, how: Ending, *, only_from: tuple[str, ...]) -> bool:
+    def end(self, job_id: int, how: JobEnd, *, only_from: tuple[str, ...]) -> bool:
         """A job ended, if it is in one of these states still."""
         marks = ", ".join("?" * len(only_from))
         cursor = self._db.execute(

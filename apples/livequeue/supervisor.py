@@ -32,7 +32,7 @@ from apples.livequeue.records import (
     NOT_STARTED,
     RUNNING,
     TIME_LIMIT,
-    Ending,
+    JobEnd,
 )
 from apples.livequeue.store import Store
 
@@ -41,7 +41,7 @@ _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LONGEST_SLEEP_S = 3600.0
 
 
-class Watch:
+class SupervisedJob:
     """A job's process from its start to its end.
 
     pid : leads a group of its own.  grace_s : from TERM to KILL
@@ -95,7 +95,7 @@ class Watch:
                 self._status = status
 
 
-def kill_what_is_left() -> None:
+def kill_descendants() -> None:
     """Everything that the job has started and that lives on is our child by now, or becomes it."""
     while found := children(os.getpid()):
         for pid in found:
@@ -103,39 +103,39 @@ def kill_what_is_left() -> None:
             os.waitpid(pid, 0)
 
 
-def ending_of(status: int, why: str | None) -> Ending:
+def job_end(status: int, why: str | None) -> JobEnd:
     """What a wait status means."""
     code = os.waitstatus_to_exitcode(status)
     code = 128 - code if code < 0 else code
     now = time.time()
     if why == TIME_LIMIT:
-        return Ending(
+        return JobEnd(
             outcome=TIME_LIMIT,
             exit_code=CODE_TIME_LIMIT,
             ended_at=now,
             detail="it outlived what it asked for",
         )
     if why == CANCELLED:
-        return Ending(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=now)
+        return JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=now)
     detail = f"killed by signal {signal.Signals(os.WTERMSIG(status)).name}" if os.WIFSIGNALED(status) else ""
-    return Ending(outcome=FAILED if code else FINISHED, exit_code=code, ended_at=now, detail=detail)
+    return JobEnd(outcome=FAILED if code else FINISHED, exit_code=code, ended_at=now, detail=detail)
 
 
-def supervise(store: Store, job_id: int, grace_s: float) -> Ending | None:
+def supervise(store: Store, job_id: int, grace_s: float) -> JobEnd | None:
     """Run the job; None where it is not ours to run."""
     with store.transaction():
         if not store.claim(job_id, os.getpid()):
             return None
     job, what = store.launch(job_id)
     if job.cancel is not None:
-        return Ending(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
+        return JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
     try:
         pid = start_process(job, what)
     except NotStarted as error:
-        return Ending(outcome=NOT_STARTED, exit_code=error.exit_code, ended_at=time.time(), detail=str(error))
-    status, why = Watch(pid, job.request_s, grace_s).wait()
-    kill_what_is_left()
-    return ending_of(status, why)
+        return JobEnd(outcome=NOT_STARTED, exit_code=error.exit_code, ended_at=time.time(), detail=str(error))
+    status, why = SupervisedJob(pid, job.request_s, grace_s).wait()
+    kill_descendants()
+    return job_end(status, why)
 
 
 def main(arguments: list[str]) -> int:

@@ -14,16 +14,16 @@ from apples.queueing.queue import JobQueue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen:
+class PredictedStart:
     """Start of one waiting job, s on the queue's clock; nan where it cannot start. early <= late"""
 
     early_s: float
     late_s: float
 
 
-def foresee(
+def predict_starts(
     queue: JobQueue, now_s: float, started_s: Mapping[int, float], estimates_s: Mapping[int, float]
-) -> dict[int, Foreseen]:
+) -> dict[int, PredictedStart]:
     """Starts of all waiting jobs, by id.
 
     started_s : of running jobs.  estimates_s : run time of each job, at most its request, where there is one
@@ -38,7 +38,7 @@ def foresee(
     found = {}
     for job in queue.waiting:
         ends = sorted((early.get(job.id, nan), late.get(job.id, nan)))
-        found[job.id] = Foreseen(early_s=ends[0], late_s=ends[1])
+        found[job.id] = PredictedStart(early_s=ends[0], late_s=ends[1])
     return found
 
 

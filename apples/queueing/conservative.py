@@ -15,22 +15,22 @@ from apples.queueing.scores import score_all
 from apples.queueing.state import (
     BY_INCREMENT,
     FREE,
-    GONE,
     PROCS,
     QUEUE,
     QUEUED,
     RUNNERS,
     RUNNING,
+    VACANT,
     Floats,
     Ints,
+    QueueState,
     Rules,
-    State,
 )
 from apples.queueing.waiting import close_ranks
 
 
 @unit
-def conservative(state: State, rules: Rules, now: float) -> None:
+def conservative(state: QueueState, rules: Rules, now: float) -> None:
     """One pass; ends of running jobs must have been renewed."""
     close_ranks(state)
     queued = state.counts[QUEUED]
@@ -62,16 +62,16 @@ def conservative(state: State, rules: Rules, now: float) -> None:
 
 
 @part
-def _overtakes(state: State, order: Ints, index: int) -> bool:
+def _overtakes(state: QueueState, order: Ints, index: int) -> bool:
     """Does any job of higher priority still wait?"""
     for before in range(index):  # noqa: SIM110  (any() over a generator is not compiled)
-        if state.columns[PROCS, order[before]] != GONE:
+        if state.columns[PROCS, order[before]] != VACANT:
             return True
     return False
 
 
 @part
-def _running_profile(state: State, rules: Rules, now: float, times: Floats, free: Ints) -> int:
+def _running_profile(state: QueueState, rules: Rules, now: float, times: Floats, free: Ints) -> int:
     """Steps: free[i] processors from times[i] on."""
     earliest = now + rules.increment_s if rules.overrun == BY_INCREMENT else now
     steps = 1
@@ -87,7 +87,7 @@ def _running_profile(state: State, rules: Rules, now: float, times: Floats, free
 
 
 @part
-def _keep(state: State, order: Ints, now: float, times: Floats, free: Ints, steps: int) -> int:
+def _keep(state: QueueState, order: Ints, now: float, times: Floats, free: Ints, steps: int) -> int:
     """Enter kept reservations, earliest first; one that no longer holds moves later. New jobs come last."""
     for index in range(len(order)):
         slot = state.lists[QUEUE, order[index]]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from apples.errors import ConfigError
-from apples.queueing.jobs import Job
+from apples.queueing.jobs import QueueJob
 
 KEYS = ("all", "project", "user", "double", "triple")
 """double : user and project.  triple : those and the requested time."""
@@ -108,7 +108,7 @@ def percentile_of(ordered: Sequence[float], percentile: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class RunTimeEstimate:
     """What a job is expected to take.
 
     source : "history", "model" or "request".  similar : number of ended jobs that were looked at
@@ -122,10 +122,10 @@ class Estimate:
 class Estimator(Protocol):
     """Told of ends, asked at submissions, both in order of time."""
 
-    def ended(self, job: Job, run_s: float, end_s: float) -> None:
+    def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
         """A job is over."""
 
-    def estimate(self, job: Job, now_s: float) -> Estimate:
+    def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
         """What this job is expected to take."""
 
 
@@ -137,16 +137,16 @@ class SimilarJobs:
         self.scheme = scheme
         self._ratios = Ratios(scheme.window_s)
 
-    def ended(self, job: Job, run_s: float, end_s: float) -> None:
+    def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
         """A job is over; ends come in order of time."""
         group = self.scheme.group(job.user, job.project, job.request_s)
         self._ratios.add(group, end_s, run_s / job.request_s)
 
-    def history(self, job: Job, now_s: float) -> Sequence[float]:
+    def history(self, job: QueueJob, now_s: float) -> Sequence[float]:
         """Run / request of similar jobs inside the window, ascending."""
         return self._ratios.sorted(self.scheme.group(job.user, job.project, job.request_s), now_s)
 
-    def estimate(self, job: Job, now_s: float) -> Estimate:
+    def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
         """From history, or the request where there are too few similar jobs."""
         ordered = self.history(job, now_s)
         if len(ordered) >= self.scheme.minimum:
@@ -154,7 +154,7 @@ class SimilarJobs:
             seconds, source = max(job.request_s * ratio, 1.0), "history"
         else:
             seconds, source = job.request_s, "request"
-        return Estimate(seconds=seconds, source=source, similar=len(ordered))
+        return RunTimeEstimate(seconds=seconds, source=source, similar=len(ordered))
 
 
 class RecentRuns:
@@ -167,17 +167,17 @@ class RecentRuns:
         self.last = last
         self._runs: dict[Hashable, deque[float]] = {}
 
-    def ended(self, job: Job, run_s: float, end_s: float) -> None:
+    def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
         """A job is over."""
         self._runs.setdefault(job.user, deque(maxlen=self.last)).append(run_s)
 
-    def estimate(self, job: Job, now_s: float) -> Estimate:
+    def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
         """The mean, or the request until the user has ended so many jobs."""
         runs = self._runs.get(job.user, ())
         if len(runs) < self.last:
-            return Estimate(seconds=job.request_s, source="request", similar=len(runs))
+            return RunTimeEstimate(seconds=job.request_s, source="request", similar=len(runs))
         seconds = min(max(sum(runs) / len(runs), 1.0), job.request_s)
-        return Estimate(seconds=seconds, source="history", similar=len(runs))
+        return RunTimeEstimate(seconds=seconds, source="history", similar=len(runs))
 
 
 class ModelFirst:
@@ -187,13 +187,13 @@ class ModelFirst:
         """other : for jobs without a model's answer."""
         self._other = other
 
-    def ended(self, job: Job, run_s: float, end_s: float) -> None:
+    def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
         """A job is over; the other estimator learns from it in either case."""
         self._other.ended(job, run_s, end_s)
 
-    def estimate(self, job: Job, now_s: float) -> Estimate:
+    def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
         """At most the request, which ends the job. The other is asked in any case, and may keep what it said."""
         found = self._other.estimate(job, now_s)
         if job.model_s is None:
             return found
-        return Estimate(seconds=min(max(job.model_s, 1.0), job.request_s), source="model", similar=0)
+        return RunTimeEstimate(seconds=min(max(job.model_s, 1.0), job.request_s), source="model", similar=0)

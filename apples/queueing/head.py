@@ -14,7 +14,6 @@ from apples.queueing.scores import score
 from apples.queueing.state import (
     CHECKED,
     FCFS,
-    GONE,
     HEAD,
     HEAD_UNTIL,
     PROCS,
@@ -23,9 +22,10 @@ from apples.queueing.state import (
     RANKED,
     SJF,
     SUBMIT,
+    VACANT,
     WFP,
+    QueueState,
     Rules,
-    State,
 )
 
 #: Two lines that are nearer to each other than this fraction count as crossing already.
@@ -33,7 +33,7 @@ _NEAR = 1e-12
 
 
 @part
-def find_head(state: State, rules: Rules, now: float) -> int:
+def find_head(state: QueueState, rules: Rules, now: float) -> int:
     """Place of the waiting job of the highest priority, the earliest submitted of equals. Somebody must wait."""
     counts = state.counts
     before = counts[HEAD]
@@ -51,33 +51,33 @@ def find_head(state: State, rules: Rules, now: float) -> int:
 
 
 @part
-def _first(state: State) -> None:
+def _first(state: QueueState) -> None:
     """RANKED : places before it are vacant."""
     counts = state.counts
     if counts[HEAD] >= 0:
         return
     place = counts[RANKED]
-    while state.columns[PROCS, place] == GONE:
+    while state.columns[PROCS, place] == VACANT:
         place += 1
     counts[HEAD] = counts[RANKED] = place
 
 
 @part
-def _shortest(state: State) -> None:
+def _shortest(state: QueueState) -> None:
     counts, rank, procs = state.counts, state.columns[RANK], state.columns[PROCS]
     best = counts[HEAD]
     for place in range(counts[RANKED] if best >= 0 else 0, counts[QUEUED]):
-        if procs[place] != GONE and (best < 0 or rank[place] > rank[best]):
+        if procs[place] != VACANT and (best < 0 or rank[place] > rank[best]):
             best = place
     counts[HEAD], counts[RANKED] = best, counts[QUEUED]
 
 
 @part
-def _highest(state: State, rules: Rules, now: float) -> None:
+def _highest(state: QueueState, rules: Rules, now: float) -> None:
     """By an expression."""
     best, procs = -1, state.columns[PROCS]
     for place in range(state.counts[QUEUED]):
-        if procs[place] == GONE:
+        if procs[place] == VACANT:
             continue
         state.scores[place] = score(state, rules, place, now)
         if best < 0 or state.scores[place] > state.scores[best]:
@@ -86,7 +86,7 @@ def _highest(state: State, rules: Rules, now: float) -> None:
 
 
 @part
-def _steepest(state: State, now: float) -> None:
+def _steepest(state: QueueState, now: float) -> None:
     """Compare newcomers only, while the head's time lasts and no newcomer is higher."""
     counts, columns = state.counts, state.columns
     slope, submit, procs = columns[RANK], columns[SUBMIT], columns[PROCS]
@@ -94,7 +94,7 @@ def _steepest(state: State, now: float) -> None:
         best, highest = -1, -1.0
         for place in range(counts[QUEUED]):
             value = slope[place] * (now - submit[place])
-            if value > highest and procs[place] != GONE:
+            if value > highest and procs[place] != VACANT:
                 best, highest = place, value
         counts[HEAD], counts[RANKED] = best, 0
         state.times[HEAD_UNTIL] = np.inf
@@ -103,7 +103,7 @@ def _steepest(state: State, now: float) -> None:
     until = state.times[HEAD_UNTIL]
     for place in range(counts[RANKED], counts[QUEUED]):
         faster = slope[place] - slope[head]
-        if faster > 0.0 and procs[place] != GONE:
+        if faster > 0.0 and procs[place] != VACANT:
             behind = leading * (1.0 - _NEAR) - slope[place] * (now - submit[place])
             # A division only where the meeting is nearer than the nearest so far.
             if behind < faster * (until - now):
@@ -113,7 +113,7 @@ def _steepest(state: State, now: float) -> None:
 
 
 @part
-def _newcomer_leads(state: State, now: float) -> bool:
+def _newcomer_leads(state: QueueState, now: float) -> bool:
     counts, columns = state.counts, state.columns
     slope, submit = columns[RANK], columns[SUBMIT]
     leading = slope[counts[HEAD]] * (now - submit[counts[HEAD]])

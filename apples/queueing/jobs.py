@@ -9,7 +9,7 @@ from apples.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class QueueJob:
     """A job as submitted. submit_s : seconds since the queue's own origin.  request_s : what the user asked for.
 
     model_s : run time by a calibrated performance model, None without one

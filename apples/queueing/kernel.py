@@ -21,7 +21,6 @@ from apples.queueing.state import (
     EXTRA,
     FCFS,
     FREE,
-    GONE,
     HEAD,
     PROCS,
     QUEUE,
@@ -30,15 +29,16 @@ from apples.queueing.state import (
     SHADOW,
     SPAN,
     STARTED,
+    VACANT,
     WAITING,
+    QueueState,
     Rules,
-    State,
 )
 from apples.queueing.waiting import close_ranks, close_some_ranks, enqueue, vacate
 
 
 @unit
-def make_pass(state: State, rules: Rules, now: float) -> None:
+def make_pass(state: QueueState, rules: Rules, now: float) -> None:
     """Start what may start; the first `counts[STARTED]` of `lists[STARTS]` are the slots, in order of start."""
     counts = state.counts
     counts[STARTED] = 0
@@ -62,7 +62,7 @@ def make_pass(state: State, rules: Rules, now: float) -> None:
 
 
 @part
-def _anybody_fits(state: State) -> bool:
+def _anybody_fits(state: QueueState) -> bool:
     """Spares scoring everybody."""
     free = float(state.counts[FREE])
     for place in range(state.counts[QUEUED]):  # noqa: SIM110  (any() over a generator is not compiled)
@@ -72,7 +72,7 @@ def _anybody_fits(state: State) -> bool:
 
 
 @part
-def _overtake(state: State, rules: Rules, now: float) -> None:
+def _overtake(state: QueueState, rules: Rules, now: float) -> None:
     """Backfill behind the head, which does not fit. Who was turned away is not asked again until something changes."""
     counts, pool = state.counts, state.lists[SCRATCH]
     if counts[CHECKED] == 0:
@@ -94,7 +94,7 @@ def _overtake(state: State, rules: Rules, now: float) -> None:
 
 
 @part
-def _candidates(state: State, now: float) -> int:
+def _candidates(state: QueueState, now: float) -> int:
     """Fill the scratch list with places of jobs that may overtake the head; returns how many."""
     counts, pool = state.counts, state.lists[SCRATCH]
     procs, span = state.columns[PROCS], state.columns[SPAN]
@@ -109,7 +109,7 @@ def _candidates(state: State, now: float) -> int:
 
 
 @part
-def _still_eligible(state: State, now: float, left: int) -> int:
+def _still_eligible(state: QueueState, now: float, left: int) -> int:
     """Keep of the scratch list, in order, who may overtake still; returns how many."""
     counts, pool = state.counts, state.lists[SCRATCH]
     procs, span = state.columns[PROCS], state.columns[SPAN]
@@ -124,7 +124,7 @@ def _still_eligible(state: State, now: float, left: int) -> int:
 
 
 @part
-def _best(state: State, left: int) -> int:
+def _best(state: QueueState, left: int) -> int:
     """Index into the scratch list of the highest score, the earliest submitted of equals."""
     pool, best = state.lists[SCRATCH], 0
     for index in range(1, left):
@@ -134,13 +134,13 @@ def _best(state: State, left: int) -> int:
 
 
 @compiled
-def submitted(state: State, rules: Rules, slot: int) -> None:
+def submitted(state: QueueState, rules: Rules, slot: int) -> None:
     """For callers outside compiled code: a job whose row is filled joins the queue."""
     enqueue(state, rules, slot)
 
 
 @compiled
-def resumed(state: State, rules: Rules, slot: int, start: float, expected: float) -> None:
+def resumed(state: QueueState, rules: Rules, slot: int, start: float, expected: float) -> None:
     """A job whose row is filled was started earlier. start, expected : when, and when it is believed to end."""
     enqueue(state, rules, slot)
     state.counts[STARTED] = 0
@@ -153,28 +153,28 @@ def resumed(state: State, rules: Rules, slot: int, start: float, expected: float
 
 
 @compiled
-def withdrawn(state: State, slot: int) -> None:
+def withdrawn(state: QueueState, slot: int) -> None:
     """A waiting job leaves the queue without a start."""
     for place in range(state.counts[QUEUED]):
-        if state.lists[QUEUE, place] == slot and state.columns[PROCS, place] != GONE:
+        if state.lists[QUEUE, place] == slot and state.columns[PROCS, place] != VACANT:
             vacate(state, place)
     close_ranks(state)
 
 
 @compiled
-def ended(state: State, slot: int) -> None:
+def ended(state: QueueState, slot: int) -> None:
     """A running job ended."""
     leave(state, slot)
 
 
 @compiled
-def scheduled(state: State, rules: Rules, now: float) -> None:
+def scheduled(state: QueueState, rules: Rules, now: float) -> None:
     """One pass, as `make_pass`."""
     make_pass(state, rules, now)
 
 
 @compiled
-def reserved(state: State, rules: Rules, now: float) -> tuple[int, float, int]:
+def reserved(state: QueueState, rules: Rules, now: float) -> tuple[int, float, int]:
     """(slot of the top of the queue, its shadow time, extra processors then); now if it fits already."""
     renew(state, rules, now)
     place = find_head(state, rules, now)

@@ -33,7 +33,7 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accuracy:
+class EstimateAccuracy:
     """How near estimates came, as shares of jobs. accuracy : equation 3
 
     not_adjusted : estimate is the request (NA).  over : between run time and request (OE).  under : run time less than
@@ -64,7 +64,7 @@ class Metrics:
     weighted_by: str
     utilisation: float
     backfilled: float
-    estimates: Accuracy
+    estimates: EstimateAccuracy
 
     def as_json(self) -> dict[str, Any]:
         """JSON-ready; seconds throughout."""
@@ -72,7 +72,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class FinishedJobs:
     """Columns of a schedule that is over; times in s. estimate : what the policy was told"""
 
     submit: Floats
@@ -84,7 +84,7 @@ class Outcome:
     backfilled: Flags
 
 
-def measure(outcome: Outcome, processors: int, priority: str) -> Metrics:
+def measure(outcome: FinishedJobs, processors: int, priority: str) -> Metrics:
     """Figures of a schedule of one or more jobs. priority : name of the policy's, for the weighted wait."""
     wait = outcome.start - outcome.submit
     response = wait + outcome.run
@@ -126,13 +126,13 @@ def accuracy(estimate: Floats, run: Floats) -> Floats:
     return np.divide(small, large, out=np.ones(len(small)), where=large > 0)
 
 
-def judge(estimate: Floats, run: Floats, request: Floats) -> Accuracy:
+def judge(estimate: Floats, run: Floats, request: Floats) -> EstimateAccuracy:
     """Accuracy and shares of one or more jobs; a job that outlived its request counts as ended by it (R at most 1)."""
     run = np.minimum(run, request)
     adjusted = estimate < request
     gap = run - estimate
     jobs = len(estimate)
-    return Accuracy(
+    return EstimateAccuracy(
         accuracy=Spread.of(accuracy(estimate, run)),
         not_adjusted=float(np.count_nonzero(~adjusted)) / jobs,
         over=float(np.count_nonzero(adjusted & (gap <= 0))) / jobs,

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from apples.errors import ConfigError
 from apples.queueing import kernel
-from apples.queueing.jobs import Beliefs, Job
+from apples.queueing.jobs import Beliefs, QueueJob
 from apples.queueing.settings import QueueSettings
 from apples.queueing.state import (
     FREE,
-    GONE,
     PROCS,
     QUEUE,
     QUEUED,
@@ -23,8 +22,9 @@ from apples.queueing.state import (
     RUNNING,
     STARTED,
     STARTS,
+    VACANT,
     WAITING,
-    State,
+    QueueState,
     empty_state,
 )
 
@@ -38,7 +38,7 @@ class Reservation:
     extra : processors it leaves to others then
     """
 
-    job: Job
+    job: QueueJob
     at_s: float
     extra: int
 
@@ -55,7 +55,7 @@ class JobQueue:
         self._state = empty_state(_FIRST_ROOM, processors)
         self._vacant = list(range(_FIRST_ROOM - 1, -1, -1))
         self._slots: dict[int, int] = {}
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, QueueJob] = {}
 
     @property
     def free(self) -> int:
@@ -63,19 +63,19 @@ class JobQueue:
         return int(self._state.counts[FREE])
 
     @property
-    def waiting(self) -> tuple[Job, ...]:
+    def waiting(self) -> tuple[QueueJob, ...]:
         """Waiting jobs in order of submission."""
         used = self._state.counts[QUEUED]
         queue, procs = self._state.lists[QUEUE, :used], self._state.columns[PROCS, :used]
-        return tuple(self._jobs[int(slot)] for slot in queue[procs != GONE])
+        return tuple(self._jobs[int(slot)] for slot in queue[procs != VACANT])
 
     @property
-    def running(self) -> tuple[Job, ...]:
+    def running(self) -> tuple[QueueJob, ...]:
         """Running jobs, the one that is expected to end first in front."""
         running = self._state.lists[RUNNERS, : self._state.counts[RUNNING]]
         return tuple(self._jobs[int(slot)] for slot in running)
 
-    def submit(self, job: Job, beliefs: Beliefs | None = None) -> None:
+    def submit(self, job: QueueJob, beliefs: Beliefs | None = None) -> None:
         """A job joins the queue; without beliefs its request is believed.
 
         Raises `ConfigError` for a job that can never run here, or an id that is in the queue or running.
@@ -84,7 +84,9 @@ class JobQueue:
         slot = self._fill_slot(job, beliefs)
         kernel.submitted(self._state, self._rules, slot)
 
-    def resume(self, job: Job, beliefs: Beliefs | None, start_s: float, expected_s: float | None) -> None:
+    def resume(
+        self, job: QueueJob, beliefs: Beliefs | None, start_s: float, expected_s: float | None
+    ) -> None:
         """A job that runs already, when a queue is built again from what was kept of it.
 
         start_s : when it was started.  expected_s : when it was expected to end, None as its beliefs say. It may
@@ -103,7 +105,7 @@ class JobQueue:
         """Another queue in the same state, to try things on."""
         other = JobQueue(self.settings, self.processors)
         state = self._state
-        other._state = State(
+        other._state = QueueState(
             jobs=state.jobs.copy(),
             lists=state.lists.copy(),
             columns=state.columns.copy(),
@@ -114,7 +116,7 @@ class JobQueue:
         other._vacant, other._slots, other._jobs = self._vacant.copy(), self._slots.copy(), self._jobs.copy()
         return other
 
-    def _fill_slot(self, job: Job, beliefs: Beliefs | None) -> int:
+    def _fill_slot(self, job: QueueJob, beliefs: Beliefs | None) -> int:
         """A row for the job."""
         if job.id in self._slots:
             raise ConfigError(
@@ -148,7 +150,7 @@ class JobQueue:
         del self._jobs[slot]
         self._vacant.append(slot)
 
-    def start(self, now_s: float) -> tuple[Job, ...]:
+    def start(self, now_s: float) -> tuple[QueueJob, ...]:
         """Jobs to start now, in this order; they count as running from here on."""
         kernel.scheduled(self._state, self._rules, float(now_s))
         started = self._state.lists[STARTS, : self._state.counts[STARTED]]
@@ -211,7 +213,7 @@ class JobQueue:
 def warm() -> None:
     """Compile, or load, all that a queue calls, so that nobody waits for it later."""
     queue = JobQueue(QueueSettings(), 1)
-    jobs = [Job(id=number, procs=1, request_s=1.0, submit_s=0.0) for number in (1, 2, 3)]
+    jobs = [QueueJob(id=number, procs=1, request_s=1.0, submit_s=0.0) for number in (1, 2, 3)]
     queue.resume(jobs[0], None, 0.0, None)
     queue.submit(jobs[1])
     queue.submit(jobs[2])

@@ -18,14 +18,14 @@ from apples.queueing.state import (
     RUNNING,
     STARTED,
     STARTS,
+    QueueState,
     Rules,
-    State,
 )
 from apples.queueing.waiting import vacate
 
 
 @part
-def enter(state: State, place: int, now: float) -> None:
+def enter(state: QueueState, place: int, now: float) -> None:
     """Start the job at one place in the queue."""
     slot = state.lists[QUEUE, place]
     vacate(state, place)
@@ -38,7 +38,7 @@ def enter(state: State, place: int, now: float) -> None:
 
 
 @unit
-def leave(state: State, slot: int) -> None:
+def leave(state: QueueState, slot: int) -> None:
     """End a running job; one that already left is passed over."""
     place = _after(state, state.jobs[slot]["expected"]) - 1
     while place >= 0 and state.lists[RUNNERS, place] != slot:
@@ -53,7 +53,7 @@ def leave(state: State, slot: int) -> None:
 
 
 @unit
-def restore(state: State, slot: int, expected: float) -> None:
+def restore(state: QueueState, slot: int, expected: float) -> None:
     """A job that left a moment ago runs on, with another expected end."""
     state.counts[FREE] -= state.jobs[slot]["procs"]
     state.counts[CHECKED] = 0
@@ -61,7 +61,7 @@ def restore(state: State, slot: int, expected: float) -> None:
 
 
 @unit
-def renew(state: State, rules: Rules, now: float) -> None:
+def renew(state: QueueState, rules: Rules, now: float) -> None:
     """Give every running job that should have ended by now a new expected end.
 
     Under BY_INCREMENT nothing is kept: `shadow` reads every end as at least now + increment, as Cobalt does.
@@ -81,7 +81,7 @@ def renew(state: State, rules: Rules, now: float) -> None:
 
 
 @part
-def _renewed(state: State, rules: Rules, slot: int, now: float) -> float:
+def _renewed(state: QueueState, rules: Rules, slot: int, now: float) -> float:
     """Expected end of a job that outlived the last one."""
     start = float(state.jobs[slot]["start"])
     limit = start + float(state.jobs[slot]["request"])
@@ -100,7 +100,7 @@ def _renewed(state: State, rules: Rules, slot: int, now: float) -> float:
 
 
 @part
-def shadow(state: State, rules: Rules, procs: int, now: float) -> tuple[float, int]:
+def shadow(state: QueueState, rules: Rules, procs: int, now: float) -> tuple[float, int]:
     """(time by which so many processors are expected to be free, processors beyond them then).
 
     procs may be free already: the time is now.
@@ -118,7 +118,7 @@ def shadow(state: State, rules: Rules, procs: int, now: float) -> tuple[float, i
 
 
 @unit
-def _insert(state: State, slot: int, expected: float) -> None:
+def _insert(state: QueueState, slot: int, expected: float) -> None:
     place = _after(state, expected)
     for later in range(state.counts[RUNNING], place, -1):
         state.lists[RUNNERS, later] = state.lists[RUNNERS, later - 1]
@@ -128,7 +128,7 @@ def _insert(state: State, slot: int, expected: float) -> None:
 
 
 @part
-def _after(state: State, expected: float) -> int:
+def _after(state: QueueState, expected: float) -> int:
     """Place behind all running jobs that are expected to end by then."""
     low, high = 0, state.counts[RUNNING]
     while low < high:

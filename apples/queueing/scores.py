@@ -12,18 +12,18 @@ import numpy as np
 
 from apples.queueing import operations as op
 from apples.queueing.jit import part, unit
-from apples.queueing.state import FCFS, QUEUE, QUEUED, RANK, SJF, SUBMIT, WFP, Rules, State
+from apples.queueing.state import FCFS, QUEUE, QUEUED, RANK, SJF, SUBMIT, WFP, QueueState, Rules
 
 
 @part
-def score_all(state: State, rules: Rules, now: float) -> None:
+def score_all(state: QueueState, rules: Rules, now: float) -> None:
     """`state.scores[place]` for every place in the queue."""
     for place in range(state.counts[QUEUED]):
         state.scores[place] = score(state, rules, place, now)
 
 
 @part
-def score(state: State, rules: Rules, place: int, now: float) -> float:
+def score(state: QueueState, rules: Rules, place: int, now: float) -> float:
     """Of the job at one place in the queue; what is no number scores lowest."""
     if rules.priority == WFP:
         value = state.columns[RANK, place] * (now - state.columns[SUBMIT, place])
@@ -37,7 +37,7 @@ def score(state: State, rules: Rules, place: int, now: float) -> float:
 
 
 @unit
-def _run(state: State, rules: Rules, slot: int, now: float) -> float:
+def _run(state: QueueState, rules: Rules, slot: int, now: float) -> float:
     """Value of the expression for one job."""
     stack, top = rules.stack, -1
     for index in range(len(rules.operations)):
@@ -57,7 +57,7 @@ def _run(state: State, rules: Rules, slot: int, now: float) -> float:
 
 
 @part
-def _leaf(state: State, rules: Rules, slot: int, now: float, index: int) -> float:
+def _leaf(state: QueueState, rules: Rules, slot: int, now: float, index: int) -> float:
     code = rules.operations[index]
     if code == op.CONSTANT:
         return float(rules.constants[index])

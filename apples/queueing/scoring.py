@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from apples.queueing.estimates import Estimate, Estimator
-from apples.queueing.jobs import Job
+from apples.queueing.estimates import Estimator, RunTimeEstimate
+from apples.queueing.jobs import QueueJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class EstimateScore:
     """Of one source. jobs : that ended.  accuracy : mean of equation 3.  under : share that ran longer"""
 
     jobs: int
@@ -38,7 +38,7 @@ class Scoreboard:
         self._said: dict[int, dict[str, float]] = {}
         self._sums: dict[str, _Sums] = {}
 
-    def estimate(self, job: Job, now_s: float) -> Estimate:
+    def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
         """Ask everybody; the answer is that of the source that decides."""
         answers = {name: source.estimate(job, now_s) for name, source in self._sources.items()}
         said = {name: answer.seconds for name, answer in answers.items()}
@@ -56,7 +56,7 @@ class Scoreboard:
         """What was said of a job before this board was built again."""
         self._said[job_id] = dict(said)
 
-    def ended(self, job: Job, run_s: float, end_s: float) -> None:
+    def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
         """Judge what was said of this job, then let everybody learn from it."""
         for name, seconds in self._said.pop(job.id, {}).items():
             sums = self._sums.setdefault(name, _Sums())
@@ -71,10 +71,10 @@ class Scoreboard:
         """A job left without having run."""
         self._said.pop(job_id, None)
 
-    def scores(self) -> dict[str, Score]:
+    def scores(self) -> dict[str, EstimateScore]:
         """By source, the best first."""
         found = {
-            name: Score(jobs=s.jobs, accuracy=s.accuracy / s.jobs, under=s.under / s.jobs)
+            name: EstimateScore(jobs=s.jobs, accuracy=s.accuracy / s.jobs, under=s.under / s.jobs)
             for name, s in self._sums.items()
         }
         return dict(sorted(found.items(), key=lambda item: -item[1].accuracy))

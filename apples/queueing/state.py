@@ -31,7 +31,7 @@ HEAD_UNTIL, SHADOW, TIMES = 0, 1, 2
 PROCS, SPAN, SUBMIT, RANK, COLUMNS = 0, 1, 2, 3, 4
 
 #: `PROCS` of a place whose job has left: it never fits.
-GONE = np.inf
+VACANT = np.inf
 
 #: Rows of `State.lists`: waiting slots, running slots, slots that the last pass started, room for a pass.
 QUEUE, RUNNERS, STARTS, SCRATCH, LISTS = 0, 1, 2, 3, 4
@@ -67,7 +67,7 @@ JOB = np.dtype(
 )
 
 
-class State(NamedTuple):
+class QueueState(NamedTuple):
     """Of a queue and its machine.
 
     jobs : `JOB` records by slot.  lists : int64[LISTS, slots]
@@ -97,14 +97,14 @@ class Rules(NamedTuple):
     stack: Floats
 
 
-def empty_state(slots: int, processors: int) -> State:
+def empty_state(slots: int, processors: int) -> QueueState:
     """Room for so many jobs on an idle machine of so many processors."""
     counts = np.zeros(COUNTS, np.int64)
     counts[FREE], counts[HEAD] = processors, -1
     jobs = np.zeros(slots, JOB)
     jobs["start"] = jobs["expected"] = np.nan
     jobs["reservation"] = np.inf
-    return State(
+    return QueueState(
         jobs=jobs,
         lists=np.zeros((LISTS, slots), np.int64),
         columns=np.zeros((COLUMNS, slots)),

@@ -12,7 +12,6 @@ from apples.queueing.jit import part, unit
 from apples.queueing.state import (
     CHECKED,
     COLUMNS,
-    GONE,
     HEAD,
     PROCS,
     QUEUE,
@@ -21,17 +20,18 @@ from apples.queueing.state import (
     RANKED,
     SPAN,
     SUBMIT,
+    VACANT,
     WAITING,
     WFP,
+    QueueState,
     Rules,
-    State,
 )
 
 _FEW = 16
 
 
 @part
-def enqueue(state: State, rules: Rules, slot: int) -> None:
+def enqueue(state: QueueState, rules: Rules, slot: int) -> None:
     """A job was submitted; its row must be filled."""
     if state.counts[QUEUED] == len(state.jobs):
         close_ranks(state)
@@ -51,18 +51,18 @@ def enqueue(state: State, rules: Rules, slot: int) -> None:
 
 
 @part
-def vacate(state: State, place: int) -> None:
+def vacate(state: QueueState, place: int) -> None:
     """The job of this place leaves the queue."""
     counts = state.counts
     state.jobs[state.lists[QUEUE, place]]["waiting"] = 0
-    state.columns[PROCS, place] = GONE
+    state.columns[PROCS, place] = VACANT
     counts[WAITING] -= 1
     if counts[HEAD] == place:
         counts[HEAD] = -1
 
 
 @part
-def close_some_ranks(state: State) -> None:
+def close_some_ranks(state: QueueState) -> None:
     """Close ranks if more than a quarter of the places are vacant."""
     vacant = state.counts[QUEUED] - state.counts[WAITING]
     if vacant > _FEW and 4 * vacant > state.counts[QUEUED]:
@@ -70,7 +70,7 @@ def close_some_ranks(state: State) -> None:
 
 
 @unit
-def close_ranks(state: State) -> None:
+def close_ranks(state: QueueState) -> None:
     """No vacant places any more, order kept."""
     counts, queue, columns = state.counts, state.lists[QUEUE], state.columns
     if counts[QUEUED] == counts[WAITING]:
@@ -79,7 +79,7 @@ def close_ranks(state: State) -> None:
     for place in range(counts[QUEUED]):
         if place == ranked:
             counts[RANKED] = kept
-        if columns[PROCS, place] == GONE:
+        if columns[PROCS, place] == VACANT:
             continue
         if place == head:
             counts[HEAD] = kept

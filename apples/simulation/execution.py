@@ -17,7 +17,7 @@ import numpy as np
 from apples.model.grid import FloatArray
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.startup import peers_located, processes_started
-from apples.simulation.steering import Standing, Steering
+from apples.simulation.steering import RunProgress, SimulatedSteering
 from apples.simulation.window import Chain, open_window
 
 #: Sweeps whose noise is drawn at once.
@@ -27,7 +27,7 @@ _LEAST_WINDOW_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Job:
+class MockJob:
     """What is to be run: P ranks with `rows`, and per sweep `messages` and `exchanged_bytes` to each neighbour.
 
     checkpoint_every : sweeps between checkpoints, None for none; one takes all ranks `checkpoint_s`
@@ -63,11 +63,11 @@ class Execution:
 
 def execute(
     grid: MockGrid,
-    job: Job,
+    job: MockJob,
     launched: float,
     rng: np.random.Generator,
     *,
-    steering: Steering | None = None,
+    steering: SimulatedSteering | None = None,
 ) -> Execution:
     """Run a job from `launched` on; the grid's clock is left alone. steering : who hears and interferes"""
     run = _Run(grid, job, launched, rng)
@@ -85,7 +85,7 @@ def execute(
 class _Run:
     """A run under way. t : float64[P], how far each rank has come, seconds."""
 
-    def __init__(self, grid: MockGrid, job: Job, launched: float, rng: np.random.Generator) -> None:
+    def __init__(self, grid: MockGrid, job: MockJob, launched: float, rng: np.random.Generator) -> None:
         self.grid, self.job, self.launched, self.rng = grid, job, launched, rng
         chain = job.chain
         ranks = len(chain.hosts)
@@ -94,7 +94,7 @@ class _Run:
         self.communicate, self.wait = np.zeros(ranks), np.zeros(ranks)
         self.iterations = self.checkpoints = 0
         self.lost: int | None = None
-        self.steering: Steering | None = None
+        self.steering: SimulatedSteering | None = None
         self._ranks = np.arange(ranks)
         self._ahead = grid.scenario.application.ahead
         #: When the neighbours' rows that are under way are there, seconds; of codes that sweep ahead.
@@ -156,12 +156,12 @@ class _Run:
                     return
                 work = self.job.chain.work_s * self._speed
 
-    def standing(self) -> Standing:
+    def standing(self) -> RunProgress:
         """Where the run stands."""
         t = float(self.t.max())
         window, links = self._window, self._ranks[:-1]
         place = window.stretch(np.array([t]))[0]
-        return Standing(
+        return RunProgress(
             t=t,
             iterations=self.iterations,
             of=self.job.iterations,
@@ -172,7 +172,7 @@ class _Run:
             bandwidth_Bps=window.bandwidth_Bps[links, place],
         )
 
-    def _steer(self, steering: Steering) -> None:
+    def _steer(self, steering: SimulatedSteering) -> None:
         """Tell how the run goes; go over to other slabs, or write a checkpoint, where that is answered."""
         moved = steering.hear(self.standing())
         if steering.ended:

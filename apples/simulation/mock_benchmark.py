@@ -15,9 +15,9 @@ import numpy as np
 from apples.errors import LaunchError
 from apples.model.grid import Host
 from apples.model.template import Benchmark, Workload
-from apples.simulation.execution import Job, execute
+from apples.simulation.execution import MockJob, execute
 from apples.simulation.mock_grid import MockGrid
-from apples.simulation.scenario import NOBODY, Scenario
+from apples.simulation.scenario import NO_LOAD, Scenario
 from apples.simulation.window import Chain
 
 #: Heights of the benchmark's slabs, in rows, and sweeps over each.
@@ -29,7 +29,7 @@ _MEMORY_SHARE = 0.8
 
 def dedicated(grid: MockGrid) -> MockGrid:
     """The same machines without anybody else's processes; links keep their traffic."""
-    scenario: Scenario = replace(grid.scenario, loads={"dedicated": NOBODY})
+    scenario: Scenario = replace(grid.scenario, loads={"dedicated": NO_LOAD})
     idle = MockGrid(grid.grid, scenario, load="dedicated", seed=grid.seed)
     idle.died_at = grid.died_at
     return idle
@@ -50,7 +50,7 @@ def measure(
     at, seconds, setups = 0.0, [], []
     for rows in slabs:
         memory = np.full(ranks, workload.bytes_fixed + workload.bytes_per_row * rows)
-        job = Job(
+        job = MockJob(
             chain=Chain(hosts=hosts, work_s=np.full(ranks, work * rows), memory_bytes=memory),
             iterations=_SWEEPS,
             messages=workload.messages / workload.iterations,

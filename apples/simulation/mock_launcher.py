@@ -17,9 +17,9 @@ from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.verdict import LAUNCHER_FAILED, TIME_LIMIT
 from apples.model.plan import Outcome, Plan, RankObservation, RankStatus
 from apples.model.template import Workload
-from apples.simulation.execution import Execution, Job, execute
+from apples.simulation.execution import Execution, MockJob, execute
 from apples.simulation.mock_grid import MockGrid
-from apples.simulation.steering import Steering
+from apples.simulation.steering import SimulatedSteering
 from apples.simulation.window import Chain
 
 #: What ranks end with when the launcher ends them because another was lost: SIGTERM.
@@ -65,7 +65,7 @@ class MockLauncher:
         steering, controller = None, request.controller
         if controller is not None:
             rows = np.array(plan.rows, dtype=np.int64)
-            steering = Steering(grid, work, controller, (job.chain.hosts, rows))
+            steering = SimulatedSteering(grid, work, controller, (job.chain.hosts, rows))
         happened = execute(grid, job, launched, grid.next_run(), steering=steering)
         moves = () if controller is None else controller.ended()
         limit = math.inf if request.time_limit_s is None else request.time_limit_s
@@ -87,11 +87,11 @@ class MockLauncher:
         return replace(_finished(plan, happened), moves=moves)
 
 
-def job_of(grid: MockGrid, plan: Plan, workload: Workload) -> Job:
+def job_of(grid: MockGrid, plan: Plan, workload: Workload) -> MockJob:
     """What a plan and a workload ask of the machines."""
     hosts = np.array([grid.host_index(a.host) for a in plan.assignments], dtype=np.int64)
     rows = np.array(plan.rows, dtype=np.float64)
-    return Job(
+    return MockJob(
         chain=Chain(
             hosts=hosts,
             work_s=rows * grid.machines.sweep_s[hosts] * grid.row_cost(workload),

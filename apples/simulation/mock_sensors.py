@@ -19,7 +19,7 @@ from nws.series import Measurement, Resource, Series
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class SensorRound:
     """One round of one kind: `values[i]` (float64) belongs to `series[i]`; t in the world's seconds."""
 
     t: float
@@ -52,7 +52,7 @@ class MockSensors:
         self._from = np.array([i for i, _ in self._pairs], dtype=np.int64)
         self._to = np.array([j for _, j in self._pairs], dtype=np.int64)
 
-    def read(self, until: float) -> Iterator[Reading]:
+    def read(self, until: float) -> Iterator[SensorRound]:
         """All rounds due after the last one taken, up to and with `until`, in order of time."""
         host_times = _multiples(self._truth.host_period_s, self.read_to, until)
         network_times = _multiples(self._truth.network_period_s, self.read_to, until)
@@ -60,7 +60,7 @@ class MockSensors:
         rounds = [*self._host_rounds(host_times, until), *self._network_rounds(network_times, until)]
         yield from sorted(rounds, key=lambda reading: reading.t)
 
-    def _host_rounds(self, times: FloatArray, until: float) -> Iterator[Reading]:
+    def _host_rounds(self, times: FloatArray, until: float) -> Iterator[SensorRound]:
         """CPU and memory of every host that is alive at each instant."""
         if not len(times):
             return
@@ -83,9 +83,9 @@ class MockSensors:
             alive = np.flatnonzero(self._grid.died_at > t)
             series = [s[h] for s in (self._cpu_new, self._cpu_capacity, self._memory) for h in alive]
             values = np.concatenate((new[k, alive], capacity[k, alive], free[k, alive]))
-            yield Reading(t, tuple(series), values)
+            yield SensorRound(t, tuple(series), values)
 
-    def _network_rounds(self, times: FloatArray, until: float) -> Iterator[Reading]:
+    def _network_rounds(self, times: FloatArray, until: float) -> Iterator[SensorRound]:
         """Latency and bandwidth of every ordered pair of live hosts, one probe at a time on every link."""
         if not len(times) or not self._pairs:
             return
@@ -113,13 +113,13 @@ class MockSensors:
             )
             yield self._of_live_pairs(t, values)
 
-    def _of_live_pairs(self, t: float, values: FloatArray) -> Reading:
+    def _of_live_pairs(self, t: float, values: FloatArray) -> SensorRound:
         alive = self._grid.died_at > t
         series = [*self._latency, *self._bandwidth]
         if alive.all():
-            return Reading(t, tuple(series), values)
+            return SensorRound(t, tuple(series), values)
         live: IntArray = np.flatnonzero(np.tile(alive[self._from] & alive[self._to], 2))
-        return Reading(t, tuple(series[p] for p in live), values[live])
+        return SensorRound(t, tuple(series[p] for p in live), values[live])
 
 
 def _multiples(period: float, after: float, until: float) -> FloatArray:

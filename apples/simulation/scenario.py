@@ -186,7 +186,7 @@ class LoadTruth:
 
 
 #: Nobody computes: what "dedicated" means.
-NOBODY = LoadTruth(
+NO_LOAD = LoadTruth(
     regimes=(RegimeTruth(mean_stay_s=1e9, interval_s=None, duration_s=1.0),),
     brief_interval_s=math.inf,
     brief_duration_s=1.0,

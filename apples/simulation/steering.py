@@ -23,7 +23,7 @@ _MOVED_PART = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Standing:
+class RunProgress:
     """A run under way. t : seconds, of the world.  iterations : done, of `of` altogether
 
     compute_s, communicate_s, wait_s : float64[P], so far
@@ -41,7 +41,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Moved:
+class SlabMove:
     """Slabs to go on with. work_s, memory_bytes : float64[P], as in `Chain`.  took_s : seconds of the move"""
 
     work_s: FloatArray
@@ -49,7 +49,7 @@ class Moved:
     took_s: float
 
 
-class Steering:
+class SimulatedSteering:
     """One simulated run's. ended : the controller wants a checkpoint and the end.  why : it does, for the user"""
 
     def __init__(
@@ -63,11 +63,11 @@ class Steering:
         self.ended, self.why = False, ""
         self._grid, self._workload, self._controller = grid, workload, controller
         self._hosts, self._rows = chain
-        self._since: Standing | None = None
+        self._since: RunProgress | None = None
         self._moves = 0
         self._moved_s: float | None = None
 
-    def begin(self, standing: Standing) -> None:
+    def begin(self, standing: RunProgress) -> None:
         """The first iteration is about to begin."""
         self._since = standing
 
@@ -75,7 +75,7 @@ class Steering:
         """Whether it is time for a report."""
         return self._since is not None and t - self._since.t >= self._controller.report_every_s
 
-    def hear(self, now: Standing) -> Moved | None:
+    def hear(self, now: RunProgress) -> SlabMove | None:
         """Report, and do what is answered: slabs to go on with, or None."""
         since = self._since
         assert since is not None
@@ -101,12 +101,12 @@ class Steering:
                 self.ended, self.why = True, why
         return None
 
-    def _move(self, rows: IntArray, now: Standing) -> Moved:
+    def _move(self, rows: IntArray, now: RunProgress) -> SlabMove:
         work, machines = self._workload, self._grid.machines
         crossing = np.abs(np.cumsum(rows) - np.cumsum(self._rows))[:-1] * work.bytes_per_row * _MOVED_PART
         took_s = float((2 * now.latency_s + crossing / now.bandwidth_Bps).max(initial=0.0))
         self._rows, self._moves, self._moved_s = rows, self._moves + 1, took_s
-        return Moved(
+        return SlabMove(
             work_s=rows * machines.sweep_s[self._hosts] * self._grid.row_cost(work),
             memory_bytes=work.bytes_fixed + work.bytes_per_row * rows.astype(np.float64),
             took_s=took_s,

@@ -51,7 +51,7 @@ class Experiment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class CatalogueFile:
     """Contents of ``configs/catalogue.yaml``."""
 
     experiments: tuple[Experiment, ...]
@@ -60,7 +60,7 @@ class Catalogue:
 @cache
 def experiments() -> dict[str, Experiment]:
     """Return all experiments by id, in their order."""
-    return {entry.id: entry for entry in read_settings("catalogue", Catalogue).experiments}
+    return {entry.id: entry for entry in read_settings("catalogue", CatalogueFile).experiments}
 
 
 def find(name: str) -> Experiment:

@@ -25,14 +25,14 @@ from apples_experiments.coscheduled_jobs import (
     silent,
     stated_classes,
 )
-from apples_experiments.coscheduled_runs import Case, run_cases
+from apples_experiments.coscheduled_runs import ClusterCase, run_cases
 from apples_experiments.coscheduled_settings import Flexible, load_settings
 from apples_experiments.coscheduled_tables import ALGORITHMS, TABLES, Table
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class TableScenario:
     """A table's workload: jobs in its order, and the class the paper states for each process."""
 
     table: Table
@@ -43,25 +43,25 @@ class Scenario:
 
 def _scenario(
     number: int, jobs: tuple[BspJob, ...], kinds: Mapping[str, tuple[ProcessClass, ...]]
-) -> Scenario:
-    return Scenario(
+) -> TableScenario:
+    return TableScenario(
         table=TABLES[number], jobs=jobs, classes=stated_classes({job.name: job for job in jobs}, kinds)
     )
 
 
-def _table_3(settings: Flexible) -> Scenario:
+def _table_3(settings: Flexible) -> TableScenario:
     """Two balanced jobs."""
     jobs = (balanced(settings, "job 1"), balanced(settings, "job 2"))
     return _scenario(3, jobs, {"job 1": (CS,), "job 2": (CS,)})
 
 
-def _table_4(settings: Flexible) -> Scenario:
+def _table_4(settings: Flexible) -> TableScenario:
     """Two load-imbalanced jobs that complement each other."""
     jobs = (imbalanced(settings, "job 1", slow=1), imbalanced(settings, "job 2", slow=0))
     return _scenario(4, jobs, {"job 1": (F, DC), "job 2": (DC, F)})
 
 
-def _table_5(settings: Flexible) -> Scenario:
+def _table_5(settings: Flexible) -> TableScenario:
     """Two silent jobs on the nodes where a long one is fast."""
     jobs = (
         silent(settings, "job 1", parity=0),
@@ -71,7 +71,7 @@ def _table_5(settings: Flexible) -> Scenario:
     return _scenario(5, jobs, {"job 1": (DC,), "job 2": (DC,), "job 3": (F, DC)})
 
 
-def _table_6(settings: Flexible) -> Scenario:
+def _table_6(settings: Flexible) -> TableScenario:
     """The jobs of Table 4 and a balanced one."""
     jobs = (
         imbalanced(settings, "job 1", slow=1),
@@ -82,15 +82,20 @@ def _table_6(settings: Flexible) -> Scenario:
 
 
 #: The workload of each table: experiments F4 to F7.
-SCENARIOS: Mapping[int, Callable[[Flexible], Scenario]] = {3: _table_3, 4: _table_4, 5: _table_5, 6: _table_6}
+SCENARIOS: Mapping[int, Callable[[Flexible], TableScenario]] = {
+    3: _table_3,
+    4: _table_4,
+    5: _table_5,
+    6: _table_6,
+}
 
 
 def run_scenario(
-    settings: Flexible, scenario: Scenario, progress: Progress
+    settings: Flexible, scenario: TableScenario, progress: Progress
 ) -> dict[str, tuple[ClusterOutcome, ...]]:
     """Outcomes by algorithm, one for each seed."""
     cases = [
-        Case(
+        ClusterCase(
             label=(f"Table {scenario.table.number}", algorithm, f"seed {seed}"),
             machine=settings.machine,
             jobs=scenario.jobs,
@@ -112,7 +117,7 @@ def cells(outcome: ClusterOutcome, jobs: tuple[BspJob, ...]) -> tuple[float, ...
     return (*times, outcome.turnaround_s, outcome.mean_response_s)
 
 
-def table_rows(scenario: Scenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> list[Row]:
+def table_rows(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> list[Row]:
     """The table cell by cell, medians over the seeds."""
     names = (*scenario.table.jobs, "turnaround", "mean response")
     rows = []
@@ -125,7 +130,7 @@ def table_rows(scenario: Scenario, outcomes: Mapping[str, tuple[ClusterOutcome, 
     return rows
 
 
-def class_row(scenario: Scenario, runs: tuple[ClusterOutcome, ...]) -> Row:
+def class_row(scenario: TableScenario, runs: tuple[ClusterOutcome, ...]) -> Row:
     """How many processes have the class that the paper states, the worst seed."""
     right = min(
         sum(run.classes.get(process) is wanted for process, wanted in scenario.classes.items())
@@ -139,7 +144,7 @@ def class_row(scenario: Scenario, runs: tuple[ClusterOutcome, ...]) -> Row:
     )
 
 
-def ordering_row(scenario: Scenario, rows: list[Row]) -> Row:
+def ordering_row(scenario: TableScenario, rows: list[Row]) -> Row:
     """The slower of SB and FCS against the faster of FCFS and GS, turnaround."""
     ours = {row.name.partition(",")[0]: row.ours for row in rows if row.name.endswith("turnaround")}
     paper = {algorithm: row[-2] for algorithm, row in scenario.table.rows.items()}
@@ -151,7 +156,7 @@ def ordering_row(scenario: Scenario, rows: list[Row]) -> Row:
     )
 
 
-def table_json(scenario: Scenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> dict[str, Any]:
+def table_json(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> dict[str, Any]:
     """Every run of one table, JSON-ready: the cells by algorithm and seed, and the classes under FCS."""
     return {
         "runs": {
@@ -168,7 +173,7 @@ def table_json(scenario: Scenario, outcomes: Mapping[str, tuple[ClusterOutcome, 
     }
 
 
-def table_figure(scenario: Scenario, rows: list[Row], title: str) -> Figure:
+def table_figure(scenario: TableScenario, rows: list[Row], title: str) -> Figure:
     """Turnaround by algorithm, the paper's and ours."""
     wanted = [row for row in rows if row.name.endswith("turnaround")]
     x = tuple(float(i) for i in range(len(wanted)))

@@ -13,7 +13,7 @@ from apples.simulation.cluster.outcome import ClusterOutcome
 from apples_experiments.coscheduled import (
     FCS_CONSTANTS,
     MEDIANS,
-    Scenario,
+    TableScenario,
     misses,
     run_scenario,
     table_figure,
@@ -58,7 +58,7 @@ def applications(progress: Progress) -> Result:
     )
 
 
-def scenarios(settings: Flexible) -> tuple[Scenario, ...]:
+def scenarios(settings: Flexible) -> tuple[TableScenario, ...]:
     """The three workloads."""
     own = settings.applications
     constants = CoschedulingConstants(fcs=FcsConstants(slice_s=own.slice_s))
@@ -71,7 +71,7 @@ def scenarios(settings: Flexible) -> tuple[Scenario, ...]:
         ),
     }
     return tuple(
-        Scenario(
+        TableScenario(
             table=TABLES[number],
             jobs=jobs,
             classes={
@@ -86,7 +86,7 @@ def scenarios(settings: Flexible) -> tuple[Scenario, ...]:
     )
 
 
-def _class_share(scenario: Scenario, runs: tuple[ClusterOutcome, ...], settings: Flexible) -> Row:
+def _class_share(scenario: TableScenario, runs: tuple[ClusterOutcome, ...], settings: Flexible) -> Row:
     """Share of all processes that are F: none of SWEEP3D, about three quarters of SAGE; mean over the seeds."""
     ranks = sum(len(job.nodes) for job in scenario.jobs)
     frustrated = sum(kind is F for run in runs for kind in run.classes.values()) / len(runs)

@@ -20,7 +20,7 @@ from apples.simulation.cluster.workload import BspJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ClusterCase:
     """One simulation. label : what it is called in the results and to the user."""
 
     label: tuple[str, ...]
@@ -33,7 +33,7 @@ class Case:
     degree: int | None = None
 
 
-def run_case(case: Case) -> ClusterOutcome:
+def run_case(case: ClusterCase) -> ClusterOutcome:
     """One case, here."""
     return simulate(
         case.machine,
@@ -46,7 +46,7 @@ def run_case(case: Case) -> ClusterOutcome:
     )
 
 
-def run_cases(cases: Sequence[Case], progress: Callable[[str], None]) -> list[ClusterOutcome]:
+def run_cases(cases: Sequence[ClusterCase], progress: Callable[[str], None]) -> list[ClusterOutcome]:
     """All cases, in the order given. progress : told of each case that is done."""
     workers = min(len(cases), len(os.sched_getaffinity(0)))
     if workers <= 1:
@@ -64,7 +64,7 @@ def run_cases(cases: Sequence[Case], progress: Callable[[str], None]) -> list[Cl
     return [outcomes[i] for i in range(len(cases))]
 
 
-def _effort(case: Case) -> int:
+def _effort(case: ClusterCase) -> int:
     """How long a case takes, roughly: iterations of all ranks, ten times as much where ranks interrupt each other."""
     steps = sum(len(job.nodes) * job.iterations for job in case.jobs)
     return steps * (1 if case.policy in ("batch", "gang") else 10)

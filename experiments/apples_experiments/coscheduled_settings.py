@@ -60,7 +60,7 @@ class Flexible:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
+class NasBenchmark:
     """A NAS benchmark.
 
     operations : by class, 10^9 operations of a run
@@ -120,7 +120,7 @@ class MessageDrivenRuns:
     variation: Share
     operations_per_s: Positive
     piece_bytes: Whole
-    benchmarks: Mapping[str, Benchmark]
+    benchmarks: Mapping[str, NasBenchmark]
     workloads: Mapping[str, tuple[str, ...]]
     degrees: Mapping[int, tuple[str, ...]]
     slice_s: Positive

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from apples.simulation.dynamic.measures import Figures, by_length
+from apples.simulation.dynamic.measures import WorkloadFigures, by_length
 from apples_experiments.coscheduled_tables import ALGORITHMS
-from apples_experiments.dynamic_runs import Case, Sweep
+from apples_experiments.dynamic_runs import DynamicCase, Sweep
 from apples_experiments.result import Curve, Figure, Row
 
 #: Name and unit of every figure that is compared at one load.
-SHOWN: Mapping[str, tuple[str, Callable[[Figures], float]]] = {
+SHOWN: Mapping[str, tuple[str, Callable[[WorkloadFigures], float]]] = {
     "mean response": ("s", lambda figures: figures.response.mean),
     "mean bounded slowdown": ("", lambda figures: figures.slowdown.mean),
     "median response": ("s", lambda figures: figures.response.median),
@@ -140,7 +140,8 @@ def as_json(sweep: Sweep, keeps_up: float) -> dict[str, Any]:
                 "throughput": sweep.mean(policy, load, _throughput),
                 **{what: sweep.mean(policy, load, figure) for what, (_, figure) in SHOWN.items()},
                 "seeds": [
-                    asdict(sweep.figures[Case(policy=policy, load=load, seed=seed)]) for seed in sweep.seeds
+                    asdict(sweep.figures[DynamicCase(policy=policy, load=load, seed=seed)])
+                    for seed in sweep.seeds
                 ],
             }
             for policy in sweep.policies
@@ -184,7 +185,7 @@ def distributions(sweep: Sweep, load: float) -> list[Figure]:
     ]
 
 
-def _by_load(sweep: Sweep, figure: Callable[[Figures], float]) -> tuple[Curve, ...]:
+def _by_load(sweep: Sweep, figure: Callable[[WorkloadFigures], float]) -> tuple[Curve, ...]:
     x = tuple(100 * load for load in sweep.loads)
     return tuple(
         Curve(label=name, x=x, y=tuple(sweep.mean(policy, load, figure) for load in sweep.loads))
@@ -196,7 +197,7 @@ def _distribution(sweep: Sweep, name: str, policy: str, what: tuple[float, str])
     load, half = what
     responses = []
     for seed in sweep.seeds:
-        course = sweep.courses[Case(policy=policy, load=load, seed=seed)]
+        course = sweep.courses[DynamicCase(policy=policy, load=load, seed=seed)]
         order = by_length(course)
         middle = len(order) // 2
         chosen = order[:middle] if half == "short" else order[middle:]
@@ -206,5 +207,5 @@ def _distribution(sweep: Sweep, name: str, policy: str, what: tuple[float, str])
     return Curve(label=name, x=tuple(values.tolist()), y=tuple(levels.tolist()), style="plain")
 
 
-def _throughput(figures: Figures) -> float:
+def _throughput(figures: WorkloadFigures) -> float:
     return figures.throughput

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from apples.queueing.queue import warm
 from apples.simulation.batch.trace import Trace
-from apples.simulation.dynamic.jobs import Kind, bsp_jobs, loaded
+from apples.simulation.dynamic.jobs import JobKind, bsp_jobs, loaded
 from apples.simulation.dynamic.measures import (
-    Course,
-    Figures,
+    JobTimes,
     Saturation,
+    WorkloadFigures,
     accepted_load,
     ideal,
     measure,
@@ -30,7 +30,7 @@ from apples_experiments.dynamic_workloads import Set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Case:
+class DynamicCase:
     """One simulation."""
 
     policy: str
@@ -46,23 +46,23 @@ class Sweep:
     loads: tuple[float, ...]
     seeds: tuple[int, ...]
     full: float
-    courses: Mapping[Case, Course]
-    figures: Mapping[Case, Figures]
+    courses: Mapping[DynamicCase, JobTimes]
+    figures: Mapping[DynamicCase, WorkloadFigures]
 
-    def mean(self, policy: str, load: float, what: Callable[[Figures], float]) -> float:
+    def mean(self, policy: str, load: float, what: Callable[[WorkloadFigures], float]) -> float:
         """Mean over the seeds."""
         return sum(self.over_seeds(policy, load, what)) / len(self.seeds)
 
-    def over_seeds(self, policy: str, load: float, what: Callable[[Figures], float]) -> list[float]:
+    def over_seeds(self, policy: str, load: float, what: Callable[[WorkloadFigures], float]) -> list[float]:
         """A figure for each seed."""
-        return [what(self.figures[Case(policy=policy, load=load, seed=seed)]) for seed in self.seeds]
+        return [what(self.figures[DynamicCase(policy=policy, load=load, seed=seed)]) for seed in self.seeds]
 
     def saturation(self, policy: str, keeps_up: float, seed: int | None = None) -> Saturation:
         """Of one seed, or of the mean accepted load over all."""
         accepted = [
             self.mean(policy, load, _accepted)
             if seed is None
-            else self.figures[Case(policy=policy, load=load, seed=seed)].accepted
+            else self.figures[DynamicCase(policy=policy, load=load, seed=seed)].accepted
             for load in self.loads
         ]
         return saturation(self.loads, accepted, keeps_up)
@@ -71,7 +71,7 @@ class Sweep:
         """Of a machine that wastes nothing, with the same jobs."""
         accepted = []
         for load in self.loads:
-            same = [Case(policy=self.policies[0], load=load, seed=seed) for seed in self.seeds]
+            same = [DynamicCase(policy=self.policies[0], load=load, seed=seed) for seed in self.seeds]
             accepted.append(sum(accepted_load(ideal(self.courses[case])) for case in same) / len(same))
         return saturation(self.loads, accepted, keeps_up)
 
@@ -79,12 +79,12 @@ class Sweep:
 def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], None]) -> Sweep:
     """Run the set with the settings' policies and seeds. progress : told of each case that is done"""
     cases = [
-        Case(policy=policy, load=load, seed=seed)
+        DynamicCase(policy=policy, load=load, seed=seed)
         for policy in reversed(settings.policies)
         for seed in settings.seeds
         for load in dict.fromkeys((*workloads.loads, workloads.full))
     ]
-    courses: dict[Case, Course] = {}
+    courses: dict[DynamicCase, JobTimes] = {}
     for case, course in _run_all(workloads, settings.vary, cases):
         courses[case] = course
         response_s = measure(course, workloads.bound_s).response.mean
@@ -102,17 +102,19 @@ def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], N
     )
 
 
-def run_case(site: Site, policy: str, work: tuple[Trace, tuple[Kind, ...]], seed: int) -> Course:
+def run_case(site: Site, policy: str, work: tuple[Trace, tuple[JobKind, ...]], seed: int) -> JobTimes:
     """One case, here. work : jobs with their arrivals, and what each does"""
     trace, kinds = work
     return run(site, policy, trace, bsp_jobs(site.machine, trace, kinds), seed=seed)
 
 
-def _run_all(workloads: Set, vary: str, cases: Sequence[Case]) -> Iterator[tuple[Case, Course]]:
+def _run_all(
+    workloads: Set, vary: str, cases: Sequence[DynamicCase]
+) -> Iterator[tuple[DynamicCase, JobTimes]]:
     """As they are done."""
     molds = {seed: workloads.workload(seed) for seed in {case.seed for case in cases}}
 
-    def work(case: Case) -> tuple[Trace, tuple[Kind, ...]]:
+    def work(case: DynamicCase) -> tuple[Trace, tuple[JobKind, ...]]:
         trace, kinds = molds[case.seed]
         # A queue is filled by arrivals; run times ten times as long would be another workload.
         how = "arrivals" if case.load == workloads.full else vary
@@ -134,5 +136,5 @@ def _run_all(workloads: Set, vary: str, cases: Sequence[Case]) -> Iterator[tuple
             yield futures[future], future.result()
 
 
-def _accepted(figures: Figures) -> float:
+def _accepted(figures: WorkloadFigures) -> float:
     return figures.accepted

@@ -27,7 +27,7 @@ class Synthetic:
     """F9. shown : the load at which policies are compared.  time_scale : of the model's times
 
     imbalances : how many times as long slow ranks take.  bound_s : τ of the bounded slowdown
-    increment_s : see `apples.simulation.dynamic.rows.Rows`
+    increment_s : see `apples.simulation.dynamic.rows.RowQueues`
     """
 
     nodes: Whole

@@ -14,7 +14,7 @@ from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.policies import CoschedulingConstants
 from apples.simulation.batch.lublin import generate, model_of
 from apples.simulation.batch.trace import Trace
-from apples.simulation.dynamic.jobs import Kind, drawn, shortened
+from apples.simulation.dynamic.jobs import JobKind, drawn, shortened
 from apples.simulation.dynamic.running import Site
 from apples_experiments.coscheduled_jobs import sage_is_frustrated
 from apples_experiments.coscheduled_settings import Flexible
@@ -31,7 +31,7 @@ class Set:
     """
 
     site: Site
-    workload: Callable[[int], tuple[Trace, tuple[Kind, ...]]]
+    workload: Callable[[int], tuple[Trace, tuple[JobKind, ...]]]
     loads: tuple[float, ...]
     shown: float
     bound_s: float
@@ -43,7 +43,7 @@ def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
     own = settings.synthetic
     kinds = synthetic_kinds(own, flexible.latency_s)
 
-    def workload(seed: int) -> tuple[Trace, tuple[Kind, ...]]:
+    def workload(seed: int) -> tuple[Trace, tuple[JobKind, ...]]:
         trace = _mold(settings, own, seed)
         return shortened(trace, own.time_scale), drawn(kinds, len(trace), seed)
 
@@ -57,10 +57,10 @@ def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
     )
 
 
-def synthetic_kinds(own: Synthetic, latency_s: float) -> tuple[Kind, ...]:
+def synthetic_kinds(own: Synthetic, latency_s: float) -> tuple[JobKind, ...]:
     """Every granularity with every imbalance and every pattern; slow ranks fill every other node."""
     return tuple(
-        Kind(
+        JobKind(
             name=f"{pattern} {granularity:g} s × {factor:g}",
             step_s=own.silent_step_s if pattern == "none" else factor * (granularity + latency_s),
             shares=(1.0,) * own.processors + (1.0 / factor,) * own.processors,
@@ -78,7 +78,7 @@ def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
     own = settings.applications
     kinds = application_kinds(flexible)
 
-    def workload(seed: int) -> tuple[Trace, tuple[Kind, ...]]:
+    def workload(seed: int) -> tuple[Trace, tuple[JobKind, ...]]:
         trace = _mold(settings, own, seed)
         run = np.random.default_rng(seed).choice(own.lengths_s, len(trace))
         return replace(trace, run=run, request=run * settings.request_factor), drawn(kinds, len(trace), seed)
@@ -94,14 +94,14 @@ def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
     )
 
 
-def application_kinds(flexible: Flexible) -> tuple[Kind, ...]:
+def application_kinds(flexible: Flexible) -> tuple[JobKind, ...]:
     """SAGE and SWEEP3D with the granularities and the refilling of caches of F8."""
     own, latency_s = flexible.applications, flexible.latency_s
     slow, fast = own.sage_computation_s + latency_s, own.sage_frustrated_computation_s + latency_s
     cycle = next(count for count in range(1, 101) if float(own.sage_frustrated_share * count).is_integer())
     shares = tuple(fast / slow if sage_is_frustrated(own, rank) else 1.0 for rank in range(cycle))
     return (
-        Kind(
+        JobKind(
             name="SAGE",
             step_s=slow,
             shares=shares,
@@ -109,7 +109,7 @@ def application_kinds(flexible: Flexible) -> tuple[Kind, ...]:
             refill_s=own.sage_refill_s,
             cold_slowdown=own.sage_cold_slowdown,
         ),
-        Kind(
+        JobKind(
             name="SWEEP3D",
             step_s=own.sweep3d_computation_s + latency_s,
             latency_s=latency_s,

@@ -19,7 +19,7 @@ _BISECTIONS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CheapestSchedule:
     """What the loops find: schedules looked at, and the cheapest one's hosts and seconds."""
 
     schedules: int
@@ -27,7 +27,7 @@ class Reading:
     seconds: float
 
 
-def read_figure_2(snapshot: Snapshot, workload: Workload, costs: Costs) -> Reading:
+def read_figure_2(snapshot: Snapshot, workload: Workload, costs: Costs) -> CheapestSchedule:
     """Lines 4 to 17 of Figure 2 for hosts of one slot each."""
     row_s = np.array(
         [
@@ -45,7 +45,7 @@ def read_figure_2(snapshot: Snapshot, workload: Workload, costs: Costs) -> Readi
             fixed = _communication(snapshot, workload, hosts) + costs.overhead.seconds(workload.size, n)
             if caps[hosts].sum() >= workload.size:
                 best = min(best, (_finish(row_s[hosts], fixed, caps[hosts], workload.size), n))
-    return Reading(looked, best[1], best[0])
+    return CheapestSchedule(looked, best[1], best[0])
 
 
 def _sorted(snapshot: Snapshot, row_s: FloatArray, balance: float) -> list[int]:

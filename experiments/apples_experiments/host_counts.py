@@ -19,7 +19,7 @@ from apples.model.template import Costs, Workload
 from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
-from apples_experiments.settings import Settings, load_settings
+from apples_experiments.settings import WolskiSettings, load_settings
 
 #: Table 1 of the paper: size → (optimal, close-to-optimal from, to).
 TABLE_1 = {
@@ -124,7 +124,7 @@ def pool_limit(progress: Progress) -> Result:
     )
 
 
-def known_costs(settings: Settings) -> tuple[GridFile, Costs]:
+def known_costs(settings: WolskiSettings) -> tuple[GridFile, Costs]:
     """The grid file and what it knows of the application; raises `ConfigError` if that is not enough."""
     path = find_config(settings.grid)
     file = load_grid_file(path)
@@ -137,18 +137,18 @@ def known_costs(settings: Settings) -> tuple[GridFile, Costs]:
     return file, costs
 
 
-def _workload(file: GridFile, settings: Settings, size: int) -> Workload:
+def _workload(file: GridFile, settings: WolskiSettings, size: int) -> Workload:
     workload = file.workload(settings.application, size)
     assert workload is not None
     return workload
 
 
-def _plan(file: GridFile, costs: Costs, settings: Settings, size: int, **choices: Any) -> Plan:
+def _plan(file: GridFile, costs: Costs, settings: WolskiSettings, size: int, **choices: Any) -> Plan:
     options: PlanningOptions = replace(PAPER, **choices)
     return make_plan(Snapshot.nominal(file.grid), _workload(file, settings, size), costs, options)
 
 
-def _by_count(file: GridFile, costs: Costs, settings: Settings, size: int) -> dict[int, float]:
+def _by_count(file: GridFile, costs: Costs, settings: WolskiSettings, size: int) -> dict[int, float]:
     """Even number of hosts → predicted seconds, for every number that can hold the size."""
     limit = _workload(file, settings, size).max_rows or size
     counts = [n for n in range(2, len(file.grid.hosts) + 1, 2) if n * limit >= size]

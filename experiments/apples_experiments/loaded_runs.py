@@ -16,7 +16,7 @@ from apples.planning.baselines import default_plan, smart_user_plan
 from apples.planning.planner import make_plan
 from apples_experiments.mock_runs import PLANNERS, Planner, Session, calibrated, constants, shuffled
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
-from apples_experiments.settings import Settings, load_settings
+from apples_experiments.settings import WolskiSettings, load_settings
 
 #: The pool sizes in which the paper's two curves of Figure 5 follow the same trend, and what lies between them.
 _SAME_TREND = range(4, 13)
@@ -45,7 +45,7 @@ BASELINES: dict[str, Planner] = {"default": default_plan, "smart-user": smart_us
 
 
 def compare(
-    settings: Settings,
+    settings: WolskiSettings,
     case: tuple[int, int, int],
     planner: str,
     progress: Progress,
@@ -226,7 +226,7 @@ def three_schedulers(progress: Progress) -> Result:
     )
 
 
-def _seeds(settings: Settings, count: int, *, group: int = 0) -> tuple[int, ...]:
+def _seeds(settings: WolskiSettings, count: int, *, group: int = 0) -> tuple[int, ...]:
     """Seeds of so many worlds; groups (a pool, a size) have worlds of their own."""
     first = settings.loaded.first_seed * (1 + group)
     return tuple(range(first, first + count))

@@ -15,7 +15,7 @@ from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.coscheduling.policies import CoschedulingConstants
 from apples.simulation.cluster.outcome import ClusterOutcome
 from apples.simulation.cluster.workload import BspJob
-from apples_experiments.coscheduled_runs import Case, run_cases
+from apples_experiments.coscheduled_runs import ClusterCase, run_cases
 from apples_experiments.coscheduled_settings import MessageDrivenRuns, load_settings
 from apples_experiments.message_driven_jobs import queue, workload
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
@@ -217,12 +217,14 @@ def slice_sweep(progress: Progress) -> Result:
 
 def _case(
     settings: MessageDrivenRuns, label: tuple[str, ...], jobs: tuple[BspJob, ...], policy: str, seed: int
-) -> Callable[..., Case]:
+) -> Callable[..., ClusterCase]:
     """A case whose constants are still to be given."""
 
-    def make(*, slice_s: float, gmet_s: float, at_once: int | None = None, degree: int | None = None) -> Case:
+    def make(
+        *, slice_s: float, gmet_s: float, at_once: int | None = None, degree: int | None = None
+    ) -> ClusterCase:
         constants = MessageDrivenConstants(slice_s=slice_s, gmet_s=gmet_s)
-        return Case(
+        return ClusterCase(
             label=(*label, policy, f"seed {seed}"),
             machine=settings.machine,
             jobs=jobs,

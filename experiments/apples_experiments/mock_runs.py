@@ -27,7 +27,7 @@ from apples.planning.options import PAPER, PlanningOptions
 from apples.planning.planner import make_plan
 from apples.platforms.mock import MockPlatform, open_mock
 from apples_experiments.result import Progress
-from apples_experiments.settings import Settings
+from apples_experiments.settings import WolskiSettings
 
 Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
 
@@ -58,7 +58,7 @@ class Scored:
 class Session:
     """One mock world in which runs are made one after the other."""
 
-    def __init__(self, settings: Settings, *, seed: int, load: str) -> None:
+    def __init__(self, settings: WolskiSettings, *, seed: int, load: str) -> None:
         grid = load_grid(find_config(settings.grid))
         self.world: MockPlatform = open_mock(settings.scenario, seed=seed, load=load, grid=grid)
         self._settings = settings
@@ -89,7 +89,7 @@ class Session:
         self.world.rest(self._settings.rest_s)
 
 
-def benchmarks(settings: Settings, *, seed: int) -> Costs:
+def benchmarks(settings: WolskiSettings, *, seed: int) -> Costs:
     """Benchmark of one host of each CPU type on dedicated machines, and no overhead yet."""
     world = Session(settings, seed=seed, load="unloaded").world
     one_of = {host.cpu_type: host for host in reversed(world.grid.hosts)}
@@ -101,7 +101,7 @@ def benchmarks(settings: Settings, *, seed: int) -> Costs:
 
 
 def exact_runs(
-    settings: Settings,
+    settings: WolskiSettings,
     runs: Sequence[tuple[int, int]],
     session: Session,
     costs: Costs,
@@ -128,7 +128,7 @@ def shuffled(pairs: Sequence[tuple[int, int]], count: int, *, seed: int) -> list
 
 
 @lru_cache(maxsize=8)
-def calibrated(settings: Settings, planner: str, progress: Progress) -> Costs:
+def calibrated(settings: WolskiSettings, planner: str, progress: Progress) -> Costs:
     """Costs learnt from benchmarks and the calibration runs, all on idle machines (§3.1)."""
     own = settings.calibration
     progress(f"{own.runs} calibration runs, {planner} model")
@@ -140,7 +140,7 @@ def calibrated(settings: Settings, planner: str, progress: Progress) -> Costs:
     return replace(costs, overhead=fit_overhead([s.record for s in scored], costs))
 
 
-def constants(settings: Settings, costs: Costs) -> dict[str, Any]:
+def constants(settings: WolskiSettings, costs: Costs) -> dict[str, Any]:
     """What a result says of how it was made, JSON-ready."""
     overhead = costs.overhead
     return {

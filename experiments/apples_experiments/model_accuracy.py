@@ -19,7 +19,7 @@ from apples_experiments.mock_runs import (
     shuffled,
 )
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
-from apples_experiments.settings import Settings, load_settings
+from apples_experiments.settings import WolskiSettings, load_settings
 
 
 def model_accuracy(progress: Progress) -> Result:
@@ -66,7 +66,7 @@ def model_accuracy(progress: Progress) -> Result:
     )
 
 
-def score(settings: Settings, planner: str, progress: Progress) -> list[Scored]:
+def score(settings: WolskiSettings, planner: str, progress: Progress) -> list[Scored]:
     """The scored runs, predicted with what the calibration runs taught."""
     costs = calibrated(settings, planner, progress)
     progress(f"{settings.scored.runs} scored runs, {planner} model")
@@ -89,7 +89,7 @@ def _run_json(scored: Scored) -> dict[str, float]:
     }
 
 
-def _figure_3(settings: Settings, scored: list[Scored]) -> Figure:
+def _figure_3(settings: WolskiSettings, scored: list[Scored]) -> Figure:
     curves = []
     for size in settings.sizes:
         mine = sorted((s for s in scored if s.size == size), key=lambda s: s.pool)

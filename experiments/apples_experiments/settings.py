@@ -45,7 +45,7 @@ class LoadedRuns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class WolskiSettings:
     """Contents of `configs/wolski2000.yaml`."""
 
     grid: str
@@ -65,6 +65,6 @@ class Settings:
         return [(size, pool) for size in self.sizes for pool in self.pools if math.ceil(size / pool) <= limit]
 
 
-def load_settings() -> Settings:
+def load_settings() -> WolskiSettings:
     """Return the settings of A1 to A9."""
-    return read_settings("wolski2000", Settings)
+    return read_settings("wolski2000", WolskiSettings)

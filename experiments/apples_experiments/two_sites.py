@@ -43,7 +43,7 @@ SCHEDULERS: dict[str, Scheduler] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class SchedulerComparison:
     """Schedulers one after the other in one world, by name.
 
     seconds : observed.  predicted_s : by the model of each.  crossings : of the slow link, along the chain
@@ -95,7 +95,9 @@ def two_sites(progress: Progress) -> Result:
     )
 
 
-def take_turns(settings: SiteSettings, case: tuple[int, int], first: int, progress: Progress) -> Turns:
+def take_turns(
+    settings: SiteSettings, case: tuple[int, int], first: int, progress: Progress
+) -> SchedulerComparison:
     """One world. case : (size, seed); first : place of the scheduler that begins, counted round."""
     size, seed = case
     names = list(SCHEDULERS)
@@ -105,7 +107,7 @@ def take_turns(settings: SiteSettings, case: tuple[int, int], first: int, progre
     records = {
         name: run(world, size, costs[name], SCHEDULERS[name]) for name in (*names[first:], *names[:first])
     }
-    return Turns(
+    return SchedulerComparison(
         size=size,
         seed=seed,
         seconds={name: observed_s(records[name]) for name in names},
@@ -115,7 +117,7 @@ def take_turns(settings: SiteSettings, case: tuple[int, int], first: int, progre
     )
 
 
-def _overall_rows(found: list[Turns], lost_beyond: float) -> list[Row]:
+def _overall_rows(found: list[SchedulerComparison], lost_beyond: float) -> list[Row]:
     """Over all sizes: who wins, ours against the paper's, who crosses, whose prediction holds."""
     ratios = _of(found, "paper") / _of(found, "apples")
     percent = {
@@ -137,7 +139,7 @@ def _overall_rows(found: list[Turns], lost_beyond: float) -> list[Row]:
     return rows
 
 
-def _size_rows(found: list[Turns], settings: SiteSettings) -> list[Row]:
+def _size_rows(found: list[SchedulerComparison], settings: SiteSettings) -> list[Row]:
     rows = []
     for size in settings.sizes:
         here = [t for t in found if t.size == size]
@@ -152,12 +154,12 @@ def _row(name: str, value: Any, unit: str) -> Row:
     return Row(name=name, paper=None, ours=(100 if unit == "%" else 1) * float(value), unit=unit)
 
 
-def _of(found: list[Turns], scheduler: str) -> FloatArray:
+def _of(found: list[SchedulerComparison], scheduler: str) -> FloatArray:
     """Observed seconds of a scheduler, float64[worlds]."""
     return np.array([t.seconds[scheduler] for t in found])
 
 
-def _figure(found: list[Turns], settings: SiteSettings) -> Figure:
+def _figure(found: list[SchedulerComparison], settings: SiteSettings) -> Figure:
     """Work per second, since run times lie two orders of magnitude apart."""
     return Figure(
         title="Two sites, loaded: work done in a second of run time (median)",

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from apples.queueing.metrics import Accuracy, judge
+from apples.queueing.metrics import EstimateAccuracy, judge
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
 from apples_experiments.walltime_logs import (
     Log,
-    Settings,
+    TangSettings,
     estimates,
     groups,
     load_log,
@@ -148,7 +148,7 @@ def by_window(progress: Progress) -> Result:
     return _result(rows, figure, further)
 
 
-_KINDS: dict[str, Callable[[Accuracy], float]] = {
+_KINDS: dict[str, Callable[[EstimateAccuracy], float]] = {
     "NA": lambda one: one.not_adjusted,
     "OE": lambda one: one.over,
     "UE": lambda one: one.under,
@@ -157,15 +157,15 @@ _KINDS: dict[str, Callable[[Accuracy], float]] = {
 
 
 def _judged(
-    log: Log, settings: Settings, key: str, window_s: float, floor: float, progress: Progress
-) -> list[Accuracy]:
+    log: Log, settings: TangSettings, key: str, window_s: float, floor: float, progress: Progress
+) -> list[EstimateAccuracy]:
     """For every percentile of the settings."""
     trace = load_log(log)
     ratios = past_ratios(log, key, window_s, settings.percentiles, progress)
     return [judge(estimates(trace, column, floor), trace.run, trace.request) for column in ratios.T]
 
 
-def _plain(settings: Settings, found: list[Accuracy]) -> dict[str, object]:
+def _plain(settings: TangSettings, found: list[EstimateAccuracy]) -> dict[str, object]:
     return {f"p{p:g}": dataclasses.asdict(one) for p, one in zip(settings.percentiles, found, strict=True)}
 
 

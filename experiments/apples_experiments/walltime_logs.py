@@ -52,7 +52,7 @@ class Months:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class TangSettings:
     """Contents of `configs/tang2013.yaml`."""
 
     logs: Annotated[tuple[Log, ...], Field(min_length=1)]
@@ -64,9 +64,9 @@ class Settings:
 
 
 @cache
-def load_settings() -> Settings:
+def load_settings() -> TangSettings:
     """Return the settings; raise `ConfigError` with every problem of the file."""
-    return read_settings("tang2013", Settings)
+    return read_settings("tang2013", TangSettings)
 
 
 @cache

@@ -20,7 +20,7 @@ from apples_experiments.site_runs import (
     open_site,
     run,
 )
-from apples_experiments.two_sites import SCHEDULERS, Turns, take_turns
+from apples_experiments.two_sites import SCHEDULERS, SchedulerComparison, take_turns
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_who_begins_goes_round_and_a_world_repeats_itself(settings, progress, mo
 
 
 def test_the_winner_ran_shortest():
-    turns = Turns(
+    turns = SchedulerComparison(
         size=64,
         seed=1,
         seconds={"apples": 3.0, "paper": 2.0},

@@ -53,7 +53,7 @@ def nothing_kept():
 @pytest.fixture
 def run(logs, monkeypatch):
     monkeypatch.setenv("APPLES_DATA", str(logs))
-    small = walltime_logs.Settings(
+    small = walltime_logs.TangSettings(
         **{
             **{name: getattr(load_settings(), name) for name in load_settings().__slots__},
             "logs": tuple(Log(name=log.name, file=log.file, processors=12) for log in load_settings().logs),

@@ -23,7 +23,7 @@ _FIRST, _LAST = 11, 58
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class WorkloadModel:
     """The model's parameters, named as in the paper; defaults are those without types.
 
     u_low, u_prob : of log2 of the size.  u_hi is log2 of the machine less `u_hi_below`, u_med that less `u_med_below`
@@ -54,8 +54,8 @@ class Workload:
 
 #: The model by the type of its jobs: all together, or one alone.
 MODELS = {
-    "all": Workload(),
-    "batch": Workload(
+    "all": WorkloadModel(),
+    "batch": WorkloadModel(
         serial=0.2927,
         power_of_two=0.6686,
         u_low=1.2,
@@ -73,7 +73,7 @@ MODELS = {
         anum=6.1271,
         bnum=5.2740,
     ),
-    "interactive": Workload(
+    "interactive": WorkloadModel(
         serial=0.1541,
         power_of_two=0.625,
         u_low=1.0,
@@ -95,7 +95,7 @@ MODELS = {
 }
 
 
-def model_of(jobs: str) -> Workload:
+def model_of(jobs: str) -> WorkloadModel:
     """The model for jobs of that type. Raises `ConfigError` with the legal ones."""
     if jobs not in MODELS:
         raise ConfigError(f"jobs of type {jobs!r}; legal are {', '.join(MODELS)}")
@@ -103,7 +103,7 @@ def model_of(jobs: str) -> Workload:
 
 
 def generate(
-    jobs: int, processors: int, seed: int, model: Workload | None = None, request: float = 1.0
+    jobs: int, processors: int, seed: int, model: WorkloadModel | None = None, request: float = 1.0
 ) -> Trace:
     """A trace of so many jobs for a machine of so many processors; time 0 is midnight.
 
@@ -114,7 +114,7 @@ def generate(
             f"a workload of {jobs} jobs for {processors} processors, requests {request!r} × run time; legal are 1 job, "
             "2 processors and a factor of 1, or more of each"
         )
-    model = model or Workload()
+    model = model or WorkloadModel()
     chance = np.random.default_rng(seed)
     procs = _sizes(model, jobs, processors, chance)
     run = _run_times(model, procs, chance)
@@ -140,7 +140,7 @@ def with_load(trace: Trace, load: float) -> Trace:
     return trace.stretched(trace.offered_load(trace.processors) / load)
 
 
-def _sizes(model: Workload, jobs: int, processors: int, chance: np.random.Generator) -> Ints:
+def _sizes(model: WorkloadModel, jobs: int, processors: int, chance: np.random.Generator) -> Ints:
     high = max(math.log2(processors) - model.u_hi_below, model.u_low)
     middle = max(high - model.u_med_below, model.u_low)
     low_part = chance.random(jobs) <= model.u_prob
@@ -155,7 +155,7 @@ def _sizes(model: Workload, jobs: int, processors: int, chance: np.random.Genera
     return np.clip(sizes, 1, processors).astype(np.int64)
 
 
-def _run_times(model: Workload, procs: Ints, chance: np.random.Generator) -> Floats:
+def _run_times(model: WorkloadModel, procs: Ints, chance: np.random.Generator) -> Floats:
     """Seconds, whole, at least 1. What is above the limit is drawn anew."""
     share = np.clip(model.pa * procs + model.pb, 0.0, 1.0)
     logs = np.full(len(procs), np.inf)
@@ -170,7 +170,7 @@ def _run_times(model: Workload, procs: Ints, chance: np.random.Generator) -> Flo
         logs[again] = np.where(first, one, other)
 
 
-def _arrivals(model: Workload, jobs: int, chance: np.random.Generator) -> Floats:
+def _arrivals(model: WorkloadModel, jobs: int, chance: np.random.Generator) -> Floats:
     """Times of submission, whole seconds. A gap is a number of points, and half-hours pay points by their weight."""
     weights = _daily_cycle(model)
     shape = model.aarr * model.arar
@@ -191,7 +191,7 @@ def _arrivals(model: Workload, jobs: int, chance: np.random.Generator) -> Floats
     return whole
 
 
-def _daily_cycle(model: Workload) -> Floats:
+def _daily_cycle(model: WorkloadModel) -> Floats:
     """Weight of each half-hour of the day, mean 1: differences of a gamma's cumulative distribution."""
     hours = np.arange(_FIRST, _LAST + 1) + 0.5
     weights = np.zeros(_BUCKETS)
@@ -201,7 +201,7 @@ def _daily_cycle(model: Workload) -> Floats:
     return found
 
 
-def _gamma_cdf(value: float, model: Workload) -> float:
+def _gamma_cdf(value: float, model: WorkloadModel) -> float:
     """Regularised lower incomplete gamma function, by its series."""
     x, a = value / model.bnum, model.anum
     term = total = 1.0 / a

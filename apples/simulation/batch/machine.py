@@ -14,10 +14,10 @@ import numpy as np
 
 from apples.errors import ConfigError
 from apples.queueing.estimates import Estimator
-from apples.queueing.jobs import OFF, Job, Switches
-from apples.queueing.metrics import Metrics, Outcome, measure
+from apples.queueing.jobs import OFF, QueueJob, Switches
+from apples.queueing.metrics import FinishedJobs, Metrics, measure
 from apples.queueing.settings import QueueSettings
-from apples.queueing.state import Flags, Floats, State, empty_state
+from apples.queueing.state import Flags, Floats, QueueState, empty_state
 from apples.simulation.batch import replay
 from apples.simulation.batch.trace import Trace
 
@@ -49,7 +49,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class ReplaySchedule:
     """What happened to every job of the trace. start, estimate : s.  passes : of the policy"""
 
     trace: Trace
@@ -60,9 +60,9 @@ class Schedule:
     passes: int
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> FinishedJobs:
         """Columns for `apples.queueing.metrics`."""
-        return Outcome(
+        return FinishedJobs(
             submit=self.trace.submit,
             start=self.start,
             run=self.trace.run,
@@ -82,7 +82,7 @@ def simulate(
     how: Replay,
     estimates: Floats | Estimator | None = None,
     progress: Progress | None = None,
-) -> Schedule:
+) -> ReplaySchedule:
     """Replay a trace on `trace.processors` processors.
 
     estimates : s for each job, known at its submission; or an estimator that learns from the ends; None for requests.
@@ -105,7 +105,7 @@ def simulate(
                 progress(until, len(trace))
     else:
         used = _learning(trace, how, (state, world), estimates, progress)
-    return Schedule(
+    return ReplaySchedule(
         trace=trace,
         processors=trace.processors,
         start=state.jobs["start"].copy(),
@@ -124,8 +124,8 @@ class Jobs:
         self._submit = trace.submit.tolist()
         self._user, self._project = trace.user.tolist(), trace.project.tolist()
 
-    def __getitem__(self, index: int) -> Job:
-        return Job(
+    def __getitem__(self, index: int) -> QueueJob:
+        return QueueJob(
             id=index,
             procs=self._procs[index],
             request_s=self._request[index],
@@ -178,7 +178,7 @@ def _check(trace: Trace, how: Replay, estimates: object) -> None:
         )
 
 
-def _believe(state: State, trace: Trace, switches: Switches, estimate: Floats) -> None:
+def _believe(state: QueueState, trace: Trace, switches: Switches, estimate: Floats) -> None:
     """Fill the columns of all jobs."""
     jobs = state.jobs
     jobs["submit"], jobs["procs"], jobs["request"] = trace.submit, trace.procs, trace.request
@@ -190,7 +190,7 @@ def _believe(state: State, trace: Trace, switches: Switches, estimate: Floats) -
 def _learning(
     trace: Trace,
     how: Replay,
-    live: tuple[State, replay.World],
+    live: tuple[QueueState, replay.ReplayState],
     estimator: Estimator,
     progress: Progress | None,
 ) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from apples.queueing.jit import compiled, part, unit
 from apples.queueing.kernel import make_pass
 from apples.queueing.running import leave
-from apples.queueing.state import FREE, STARTED, STARTS, Floats, Ints, Rows, Rules, State
+from apples.queueing.state import FREE, STARTED, STARTS, Floats, Ints, QueueState, Rows, Rules
 from apples.queueing.waiting import enqueue
 
 #: Indices into `World.cursor`. NEXT : job to be submitted next.  HEAP : running jobs.  SEQUENCE : starts so far.
@@ -36,7 +36,7 @@ TRUTH = np.dtype(
 )
 
 
-class World(NamedTuple):
+class ReplayState(NamedTuple):
     """jobs : `TRUTH` records in order of submission.  heap : running slots, earliest end first.  ended : in order."""
 
     jobs: Rows
@@ -45,11 +45,11 @@ class World(NamedTuple):
     cursor: Ints
 
 
-def make_world(submit: Floats, run: Floats) -> World:
+def make_world(submit: Floats, run: Floats) -> ReplayState:
     """All jobs still to come. submit, run : s, in order of submission."""
     jobs = np.zeros(len(submit), TRUTH)
     jobs["submit"], jobs["run"], jobs["end"] = submit, run, np.inf
-    return World(
+    return ReplayState(
         jobs=jobs,
         heap=np.zeros(len(submit), np.int64),
         ended=np.zeros(len(submit), np.int64),
@@ -58,7 +58,7 @@ def make_world(submit: Floats, run: Floats) -> World:
 
 
 @compiled
-def advance(state: State, rules: Rules, world: World, until: int, stepwise: bool) -> bool:
+def advance(state: QueueState, rules: Rules, world: ReplayState, until: int, stepwise: bool) -> bool:
     """Go on in batch order until job number `until` is submitted, or everything has ended if that is all of them.
 
     stepwise : stop at every instant of submissions when its ends are handled. True says that it stopped there, and that
@@ -81,7 +81,7 @@ def advance(state: State, rules: Rules, world: World, until: int, stepwise: bool
 
 
 @compiled
-def advance_pyss(state: State, rules: Rules, world: World, until: int) -> None:
+def advance_pyss(state: QueueState, rules: Rules, world: ReplayState, until: int) -> None:
     """The same in pyss order."""
     cursor, jobs = world.cursor, len(world.jobs)
     while cursor[NEXT] < until or (until == jobs and cursor[HEAP] > 0):
@@ -101,7 +101,7 @@ def advance_pyss(state: State, rules: Rules, world: World, until: int) -> None:
 
 
 @part
-def _gone_now(state: State, world: World, now: float) -> int:
+def _gone_now(state: QueueState, world: ReplayState, now: float) -> int:
     """Jobs that end now, in order of start, into `world.ended`; those expected to are released at once."""
     gone = 0
     while world.cursor[HEAP] > 0 and world.jobs[world.heap[0]]["end"] == now:
@@ -115,7 +115,7 @@ def _gone_now(state: State, world: World, now: float) -> int:
 
 
 @unit
-def _pass(state: State, rules: Rules, world: World, now: float) -> None:
+def _pass(state: QueueState, rules: Rules, world: ReplayState, now: float) -> None:
     world.cursor[PASSES] += 1
     make_pass(state, rules, now)
     for index in range(state.counts[STARTED]):
@@ -127,7 +127,7 @@ def _pass(state: State, rules: Rules, world: World, now: float) -> None:
 
 
 @part
-def _end_all(state: State, world: World, now: float) -> None:
+def _end_all(state: QueueState, world: ReplayState, now: float) -> None:
     cursor = world.cursor
     while cursor[HEAP] > 0 and world.jobs[world.heap[0]]["end"] <= now:
         slot = _pop(world)
@@ -137,7 +137,7 @@ def _end_all(state: State, world: World, now: float) -> None:
 
 
 @part
-def _next_time(world: World) -> float:
+def _next_time(world: ReplayState) -> float:
     cursor = world.cursor
     ends = world.jobs[world.heap[0]]["end"] if cursor[HEAP] > 0 else np.inf
     comes = world.jobs[cursor[NEXT]]["submit"] if cursor[NEXT] < len(world.jobs) else np.inf
@@ -145,7 +145,7 @@ def _next_time(world: World) -> float:
 
 
 @part
-def _before(world: World, one: int, other: int) -> bool:
+def _before(world: ReplayState, one: int, other: int) -> bool:
     """Earlier end; of equal ones the earlier start."""
     if world.jobs[one]["end"] != world.jobs[other]["end"]:
         return bool(world.jobs[one]["end"] < world.jobs[other]["end"])
@@ -153,7 +153,7 @@ def _before(world: World, one: int, other: int) -> bool:
 
 
 @part
-def _push(world: World, slot: int) -> None:
+def _push(world: ReplayState, slot: int) -> None:
     heap, place = world.heap, world.cursor[HEAP]
     world.cursor[HEAP] += 1
     while place > 0:
@@ -166,7 +166,7 @@ def _push(world: World, slot: int) -> None:
 
 
 @part
-def _pop(world: World) -> int:
+def _pop(world: ReplayState) -> int:
     heap = world.heap
     top = heap[0]
     world.cursor[HEAP] -= 1

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from apples.errors import ConfigError
-from apples.simulation.batch.trace import Intake, Names, Trace, in_order
+from apples.simulation.batch.trace import ParseReport, Trace, TraceNames, in_order
 
 COLUMNS = ("JobIDRaw", "User", "Account", "Submit", "Start", "End", "Timelimit", "AllocCPUS", "State")
 """What a trace needs, in sacct's words."""
@@ -96,8 +96,8 @@ def parse_sacct(lines: Iterable[str], name: str) -> Trace:
             user=user_.astype(np.int64),
             project=project_.astype(np.int64),
             wait=waits.copy(),
-            intake=Intake(lines=read, dropped=dict(dropped), mended=dict(mended)),
-            names=Names(users=users.known, projects=projects.known),
+            intake=ParseReport(lines=read, dropped=dict(dropped), mended=dict(mended)),
+            names=TraceNames(users=users.known, projects=projects.known),
         )
     )
 

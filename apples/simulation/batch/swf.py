@@ -15,7 +15,7 @@ import numpy as np
 
 from apples.errors import ConfigError
 from apples.queueing.state import Floats
-from apples.simulation.batch.trace import Intake, Trace, in_order
+from apples.simulation.batch.trace import ParseReport, Trace, in_order
 
 _FIELDS = 18
 #: id, submit, wait, run, processors allocated, processors requested, time requested, status, user, group
@@ -55,7 +55,7 @@ def parse_swf(lines: Iterable[str], name: str) -> Trace:
         raise ConfigError(
             f"{name}: {what}; legal are logs in Standard Workload Format and the output of sacct --parsable2"
         )
-    return _judged(table[finite], name, processors, Intake(lines=read, dropped=dropped))
+    return _judged(table[finite], name, processors, ParseReport(lines=read, dropped=dropped))
 
 
 def _processors(comment: str) -> int:
@@ -65,7 +65,7 @@ def _processors(comment: str) -> int:
     return int(words[0]) if title.strip() == "MaxProcs" and words and words[0].isdecimal() else 0
 
 
-def _judged(table: Floats, name: str, processors: int, read: Intake) -> Trace:
+def _judged(table: Floats, name: str, processors: int, read: ParseReport) -> Trace:
     """Leave out what cannot be replayed and mend what can, counting both."""
     ids, submit, wait, run, allocated, asked, request, status, user, group = table.T
     # A log may hold one of the two only; a job that got more than it asked for needs what it got.
@@ -100,6 +100,6 @@ def _judged(table: Floats, name: str, processors: int, read: Intake) -> Trace:
         project=group[keep].astype(np.int64),
         wait=np.where(wait[keep] >= 0, wait[keep], np.nan),
         processors=processors,
-        intake=Intake(lines=read.lines, dropped=dict(dropped), mended=dict(mended)),
+        intake=ParseReport(lines=read.lines, dropped=dict(dropped), mended=dict(mended)),
     )
     return in_order(trace)

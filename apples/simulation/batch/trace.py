@@ -14,7 +14,7 @@ DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Intake:
+class ParseReport:
     """What became of the lines of a trace.
 
     lines : job lines read.  dropped, mended : count by reason, in words for people
@@ -32,7 +32,7 @@ class Intake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class TraceNames:
     """Numbers of users and projects by name."""
 
     users: Mapping[str, int] = field(default_factory=dict)
@@ -58,8 +58,8 @@ class Trace:
     project: Ints
     wait: Floats
     processors: int = 0
-    intake: Intake = field(default_factory=Intake)
-    names: Names = field(default_factory=Names)
+    intake: ParseReport = field(default_factory=ParseReport)
+    names: TraceNames = field(default_factory=TraceNames)
 
     def __len__(self) -> int:
         return len(self.id)

@@ -25,7 +25,7 @@ _LEAST_COMPUTATION_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class JobKind:
     """What a job does in every iteration.
 
     step_s : computation and exchange of the slowest ranks
@@ -65,7 +65,7 @@ def shortened(trace: Trace, factor: float) -> Trace:
     )
 
 
-def bsp_jobs(machine: ClusterConstants, trace: Trace, kinds: Sequence[Kind]) -> tuple[BspJob, ...]:
+def bsp_jobs(machine: ClusterConstants, trace: Trace, kinds: Sequence[JobKind]) -> tuple[BspJob, ...]:
     """One job for each of the trace, named by its number. kinds : of each job"""
     columns = (trace.id.tolist(), trace.procs.tolist(), trace.run.tolist(), trace.submit.tolist())
     origin = float(trace.submit[0])
@@ -75,13 +75,13 @@ def bsp_jobs(machine: ClusterConstants, trace: Trace, kinds: Sequence[Kind]) -> 
     )
 
 
-def drawn(options: Sequence[Kind], count: int, seed: int) -> tuple[Kind, ...]:
+def drawn(options: Sequence[JobKind], count: int, seed: int) -> tuple[JobKind, ...]:
     """One of the kinds for each job, all as likely; the same seed gives the same ones."""
     chance = np.random.default_rng((seed, len(options)))
     return tuple(options[i] for i in chance.integers(0, len(options), count))
 
 
-def _job(machine: ClusterConstants, name: str, what: tuple[int, float, float], kind: Kind) -> BspJob:
+def _job(machine: ClusterConstants, name: str, what: tuple[int, float, float], kind: JobKind) -> BspJob:
     procs, run_s, arrival_s = what
     # A serial job has nobody to exchange messages with.
     pattern = kind.pattern if procs > 1 else "none"

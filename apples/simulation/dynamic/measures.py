@@ -19,7 +19,7 @@ from apples.queueing.state import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class JobTimes:
     """What became of the jobs, as columns in order of submission; times in s.
 
     run : in isolation.  procs : processors of the job.  processors : of the machine
@@ -45,7 +45,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class WorkloadFigures:
     """Of one run. Times in s; loads and utilisation are shares of the machine.
 
     offered, accepted : see `offered_load`, `accepted_load`.  left : share of the work not done at the last arrival
@@ -66,13 +66,13 @@ class Figures:
     long: Spread
 
 
-def measure(course: Course, tau_s: float) -> Figures:
+def measure(course: JobTimes, tau_s: float) -> WorkloadFigures:
     """All figures of a run of at least two jobs."""
     order = by_length(course)
     half = len(order) // 2
     span = float(course.finish.max() - course.submit[0])
     response = course.response
-    return Figures(
+    return WorkloadFigures(
         offered=offered_load(course),
         accepted=accepted_load(course),
         left=backlog(course, float(course.submit[-1])) / _work(course),
@@ -86,22 +86,22 @@ def measure(course: Course, tau_s: float) -> Figures:
     )
 
 
-def by_length(course: Course) -> Ints:
+def by_length(course: JobTimes) -> Ints:
     """Numbers of the jobs, the shortest in isolation first."""
     return np.argsort(course.run, kind="stable")
 
 
-def offered_load(course: Course) -> float:
+def offered_load(course: JobTimes) -> float:
     """Processor seconds of all jobs in isolation over processors × last arrival (section 5.1)."""
     return _work(course) / (course.processors * _span(course))
 
 
-def accepted_load(course: Course) -> float:
+def accepted_load(course: JobTimes) -> float:
     """Offered load less the growth of the backlog; what the machine gets done while jobs arrive."""
     return offered_load(course) - backlog_growth(course)
 
 
-def throughput(course: Course) -> float:
+def throughput(course: JobTimes) -> float:
     """Work done until the queue is empty for good, over what the processors could have done until then.
 
     Where all jobs are there from the beginning it is what the machine gets done with a full queue: no load above it
@@ -113,7 +113,7 @@ def throughput(course: Course) -> float:
     return done / (course.processors * span) if span > 0 else 1.0
 
 
-def ideal(course: Course) -> Course:
+def ideal(course: JobTimes) -> JobTimes:
     """The same jobs on a machine that wastes nothing: first come first served, each on all processors at once.
 
     What a day's cycle of arrivals piles up even there is no policy's doing.
@@ -127,13 +127,13 @@ def ideal(course: Course) -> Course:
     return replace(course, start=finish - takes, finish=finish)
 
 
-def backlog(course: Course, when: float) -> float:
+def backlog(course: JobTimes, when: float) -> float:
     """Processor seconds in isolation that were submitted by `when` and are not done then."""
     left = np.where(course.submit <= when, 1.0 - _done(course, when), 0.0)
     return float(np.dot(left, course.run * course.procs))
 
 
-def backlog_growth(course: Course, points: int = 100) -> float:
+def backlog_growth(course: JobTimes, points: int = 100) -> float:
     """Slope of the backlog between first and last arrival by least squares, as a share of the machine.
 
     About 0 for a machine that keeps up. A burst just before the end counts no more than another one.
@@ -178,15 +178,15 @@ def saturation(offered: Sequence[float], accepted: Sequence[float], keeps_up: fl
     return Saturation(load=offered[-1], bound="above")
 
 
-def _done(course: Course, when: float) -> Floats:
+def _done(course: JobTimes, when: float) -> Floats:
     """Share of each job that is done at `when`."""
     found: Floats = np.clip((when - course.start) / np.maximum(course.finish - course.start, 1e-9), 0.0, 1.0)
     return found
 
 
-def _work(course: Course) -> float:
+def _work(course: JobTimes) -> float:
     return float(np.dot(course.run, course.procs))
 
 
-def _span(course: Course) -> float:
+def _span(course: JobTimes) -> float:
     return float(course.submit[-1] - course.submit[0])

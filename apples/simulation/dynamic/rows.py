@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from apples.errors import ConfigError
-from apples.queueing.jobs import Beliefs, Job
+from apples.queueing.jobs import Beliefs, QueueJob
 from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 
@@ -27,7 +27,7 @@ class Start(NamedTuple):
     row: int
 
 
-class Rows:
+class RowQueues:
     """Waiting jobs, and who runs in which row.
 
     mpl : rows.  processors : of the machine, in every row.  increment_s : a job that takes longer than expected is
@@ -42,16 +42,16 @@ class Rows:
         self._mpl, self._processors = mpl, processors
         self._rows = [JobQueue(settings, processors) for _ in range(mpl)]
         self._free = [processors] * mpl
-        self._waiting: dict[int, Job] = {}
-        self._running: dict[int, tuple[Job, float]] = {}
+        self._waiting: dict[int, QueueJob] = {}
+        self._running: dict[int, tuple[QueueJob, float]] = {}
         self._row: dict[int, int] = {}
 
     @property
-    def waiting(self) -> tuple[Job, ...]:
+    def waiting(self) -> tuple[QueueJob, ...]:
         """In order of submission."""
         return tuple(self._waiting.values())
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: QueueJob) -> None:
         """A job joins the end of the queue; raises `ConfigError` for one that can never run."""
         if not 1 <= job.procs <= self._processors:
             raise ConfigError(
@@ -89,7 +89,7 @@ class Rows:
             ((row, self._shadow_s(head, row, now_s)) for row in range(self._mpl)), key=lambda at: at[1]
         )
 
-    def _overtake(self, head: Job, now_s: float) -> Iterator[Start]:
+    def _overtake(self, head: QueueJob, now_s: float) -> Iterator[Start]:
         promised = self.promise(now_s)
         assert promised is not None
         reserved, queue = promised[0], self._rows[promised[0]]
@@ -107,11 +107,11 @@ class Rows:
                 queue.end(job.id)
         queue.end(head.id)
 
-    def _fitting(self, job: Job) -> Iterator[int]:
+    def _fitting(self, job: QueueJob) -> Iterator[int]:
         """Rows with enough free processors, the lowest first."""
         return (row for row, free in enumerate(self._free) if free >= job.procs)
 
-    def _shadow_s(self, job: Job, row: int, now_s: float) -> float:
+    def _shadow_s(self, job: QueueJob, row: int, now_s: float) -> float:
         """When the row is expected to have room for it."""
         queue = self._rows[row]
         queue.submit(job, self._beliefs(job))
@@ -120,17 +120,17 @@ class Rows:
         assert found is not None
         return found.at_s
 
-    def _begin(self, job: Job, row: int, now_s: float) -> Start:
+    def _begin(self, job: QueueJob, row: int, now_s: float) -> Start:
         self._rows[row].resume(job, self._beliefs(job), now_s, None)
         self._put(job, row)
         return self._note(job, row, now_s)
 
-    def _note(self, job: Job, row: int, now_s: float) -> Start:
+    def _note(self, job: QueueJob, row: int, now_s: float) -> Start:
         del self._waiting[job.id]
         self._running[job.id] = (job, now_s)
         return Start(job.id, row)
 
-    def _put(self, job: Job, row: int) -> None:
+    def _put(self, job: QueueJob, row: int) -> None:
         self._row[job.id] = row
         self._free[row] -= job.procs
 
@@ -139,5 +139,5 @@ class Rows:
         self._rows[row].end(job)
         self._free[row] += self._running[job][0].procs
 
-    def _beliefs(self, job: Job) -> Beliefs:
+    def _beliefs(self, job: QueueJob) -> Beliefs:
         return Beliefs.requested(job.request_s * self._mpl)

@@ -11,8 +11,8 @@ from apples.simulation.batch.trace import Trace
 from apples.simulation.cluster.constants import ClusterConstants
 from apples.simulation.cluster.simulation import simulate
 from apples.simulation.cluster.workload import BspJob
-from apples.simulation.dynamic.frontdoor import FrontDoor
-from apples.simulation.dynamic.measures import Course
+from apples.simulation.dynamic.admission import AdmissionQueue
+from apples.simulation.dynamic.measures import JobTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Site:
     """A machine and how it is shared.
 
     mpl : rows of the matrix; a policy that gives processors to one job at a time has one
-    increment_s : see `apples.simulation.dynamic.rows.Rows`
+    increment_s : see `apples.simulation.dynamic.rows.RowQueues`
     """
 
     machine: ClusterConstants
@@ -29,16 +29,20 @@ class Site:
     increment_s: float
 
 
-def run(site: Site, policy: str, trace: Trace, jobs: tuple[BspJob, ...], *, seed: int) -> Course:
+def run(site: Site, policy: str, trace: Trace, jobs: tuple[BspJob, ...], *, seed: int) -> JobTimes:
     """Run all jobs to their ends. trace : what the jobs were made from, with requests and arrivals
 
     Raises `apples.errors.ConfigError` for an unknown policy or jobs that do not fit.
     """
     exclusive = policy_kind(policy).exclusive
     requests = dict(zip((job.name for job in jobs), trace.request.tolist(), strict=True))
-    door = FrontDoor(site.machine, requests, mpl=1 if exclusive else site.mpl, increment_s=site.increment_s)
-    found = simulate(site.machine, jobs, policy, seed=seed, constants=site.constants, admission=door).jobs
-    return Course(
+    admission = AdmissionQueue(
+        site.machine, requests, mpl=1 if exclusive else site.mpl, increment_s=site.increment_s
+    )
+    found = simulate(
+        site.machine, jobs, policy, seed=seed, constants=site.constants, admission=admission
+    ).jobs
+    return JobTimes(
         submit=np.array([job.arrival_s for job in jobs]),
         start=np.array([found[job.name].started_s for job in jobs]),
         finish=np.array([found[job.name].finished_s for job in jobs]),

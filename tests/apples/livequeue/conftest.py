@@ -20,7 +20,7 @@ from apples.errors import SharingError
 from apples.livequeue.client import QueueClient, survey
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine
-from apples.livequeue.records import ENDED, FINISHED, STARTING, Ending, Submission
+from apples.livequeue.records import ENDED, FINISHED, STARTING, JobEnd, Submission
 from apples.livequeue.store import Store
 from apples.queueing.configuration import EstimatesSection, QueueFile, QueueSection
 from apples.queueing.queue import warm
@@ -97,7 +97,7 @@ class Bench:
         """One instant; jobs that start run at once. Ids of those that started."""
         self.seconds = max(self.seconds, float(seconds))
         for job_id in ended:
-            how = Ending(outcome=FINISHED, exit_code=0, ended_at=0.0)
+            how = JobEnd(outcome=FINISHED, exit_code=0, ended_at=0.0)
             with self.store.transaction():
                 assert self.store.end(job_id, how, only_from=("running",))
         found = self.live.instant(ended=ended, cancelled=cancelled, submitted=submitted)

@@ -12,8 +12,8 @@ from collections import Counter
 import pytest
 
 from apples.errors import SharingError
-from apples.livequeue.client import Gone, QueueClient
-from apples.livequeue.places import own_socket
+from apples.livequeue.client import NoManager, QueueClient
+from apples.livequeue.paths import own_socket
 
 
 def test_jobs_from_submission_to_end(manager, cli, tmp_path):
@@ -247,7 +247,7 @@ def test_sixty_jobs_and_two_kills(manager, cli, tmp_path):
                     with QueueClient() as client:
                         client.ask("submit", document(number))
                     break
-                except (Gone, SharingError):
+                except (NoManager, SharingError):
                     threading.Event().wait(0.02)
 
     user = threading.Thread(target=submit_all)

@@ -13,7 +13,7 @@ from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import filled
 from apples.livequeue.locks import Locks
 from apples.livequeue.store import Store
-from apples.livequeue.supervising import kill_marked
+from apples.livequeue.supervisors import kill_marked
 
 
 def supervise(path, job_id, grace_s=0.2):

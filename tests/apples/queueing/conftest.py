@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from apples.queueing.jobs import Beliefs, Job
+from apples.queueing.jobs import Beliefs, QueueJob
 from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 
@@ -104,7 +104,7 @@ class Live:
         return [self.starts[i] for i in range(len(self.works))]
 
     def submit(self, i, work):
-        job = Job(id=i, procs=work.procs, request_s=work.request, submit_s=work.submit)
+        job = QueueJob(id=i, procs=work.procs, request_s=work.request, submit_s=work.submit)
         self.queue.submit(job, self.beliefs.get(i))
 
     def step(self, now):
@@ -144,7 +144,7 @@ def line():
     def make(*jobs, settings=None, processors=8, beliefs=None):
         queue = JobQueue(settings or QueueSettings(), processors)
         for number, (procs, request) in enumerate(jobs):
-            job = Job(id=number, procs=procs, request_s=request, submit_s=0.0)
+            job = QueueJob(id=number, procs=procs, request_s=request, submit_s=0.0)
             queue.submit(job, (beliefs or {}).get(number))
         return queue
 

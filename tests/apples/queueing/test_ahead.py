@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apples.errors import ConfigError
-from apples.queueing.ahead import foresee
-from apples.queueing.jobs import Job
+from apples.queueing.ahead import predict_starts
+from apples.queueing.jobs import QueueJob
 from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 
 
 def job(number, procs, request, submit=0.0):
-    return Job(id=number, procs=procs, request_s=request, submit_s=submit)
+    return QueueJob(id=number, procs=procs, request_s=request, submit_s=submit)
 
 
 def test_every_waiting_job_has_a_start_between_estimates_and_requests(line, ids):
     queue = line((6, 100), (8, 50), (4, 60), (2, 80))
     assert ids(queue.start(0.0)) == [0, 3]
-    seen = foresee(queue, 0.0, {0: 0.0, 3: 0.0}, {0: 30.0, 1: 10.0, 2: 20.0, 3: 40.0})
+    seen = predict_starts(queue, 0.0, {0: 0.0, 3: 0.0}, {0: 30.0, 1: 10.0, 2: 20.0, 3: 40.0})
     assert {number: (one.early_s, one.late_s) for number, one in seen.items()} == {
         1: (40.0, 100.0),
         2: (50.0, 150.0),
@@ -31,9 +31,9 @@ def test_every_waiting_job_has_a_start_between_estimates_and_requests(line, ids)
 def test_one_that_outlived_its_estimate_ends_with_its_request_and_one_past_that_in_a_while(line):
     queue = line((8, 100), (8, 50))
     queue.start(0.0)
-    seen = foresee(queue, 60.0, {0: 0.0}, {0: 30.0, 1: 10.0})
+    seen = predict_starts(queue, 60.0, {0: 0.0}, {0: 30.0, 1: 10.0})
     assert (seen[1].early_s, seen[1].late_s) == (100.0, 100.0)
-    seen = foresee(queue, 120.0, {0: 0.0}, {})
+    seen = predict_starts(queue, 120.0, {0: 0.0}, {})
     assert seen[1].late_s == 120.0 + queue.settings.increment_s
 
 
@@ -43,10 +43,10 @@ def test_what_can_never_start_has_no_start(line):
     queue.resume(job(1, 1, 10.0), None, 0.0, None)
     assert queue.free == -1
     queue.submit(job(2, 2, 5.0))
-    assert foresee(queue, 1.0, {0: 0.0, 1: 0.0}, {})[2].late_s == 10.0
+    assert predict_starts(queue, 1.0, {0: 0.0, 1: 0.0}, {})[2].late_s == 10.0
     queue.end(0)
     queue.end(1)
-    assert not math.isnan(foresee(queue, 1.0, {}, {})[2].late_s)
+    assert not math.isnan(predict_starts(queue, 1.0, {}, {})[2].late_s)
 
 
 @given(

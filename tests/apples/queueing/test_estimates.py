@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from apples.errors import ConfigError
 from apples.queueing.estimates import ModelFirst, Ratios, RecentRuns, Scheme, SimilarJobs, percentile_of
-from apples.queueing.jobs import Job
+from apples.queueing.jobs import QueueJob
 
 
 def job(user="ann", project="sun", request=100.0, model=None):
-    return Job(id=1, procs=1, request_s=request, submit_s=0.0, user=user, project=project, model_s=model)
+    return QueueJob(id=1, procs=1, request_s=request, submit_s=0.0, user=user, project=project, model_s=model)
 
 
 def taught(scheme, runs, one=None):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apples.errors import ConfigError
 from apples.queueing.expressions import compile_expression
-from apples.queueing.jobs import Beliefs, Job
+from apples.queueing.jobs import Beliefs, QueueJob
 from apples.queueing.queue import JobQueue
 from apples.queueing.scores import score_all
 from apples.queueing.settings import QueueSettings
@@ -20,7 +20,7 @@ FIELDS = {"wait": 30.0, "request": 200.0, "estimate": 120.0, "submit": 70.0, "pr
 def value(text):
     """Score of one job that has waited 30 s."""
     queue = JobQueue(QueueSettings(priority=text), 8)
-    job = Job(id=1, procs=4, request_s=200, submit_s=70)
+    job = QueueJob(id=1, procs=4, request_s=200, submit_s=70)
     queue.submit(job, Beliefs(priority_s=120, backfill_s=120, running_s=120))
     score_all(queue._state, queue._rules, 100.0)
     return float(queue._state.scores[0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from apples.queueing.metrics import Outcome, accuracy, judge, measure, weighted_wait
+from apples.queueing.metrics import FinishedJobs, accuracy, judge, measure, weighted_wait
 
 
 def outcome(**columns):
@@ -16,7 +16,7 @@ def outcome(**columns):
         "estimate": [200, 100, 10],
         "backfilled": [False, True, False],
     }
-    return Outcome(**{name: np.array(value) for name, value in {**plain, **columns}.items()})
+    return FinishedJobs(**{name: np.array(value) for name, value in {**plain, **columns}.items()})
 
 
 def test_waits_and_slowdowns():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apples.queueing.jobs import Beliefs, Job
+from apples.queueing.jobs import Beliefs, QueueJob
 from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 
@@ -11,11 +11,11 @@ def promised(rule, *, asked_at, estimate=100.0, request=1000.0):
     """When the next job is promised the machine, if asked at that time; the running one was expected at `estimate`."""
     queue = JobQueue(QueueSettings(overrun=rule, increment_s=300), 4)
     queue.submit(
-        Job(id=0, procs=4, request_s=request, submit_s=0),
+        QueueJob(id=0, procs=4, request_s=request, submit_s=0),
         Beliefs(priority_s=request, backfill_s=request, running_s=estimate),
     )
     queue.start(0)
-    queue.submit(Job(id=1, procs=4, request_s=10, submit_s=1))
+    queue.submit(QueueJob(id=1, procs=4, request_s=10, submit_s=1))
     return queue.reservation(asked_at).at_s
 
 
@@ -54,10 +54,10 @@ def test_a_rule_changes_who_may_overtake():
     def overtakes(rule):
         queue = JobQueue(QueueSettings(overrun=rule), 4)
         late = Beliefs(priority_s=1000, backfill_s=1000, running_s=100)
-        queue.submit(Job(id=0, procs=3, request_s=1000, submit_s=0), late)
+        queue.submit(QueueJob(id=0, procs=3, request_s=1000, submit_s=0), late)
         queue.start(0)
-        queue.submit(Job(id=1, procs=4, request_s=10, submit_s=150))
-        queue.submit(Job(id=2, procs=1, request_s=700, submit_s=150))
+        queue.submit(QueueJob(id=1, procs=4, request_s=10, submit_s=150))
+        queue.submit(QueueJob(id=2, procs=1, request_s=700, submit_s=150))
         return [job.id for job in queue.start(150)]
 
     assert overtakes("request") == [2]

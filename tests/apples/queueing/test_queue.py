@@ -3,7 +3,7 @@
 import pytest
 
 from apples.errors import ConfigError
-from apples.queueing.jobs import Beliefs, Job
+from apples.queueing.jobs import Beliefs, QueueJob
 from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 
@@ -32,10 +32,10 @@ def test_the_top_may_change_while_it_waits(line, ids):
     """WFP: a short job gains faster than a long one that came before."""
     queue = line((8, 100), settings=QueueSettings(priority="wfp"))
     queue.start(0)
-    queue.submit(Job(id=1, procs=8, request_s=1000, submit_s=1))
+    queue.submit(QueueJob(id=1, procs=8, request_s=1000, submit_s=1))
     queue.start(1)
     assert queue.reservation(2).job.id == 1
-    queue.submit(Job(id=2, procs=8, request_s=10, submit_s=50))
+    queue.submit(QueueJob(id=2, procs=8, request_s=10, submit_s=50))
     queue.start(50)
     assert queue.reservation(50).job.id == 1
     assert queue.reservation(50.4).job.id == 1
@@ -47,13 +47,13 @@ def test_the_top_may_change_while_it_waits(line, ids):
 def test_it_grows_with_the_jobs_in_it_and_no_further(ids):
     queue = JobQueue(QueueSettings(), 1)
     for number in range(1000):
-        queue.submit(Job(id=number, procs=1, request_s=5, submit_s=number))
+        queue.submit(QueueJob(id=number, procs=1, request_s=5, submit_s=number))
     started = []
     for now in range(1000, 2000):
         (job,) = queue.start(now)
         started.append(job.id)
         queue.end(job.id)
-        queue.submit(Job(id=now, procs=1, request_s=5, submit_s=now))
+        queue.submit(QueueJob(id=now, procs=1, request_s=5, submit_s=now))
     assert started == list(range(1000))
     assert ids(queue.waiting) == list(range(1000, 2000))
 
@@ -68,10 +68,10 @@ def test_beliefs_decide_who_may_overtake(line, ids, believed):
 @pytest.mark.parametrize(
     ("job", "message"),
     [
-        (Job(id=0, procs=1, request_s=1, submit_s=0), "job 0: there is one of that id already"),
-        (Job(id=9, procs=9, request_s=1, submit_s=0), "asks for 9 processors; 1 to 8 are legal"),
-        (Job(id=9, procs=0, request_s=1, submit_s=0), "asks for 0 processors; 1 to 8 are legal"),
-        (Job(id=9, procs=1, request_s=0, submit_s=0), "a finite time above 0 s is legal"),
+        (QueueJob(id=0, procs=1, request_s=1, submit_s=0), "job 0: there is one of that id already"),
+        (QueueJob(id=9, procs=9, request_s=1, submit_s=0), "asks for 9 processors; 1 to 8 are legal"),
+        (QueueJob(id=9, procs=0, request_s=1, submit_s=0), "asks for 0 processors; 1 to 8 are legal"),
+        (QueueJob(id=9, procs=1, request_s=0, submit_s=0), "a finite time above 0 s is legal"),
     ],
 )
 def test_a_job_that_cannot_be_queued(line, job, message):

@@ -3,12 +3,12 @@
 import pytest
 
 from apples.queueing.estimates import RecentRuns, Scheme, SimilarJobs
-from apples.queueing.jobs import Job
+from apples.queueing.jobs import QueueJob
 from apples.queueing.scoring import Scoreboard
 
 
 def job(number, model=None):
-    return Job(id=number, procs=1, request_s=100.0, submit_s=0.0, user="ann", model_s=model)
+    return QueueJob(id=number, procs=1, request_s=100.0, submit_s=0.0, user="ann", model_s=model)
 
 
 def test_one_decides_and_all_are_judged():

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from apples.errors import ConfigError
-from apples.simulation.execution import Job, execute
+from apples.simulation.execution import MockJob, execute
 
 
 def run(grid, ranks, *, iterations=10, exchanged_bytes=0.0, messages=0.0, at=0.0):
-    job = Job(chain=ranks, iterations=iterations, messages=messages, exchanged_bytes=exchanged_bytes)
+    job = MockJob(chain=ranks, iterations=iterations, messages=messages, exchanged_bytes=exchanged_bytes)
     return execute(grid, job, at, grid.next_run())
 
 
@@ -101,7 +101,7 @@ def test_nothing_is_under_way_while_a_checkpoint_is_written(quiet, quiet_grid, c
     def took(**facts):
         grid = quiet_grid(2, scenario)
         ranks = chain(grid, 100.0, 100.0)
-        job = Job(chain=ranks, iterations=4, messages=0.0, exchanged_bytes=5e5, **facts)
+        job = MockJob(chain=ranks, iterations=4, messages=0.0, exchanged_bytes=5e5, **facts)
         return execute(grid, job, 0.0, grid.next_run()).ended
 
     # Rows that were hidden before are waited for at each of two checkpoints, the barrier apart.

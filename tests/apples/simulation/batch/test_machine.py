@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from apples.errors import ConfigError
 from apples.queueing.estimates import RecentRuns, Scheme, SimilarJobs
-from apples.queueing.jobs import REGULAR, SELECTIVE, Job
+from apples.queueing.jobs import REGULAR, SELECTIVE, QueueJob
 from apples.queueing.queue import JobQueue
 from apples.queueing.settings import QueueSettings
 from apples.simulation.batch.machine import Jobs, Replay, log_estimates, simulate
@@ -139,4 +139,4 @@ def test_nothing_to_replay(trace):
 
 def test_a_job_of_a_trace_is_known_by_its_place(trace):
     jobs = trace((3, 1, 4, 9), users=[7])
-    assert Jobs(jobs)[0] == Job(id=0, procs=4, request_s=9.0, submit_s=3.0, user="7", project="0")
+    assert Jobs(jobs)[0] == QueueJob(id=0, procs=4, request_s=9.0, submit_s=3.0, user="7", project="0")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from apples.simulation.cluster.constants import free_of_cost
-from apples.simulation.dynamic.measures import Course
+from apples.simulation.dynamic.measures import JobTimes
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def course():
 
     def make(*rows, processors=4):
         submit, start, finish, run, procs = np.array(rows, float).T
-        return Course(
+        return JobTimes(
             submit=submit, start=start, finish=finish, run=run, procs=procs.astype(int), processors=processors
         )
 

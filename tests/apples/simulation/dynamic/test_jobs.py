@@ -5,12 +5,12 @@ import pytest
 from apples.coscheduling.policies import CoschedulingConstants
 from apples.errors import ConfigError
 from apples.simulation.batch.lublin import generate
-from apples.simulation.dynamic.jobs import Kind, bsp_jobs, drawn, loaded, shortened
+from apples.simulation.dynamic.jobs import JobKind, bsp_jobs, drawn, loaded, shortened
 from apples.simulation.dynamic.running import Site, run
 
-RING = Kind(name="ring", step_s=1.06e-3, latency_s=60e-6)
-UNEVEN = Kind(name="uneven", step_s=2.12e-3, shares=(1.0, 1.0, 0.5, 0.5), latency_s=60e-6)
-SILENT = Kind(name="silent", step_s=1.0, pattern="none", latency_s=60e-6)
+RING = JobKind(name="ring", step_s=1.06e-3, latency_s=60e-6)
+UNEVEN = JobKind(name="uneven", step_s=2.12e-3, shares=(1.0, 1.0, 0.5, 0.5), latency_s=60e-6)
+SILENT = JobKind(name="silent", step_s=1.0, pattern="none", latency_s=60e-6)
 
 
 def length_s(job):

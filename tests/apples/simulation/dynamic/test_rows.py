@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apples.errors import ConfigError
-from apples.queueing.jobs import Job
+from apples.queueing.jobs import QueueJob
 from apples.simulation.batch.lublin import generate, with_load
 from apples.simulation.batch.machine import Replay, simulate
-from apples.simulation.dynamic.rows import Rows, Start
+from apples.simulation.dynamic.rows import RowQueues, Start
 
 
 def rows(mpl, processors=8, increment_s=300.0):
-    return Rows(mpl=mpl, processors=processors, increment_s=increment_s)
+    return RowQueues(mpl=mpl, processors=processors, increment_s=increment_s)
 
 
 def job(number, procs, request_s=10.0, submit_s=0.0):
-    return Job(id=number, procs=procs, request_s=request_s, submit_s=submit_s)
+    return QueueJob(id=number, procs=procs, request_s=request_s, submit_s=submit_s)
 
 
 def replayed(trace, queue, promises=None):

@@ -10,12 +10,12 @@ from apples.simulation.batch.lublin import generate
 from apples.simulation.cluster.admission import Placement
 from apples.simulation.cluster.simulation import simulate
 from apples.simulation.cluster.workload import BspJob
-from apples.simulation.dynamic.frontdoor import FrontDoor
-from apples.simulation.dynamic.jobs import Kind, bsp_jobs, drawn, loaded, shortened
+from apples.simulation.dynamic.admission import AdmissionQueue
+from apples.simulation.dynamic.jobs import JobKind, bsp_jobs, drawn, loaded, shortened
 from apples.simulation.dynamic.running import Site, run
 
 KINDS = tuple(
-    Kind(name=f"{pattern} {step_s}", step_s=step_s, shares=(1.0, 0.5), pattern=pattern, latency_s=60e-6)
+    JobKind(name=f"{pattern} {step_s}", step_s=step_s, shares=(1.0, 0.5), pattern=pattern, latency_s=60e-6)
     for pattern in ("ring", "all-to-all", "none")
     for step_s in (5e-3, 5e-2)
 )
@@ -41,7 +41,7 @@ def most_at_once(found):
 
 
 def test_a_job_gets_the_first_free_processors_of_its_row(machine):
-    door = FrontDoor(machine, dict.fromkeys("abcd", 1.0), mpl=2, increment_s=1.0)
+    door = AdmissionQueue(machine, dict.fromkeys("abcd", 1.0), mpl=2, increment_s=1.0)
     for name, ranks in (("a", 3), ("b", 2), ("c", 1)):
         door.submitted(BspJob(name=name, nodes=(0,) * ranks, compute_s=(1.0,) * ranks, iterations=1), 0.0)
     assert door.admit(0.0) == [
@@ -79,7 +79,7 @@ def test_time_sharing_lets_short_jobs_pass_long_ones(machine):
 def test_the_matrix_is_the_machine_managers(machine, monkeypatch):
     """After everything that happens the two have the same jobs in the same cells."""
     managers, doors = [], []
-    for kind, kept in ((MachineScheduler, managers), (FrontDoor, doors)):
+    for kind, kept in ((MachineScheduler, managers), (AdmissionQueue, doors)):
 
         def made(self, *arguments, _real=kind.__init__, _kept=kept, **named):
             _real(self, *arguments, **named)
@@ -87,14 +87,14 @@ def test_the_matrix_is_the_machine_managers(machine, monkeypatch):
 
         monkeypatch.setattr(kind, "__init__", made)
     seen = []
-    real = FrontDoor.admit
+    real = AdmissionQueue.admit
 
     def admit(self, now_s):
         assert managers[0].matrix.allotments == self._matrix.allotments
         seen.append(len(self._matrix.allotments))
         return real(self, now_s)
 
-    monkeypatch.setattr(FrontDoor, "admit", admit)
+    monkeypatch.setattr(AdmissionQueue, "admit", admit)
     course(machine, "fcs", 2.0)
     assert len(doors) == 1
     assert len(seen) > 60
@@ -103,6 +103,6 @@ def test_the_matrix_is_the_machine_managers(machine, monkeypatch):
 
 def test_a_queue_and_a_limit_at_once_are_refused(machine):
     job = BspJob(name="a", nodes=(0,), compute_s=(1.0,), iterations=1)
-    door = FrontDoor(machine, {"a": 1.0}, mpl=2, increment_s=1.0)
+    admission = AdmissionQueue(machine, {"a": 1.0}, mpl=2, increment_s=1.0)
     with pytest.raises(ConfigError, match="admission control limits the jobs itself"):
-        simulate(machine, [job], "gang", seed=1, at_once=1, admission=door)
+        simulate(machine, [job], "gang", seed=1, at_once=1, admission=admission)

@@ -1,7 +1,8 @@
-"""The queue in front of the simulated machine.
+"""Admission control of the simulated machine.
 
-`Rows` decides who starts in which row; the job gets the first free processors of the row. The matrix kept here goes the
-same way as the machine manager's; under spin-block, where nobody beats time, it only limits who is in, and where.
+`RowQueues` decides which job starts in which row of the matrix. The job gets the first free processors of the row. The
+matrix here makes the same decisions as the machine manager's. Under spin-block, which has no time slices, the matrix
+only limits the number of jobs and their processors.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from apples.coscheduling.matrix import MatrixColumn, OusterhoutMatrix
-from apples.queueing.jobs import Job
+from apples.queueing.jobs import QueueJob
 from apples.simulation.cluster.admission import Placement
 from apples.simulation.cluster.constants import ClusterConstants
 from apples.simulation.cluster.workload import BspJob
-from apples.simulation.dynamic.rows import Rows
+from apples.simulation.dynamic.rows import RowQueues
 
 
-class FrontDoor:
+class AdmissionQueue:
     """An `apples.simulation.cluster.admission.AdmissionControl` for a matrix of `mpl` rows.
 
-    requests : by job, the run time asked for, s.  increment_s : see `Rows`
+    requests : by job, the run time asked for, s.  increment_s : see `RowQueues`
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class FrontDoor:
             MatrixColumn(node, processor) for node, count in names.items() for processor in range(count)
         ]
         self._matrix = OusterhoutMatrix(names, mpl=mpl)
-        self._rows = Rows(mpl=mpl, processors=len(self._columns), increment_s=increment_s)
+        self._rows = RowQueues(mpl=mpl, processors=len(self._columns), increment_s=increment_s)
         self._requests, self._mpl = requests, mpl
         self._names: list[str] = []
         self._ids: dict[str, int] = {}
@@ -47,7 +48,7 @@ class FrontDoor:
         self._names.append(job.name)
         self._ids[job.name] = number
         request_s = self._requests[job.name]
-        self._rows.submit(Job(id=number, procs=len(job.nodes), request_s=request_s, submit_s=now_s))
+        self._rows.submit(QueueJob(id=number, procs=len(job.nodes), request_s=request_s, submit_s=now_s))
 
     def ended(self, job: str, now_s: float) -> None:
         """The last rank of a job has ended."""

@@ -15,7 +15,7 @@ from apples.daemons.paths import SYSTEM_DIRECTORY, user_directory
 from nws.base.paths import state_dir
 
 SOCKET_VARIABLE = "APPLES_QUEUE_SOCKET"
-EVERYBODYS_SOCKET = SYSTEM_DIRECTORY / "queue.sock"
+SYSTEM_SOCKET = SYSTEM_DIRECTORY / "queue.sock"
 
 
 def store_path(given: Path | None = None) -> Path:
@@ -34,4 +34,4 @@ def known_sockets(given: Path | None = None) -> list[Path]:
     named = given or os.environ.get(SOCKET_VARIABLE)
     if named:
         return [Path(named)]
-    return [own_socket(store_path()), EVERYBODYS_SOCKET]
+    return [own_socket(store_path()), SYSTEM_SOCKET]

@@ -26,7 +26,7 @@ _BACKLOG = 1024
 
 
 @dataclass(slots=True, eq=False)
-class Visitor:
+class ClientConnection:
     """One connection. uid : of the process that connected"""
 
     stream: Stream
@@ -37,7 +37,7 @@ class Visitor:
         self.stream.send(json.dumps(document).encode() + b"\n")
 
 
-class Door:
+class QueueListener:
     """Listens at `path`. asked : gets visitor, request and argument of each line.  left : hears who has hung up
 
     Raises `SharingError` where it cannot listen.
@@ -49,12 +49,12 @@ class Door:
         path: Path,
         *,
         everybody: bool,
-        asked: Callable[[Visitor, str, object], None],
-        left: Callable[[Visitor], None],
+        asked: Callable[[ClientConnection, str, object], None],
+        left: Callable[[ClientConnection], None],
     ) -> None:
         self._loop, self.path = loop, path
         self._everybody, self._asked, self._left = everybody, asked, left
-        self._visitors: set[Visitor] = set()
+        self._visitors: set[ClientConnection] = set()
         private_directory(path.parent)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
@@ -92,14 +92,14 @@ class Door:
             heard=lambda line: self._heard(visitor, line),
             ended=lambda reason: self._ended(visitor),
         )
-        visitor = Visitor(stream=stream, uid=uid)
+        visitor = ClientConnection(stream=stream, uid=uid)
         self._visitors.add(visitor)
         stream.trust(LONGEST_LINE)
         if not self._everybody and uid not in (os.geteuid(), 0):
             visitor.answer({"refused": f"this queue is of user {os.geteuid()}, you are user {uid}"})
             stream.close()
 
-    def _heard(self, visitor: Visitor, line: bytes) -> None:
+    def _heard(self, visitor: ClientConnection, line: bytes) -> None:
         try:
             request = plain(line)
         except Forged as error:
@@ -108,6 +108,6 @@ class Door:
         what, argument = next(iter(request.items()), ("", None))
         self._asked(visitor, what, argument)
 
-    def _ended(self, visitor: Visitor) -> None:
+    def _ended(self, visitor: ClientConnection) -> None:
         self._visitors.discard(visitor)
         self._left(visitor)

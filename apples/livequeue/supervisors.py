@@ -26,7 +26,7 @@ from apples.livequeue.records import (
     NOT_STARTED,
     RUNNING,
     STARTING,
-    Ending,
+    JobEnd,
 )
 from apples.livequeue.store import Store
 
@@ -157,7 +157,7 @@ class Supervisors:
         self._end(job_id, LOST, f"its supervisor was killed, how it ended is not known{left}", RUNNING)
 
     def _end(self, job_id: int, outcome: str, detail: str, state: str) -> None:
-        how = Ending(outcome=outcome, exit_code=CODE_LOST, ended_at=time.time(), detail=detail)
+        how = JobEnd(outcome=outcome, exit_code=CODE_LOST, ended_at=time.time(), detail=detail)
         with self._store.transaction():
             written = self._store.end(job_id, how, only_from=(state,))
         record = self._store.job(job_id)
