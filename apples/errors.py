@@ -4,19 +4,24 @@
     └── ApplesError                 exit 1
         ├── NoFeasiblePlan          exit 3    no choice of hosts can hold the work
         ├── HistoryError            exit 4    run records, calibration or a queue's store cannot be read or written
+        │   └── UnknownRun          exit 8    no run has the number
         ├── MonitorError            exit 5    the MPI monitor cannot be built, or its pages cannot be read
-        ├── SharingError            exit 5    a node manager or machine manager does not answer or rejects a request
+        ├── SharingError            exit 5    a daemon that shares hosts cannot work
+        │   ├── RequestRejected     exit 6    a daemon rejected a request
+        │   │   └── UnknownJob      exit 8    no job has the number
+        │   └── NoDaemon            exit 7    no node manager or queue manager answers
         └── LaunchError             exit 125  the launcher failed
             ├── NotExecutable       exit 126  the program exists but cannot be executed
             └── ProgramNotFound     exit 127  the program does not exist
 
-Options and settings files that are not legal raise `nws.base.errors.ConfigError` (exit 2), which lists all problems.
+Exit codes mean the same in every command; `nws.base.errors` has the table. Options and settings files that are not
+legal raise `nws.base.errors.ConfigError` (exit 2), which lists all problems.
 A run that started and failed raises no exception: `apples.model.plan.Outcome` holds its exit code.
 """
 
 from __future__ import annotations
 
-from nws.base.errors import ConfigError, ReportedError
+from nws.base.errors import NO_ANSWER, NOT_FOUND, REJECTED, ConfigError, ReportedError
 
 __all__ = [
     "ApplesError",
@@ -24,10 +29,14 @@ __all__ = [
     "HistoryError",
     "LaunchError",
     "MonitorError",
+    "NoDaemon",
     "NoFeasiblePlan",
     "NotExecutable",
     "ProgramNotFound",
+    "RequestRejected",
     "SharingError",
+    "UnknownJob",
+    "UnknownRun",
 ]
 
 
@@ -47,6 +56,12 @@ class HistoryError(ApplesError):
     exit_code = 4
 
 
+class UnknownRun(HistoryError):
+    """The history has no run of that number."""
+
+    exit_code = NOT_FOUND
+
+
 class MonitorError(ApplesError):
     """The MPI monitor cannot be built, or its pages cannot be read. The message names the missing part."""
 
@@ -54,9 +69,27 @@ class MonitorError(ApplesError):
 
 
 class SharingError(ApplesError):
-    """A node manager or machine manager does not answer or rejects a request. The message names it and a remedy."""
+    """A daemon that shares hosts cannot work. The message names it and a remedy."""
 
     exit_code = 5
+
+
+class NoDaemon(SharingError):
+    """No node manager or queue manager answers. The message names the sockets and a remedy."""
+
+    exit_code = NO_ANSWER
+
+
+class RequestRejected(SharingError):
+    """A daemon rejected a request. The message is the daemon's."""
+
+    exit_code = REJECTED
+
+
+class UnknownJob(RequestRejected):
+    """The queue has no job of that number."""
+
+    exit_code = NOT_FOUND
 
 
 class LaunchError(ApplesError):

@@ -12,10 +12,10 @@ from time import perf_counter
 
 import click
 
-from nws.base.command import run_program
+from nws.base.command import CommandGroup, run_program
 from stencil_app.bsp.command import BSP
 from stencil_app.mhd.command import MHD
-from stencil_app.options import Option
+from stencil_app.options import Option, unknown_words
 from stencil_app.physics import Physics
 from stencil_app.registry import registry
 from stencil_app.settings import ITERATIONS, NUMBERS, PATHS, RESIDUAL_EVERY
@@ -24,7 +24,7 @@ from stencil_app.validate import validate
 _SHOWN_DEFAULTS = (ITERATIONS, RESIDUAL_EVERY)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup)
 def commands() -> None:
     """Iterative stencil codes in slabs of uneven height, one rank each; run them under mpiexec.
 
@@ -119,15 +119,7 @@ def _run(physics: Physics, texts: dict[str, str | None], words: tuple[str, ...])
 
 
 def _strays(physics: Physics, words: tuple[str, ...]) -> list[str]:
-    """Words that are no option of ours, as problems; the word after an unknown option is its value."""
+    """Return a problem for each word that is no option of this physics."""
     known = ["--slabs", *(o.flag for o in (*physics.options, *NUMBERS))]
     known += ["--" + name.replace("_", "-") for name in PATHS]
-    problems = []
-    after_option = False
-    for word in words:
-        if word.startswith("-"):
-            problems.append(f"unknown option {word}; legal are {', '.join(known)}")
-        elif not after_option:
-            problems.append(f"unexpected word {word!r}; everything is given by options, see --help")
-        after_option = word.startswith("-")
-    return problems
+    return unknown_words(words, known)

@@ -8,8 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 Value = int | float | str
+
+
+def unknown_words(words: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Return a problem for each word of a command line; the word after an unknown option is its value.
+
+    known : flags of the command
+    """
+    legal, problems = list(dict.fromkeys(known)), []
+    after_option = False
+    for word in words:
+        if word.startswith("-"):
+            near = get_close_matches(word.lstrip("-"), [flag.lstrip("-") for flag in legal], n=1)
+            hint = f" (did you mean --{near[0]}?)" if near else ""
+            problems.append(f"unknown option {word}{hint}; legal are {', '.join(legal)}")
+        elif not after_option:
+            problems.append(f"unexpected word {word!r}; everything is given by options, see --help")
+        after_option = word.startswith("-")
+    return problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

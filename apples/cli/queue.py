@@ -74,16 +74,17 @@ def why(job: int, socket: Path | None) -> None:
 @_SOCKET
 def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
     """Take jobs out of the queue; running ones get TERM, and KILL after the manager's grace."""
+    from apples.errors import RequestRejected
     from apples.livequeue.client import ask
 
     code = 0
     for answer in ask("cancel", list(dict.fromkeys(jobs)), socket):
         if "refused" in answer:
             click.echo(f"apples cancel: {answer['refused']}", err=True)
-            code = 1
+            code = max(code, int(answer["code"]))
         elif answer["is"] == "over":
             click.echo(f"apples cancel: job {answer['job']} is over already", err=True)
-            code = 1
+            code = max(code, RequestRejected.exit_code)
         else:
             click.echo(f"job {answer['job']}: {answer['is']}")
     return code

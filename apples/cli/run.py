@@ -13,7 +13,7 @@ import click
 from apples.cli.console import Console
 from apples.cli.optiongroups import HeadedCommand, with_options
 from apples.cli.runoptions import OutputOptions, RunOptions, SharingOptions
-from nws.base.command import run_program
+from nws.base.command import DISTRIBUTION, run_program
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
@@ -32,7 +32,7 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
 @click.command(cls=HeadedCommand, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EPILOG)
 @click.argument("size", type=click.IntRange(min=1))
 @with_options(RunOptions)
-@click.version_option(package_name="apples-grid", prog_name="apples-run")
+@click.version_option(package_name=DISTRIBUTION, prog_name="apples-run")
 @click.pass_context
 def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     """Run an MPI stencil application of SIZE rows on the hosts that will end it soonest.

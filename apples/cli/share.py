@@ -31,7 +31,7 @@ def share(job: str | None, node_socket: Path | None, monitor: bool, command: tup
     """
     from apples.daemons.client import NodeClient, find_node
     from apples.daemons.paths import SOCKET_VARIABLE, checked_name
-    from apples.errors import NotExecutable, ProgramNotFound, SharingError
+    from apples.errors import NoDaemon, NotExecutable, ProgramNotFound
 
     program = shutil.which(command[0])
     if program is None:
@@ -40,7 +40,7 @@ def share(job: str | None, node_socket: Path | None, monitor: bool, command: tup
         raise ProgramNotFound(f"program {command[0]!r} is not there; give its path, or install it")
     found = find_node(node_socket)
     if found is None:
-        raise SharingError(
+        raise NoDaemon(
             "no node manager answers on this host; start one with `apples node`, or name its socket with --node-socket"
         )
     socket, status = found

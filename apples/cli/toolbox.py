@@ -7,7 +7,6 @@ from nws.base.command import LazyGroup, run_program
 toolbox = LazyGroup(
     name="apples",
     help="Tools around apples-run: calibration, history, the experiments of the papers, sharing hosts.",
-    context_settings={"help_option_names": ["-h", "--help"]},
     lazy={
         "probe": ("Check hosts over ssh, and say which is slow and why.", "apples.cli.probe:probe"),
         "calibrate": (

@@ -15,7 +15,7 @@ from typing import Any
 
 from apples.daemons.paths import known_sockets
 from apples.daemons.processes import peer
-from apples.errors import SharingError
+from apples.errors import NoDaemon, RequestRejected, SharingError
 from apples.monitoring.efficiencies import efficiencies as monitored_efficiencies
 
 #: Seconds a node manager may take to answer; it asks the manager itself for some questions.
@@ -38,7 +38,7 @@ class NodeClient:
             self._socket.connect(str(path))
         except OSError as error:
             self._socket.close()
-            raise SharingError(
+            raise NoDaemon(
                 f"{path}: no node manager answers ({error.strerror or error}); start one with `apples node`, or name "
                 "the right socket with APPLES_NODE_SOCKET"
             ) from error
@@ -57,11 +57,11 @@ class NodeClient:
             self._socket.sendall(json.dumps({what: argument}).encode() + b"\n")
             answer = json.loads(self._lines.readline() or b"null")
         except (OSError, ValueError) as error:
-            raise SharingError(f"{self.path}: the node manager does not answer ({error})") from error
+            raise NoDaemon(f"{self.path}: the node manager does not answer ({error})") from error
         if not isinstance(answer, dict) or not answer:
-            raise SharingError(f"{self.path}: the node manager has ended")
+            raise NoDaemon(f"{self.path}: the node manager has ended")
         if "refused" in answer:
-            raise SharingError(f"{self.path}: {answer['refused']}")
+            raise RequestRejected(f"{self.path}: {answer['refused']}")
         return next(iter(answer.values()))
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ def survey(given: Path | None = None) -> Json:
             continue
     if not statuses:
         where = ", ".join(map(str, paths)) or "none of its usual places"
-        raise SharingError(
+        raise NoDaemon(
             f"no node manager answers on this host ({where}); start one with `apples node`, or run with "
             "`apples-run SIZE --policy NAME`, which starts one while it needs it"
         )

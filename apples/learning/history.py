@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apples.errors import HistoryError
+from apples.errors import HistoryError, UnknownRun
 from apples.model import jsonstore
 from apples.model.jsonstore import BadDocument, Format
 from apples.model.plan import Record
@@ -73,7 +73,7 @@ class History:
         paths = [p for p in jsonstore.files(self.directory) if p.name.startswith(f"{run_id}.")]
         found = jsonstore.read_all(paths, FORMAT, _decode)
         if not found:
-            raise HistoryError(f"{self.directory}: no run {run_id!r}; `apples history` lists the runs")
+            raise UnknownRun(f"{self.directory}: no run {run_id!r}; `apples history` lists the runs")
         return found[0]
 
 

@@ -14,16 +14,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from apples.errors import SharingError
+from apples.errors import ConfigError, NoDaemon, RequestRejected, UnknownJob
 from apples.livequeue.paths import known_sockets
+from nws.base.errors import ReportedError
 
 Json = dict[str, Any]
 
 #: A manager that has gone under a question is looked for so long, at such intervals, seconds.
 _PATIENCE_S, _EVERY_S = 15.0, 0.1
 
+#: Errors that a refusal raises again here, by exit code.
+_ERRORS: dict[object, type[ReportedError]] = {error.exit_code: error for error in (ConfigError, UnknownJob)}
 
-class NoManager(SharingError):
+
+class NoManager(NoDaemon):
     """The manager ended, or none is there."""
 
 
@@ -36,10 +40,10 @@ class QueueClient:
         self._lines = self._socket.makefile("rb")
 
     def ask(self, what: str, argument: object = None) -> Any:
-        """The answer to one question. Raises `NoManager`, or `SharingError` for a refusal."""
+        """Return the answer to one question. Raise `NoManager`, `RequestRejected`, or `ConfigError` for bad input."""
         (answer,) = self.ask_all(what, [argument])
         if "refused" in answer:
-            raise SharingError(answer["refused"])
+            raise _ERRORS.get(answer.get("code"), RequestRejected)(answer["refused"])
         return next(iter(answer.values()))
 
     def ask_all(self, what: str, arguments: Sequence[object]) -> list[Json]:

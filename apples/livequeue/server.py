@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from apples.errors import ApplesError, ConfigError, HistoryError, SharingError
+from apples.errors import ApplesError, ConfigError, HistoryError, RequestRejected, SharingError, UnknownJob
 from apples.ipc.loop import Alarm, EndSignals, Loop
 from apples.ipc.wire import Json
 from apples.livequeue import views
@@ -36,6 +36,7 @@ from apples.livequeue.requests import read_submission
 from apples.livequeue.store import Store
 from apples.livequeue.supervisors import Supervisors
 from apples.queueing.configuration import QueueFile
+from nws.base.errors import ReportedError
 
 #: When the disk will not take an instant, the next attempt, seconds.
 _AGAIN_S = 1.0
@@ -180,7 +181,7 @@ class QueueServer:
         except HistoryError as error:
             self._say(str(error))
             for visitor, _ in came:
-                visitor.answer({"refused": str(error)})
+                visitor.answer(_refusal(error))
             self._soon(_AGAIN_S)
             return
         del self._ended[: len(ended)], self._cancelled[: len(cancelled)]
@@ -210,7 +211,7 @@ class QueueServer:
                     (visitor, read_submission(argument, visitor.uid, self.live.processors))
                 )
             except ConfigError as error:
-                visitor.answer({"refused": str(error)})
+                visitor.answer(_refusal(error))
                 return
             self._soon()
         elif self._due is not None:
@@ -234,20 +235,20 @@ class QueueServer:
                     {"refused": f"{what!r} is no request; legal are submit, queue, why, cancel, wait"}
                 )
         except ApplesError as error:
-            visitor.answer({"refused": str(error)})
+            visitor.answer(_refusal(error))
 
     def _page(self, visitor: ClientConnection, argument: Any) -> Json:
         """argument : {"all": …, "after": id}"""
         given = argument if isinstance(argument, dict) else {}
         after = given.get("after", 0)
         if not isinstance(after, int):
-            raise SharingError(f"queue after {after!r}: the number of a job is legal")
+            raise RequestRejected(f"queue after {after!r}: the number of a job is legal")
         return views.document(self.live, visitor.uid, everything=bool(given.get("all")), after=after)
 
     def _record(self, job_id: object) -> JobRecord:
         record = self._store.job(job_id) if isinstance(job_id, int) else None
         if record is None:
-            raise SharingError(f"there is no job {job_id!r}; `apples queue --all` lists all there were")
+            raise UnknownJob(f"there is no job {job_id!r}; `apples queue --all` lists all there were")
         return record
 
     def _why(self, job_id: object) -> str:
@@ -267,7 +268,7 @@ class QueueServer:
             try:
                 found.append({"job": job_id, "is": self._cancel_one(visitor, self._record(job_id))})
             except SharingError as error:
-                found.append({"job": job_id, "refused": str(error)})
+                found.append({"job": job_id, **_refusal(error)})
         if self._cancelled or self._ended:
             # What is answered is on disk.
             if self._due is not None:
@@ -279,7 +280,7 @@ class QueueServer:
 
     def _cancel_one(self, visitor: ClientConnection, record: JobRecord) -> str:
         if visitor.uid not in (record.uid, os.geteuid(), 0):
-            raise SharingError(f"job {record.id} belongs to {record.user}; only its owner may cancel it")
+            raise RequestRejected(f"job {record.id} belongs to {record.user}; only its owner may cancel it")
         if record.state == ENDED:
             return "over"
         if record.state == WAITING:
@@ -303,3 +304,8 @@ class QueueServer:
         for waiting in self._waiting.values():
             if visitor in waiting:
                 waiting.remove(visitor)
+
+
+def _refusal(error: ReportedError) -> Json:
+    """Return the answer to a rejected request; `code` is the error's exit code."""
+    return {"refused": str(error), "code": error.exit_code}

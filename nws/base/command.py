@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
@@ -20,6 +21,9 @@ import click
 from nws.base.errors import ReportedError
 
 INTERRUPTED = 130
+
+#: Distribution whose version `--version` prints.
+DISTRIBUTION = "apples-grid"
 
 
 class Terminated(SystemExit):
@@ -178,7 +182,26 @@ def signals_held_back() -> Iterator[Callable[[], None]]:
         release()
 
 
-class LazyGroup(click.Group):
+class CommandGroup(click.Group):
+    """A group of commands that suggests the nearest names for a misspelt one, and that has `--version`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"context_settings": {"help_option_names": ["-h", "--help"]}, **settings})
+        click.version_option(package_name=DISTRIBUTION)(self)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the first word; raise `click.UsageError` that suggests names if there is none."""
+        name, names = args[0], self.list_commands(ctx)
+        if name in names or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = " or ".join(repr(one) for one in get_close_matches(name, names))
+        hint = f"Did you mean {near}?" if near else f"Legal are {', '.join(names)}."
+        raise click.UsageError(f"No such command {name!r}. {hint}", ctx)
+
+
+class LazyGroup(CommandGroup):
     """A group whose commands are imported when they are called, so that `--help` is fast.
 
     lazy : by name, the one-line help and the place of the command as "package.module:attribute"

@@ -7,8 +7,9 @@ ReportedError                    exit 1
 ├── apples.errors.ApplesError           (tree in that module)
 ├── stencil_app.errors.StencilError     (tree in that module)
 └── WeatherError                 exit 1
-    ├── UsageError               exit 2   a name, option or input file is not legal
-    │   └── ConfigError          exit 2   a settings file or option is not legal; lists all problems
+    ├── UsageError               exit 2   an option or input file is not legal
+    │   ├── ConfigError          exit 2   a settings file or option is not legal; lists all problems
+    │   └── UnknownName          exit 8   no series or host has the name
     ├── StoreError               exit 4   a file of the weather service cannot be read or written
     ├── ProbeError               exit 5   a measurement failed
     ├── ServiceError             exit 6   the weather service rejected a request; `status` as in HTTP
@@ -17,7 +18,7 @@ ReportedError                    exit 1
     │   ├── Forbidden            403      the token or key does not permit the request
     │   │   ├── KeyRefused       403      the key is not the host's
     │   │   └── ForeignSeries    403      the series belongs to another host
-    │   ├── NotFound             404      the name is unknown
+    │   ├── NotFound             404      the name is unknown; exit 8
     │   │   ├── UnknownHost      404      the host is not registered
     │   │   └── UnknownSeries    404      the series has no measurement
     │   ├── NameTaken            409      another host is registered under the name
@@ -25,12 +26,19 @@ ReportedError                    exit 1
     │   │   └── TooManySeries    429      the host has reached its limit of series
     │   └── Refused              422      the request is valid but cannot be carried out
     └── ServiceUnreachable       exit 7   the service did not answer
+
+Exit codes mean the same in every command: 1 other errors, 2 usage, 3 no feasible plan, 4 unreadable or unwritable
+files, 5 a measurement or daemon that cannot work, 6 a rejected request, 7 no answer from a daemon or service, 8 an
+unknown job, run, host or series, 124 to 127 the launcher, 128 + n signal n.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import ClassVar
+
+#: Exit codes shared by errors of several packages.
+REJECTED, NO_ANSWER, NOT_FOUND = 6, 7, 8
 
 
 class ReportedError(Exception):
@@ -60,6 +68,12 @@ class ConfigError(UsageError):
     """A settings file or option is not legal. `problems` starts each line with file:line where known."""
 
 
+class UnknownName(UsageError):
+    """No series or host has the name. The message lists the known names."""
+
+    exit_code = NOT_FOUND
+
+
 class StoreError(WeatherError):
     """A file of the weather service cannot be read or written. The message names the file and a remedy."""
 
@@ -79,7 +93,7 @@ class ServiceError(WeatherError):
     retry_after_s : seconds until a retry may succeed, None if a retry is useless
     """
 
-    exit_code = 6
+    exit_code = REJECTED
     default_status: ClassVar[int] = 500
 
     def __init__(
@@ -133,6 +147,7 @@ class ForeignSeries(Forbidden):
 class NotFound(ServiceError):
     """The name is unknown."""
 
+    exit_code = NOT_FOUND
     default_status = 404
 
 
@@ -169,7 +184,7 @@ class Refused(ServiceError):
 class ServiceUnreachable(WeatherError):
     """The service did not answer: it does not run, the address is wrong or the network is down."""
 
-    exit_code = 7
+    exit_code = NO_ANSWER
 
 
 _BY_STATUS: dict[int, type[ServiceError]] = {

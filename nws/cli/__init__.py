@@ -31,9 +31,7 @@ _COMMANDS = {
 @click.group(
     cls=LazyGroup,
     lazy={name: (text, f"nws.cli.{name}:{name}") for name, text in _COMMANDS.items()},
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(package_name="apples-grid")
 def cli() -> None:
     """Network Weather Service: measure what hosts deliver, keep it, forecast it."""
 

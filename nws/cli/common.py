@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from nws.base.errors import StoreError, UsageError
+from nws.base.errors import StoreError, UnknownName
 from nws.series import Series
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -42,12 +42,12 @@ def existing(store: Path | None) -> Path:
 
 
 def chosen(names: Iterable[str], known: Iterable[Series]) -> list[Series]:
-    """Series of those names, all known ones without any; raises `UsageError` naming all that are unknown."""
+    """Series of those names, all known ones without any; raises `UnknownName` naming all that are unknown."""
     order = sorted(known, key=str)
     wanted = [Series.parse(name) for name in names]
     unknown = [str(s) for s in wanted if s not in order]
     if unknown:
-        raise UsageError(
+        raise UnknownName(
             f"no measurements of {', '.join(unknown)}; known are {', '.join(map(str, order)) or 'none'}"
         )
     return wanted or order

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import click
 
-from nws.base.errors import UsageError
+from nws.base.errors import UnknownName, UsageError
 from nws.cli.common import chosen, existing, store_option
 from nws.client.documents import KeptSeries, RemoteHost, RemoteSnapshot, read_forecasts, read_hosts, read_kept
 from nws.client.endpoint import Endpoint
@@ -103,7 +103,7 @@ class LocalSource:
         known = sorted({name for s in found for name in (s.host, s.peer) if name is not None})
         unknown = sorted(set(hosts or ()) - set(known))
         if unknown:
-            raise UsageError(f"no host {', '.join(unknown)} in {self._path}; known are {', '.join(known)}")
+            raise UnknownName(f"no host {', '.join(unknown)} in {self._path}; known are {', '.join(known)}")
         everything = complete(
             RemoteSnapshot(
                 now=now, grid="", hosts=tuple(RemoteHost(name=name) for name in known), forecasts=found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nws.base.errors import UsageError
+from nws.base.errors import UnknownName
 from nws.cli.common import finite
 from nws.client.documents import RemoteSnapshot
 from nws.series import Resource, Series
@@ -59,7 +59,7 @@ def pair_rows(snapshot: RemoteSnapshot, *, only: Sequence[str] = ()) -> list[Pai
     unknown = [name for name in only if name not in known]
     if unknown:
         legal = ", ".join(sorted(known)[:20]) + (", …" if len(known) > 20 else "")
-        raise UsageError(f"no host {', '.join(unknown)}; known are {legal or 'none'}")
+        raise UnknownName(f"no host {', '.join(unknown)}; known are {legal or 'none'}")
     found: dict[tuple[str, str], None] = {}
     for series in snapshot.forecasts:
         if series.peer is None or series.peer == series.host:

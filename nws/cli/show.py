@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nws.base.errors import UsageError
+from nws.base.errors import UnknownName, UsageError
 from nws.cli.common import echo_json, finite, json_option
 from nws.cli.forecastsource import ForecastSource, ServiceSource, is_stale, stale_option, with_source
 from nws.client.documents import KeptSeries, RemoteHost
@@ -33,14 +33,14 @@ def show(*, source: ForecastSource, hosts: bool, host: str | None, stale_after: 
     if not hosts:
         found = [k for k in source.kept() if host is None or host in (k.series.host, k.series.peer)]
         if host is not None and not found:
-            raise UsageError(f"no series of host {host}; `nws show` lists all")
+            raise UnknownName(f"no series of host {host}; `nws show` lists all")
         _show_series(source, found, stale_after, as_json)
     elif isinstance(source, ServiceSource):
         now, known = source.hosts()
         chosen = [h for h in known if host is None or h.name == host]
         if host is not None and not chosen:
             names = ", ".join(h.name for h in known) or "none"
-            raise UsageError(f"no host {host} at {source.client.url}; known are {names}")
+            raise UnknownName(f"no host {host} at {source.client.url}; known are {names}")
         _show_hosts(source, now, chosen, as_json)
     else:
         raise UsageError("--hosts lists the hosts of a service; name one with --server URL or NWS_SERVER")

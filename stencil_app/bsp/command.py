@@ -9,7 +9,7 @@ import click
 
 from stencil_app.bsp.settings import NUMBERS, TEXTS, check
 from stencil_app.errors import OutputError
-from stencil_app.options import Option
+from stencil_app.options import Option, unknown_words
 
 
 def _parameters() -> list[click.Parameter]:
@@ -51,17 +51,9 @@ def _run(strays: tuple[str, ...], as_json: bool, **texts: str | None) -> None:
 
 
 def _stray_problems(words: tuple[str, ...]) -> list[str]:
-    """Words that are no option of ours; the word after an unknown option is its value."""
+    """Return a problem for each word that is no option of this command."""
     known = [f"--{name}" for name in TEXTS] + [option.flag for option in NUMBERS] + ["--json"]
-    problems = []
-    after_option = False
-    for word in words:
-        if word.startswith("-"):
-            problems.append(f"unknown option {word}; legal are {', '.join(known)}")
-        elif not after_option:
-            problems.append(f"unexpected word {word!r}; everything is given by options, see --help")
-        after_option = word.startswith("-")
-    return problems
+    return unknown_words(words, known)
 
 
 BSP = click.Command(

@@ -13,7 +13,7 @@ import click
 
 from stencil_app.mhd.case import Entry, entry, names, summary
 from stencil_app.mhd.settings import HISTORY_EVERY, NUMBERS, PATHS, RESLAB_HELP, SLABS_HELP
-from stencil_app.options import Option
+from stencil_app.options import Option, unknown_words
 
 
 def _parameter(option: Option, *, show_default: bool) -> click.Option:
@@ -59,7 +59,10 @@ class _Problems(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in names() and not args[0].startswith("-"):
-            ctx.fail(f"no problem {args[0]!r}; there are {', '.join(names())}")
+            from nws.base.reader import did_you_mean
+
+            near = did_you_mean(args[0], names())
+            ctx.fail(f"no problem {args[0]!r}{near}; there are {', '.join(names())}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -86,18 +89,10 @@ def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -
 
 
 def _stray_problems(problem: Entry, words: tuple[str, ...]) -> list[str]:
-    """Words that are no option of ours; the word after an unknown option is its value."""
+    """Return a problem for each word that is no option of this command."""
     known = [option.flag for option in (*problem.options, *NUMBERS)]
     known += ["--slabs", "--reslab", *("--" + name.replace("_", "-") for name in PATHS)]
-    problems = []
-    after_option = False
-    for word in words:
-        if word.startswith("-"):
-            problems.append(f"unknown option {word}; legal are {', '.join(dict.fromkeys(known))}")
-        elif not after_option:
-            problems.append(f"unexpected word {word!r}; everything is given by options, see --help")
-        after_option = word.startswith("-")
-    return problems
+    return unknown_words(words, known)
 
 
 MHD = _Problems(

@@ -110,5 +110,5 @@ def test_a_program_that_is_not_there_is_said_to_be_missing(run):
 
 def test_sharing_without_a_node_manager_says_how_to_get_one(run, place):
     done = run("apples", "share", "--", "true", APPLES_NODE_SOCKET=str(place / "none"))
-    assert done.code == 5
+    assert done.code == 7
     assert "start one with `apples node`" in done.err

@@ -366,6 +366,6 @@ def test_apples_jobs_shows_who_shares_the_machine(local_cluster):
 
 def test_apples_jobs_without_anybody_to_ask_says_what_to_do(tmp_path):
     result = apples("jobs", APPLES_NODE_SOCKET=str(tmp_path / "none"))
-    assert result.returncode == 5
+    assert result.returncode == 7
     assert "no node manager answers on this host" in result.stderr
     assert "start one with `apples node`" in result.stderr

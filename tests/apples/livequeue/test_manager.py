@@ -42,7 +42,7 @@ def test_jobs_from_submission_to_end(manager, cli, tmp_path):
     assert ended == {1: "cancelled", 2: "finished", 3: "cancelled"}
     assert "job 1 is over since" in call("why", 1)
     assert "job 3 was cancelled at" in call("why", 3)
-    assert "job 2 is over already" in call("cancel", 2, code=1)
+    assert "job 2 is over already" in call("cancel", 2, code=6)
 
 
 def test_waiting_for_a_job_gives_its_code(manager, cli, tmp_path):
@@ -68,13 +68,13 @@ def test_what_will_not_do_is_said_at_once(manager, cli, tmp_path):
         "apples: --chdir /nowhere: no such directory",
     ]
     for command in (["submit", "--", "true"], ["queue"], ["why", 1], ["cancel", 1]):
-        assert "start one with `apples manager --queue`" in call(*command, code=5)
+        assert "start one with `apples manager --queue`" in call(*command, code=7)
     manager("--procs", 2)
     assert "procs 3: this machine has 2 processors; 1 to 2 are legal" in call(
-        "submit", "-n", 3, "--", "true", code=5
+        "submit", "-n", 3, "--", "true", code=2
     )
-    assert "there is no job 9; `apples queue --all` lists" in call("why", 9, code=5)
-    assert "there is no job 9" in call("cancel", 9, code=1)
+    assert "there is no job 9; `apples queue --all` lists" in call("why", 9, code=8)
+    assert "there is no job 9" in call("cancel", 9, code=8)
     assert "--json and --watch exclude each other" in call("queue", "--json", "--watch", code=2)
     assert "files cannot be made in /nowhere" in call("submit", "-o", "/nowhere/x", "--", "true", code=2)
 

@@ -85,7 +85,7 @@ def test_options_of_a_queued_run_that_will_not_do(cli, run_words):
     assert "--project is of a run in the queue" in said
     said = call("", 64, "--queue", "--mock", program=run_words, code=2)
     assert "--queue is for real ranks" in said
-    assert "start one with `apples manager --queue`" in call("", 64, "--queue", program=run_words, code=5)
+    assert "start one with `apples manager --queue`" in call("", 64, "--queue", program=run_words, code=7)
 
 
 def test_the_queue_is_the_history_of_estimates(manager, cli, tmp_path):

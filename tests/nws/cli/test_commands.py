@@ -123,7 +123,7 @@ def test_forecast_as_json_has_no_nan(nws, measured, now):
 def test_a_series_nobody_measured(nws, measured, command, now):
     measured(now, **{"cpu.new@a": [0.5]})
     run = nws(command, "cpu.new@a", "cpu.new@z", "memory.free@z")
-    assert run.code == 2
+    assert run.code == 8
     assert run.err == "nws: no measurements of cpu.new@z, memory.free@z; known are cpu.new@a\n"
 
 

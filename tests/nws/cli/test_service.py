@@ -72,7 +72,7 @@ def test_show_one_host(ask):
         *(f"network.{what}@{pair}" for what in ("latency", "bandwidth") for pair in ("b>c", "c>b")),
     }
     run = ask("show", "--host", "z")
-    assert (run.code, run.err) == (2, "nws: no series of host z; `nws show` lists all\n")
+    assert (run.code, run.err) == (8, "nws: no series of host z; `nws show` lists all\n")
 
 
 def test_show_as_json(ask, service, clock):
@@ -116,7 +116,7 @@ def test_show_hosts_tells_lost_runs(ask, service, clock):
 
 def test_show_a_host_that_is_not_there(ask, service):
     run = ask("show", "--hosts", "--host", "z")
-    assert (run.code, run.err) == (2, f"nws: no host z at {service.url}; known are a, b, c\n")
+    assert (run.code, run.err) == (8, f"nws: no host z at {service.url}; known are a, b, c\n")
 
 
 def test_hosts_are_a_matter_of_a_service(nws, measured):
@@ -146,7 +146,7 @@ def test_a_forecast_as_json(ask, service, clock):
 
 def test_a_series_that_the_service_does_not_have(ask, service):
     run = ask("forecast", "cpu.new@z")
-    assert (run.code, run.out) == (6, "")
+    assert (run.code, run.out) == (8, "")
     assert run.err.startswith(f"nws: {service.url}: ")
     assert "cpu.new@z" in run.err
 
@@ -210,7 +210,7 @@ def test_pairs_of_one_host_and_among_some(ask):
 
 def test_pairs_of_a_host_that_is_not_there(ask):
     run = ask("pairs", "--host", "z")
-    assert (run.code, run.err) == (2, "nws: no host z; known are a, b, c\n")
+    assert (run.code, run.err) == (8, "nws: no host z; known are a, b, c\n")
 
 
 def test_pairs_that_are_stale_are_marked(ask, clock):
@@ -291,7 +291,7 @@ def test_pairs_of_a_store_are_composed_as_well(nws, measured):
     assert found["a", "c"]["through"] == ["b"]
     assert found["a", "b"]["latency_ratio"] is None
     run = nws("pairs", "--host", "a", "--host", "z")
-    assert run.code == 2
+    assert run.code == 8
     assert "no host z in" in run.err
 
 
@@ -314,7 +314,7 @@ def test_a_forgotten_host_is_gone(ask, service):
 
 def test_a_host_that_was_never_there_cannot_be_forgotten(ask):
     run = ask("forget", "z")
-    assert run.code == 6
+    assert run.code == 8
     assert "no host 'z'" in run.err
 
 
