@@ -14,7 +14,7 @@ from signal import Signals
 from typing import Protocol
 
 from apples.adapting.progress import AdaptationController, CheckpointAndEnd, NewSlabs, parse_progress
-from apples.launching.holding import held
+from apples.launching.filelock import locked
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.signals import SignalQueue
 from apples.launching.statuses import RankRecord
@@ -167,7 +167,7 @@ def launched(
     start : raises `LaunchError` where they cannot be started
     """
     hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
-    with held(request.run_dir / ".in-use", f"run directory {request.run_dir}"), SignalQueue() as inbox:
+    with locked(request.run_dir / ".in-use", f"run directory {request.run_dir}"), SignalQueue() as inbox:
         started = time.monotonic()
         ending = Termination(started=started, time_limit_s=request.time_limit_s, grace=grace)
         processes = start()

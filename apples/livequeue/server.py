@@ -18,7 +18,7 @@ from apples.livequeue import views
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.listener import ClientConnection, QueueListener
-from apples.livequeue.locks import MANAGER, Locks
+from apples.livequeue.locks import MANAGER, queue_locks
 from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
 from apples.livequeue.reasons import why
 from apples.livequeue.records import (
@@ -66,7 +66,7 @@ class QueueServer:
         """path : of the store, made if there is none.  grace_s : from TERM to KILL for jobs.  everybody : all users"""
         self._say = say
         self._store = Store(path, create=True)
-        locks = Locks(path)
+        locks = queue_locks(path)
         if not locks.take(MANAGER):
             raise SharingError(
                 f"{path}: another manager serves this queue already; end it first, or name another file"

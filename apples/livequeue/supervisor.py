@@ -22,7 +22,7 @@ from pathlib import Path
 from apples.errors import HistoryError
 from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
 from apples.livequeue.jobprocess import NotStarted, start_process
-from apples.livequeue.locks import Locks
+from apples.livequeue.locks import queue_locks
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
@@ -142,7 +142,7 @@ def main(arguments: list[str]) -> int:
     """Returns 0 when the job's end is written down, or there was nothing to do."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     path, job_id, grace_s = Path(arguments[0]), int(arguments[1]), float(arguments[2])
-    locks = Locks(path)
+    locks = queue_locks(path)
     if not locks.take(job_id):
         return 0
     prctl(PR_SET_CHILD_SUBREAPER, 1)

@@ -18,7 +18,6 @@ from pathlib import Path
 from apples.ipc.loop import Loop
 from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import TOKEN_VARIABLE
-from apples.livequeue.locks import Locks
 from apples.livequeue.records import (
     CODE_LOST,
     ENDED,
@@ -29,6 +28,7 @@ from apples.livequeue.records import (
     JobEnd,
 )
 from apples.livequeue.store import Store
+from nws.base.lock import ByteLocks
 
 #: A supervisor that ends without a word is followed by another after so long, seconds; and so often.
 _AGAIN_S, _TRIES = 0.2, 5
@@ -40,7 +40,14 @@ class Supervisors:
     """Those of one queue. over : hears of each job whose end is in the store"""
 
     def __init__(
-        self, loop: Loop, store: Store, locks: Locks, *, grace_s: float, over: Callable[[int], None], say: Say
+        self,
+        loop: Loop,
+        store: Store,
+        locks: ByteLocks,
+        *,
+        grace_s: float,
+        over: Callable[[int], None],
+        say: Say,
     ) -> None:
         """grace_s : from TERM to KILL"""
         self._loop, self._store, self._locks = loop, store, locks

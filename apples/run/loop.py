@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from apples.errors import ApplesError, ConfigError
-from apples.launching.holding import held
+from apples.launching.filelock import locked
 from apples.launching.launcher import LaunchRequest
 from apples.model.plan import Attempt, Outcome, Record
 from apples.model.template import Restartable
@@ -125,7 +125,7 @@ class AttemptLoop:
         if decision.keep is None or self._request.resilience.simulated:
             return nullcontext()
         file = decision.keep.file
-        return held(file.with_name(f".{file.name}.lock"), f"checkpoint {file}")
+        return locked(file.with_name(f".{file.name}.lock"), f"checkpoint {file}")
 
     def _all_attempts(self, decision: Decision) -> Outcome:
         """Make attempts until one ends the run, and return the outcome of the run."""

@@ -10,7 +10,6 @@ For each service and state directory at most one process is in the background. I
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import select
@@ -28,6 +27,7 @@ from typing import IO, Any
 import click
 
 from nws.base.errors import ConfigError, StoreError, WeatherError
+from nws.base.lock import FileLock, LockHeld
 from nws.base.paths import local_host, state_dir
 
 _Function = Callable[..., Any]
@@ -126,7 +126,7 @@ def start_service(name: str, *, parts: int = 1, patience_s: float | None = None)
         _become_service(lock, written, str(directory / "ready"))
         return None
     # The child keeps the lock.
-    os.close(lock)
+    lock.release()
     written.close()
     try:
         with inbox, log.open("rb") as lines:
@@ -142,7 +142,7 @@ def stop_service(name: str) -> int:
     lock = _lock(path) if path.exists() else None
     if lock is not None or not path.exists():
         if lock is not None:
-            os.close(lock)
+            lock.release()
         _print(f"{name}: not running in the background with state in {path.parent}")
         return 1
     pid = _read_pid(path)
@@ -168,11 +168,10 @@ def stop_service(name: str) -> int:
     return 0
 
 
-def _become_service(lock: int, log: IO[bytes], ready: str) -> None:
+def _become_service(lock: FileLock, log: IO[bytes], ready: str) -> None:
     """In the child: leave the terminal, write to the log, and store the process id in the locked file."""
     os.setsid()
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    lock.describe(str(os.getpid()))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for descriptor in (1, 2):
         os.dup2(log.fileno(), descriptor)
@@ -230,19 +229,16 @@ def _pid_file(name: str) -> Path:
     return state_dir() / f"{name}.{local_host()}.pid"
 
 
-def _lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock of a pid file, None if a service has it. Raises `StoreError`."""
+def _lock(path: Path) -> FileLock | None:
+    """Return the held lock of a pid file, None if a service has it. Raises `StoreError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        # empty until the service writes its process id
+        return FileLock(path, mode=0o644, description="")
+    except LockHeld:
+        return None
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror}; set APPLES_STATE") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _read_pid(path: Path) -> int:

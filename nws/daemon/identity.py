@@ -7,14 +7,12 @@ runs, with its process id; and, unless another is named, the spool ``sensor-HOST
 
 from __future__ import annotations
 
-import fcntl
-import os
 import secrets
 from pathlib import Path
-from typing import IO
 
 from nws.base.errors import StoreError, UsageError
 from nws.base.files import write_whole
+from nws.base.lock import FileLock, LockHeld
 from nws.series import is_host_name
 
 
@@ -36,25 +34,17 @@ class Identity:
         self._state = state
         try:
             state.mkdir(parents=True, exist_ok=True)
-            self._lock: IO[str] = self._path("lock").open("a+")
+            self._lock = FileLock(self._path("lock"))
         except OSError as error:
             raise StoreError(
                 f"{state}: the sensor cannot keep its files there: {error.strerror or error}; set APPLES_STATE to "
                 "a directory it may write to"
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.seek(0)
-            owner = self._lock.read().strip()
-            self._lock.close()
+        except LockHeld as held:
             raise StoreError(
-                f"{self._path('lock')}: a sensor of {host} runs already"
-                f"{f', process {owner}' if owner.isdecimal() else ''}; end it, or use another --host or APPLES_STATE"
-            ) from error
-        self._lock.truncate(0)
-        self._lock.write(f"{os.getpid()}\n")
-        self._lock.flush()
+                f"{self._path('lock')}: a sensor of {host} runs already, {held.holder}; end it, or use another --host "
+                "or APPLES_STATE"
+            ) from None
 
     @property
     def spool(self) -> Path:
@@ -90,7 +80,7 @@ class Identity:
 
     def close(self) -> None:
         """Let the next one in."""
-        self._lock.close()
+        self._lock.release()
 
     def __enter__(self) -> Identity:
         return self

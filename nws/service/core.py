@@ -26,7 +26,7 @@ from nws.service.forecaster import Forecaster
 from nws.service.housekeeping import Housekeeping, StoreStatus
 from nws.service.ingestion import Ingestion, IngestResult
 from nws.service.keyvalues import KeyValueTable
-from nws.service.lock import StoreLock
+from nws.service.lock import store_lock
 from nws.service.queries import Queries
 from nws.service.records import (
     Batch,
@@ -73,7 +73,7 @@ class WeatherService:
         self.path = store or config.store or (Path(":memory:") if in_memory else state_dir() / "service.db")
         with ExitStack() as opened:
             if not in_memory:
-                opened.callback(StoreLock(self.path).release)
+                opened.enter_context(store_lock(self.path))
             self._memory = Memory(self.path, keep=config.keep, clock=clock, in_memory=in_memory)
             opened.callback(self._memory.close)
             self._open(in_memory)

@@ -247,7 +247,7 @@ def test_a_second_node_manager_of_a_name_is_told_so(local_cluster):
     site.start_node("a", managed=False)
     result = apples("node", "--policy", "uncoordinated", "--socket", site.socket("a"))
     assert result.returncode == 5
-    assert f"a node manager runs there already, process {site.nodes['a'].pid}; end it" in result.stderr
+    assert f"a node manager runs there already, process {site.nodes['a'].pid} of " in result.stderr
 
 
 def test_a_node_with_another_key_or_policy_or_a_taken_name_is_refused_with_the_reason(

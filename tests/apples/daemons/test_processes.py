@@ -147,7 +147,7 @@ def test_one_node_manager_has_a_place_and_leaves_its_journal_to_the_next(tmp_pat
     with pytest.raises(SharingError, match=f"runs there already, process {os.getpid()}"):
         Journal(path)
     # as when it is killed: the lock goes, the journal stays
-    first._lock.close()
+    first._lock.release()
     second = Journal(path)
     assert second.read() == [one]
     second.close()

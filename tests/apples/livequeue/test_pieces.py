@@ -7,7 +7,7 @@ import pytest
 
 from apples.errors import ConfigError, HistoryError
 from apples.livequeue.clock import Clock, rounded_up
-from apples.livequeue.locks import Locks
+from apples.livequeue.locks import queue_locks
 from apples.livequeue.log import swf_lines
 from apples.livequeue.reasons import clock_time, why
 from apples.livequeue.requests import read_submission
@@ -26,7 +26,7 @@ def test_instants_are_exact_and_grow():
 
 
 def _hold(path, byte, holding, end):
-    locks = Locks(path)
+    locks = queue_locks(path)
     assert locks.take(byte)
     holding.set()
     end.wait()
@@ -39,7 +39,7 @@ def test_a_lock_ends_with_its_process(tmp_path):
     process = context.Process(target=_hold, args=(path, 7, holding, end))
     process.start()
     assert holding.wait(60)
-    locks = Locks(path)
+    locks = queue_locks(path)
     assert locks.held(7)
     assert not locks.held(8)
     process.kill()
@@ -47,7 +47,7 @@ def test_a_lock_ends_with_its_process(tmp_path):
     assert not locks.held(7)
     locks.close()
     with pytest.raises(HistoryError, match="cannot be used"):
-        Locks(tmp_path / "nowhere" / "jobs.db")
+        queue_locks(tmp_path / "nowhere" / "jobs.db")
 
 
 def test_everything_that_is_wrong_with_a_submission_is_said():

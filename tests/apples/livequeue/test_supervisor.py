@@ -11,7 +11,7 @@ import pytest
 
 from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import filled
-from apples.livequeue.locks import Locks
+from apples.livequeue.locks import queue_locks
 from apples.livequeue.store import Store
 from apples.livequeue.supervisors import kill_marked
 
@@ -163,7 +163,7 @@ def test_a_job_that_was_cancelled_before_the_claim_is_not_run(starting, tmp_path
 def test_a_killed_supervisor_gives_its_lock_back_and_the_job_dies_with_it(starting, cli, tmp_path):
     _, _, eventually = cli
     path, job_id = starting("sh", "-c", "echo $$ > pid; exec sleep 600")
-    locks = Locks(path)
+    locks = queue_locks(path)
     process = supervise(path, job_id)
     eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
     assert locks.held(job_id)

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from apples.errors import ConfigError, LaunchError
-from apples.launching.holding import held
+from apples.launching.filelock import locked
 from apples.model.grid import Host
 from apples.model.plan import Outcome, RankStatus
 from apples.run.loop import AttemptLoop
@@ -269,7 +269,7 @@ def test_the_second_run_with_one_checkpoint_is_refused(desk, tmp_path):
     file = tmp_path / "run.ckpt"
     d = desk(file=file)
     with (
-        held(tmp_path / ".run.ckpt.lock", f"checkpoint {file}"),
+        locked(tmp_path / ".run.ckpt.lock", f"checkpoint {file}"),
         pytest.raises(
             LaunchError, match=r"^checkpoint .*run\.ckpt is in use by process \d+ of .*; wait for its end"
         ),

@@ -28,7 +28,7 @@ def test_one_sensor_of_a_name_at_a_time(tmp_path):
     with Identity("a", tmp_path), Identity("b", tmp_path):
         with pytest.raises(StoreError) as caught:
             Identity("a", tmp_path)
-        assert f"a sensor of a runs already, process {os.getpid()}; end it, or use" in str(caught.value)
+        assert f"a sensor of a runs already, process {os.getpid()} of " in str(caught.value)
     Identity("a", tmp_path).close()
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from apples.errors import LaunchError
-from apples.launching.holding import held
+from apples.launching.filelock import locked
 from apples.launching.launcher import LaunchRequest
 from apples.launching.mpiexec import MpiexecLauncher
 from apples.model.plan import unplanned
@@ -17,8 +17,8 @@ from apples.model.template import Workload
 HOLDER = """
 import sys, time
 from pathlib import Path
-from apples.launching.holding import held
-with held(Path(sys.argv[1]), "checkpoint run.ckpt"):
+from apples.launching.filelock import locked
+with locked(Path(sys.argv[1]), "checkpoint run.ckpt"):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -37,7 +37,7 @@ def holder(tmp_path):
 def test_the_second_is_told_who_is_first(tmp_path, holder):
     with (
         pytest.raises(LaunchError, match=rf"^checkpoint x is in use by process {holder.pid} of .* since 20"),
-        held(tmp_path / "lock", "checkpoint x"),
+        locked(tmp_path / "lock", "checkpoint x"),
     ):
         pass
     assert (tmp_path / "lock").exists()
@@ -46,7 +46,7 @@ def test_the_second_is_told_who_is_first(tmp_path, holder):
 def test_a_killed_holder_holds_nothing(tmp_path, holder):
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    with held(tmp_path / "lock", "checkpoint x"):
+    with locked(tmp_path / "lock", "checkpoint x"):
         assert str(os.getpid()) in (tmp_path / "lock").read_text()
     assert not (tmp_path / "lock").exists()
 
@@ -54,15 +54,15 @@ def test_a_killed_holder_holds_nothing(tmp_path, holder):
 def test_a_place_where_nothing_can_be_written(tmp_path):
     with (
         pytest.raises(LaunchError, match=r"^checkpoint x cannot be locked: .*none/lock: No such file"),
-        held(tmp_path / "none" / "lock", "checkpoint x"),
+        locked(tmp_path / "none" / "lock", "checkpoint x"),
     ):
         pass
 
 
 def test_after_an_error_it_is_free_again(tmp_path):
-    with pytest.raises(ZeroDivisionError), held(tmp_path / "lock", "checkpoint x"):
+    with pytest.raises(ZeroDivisionError), locked(tmp_path / "lock", "checkpoint x"):
         raise ZeroDivisionError
-    with held(tmp_path / "lock", "checkpoint x"):
+    with locked(tmp_path / "lock", "checkpoint x"):
         pass
 
 
@@ -74,7 +74,7 @@ def test_a_run_directory_is_for_one_launch_at_a_time(tmp_path):
         run_dir=tmp_path,
     )
     with (
-        held(tmp_path / ".in-use", "it"),
+        locked(tmp_path / ".in-use", "it"),
         pytest.raises(
             LaunchError, match=rf"^run directory {tmp_path} is in use by process {os.getpid()} of "
         ),
