@@ -1,0 +1,72 @@
+"""Compile all kernels into numba's caches, so that no test and no first run waits for the compiler.
+
+    python scripts/warm_kernels.py
+
+Prints one line per group of kernels. The groups are compiled two at a time; a second run only loads them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+#: Group -> program that calls each of its kernels once, longest first.
+GROUPS = {
+    "applications": "sys.argv = ['stencil-app', 'warm']; from stencil_app.cli import main; main()",
+    "queue replay": """
+from pathlib import Path
+from apples.cli.toolbox import toolbox
+trace = Path("small.swf")
+trace.write_text("".join(f"{n} {n} -1 60 4 -1 -1 4 100 -1 1 {n} 1 -1 -1 -1 -1 -1\\n" for n in (1, 2, 3)))
+for order in ("batch", "pyss"):
+    arguments = ["simulate-queue", str(trace), "--procs", "4", "--event-order", order]
+    toolbox.main(arguments, standalone_mode=False)
+""",
+    "forecasters": "from nws.server.run import warm_up; warm_up()",
+    "simulated cluster": """
+from apples.simulation.cluster.constants import free_of_cost
+from apples.simulation.cluster.simulation import simulate
+from apples.simulation.cluster.workload import BspJob
+machine = free_of_cost(nodes=2, processors=1, ticks_per_s=1000)
+ring = BspJob(name="ring", nodes=(0, 1), compute_s=(1e-3, 1e-3), iterations=10, latency_s=1e-4)
+simulate(machine, [ring], "fcs", seed=1)
+""",
+    "live queue": "from apples.queueing.queue import warm; warm()",
+}
+
+
+def warm(name: str) -> tuple[str, int, float, str]:
+    """Run one group's program. Return its name, exit code, duration in seconds and error text."""
+    begun = time.monotonic()
+    root = Path(__file__).resolve().parent.parent
+    program = f"import sys; sys.path.insert(0, {str(root)!r})\n{GROUPS[name]}"
+    with tempfile.TemporaryDirectory() as directory:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    return name, done.returncode, time.monotonic() - begun, done.stderr
+
+
+def main() -> int:
+    """Compile all groups; return 1 if one fails."""
+    failed = 0
+    with ThreadPoolExecutor(2) as pool:
+        for name, code, seconds, error in pool.map(warm, GROUPS):
+            print(f"kernels of the {name}: {seconds:.0f} s", flush=True)
+            if code:
+                failed = 1
+                print(error, file=sys.stderr)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
