@@ -6,38 +6,27 @@ more, nor one that names a host that was forgotten.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from nws.base.errors import Refused, UnknownHost, UnknownSeries, UsageError
-from nws.memory import Memory
 from nws.series import Forecast, Resource, Series
 from nws.service import plotting, samples
-from nws.service.config import ServiceConfig
-from nws.service.directory import Directory
-from nws.service.forecaster import Forecaster
 from nws.service.hosts import host_states
+from nws.service.parts import ServiceParts
 from nws.service.records import HostState, Ints, PlotDocument, SampleDocument, SeriesState
-from nws.service.scheduling import ScheduleVersions
 from nws.service.snapshot import NameCache, SnapshotDocument, compact_methods, composed_pairs
 
 
 class Queries:
     """Answers from the parts of a service; safe from several threads. lock : of directory and timetable"""
 
-    def __init__(
-        self,
-        config: ServiceConfig,
-        parts: tuple[Memory, Directory, ScheduleVersions, Forecaster],
-        *,
-        lock: threading.RLock,
-        clock: Callable[[], float],
-    ) -> None:
-        self._config, self._lock, self._clock = config, lock, clock
-        self._memory, self._directory, self._schedules, self._forecaster = parts
+    def __init__(self, parts: ServiceParts) -> None:
+        self._config, self._lock, self._clock = parts.config, parts.lock, parts.clock
+        self._memory, self._directory = parts.memory, parts.directory
+        self._schedules, self._forecaster = parts.schedules, parts.forecaster
         self._names = NameCache()
 
     def hosts(self) -> list[HostState]:

@@ -25,7 +25,7 @@ class FullDisk:
 
     def __init__(self, service, monkeypatch):
         self.full = True
-        database = service._memory.database
+        database = service._parts.memory.database
         writing = database.writing
 
         def refuse():
@@ -112,7 +112,7 @@ def test_while_the_disk_is_full_reading_goes_on(service, clock, monkeypatch, cap
         service.tick()
     assert not service.health().ok
     assert [(h.name, h.lost) for h in service.hosts()] == [("alpha", False), ("beta", True)]
-    assert caplog.text.count("degraded, reading goes on") == 1
+    assert caplog.text.count("it cannot write its store") == 1
 
     disk.full = False
     clock.advance(1)
@@ -143,7 +143,7 @@ def test_a_really_full_store_degrades_and_recovers(service, clock):
     """SQLite itself refuses: the file may not grow by another page."""
     registered(service, "alpha")
     service.put(batch((ALPHA, START, 0.5)), as_host="alpha")
-    connection = service._memory.database._connection
+    connection = service._parts.memory.database._connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count={pages}")
     many = [(ALPHA, START + i / 10, 0.5) for i in range(5000)]
@@ -195,8 +195,8 @@ def test_a_tick_never_raises(service, clock, monkeypatch):
     def broken(*_, **__):
         raise StoreError("gone")
 
-    monkeypatch.setattr(service._memory, "tend", broken)
-    monkeypatch.setattr(service._forecaster, "follow", broken)
+    monkeypatch.setattr(service._parts.memory, "tend", broken)
+    monkeypatch.setattr(service._parts.forecaster, "follow", broken)
     for _ in range(5):
         clock.advance(3601)
         service.tick()

@@ -208,7 +208,7 @@ def test_nobody_forgets_a_host_that_is_not_there(service):
 def test_an_entry_that_makes_no_sense_costs_that_host_only(start):
     service = start()
     registered(service, "alpha", "beta")
-    with service._memory.database.writing() as connection:
+    with service._parts.memory.database.writing() as connection:
         connection.execute("UPDATE host SET document = '{\"registration\": 3}' WHERE name = 'alpha'")
     service.close()
     assert [h.name for h in start().hosts()] == ["beta"]
@@ -219,7 +219,7 @@ def test_a_registration_that_cannot_be_kept_has_not_happened(service, monkeypatc
         raise StoreError("no room")
 
     with monkeypatch.context() as patched:
-        patched.setattr(service._directory, "_keep", full)
+        patched.setattr(service._parts.directory, "_keep", full)
         with pytest.raises(StoreError):
             service.register("alpha", registration(), None)
     assert service.hosts() == []
@@ -233,7 +233,7 @@ def test_a_schedule_that_cannot_be_kept_does_not_cost_a_host_its_key(service, cl
 
     before = service.schedule().version
     with monkeypatch.context() as patched:
-        patched.setattr(service._schedules._keyvalues, "put", full)
+        patched.setattr(service._parts.schedules._keyvalues, "put", full)
         keys = registered(service, "alpha", "beta")
     service.check_key("alpha", keys["alpha"])
     assert service.schedule().version == before

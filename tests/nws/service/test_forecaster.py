@@ -109,7 +109,7 @@ def test_what_came_after_the_state_was_saved_is_replayed(start, store):
     samples = walk(5, 200)
     first = start()
     feed(first, samples[:100])
-    first._forecaster.save()
+    first._parts.forecaster.save()
     feed(first, samples[100:150])
     feed(first, walk(6, 40), BETA)
     # as after a kill: nothing is saved at the end
@@ -298,7 +298,7 @@ WRITER = """
             receipt = service.put(batch, as_host=None)
             print(receipt.next, flush=True)
             if i % 5 == 0:
-                service._forecaster.save()
+                service._parts.forecaster.save()
 """
 
 

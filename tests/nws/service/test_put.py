@@ -80,7 +80,7 @@ def test_names_that_are_none_refuse_the_batch(alpha, name, says):
     with pytest.raises(Refused, match=says):
         alpha.put(batch((ALPHA, START, 0.5), (name, START, 1.0)), as_host=None)
     assert kept(alpha) == []
-    assert len(alpha._forecaster.catalogue) == 0
+    assert len(alpha._parts.forecaster.catalogue) == 0
 
 
 def test_who_is_not_registered_may_not_write(alpha):
@@ -191,7 +191,7 @@ def test_streams_that_are_not_heard_any_more_make_room(start, clock):
         service.put(batch(("cpu.new@beta", clock(), 0.5), source="beta/1", first=i), as_host=None)
     clock.advance(3600)
     service.tick()
-    with service._memory.database.reading() as connection:
+    with service._parts.memory.database.reading() as connection:
         assert sorted(connection.execute("SELECT name FROM source")) == [
             ("alpha/2",),
             ("alpha/3",),
@@ -250,8 +250,8 @@ def test_one_batch_is_no_others_trouble(alpha):
 
 def test_many_batches_are_one_transaction(alpha, monkeypatch):
     calls = []
-    deliver = alpha._memory.deliver
-    monkeypatch.setattr(alpha._memory, "deliver", lambda d: calls.append(len(d)) or deliver(d))
+    deliver = alpha._parts.memory.deliver
+    monkeypatch.setattr(alpha._parts.memory, "deliver", lambda d: calls.append(len(d)) or deliver(d))
     alpha.put_many([(batch((ALPHA, START + i, 0.5)), "alpha") for i in range(10)])
     assert calls == [10]
 

@@ -214,7 +214,7 @@ def test_a_kept_schedule_that_makes_no_sense_is_made_anew(start, clock):
     first = start()
     registered(first, "alpha", "beta")
     settle(first, clock)
-    first._schedules._keyvalues.put("schedule", {"version": "new"})
+    first._parts.schedules._keyvalues.put("schedule", {"version": "new"})
     first.close()
     second = start()
     assert second.schedule().version >= START

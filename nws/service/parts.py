@@ -1,0 +1,109 @@
+"""The parts of an open weather service, and the order in which they are opened."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nws.memory import Memory
+from nws.service.config import ServiceConfig
+from nws.service.directory import Directory
+from nws.service.events import Events
+from nws.service.forecaster import Forecaster
+from nws.service.ingestion import IngestCounts
+from nws.service.keyvalues import KeyValueTable
+from nws.service.records import Counters
+from nws.service.scheduling import ScheduleVersions
+from nws.service.status import StoreStatus
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceParts:
+    """The parts of one service, shared by the classes that work on them.
+
+    clock: seconds since the epoch.  steady: seconds that never step, for leases
+    lock: protects directory and schedules; acquired before the forecaster's lock, never while holding that
+    """
+
+    config: ServiceConfig
+    path: Path
+    clock: Clock
+    steady: Clock
+    lock: threading.RLock
+    status: StoreStatus
+    memory: Memory
+    keyvalues: KeyValueTable
+    forecaster: Forecaster
+    directory: Directory
+    schedules: ScheduleVersions
+    events: Events
+
+    @classmethod
+    def open(
+        cls,
+        config: ServiceConfig,
+        memory: Memory,
+        path: Path,
+        *,
+        clock: Clock,
+        steady: Clock,
+        in_memory: bool,
+    ) -> ServiceParts:
+        """Return the parts over an open memory; raises `StoreError` if its store cannot be read."""
+        keyvalues = KeyValueTable(memory.database)
+        file = None if in_memory else path.with_name(f"{path.name}.battery")
+        forecaster = Forecaster(memory, file=file, identity=keyvalues.identity(), now=clock())
+        directory = Directory(config, memory.database, clock, steady)
+        return cls(
+            config=config,
+            path=path,
+            clock=clock,
+            steady=steady,
+            lock=threading.RLock(),
+            status=StoreStatus(),
+            memory=memory,
+            keyvalues=keyvalues,
+            forecaster=forecaster,
+            directory=directory,
+            schedules=ScheduleVersions(
+                config, keyvalues, clock=clock, steady=steady, members=directory.members()
+            ),
+            events=Events(memory.database, ahead_s=config.limits.ahead_s),
+        )
+
+    def counters(self, counts: IngestCounts) -> Counters:
+        """Return the counts for supervision, those of ingestion among them."""
+        forecaster = self.forecaster
+        with self.lock:
+            entries = list(self.directory.entries.values())
+        return Counters(
+            batches=counts.batches,
+            batches_failed=counts.failed,
+            samples_accepted=counts.accepted,
+            samples_refused=counts.refused,
+            samples_repeated=counts.repeated,
+            hosts=len(entries),
+            hosts_lost=sum(entry.lost for entry in entries),
+            series=len(forecaster.catalogue),
+            schedule_version=self.schedules.schedule.version,
+            events=self.events.taken,
+            store_bytes=self._store_bytes(),
+            battery_saves=forecaster.saves,
+            battery_save_failures=forecaster.save_failures,
+            battery_save_s=forecaster.save_s,
+            restored=forecaster.restored,
+            restore_s=forecaster.restore_s,
+        )
+
+    def _store_bytes(self) -> int:
+        """Return the size of the store's files."""
+        total = 0
+        for suffix in ("", "-wal", ".battery"):
+            with suppress(OSError):
+                total += self.path.with_name(f"{self.path.name}{suffix}").stat().st_size
+        return total
