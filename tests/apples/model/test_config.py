@@ -20,7 +20,7 @@ def test_configurations_inside_an_installed_package_are_found(tmp_path, monkeypa
     package = tmp_path / "apples"
     (package / "configs" / "mock").mkdir(parents=True)
     (package / "configs" / "mock" / "storm.yaml").write_text("name: storm")
-    monkeypatch.setattr(config, "__file__", str(package / "config.py"))
+    monkeypatch.setattr(config, "__file__", str(package / "model" / "config.py"))
     assert find_config("mock/storm") == package / "configs" / "mock" / "storm.yaml"
 
 
