@@ -1,8 +1,7 @@
 """The command `stencil-app`: one subcommand for each physics, `bsp` (a synthetic job) and `warm`.
 
-Under `mpiexec` every rank reads the same command line; what is wrong with it is said once, by rank 0, and
-every rank ends with the same exit code. MPI, numpy and numba are imported only when a run begins. stdout
-carries nothing but the result.
+Under `mpiexec` every rank reads the same command line. Rank 0 reports its errors once, and every rank ends with the
+same exit code. MPI, numpy and numba are imported only when a run begins. stdout carries only the result.
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ def _run(physics: Physics, texts: dict[str, str | None], words: tuple[str, ...])
 
 
 def _strays(physics: Physics, words: tuple[str, ...]) -> list[str]:
-    """Return a problem for each word that is no option of this physics."""
+    """Return unknown words as problems; the word after an unknown option is its value."""
     known = ["--slabs", *(o.flag for o in (*physics.options, *NUMBERS))]
     known += ["--" + name.replace("_", "-") for name in PATHS]
     return unknown_words(words, known)

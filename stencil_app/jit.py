@@ -1,10 +1,10 @@
-"""How kernels are compiled: one place for the options that every kernel of every physics shares.
+"""Compilation of kernels: one place for the options that every kernel of every physics shares.
 
-Strict IEEE arithmetic (no fastmath): a cell's new value depends on nothing but its neighbours, so every
-slab layout, and every process, fresh or cached, gives the same bits. Signatures are written out, so that
-importing a kernel's module compiles it, or loads it from the cache on disk; `stencil-app warm` does that
-once before ranks start. The cache is beside the module, or the user's own where that is read-only; where neither
-can be written every rank compiles for itself. Code on disk is named by a digest of all sources that it was made of.
+Strict IEEE arithmetic (no fastmath): a cell's new value depends only on its neighbours, so every slab layout, and every
+process, fresh or cached, computes the same bits. Signatures are explicit, so that importing a kernel's module compiles
+it, or loads it from the cache on disk; `stencil-app warm` does that once before ranks start. The cache is beside the
+module, or the user's own if that is read-only; if neither can be written every rank compiles for itself. Code on disk
+is named by a digest of all its sources.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numba.core.compiler import Compiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# numba's objects stay: to look through them again and again would be a tenth of the time that a rank takes to start.
+# numba's objects live as long as the process; collecting them repeatedly would cost a tenth of a rank's start-up.
 gc.freeze()
 
 _ROOT = Path(__file__).parent
@@ -65,7 +65,7 @@ _leave_scipy_alone()
 
 @cache
 def _imported(path: Path) -> frozenset[Path]:
-    """Modules of this package that one imports; `path` may be any module."""
+    """Return modules of this package that one imports; `path` may be any module."""
     found = set()
     for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
         place = _ROOT.joinpath(*module.split(".")) if module else _ROOT
@@ -75,10 +75,10 @@ def _imported(path: Path) -> frozenset[Path]:
 
 @cache
 def sources_digest(path: Path) -> str:
-    """Digest of a module and of all modules of this package that it is made of.
+    """Return the digest of a module and of all modules of this package that it imports.
 
-    numba itself looks only at the module of the function it was asked for, and would go on using old code after a
-    change in a module that function takes others from.
+    numba itself looks only at the module of the requested function, and would go on using old code after a change in a
+    module that function imports from.
     """
     known, new = set(), {path, Path(__file__)}
     while new:
@@ -112,7 +112,7 @@ class _RowCompiler(Compiler):
         self.state.flags.noalias = True
 
 
-# What only kernels call needs no way in from Python or C, which would take as long to compile as the function.
+# A function called by kernels only needs no wrapper for Python or C, which would double its compile time.
 _PART: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
@@ -143,5 +143,5 @@ class _FirstCompile(event.Listener):
 
 
 def when_compiling(say: Callable[[], None]) -> None:
-    """Call `say` once, when the first kernel from here on is not in the cache and has to be compiled."""
+    """Call `say` once, when a kernel is not in the cache and has to be compiled."""
     event.register("numba:compile", _FirstCompile(say))  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""What a user may set, as tables: the same entries make the command line, its checks and its help.
+"""Tables of the user's options: the same entries make the command line, its checks and its help.
 
-Light on purpose (no numpy, no MPI), so that `--help` costs nothing. Values come in as text and all problems
-are found at once, each saying where, what was got and what is legal.
+Light on purpose (no numpy, no MPI), so that `--help` costs nothing. Values are parsed from text and all problems are
+found at once, each with its place, the value given and the legal values.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Option:
 
     @property
     def legal(self) -> str:
-        """What is legal, in words."""
+        """Return the legal values, in words."""
         if self.choices:
             return "one of " + ", ".join(self.choices)
         kind = "a whole number" if self.type is int else "a number"
@@ -66,7 +66,7 @@ class Option:
         return " ".join([kind, " and ".join(limits)]).strip()
 
     def parse(self, text: str) -> Value:
-        """Value of `text`; raises `ValueError` with the whole message."""
+        """Return the value of `text`; raises `ValueError` with the whole message."""
         value: Value
         if self.choices:
             value, good = text, text in self.choices
@@ -93,7 +93,7 @@ class Option:
 def parse_all(
     options: Iterable[Option], texts: Mapping[str, str | None]
 ) -> tuple[dict[str, Value], list[str]]:
-    """Values by name (defaults where `texts` has None or nothing) and every problem found."""
+    """Return values by name (defaults where `texts` has None or nothing) and every problem found."""
     values: dict[str, Value] = {}
     problems: list[str] = []
     for option in options:

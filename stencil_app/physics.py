@@ -1,8 +1,8 @@
-"""What a physics must offer so that the slab runtime can run it, and which ones there are.
+"""The interface between a physics and the slab runtime.
 
-A `Physics` is light and importable without numpy: name, help and options. It makes a `Problem`, which holds
-the kernels and works on the field of one slab. A problem never sees MPI, files or clocks; halo exchange,
-reduction, checkpoints and timing are the runtime's (`stencil_app.running.runtime`), the same for every physics.
+A `Physics` is light and importable without numpy: name, help and options. It makes a `Problem`, which holds the kernels
+and works on the field of one slab. A problem never sees MPI, files or clocks; halo exchange, reduction, checkpoints and
+timing belong to the runtime (`stencil_app.running.runtime`), the same for every physics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Problem(Protocol):
     """One physics with its parameters on a mesh of `size` rows.
 
     periodic : whether the last row's neighbour is the first row
-    parameters : all that the answer depends on, beside the number of iterations; kept in checkpoints
+    parameters : all parameters of the answer, without the number of iterations; kept in checkpoints
     floored : values of this slab raised to a floor so far; the sum over slabs is kept in checkpoints
     """
 
@@ -34,36 +34,36 @@ class Problem(Protocol):
 
     @property
     def layout(self) -> SlabLayout:
-        """How slabs lie in memory."""
+        """Return how slabs lie in memory."""
 
     def initialise(self, interior: Array, first_row: int) -> None:
-        """Initial values of the slab's own values (`SlabLayout.interior`), global rows `first_row`..."""
+        """Set the initial values of the slab's own cells (`SlabLayout.interior`), global rows `first_row`..."""
 
     def dress(self, field: Array, first_row: int) -> None:
         """Set every ghost cell that no exchange delivers, from the boundary or the slab's own cells."""
 
     def rate_bits(self, field: Array, first_row: int, *, ends: bool) -> int:
-        """Bit pattern of a number >= 0 whose maximum over all slabs bounds the next step; 0 where nothing does.
+        """Return the bit pattern of a number >= 0 whose maximum over all slabs bounds the next step; 0 for no bound.
 
         ends : of the rows that neighbours are sent, or of all others. May change own values of these rows, for the
         last time in an iteration
         """
 
     def choose_step(self, rate: float, longest: float) -> float:
-        """Length of the next iteration in the problem's own time, at most `longest`, kept for the sweep."""
+        """Return length of the next iteration in the problem's own time, at most `longest`, kept for the sweep."""
 
     def failure(self, field: Array, first_row: int) -> str | None:
-        """Where and how this slab's values are not finite, or None; asked when the rate is not."""
+        """Return where and how this slab's values are not finite, or None; asked when the rate is not."""
 
     def sweep_ahead(self, field: Array, out: Array, first_row: int) -> None:
-        """The part of `sweep` that needs no ghost rows, done while they are late; may be nothing."""
+        """Compute the part of `sweep` that needs no ghost rows, while they are late; may do nothing."""
 
     def sweep(self, field: Array, out: Array, first_row: int) -> None:
-        """One iteration of all own cells of `field` into `out`, which is left dressed; `field` stays."""
+        """Compute one iteration of all own cells of `field` into `out`, with its ghosts set; `field` stays."""
 
 
 class FixedStep:
-    """The part of a `Problem` whose iterations are all alike: nothing to reduce, nothing to do ahead, no floors.
+    """The part of a `Problem` whose iterations are all alike: no reduction, no overlap, no floors.
 
     step : length of an iteration in the problem's own time
     """
@@ -98,12 +98,12 @@ class Physics:
     module: str
 
     def layout(self, values: Mapping[str, Value]) -> Layout:
-        """How the slabs of a mesh with these option values lie in memory; costs no kernels."""
+        """Return how the slabs of a mesh with these option values lie in memory; costs no kernels."""
         from stencil_app.mesh.layout import Layout
 
         return Layout(nx=int(values["nx"]), ny=int(values.get("ny", 1)), ny_ghosts="ny" in values)
 
     def make(self, size: int, values: Mapping[str, Value]) -> Problem:
-        """Problem of `size` rows with checked option values; imports the kernels."""
+        """Return problem of `size` rows with checked option values; imports the kernels."""
         factory: Callable[[int, Mapping[str, Value]], Problem] = import_module(self.module).make
         return factory(size, values)

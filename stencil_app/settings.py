@@ -1,7 +1,7 @@
 """From the words on the command line to one checked record: every problem found at once, none acted on.
 
-Pure: the number of ranks comes in, paths are looked at but nothing is created. The options of the physics
-are in their own tables (`stencil_app.heat`, `stencil_app.jacobi2d`); those of the runtime are here.
+Pure: the number of ranks is an argument; paths are read but nothing is created. The options of the physics are in their
+own tables (`stencil_app.heat`, `stencil_app.jacobi2d`); those of the runtime are here.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class Settings:
 
 
 def check(physics: Physics, texts: Mapping[str, str | None], *, ranks: int, strays: list[str]) -> Settings:
-    """Settings of a command line; raises `UsageError` with every problem.
+    """Return the settings of a command line; raises `UsageError` with every problem.
 
-    texts : what was given, by option name; None where it was not
-    strays : problems found before, said together with the others
+    texts : texts by option name; None for options not given
+    strays : problems found before, reported together with the others
     """
     given = {name for name, text in texts.items() if text is not None}
     values, problems = parse_all(physics.options, texts)

@@ -1,6 +1,6 @@
-"""The command `stencil-app validate`: figures of the application beside references, one line each, or as JSON.
+"""The command `stencil-app validate`: values of the application beside references, one line each, or as JSON.
 
-Exit code 0 when every check passes, 1 when one does not. It runs in one process; what it takes is said in the help.
+Exit code 0 when every check passes, 1 when one does not. It runs in one process; the help states its run time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command `stencil-app bsp`: words in, one report on stdout by rank 0; what is wrong is said once."""
+"""The command `stencil-app bsp`: words in, one report on stdout by rank 0, each error once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _run(strays: tuple[str, ...], as_json: bool, **texts: str | None) -> None:
 
 
 def _stray_problems(words: tuple[str, ...]) -> list[str]:
-    """Return a problem for each word that is no option of this command."""
+    """Return unknown words as problems; the word after an unknown option is its value."""
     known = [f"--{name}" for name in TEXTS] + [option.flag for option in NUMBERS] + ["--json"]
     return unknown_words(words, known)
 

@@ -1,8 +1,8 @@
-"""The loop of the synthetic job and what it reports; collective on all ranks.
+"""The loop of the synthetic job and its report; collective on all ranks.
 
-An iteration is one computation and, unless the pattern is none, one communication: with the ring a message to
-either neighbour and one from each, which is two `MPI_Sendrecv`. Ranks measure themselves on the wall; where they
-compute by the CPU clock, on that as well.
+An iteration is one computation and, unless the pattern is none, one communication: with the ring a message to either
+neighbour and one from each, which is two `MPI_Sendrecv`. Ranks measure themselves on the wall; if they compute by the
+CPU clock, on that as well.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport:
-    """What one rank did, seconds.
+    """The report of one rank, seconds.
 
-    asked_s : CPU time it was asked to compute.  compute_s, communicate_s : on the wall
-    communications : iterations with communication.  received : messages that were what their sender had sent
-        in that very iteration
+    asked_s : CPU time requested.  compute_s, communicate_s : on the wall
+    communications : iterations with communication.  received : messages equal to those their sender sent in that
+    iteration
     """
 
     rank: int
@@ -41,7 +41,7 @@ class RankReport:
 
 
 def make_work(comm: Intracomm, settings: BspSettings) -> Work:
-    """The computing of this rank; all ranks get the same rate, the highest that one of them measured."""
+    """Return the computing of this rank; all ranks get the same rate, the highest that one of them measured."""
     if settings.work == "spin":
         return Spin()
     work = Arithmetic(settings.rate)
@@ -50,7 +50,7 @@ def make_work(comm: Intracomm, settings: BspSettings) -> Work:
 
 
 def run(comm: Intracomm, settings: BspSettings) -> dict[str, Any]:
-    """Run to the end; the document of the whole run, the same on every rank."""
+    """Run to the end; return the document of the run, the same on every rank."""
     work = make_work(comm, settings)
     work.prepare(settings.compute_s(comm.rank))
     ring = Ring(comm, settings.message_bytes) if settings.pattern == "ring" else None
@@ -82,10 +82,11 @@ def run(comm: Intracomm, settings: BspSettings) -> dict[str, Any]:
 
 
 class Ring:
-    """Messages to and from both neighbours, each looked at when it has come.
+    """Messages to and from both neighbours, each checked on arrival.
 
-    A message ends with a stamp of rank and iteration; what stands before that is the same each time, and looked at
-    in the last ones only.
+    A message ends with a stamp of rank and iteration; the bytes before it are the same each time, and checked in
+    the last
+    messages only.
     """
 
     def __init__(self, comm: Intracomm, message_bytes: int) -> None:
@@ -102,7 +103,7 @@ class Ring:
         stamp_bytes = 8 if message_bytes >= 8 else min(message_bytes, 1)
         self._stamp_at = message_bytes - stamp_bytes
         self._modulus = 256**stamp_bytes
-        # Without a byte there is nothing to look at: one place that everybody finds as it should be.
+        # A message without a byte cannot be checked: every rank finds one element unchanged.
         one = bytearray(1)
         self._stamps = [
             memoryview(message)[self._stamp_at :].cast(code) if stamp_bytes else memoryview(one)
@@ -113,7 +114,7 @@ class Ring:
         self._right_ones: int = 0
 
     def __call__(self) -> None:
-        """One exchange."""
+        """Make one exchange."""
         mine, of_left, of_right = self._stamps
         modulus, base = self._modulus, self._iteration * self._size
         mine[0] = (base + self._rank) % modulus
@@ -124,7 +125,7 @@ class Ring:
         self._iteration += 1
 
     def received(self) -> int:
-        """Messages that were the right ones; to be asked in the end."""
+        """Return the number of correct messages; call it at the end."""
         at, last = self._stamp_at, (self._iteration - 1) * self._size
         neighbours = ((self._from_left, self._left), (self._from_right, self._right))
         spoilt: int = sum(
@@ -139,7 +140,7 @@ def _filling(rank: int) -> int:
 
 
 def _communication(comm: Intracomm, settings: BspSettings, ring: Ring | None) -> Callable[[], None]:
-    """What ends an iteration."""
+    """Return the function that ends an iteration."""
     if ring is not None:
         return ring
     return comm.Barrier if settings.pattern == "barrier" else lambda: None
@@ -161,7 +162,7 @@ def _document(settings: BspSettings, work: Work, everyone: list[tuple[float, Ran
 
 
 def text_lines(document: dict[str, Any]) -> list[str]:
-    """The document for people."""
+    """Return the document as text."""
     rate = document["rate"]
     return [
         f"bsp: {document['iterations']} iterations of {document['granularity_s'] * 1e3:g} ms, pattern "

@@ -1,7 +1,7 @@
-"""What a synthetic job is asked to do, checked as a whole: every problem at once, nothing done yet.
+"""Settings of a synthetic job, checked together: every problem at once, without side effects.
 
-Pure. The number of iterations follows from the seconds where those are given: so many as the slowest rank needs
-that time for when it is alone, so that the amount of work is the same however busy the machine is.
+Pure. Where seconds are given, the number of iterations follows from them: as many as the slowest rank computes in that
+time when it is alone, so that the amount of work is the same however busy the machine is.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ TEXTS = {
 class BspSettings:
     """A synthetic job, checked.
 
-    granularity_s : CPU seconds of computing in an iteration where the imbalance is 1
+    granularity_s : CPU seconds of computing in an iteration at imbalance 1
     imbalance : factors of it, repeated over the ranks
     rate : turns of the arithmetic in a CPU second, None to measure it
     """
@@ -76,12 +76,12 @@ class BspSettings:
     rate: float | None
 
     def compute_s(self, rank: int) -> float:
-        """CPU seconds that a rank computes in an iteration."""
+        """Return CPU seconds that a rank computes in an iteration."""
         return self.granularity_s * self.imbalance[rank % len(self.imbalance)]
 
 
 def parse_span(text: str) -> float:
-    """Seconds of `250us`, `1ms`, `0.5s` or `2`; raises `ValueError` with what is legal."""
+    """Return the seconds of `250us`, `1ms`, `0.5s` or `2`; raises `ValueError` with the legal forms."""
     match = _SPAN.fullmatch(text.strip())
     seconds = float(match[1]) * _UNITS[match[2]] if match else math.nan
     if not 0.0 < seconds <= 3600.0:
@@ -90,7 +90,7 @@ def parse_span(text: str) -> float:
 
 
 def parse_imbalance(text: str) -> tuple[float, ...]:
-    """Factors of `1,2`; raises `ValueError` with what is legal."""
+    """Return the factors of `1,2`; raises `ValueError` with the legal forms."""
     try:
         factors = tuple(float(word) for word in text.split(","))
     except ValueError:
@@ -101,9 +101,9 @@ def parse_imbalance(text: str) -> tuple[float, ...]:
 
 
 def check(texts: Mapping[str, str | None], strays: list[str]) -> BspSettings:
-    """Settings of a command line; raises `UsageError` with every problem.
+    """Return the settings of a command line; raises `UsageError` with every problem.
 
-    texts : what was given, by option name; None where it was not.  strays : problems found before
+    texts : texts by option name; None for options not given.  strays : problems found before
     """
     numbers, problems = parse_all(NUMBERS, texts)
     problems = [*strays, *problems]
@@ -127,7 +127,7 @@ def check(texts: Mapping[str, str | None], strays: list[str]) -> BspSettings:
 def _read(
     name: str, parse: Callable[[str], T], texts: Mapping[str, str | None], problems: list[str]
 ) -> T | None:
-    """What was given or the default; None where there is neither, or where `problems` tells why not."""
+    """Return the parsed value or the default; None if both are missing, or if `problems` got the reason."""
     text = texts.get(name)
     text = TEXTS[name][0] if text is None else text
     if text is None:

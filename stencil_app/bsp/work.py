@@ -1,8 +1,8 @@
-"""Computing for a given CPU time, in two ways; neither depends on who else uses the core.
+"""Computing for a given CPU time, in two ways; neither depends on other users of the core.
 
-`Spin` reads the rank's own CPU clock until it has advanced far enough: exact by definition. `Arithmetic` does
-a fixed amount of work, calibrated once in turns a second: what an experiment needs whose jobs do the same work under
-any scheduler. A run on quiet cores reports its rate, and the others are given it.
+`Spin` reads the rank's own CPU clock until it has advanced far enough: exact by definition. `Arithmetic` does a fixed
+amount of work, calibrated once in turns a second, for experiments whose jobs do the same work under any scheduler. A
+run on quiet cores reports its rate, which is an argument of later runs.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-#: Turns of one calibration, and how many; the fastest counts, which nobody disturbed.
+#: Turns of one calibration, and number of calibrations; the fastest, undisturbed one counts.
 _TURNS, _TRIES = 200_000, 25
 
 
 class Work(Protocol):
-    """Computing. `rate`: turns a CPU second, None where it goes by the clock."""
+    """Computing. `rate`: turns a CPU second, None if it uses the clock."""
 
     rate: float | None
 
     def prepare(self, seconds: float) -> None:
-        """From now on `compute` takes so many CPU seconds."""
+        """Set the CPU seconds of later calls of `compute`."""
 
     def compute(self) -> None:
         """Compute once."""
 
 
 class Spin:
-    """Goes by the CPU clock of the thread."""
+    """Computing by the CPU clock of the thread."""
 
     def __init__(self) -> None:
         self.rate: float | None = None
         self._ns = 0
 
     def prepare(self, seconds: float) -> None:
-        """From now on `compute` takes so many CPU seconds."""
+        """Set the CPU seconds of later calls of `compute`."""
         self._ns = round(seconds * 1e9)
 
     def compute(self) -> None:
@@ -46,7 +46,7 @@ class Spin:
 
 
 class Arithmetic:
-    """Goes by the amount of work. `rate`: turns a CPU second, None to measure it."""
+    """Computing by the amount of work. `rate`: turns a CPU second, None to measure it."""
 
     def __init__(self, rate: float | None = None) -> None:
         from stencil_app.bsp.arithmetic import turn
@@ -56,7 +56,7 @@ class Arithmetic:
         self._turns = 0
 
     def measured_rate(self) -> float:
-        """Turns a CPU second of this core, now."""
+        """Return turns a CPU second of this core, now."""
         best_ns = min(self._timed_ns() for _ in range(_TRIES))
         return _TURNS * 1e9 / best_ns
 
@@ -66,7 +66,7 @@ class Arithmetic:
         return max(time.thread_time_ns() - before, 1)
 
     def prepare(self, seconds: float) -> None:
-        """From now on `compute` takes so many CPU seconds."""
+        """Set the CPU seconds of later calls of `compute`."""
         assert self.rate is not None
         self._turns = max(1, round(seconds * self.rate))
 

@@ -1,15 +1,15 @@
-"""Checkpoints: the whole mesh in one file that says nothing of slabs, so that any layout can go on from it.
+r"""Checkpoints: the whole mesh in one file that is independent of slabs, so that any layout can resume from it.
 
 ::
 
-    offset 0      magic b"STENCIL\\n", uint32 version, uint32 length of the header, uint32 its CRC-32
+    offset 0      magic b"STENCIL\n", uint32 version, uint32 length of the header, uint32 its CRC-32
     offset 20     header, JSON: application, parameters, iteration, residual, mesh [rows, shape of a row], time
     offset 4096   the cells, float64 little-endian, rows in global order
     after them    uint64 for each row: its digest (`stencil_app.mesh.measures`)
 
-Each rank writes and verifies its own rows. A restart continues bit for bit as if it had never stopped:
-ghost cells follow from the cells. Wrong application or parameters, a foreign, truncated or altered file
-are told apart, each with a message saying what to do.
+Each rank writes and verifies its own rows. A restart continues bit for bit like an unbroken run: ghost cells follow
+from the cells. Wrong application or parameters, and foreign, truncated or altered files have a message each, with the
+remedy.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _DATA_OFFSET = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a checkpoint says of itself.
+    """The header of a checkpoint.
 
     iteration : iterations done.  residual_bits : pattern of the residual taken last, -1 for none yet
-    mesh : rows, and the shape of one.  time, rate_bits : the problem's own time, and what bounds its next step
+    mesh : rows, and the shape of one.  time, rate_bits : the problem's own time, and the bound of its next step
     floored : values raised to a floor so far
     """
 
@@ -60,20 +60,20 @@ class Header:
 
     @property
     def file_bytes(self) -> int:
-        """Length of the whole file."""
+        """Return length of the whole file."""
         return self.digest_offset(self.mesh[0])
 
     @property
     def row_bytes(self) -> int:
-        """Length of one row's values."""
+        """Return length of one row's values."""
         return 8 * math.prod(self.mesh[1:])
 
     def row_offset(self, row: int) -> int:
-        """Where the cells of a global row begin."""
+        """Return the offset of the cells of a global row."""
         return _DATA_OFFSET + row * self.row_bytes
 
     def digest_offset(self, row: int) -> int:
-        """Where the digest of a global row is."""
+        """Return the offset of the digest of a global row."""
         return self.row_offset(self.mesh[0]) + 8 * row
 
 
@@ -93,7 +93,7 @@ def write(comm: Intracomm, path: Path, header: Header, *, interior: Iterable[Arr
 
 
 def read_header(path: Path) -> Header:
-    """Header of a checkpoint whose length is right; raises `CheckpointError`."""
+    """Return header of a checkpoint whose length is right; raises `CheckpointError`."""
     try:
         with path.open("rb") as file:
             start = file.read(_DATA_OFFSET)
@@ -128,7 +128,7 @@ def read_header(path: Path) -> Header:
 
 
 def mismatches(path: Path, header: Header, application: str, parameters: Mapping[str, Value]) -> list[str]:
-    """Why this run cannot go on from a checkpoint, one line each; empty when it can."""
+    """Return why this run cannot resume from a checkpoint, one line each; empty when it can."""
     if header.application != application:
         return [f"--restart {path}: written by {header.application}, this run is {application}"]
     names = dict.fromkeys([*header.parameters, *parameters])
@@ -141,7 +141,7 @@ def mismatches(path: Path, header: Header, application: str, parameters: Mapping
 
 
 class Rows(Protocol):
-    """Rows to be filled: an array, or something that knows where each goes."""
+    """Rows to be filled: an array, or an object with the same item assignment."""
 
     def __len__(self) -> int: ...
 

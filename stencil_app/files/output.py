@@ -1,6 +1,6 @@
-"""What a run leaves for its user: one line on stdout, and the final field as a NumPy file.
+"""The result of a run for its user: one line on stdout, and the final field as a NumPy file.
 
-The line is short and the same for every slab layout, so that two runs are compared by comparing it.
+The line is short and the same for every slab layout, so that two runs can be compared by it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stencil_app.running.runtime import State
 
 
 def result_line(slab: Slab, state: State) -> str:
-    """``heat 64×256×256: iteration 500, residual 1.2e-05, checksum 0123456789abcdef``; collective."""
+    """Return ``heat 64×256×256: iteration 500, residual 1.2e-05, checksum 0123456789abcdef``; collective."""
     problem = slab.problem
     mesh = problem.layout.mesh(problem.size)
     return (

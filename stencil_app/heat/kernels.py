@@ -1,10 +1,9 @@
-"""The 7-point sweep: memory-bound, so everything here is about touching memory as seldom as possible.
+"""The 7-point sweep: memory-bound, so that everything here reduces memory traffic.
 
-Rows are swept in blocks that keep the planes of one block in the second-level cache, two planes at a
-time: the two read four planes instead of six, which saves a third of the traffic between caches. What
-is left is the compulsory 24 bytes a cell (read, write-allocate, write back); benchmarks/heat_roofline.py
-holds it against a triad. Lateral ghost cells of the new field are set on the way, while they are in cache.
-Which boundary means what is `stencil_app.heat.problem`'s business.
+Rows are swept in blocks that keep the planes of one block in the second-level cache, two planes at a time: the two read
+four planes instead of six, which saves a third of the traffic between caches. The compulsory 24 bytes a cell (read,
+write-allocate, write back) remain; benchmarks/heat_roofline.py compares them with a triad. Lateral ghost cells of the
+new field are set on the way, while they are in cache. The meaning of boundaries is in `stencil_app.heat.problem`.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def _two_rows(
 
 @kernel("void(float64[:,:,::1], int64)")
 def y_ghosts(u: Array, lateral: int) -> None:
-    """Ghost rows along y of every inner plane, from the rows they stand for; FIXED ones are left alone."""
+    """Set the ghost rows along y of every inner plane from their source rows; FIXED ones are left alone."""
     top, ny = u.shape[0] - 1, u.shape[1] - 2
     if lateral == FIXED:
         return
@@ -78,11 +77,11 @@ def y_ghosts(u: Array, lateral: int) -> None:
 
 @kernel("void(float64[:,:,::1], float64[:,:,::1], int64, UniTuple(float64, 4), int64)")
 def sweep(u: Array, out: Array, nx: int, w: tuple[float, ...], lateral: int) -> None:
-    """One explicit step of every inner plane of `u` into `out`, with the lateral ghost cells of `out`.
+    """Compute one explicit step of every inner plane of `u` into `out`, with the lateral ghost cells of `out`.
 
     u, out : float64[rows + 2, ny + 2, stride], one ghost layer, stride >= nx + 2 (the rest is padding)
     w : weights of the centre and of the neighbours along x, y and z
-    lateral : what the ghost cells along x and y hold: FIXED (left alone), PERIODIC or INSULATED
+    lateral : kind of the ghost cells along x and y: FIXED (left alone), PERIODIC or INSULATED
     """
     top, ny, stride = u.shape[0] - 1, u.shape[1] - 2, u.shape[2]
     block = max(4, _BLOCK_BYTES // (8 * _PLANES_IN_FLIGHT * stride))

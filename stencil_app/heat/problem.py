@@ -48,13 +48,13 @@ class HeatProblem(FixedStep):
         return 1.0 / (cells + 1) if self.boundary == "fixed" else 1.0 / cells
 
     def points(self, cells: int) -> Array:
-        """Coordinates of the unknowns along an axis of `cells` cells, float64[cells]."""
+        """Return coordinates of the unknowns along an axis of `cells` cells, float64[cells]."""
         offset = {"fixed": 1.0, "periodic": 0.0, "insulated": 0.5}[self.boundary]
         points: Array = (np.arange(cells, dtype=np.float64) + offset) * self._width(cells)
         return points
 
     def mode(self, at: Array) -> Array:
-        """One axis' factor of the initial mode, at coordinates `at`."""
+        """Return one axis' factor of the initial mode, at coordinates `at`."""
         wave = {"fixed": np.sin, "periodic": np.sin, "insulated": np.cos}[self.boundary]
         values: Array = wave(self._wave_number * at)
         return values
@@ -64,7 +64,7 @@ class HeatProblem(FixedStep):
         return 2.0 * math.pi if self.periodic else math.pi
 
     def decay(self, iterations: int) -> float:
-        """Exact factor by which the mode has decayed after `iterations`: exp(-3 κ² t), κ its wave number."""
+        """Return exact factor by which the mode has decayed after `iterations`: exp(-3 κ² t), κ its wave number."""
         return math.exp(-3.0 * self._wave_number**2 * self.step * iterations)
 
     def initialise(self, interior: Array, first_row: int) -> None:

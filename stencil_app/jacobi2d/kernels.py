@@ -1,6 +1,6 @@
 """The 5-point sweep of a strip: every point becomes the mean of its four neighbours.
 
-Three lines of the old field fit any second-level cache, so one pass in memory order is all it takes.
+Three lines of the old field fit any second-level cache, so one pass in memory order suffices.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 @kernel("void(float64[:,:,::1], float64[:,:,::1], int64)")
 def sweep(u: Array, out: Array, nx: int) -> None:
-    """One Jacobi iteration of every inner line of `u` into `out`; ghost cells are left alone.
+    """Compute one Jacobi iteration of every inner line of `u` into `out`; ghost cells are left alone.
 
     u, out : float64[rows + 2, 1, stride], one ghost line, stride >= nx + 2 (the rest is padding)
     """

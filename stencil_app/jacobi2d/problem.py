@@ -34,7 +34,7 @@ class JacobiProblem(FixedStep):
         self.initial = str(values["initial"])
 
     def harmonic(self) -> Array:
-        """The exact solution for the boundary `sine`, float64[size, 1, nx]."""
+        """Return the exact solution for the boundary `sine`, float64[size, 1, nx]."""
         y = np.arange(1, self.size + 2) / (self.layout.nx + 1)
         rise = np.sinh(math.pi * y[:-1]) / math.sinh(math.pi * y[-1])
         values: Array = rise[:, None, None] * self._side()

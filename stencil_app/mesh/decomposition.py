@@ -1,8 +1,8 @@
-"""How the mesh is cut: one slab of consecutive rows for each rank, of any height from one row up.
+"""The decomposition of the mesh: one slab of consecutive rows for each rank, of any height from one row up.
 
-Rank i owns slab i; rank order is the order of the rows (the chain order of the agent's plan). Uneven slabs
-are the point: a busy machine gets fewer rows (Wolski et al. 2000, §3). What a row contains is the physics'
-business; nothing here touches data.
+Rank i owns slab i; rank order is the order of the rows (the chain order of the agent's plan). Slabs may be uneven, so
+that a busy machine gets fewer rows (Wolski et al. 2000, §3). The content of a row belongs to the physics; nothing here
+touches data.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ class Decomposition:
 
     @property
     def size(self) -> int:
-        """Rows of the whole mesh."""
+        """Return rows of the whole mesh."""
         return sum(self.heights)
 
     @property
     def ranks(self) -> int:
-        """Number of slabs."""
+        """Return number of slabs."""
         return len(self.heights)
 
     def first_row(self, rank: int) -> int:
-        """Global number of the first row of `rank`, counted from 0."""
+        """Return global number of the first row of `rank`, counted from 0."""
         return tuple(accumulate(self.heights, initial=0))[rank]
 
     def __str__(self) -> str:
@@ -36,13 +36,13 @@ class Decomposition:
 
 
 def even(size: int, ranks: int) -> Decomposition:
-    """`size` rows over `ranks` slabs whose heights differ by at most one; needs 1 <= ranks <= size."""
+    """Return `size` rows over `ranks` slabs whose heights differ by at most one; needs 1 <= ranks <= size."""
     base, more = divmod(size, ranks)
     return Decomposition(tuple(base + (rank < more) for rank in range(ranks)))
 
 
 def parse(text: str) -> Decomposition:
-    """Decomposition of a list such as ``20,22,22``; raises `ValueError` naming every bad entry."""
+    """Return decomposition of a list such as ``20,22,22``; raises `ValueError` naming every bad entry."""
     heights, bad = [], []
     for entry in text.split(","):
         try:

@@ -1,9 +1,8 @@
 """Halo exchange between neighbouring slabs: whole ghost planes, contiguous, by persistent requests.
 
-Rank i sends its last own planes up to rank i+1 and its first ones down to rank i-1, once in each iteration.
-At the ends of the chain there is no neighbour (the boundary's planes are left alone), unless the mesh is
-periodic along the slab axis; then the chain closes, on one rank onto itself. Requests belong to one buffer
-and are freed with the `Halo`; it knows nothing of what is exchanged.
+Rank i sends its last own planes up to rank i+1 and its first ones down to rank i-1, once in each iteration. Ranks at
+the ends of the chain have one neighbour (the boundary's planes are left alone), unless the mesh is periodic along the
+slab axis; then the chain closes, on one rank onto itself. Requests belong to one buffer and are freed with the `Halo`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _UP, _DOWN = 1, 2
 
 
 class Halo:
-    """Exchange of the ghost planes of `fields`, which lie as `layout` says; use as a context manager."""
+    """Exchange of the ghost planes of `fields`, which are stored as in `layout`; use as a context manager."""
 
     def __init__(
         self, comm: Intracomm, layout: SlabLayout, fields: tuple[Array, ...], *, periodic: bool
@@ -62,7 +61,10 @@ class Halo:
         self._prequest.Startall(self._requests[id(field)])
 
     def arrives(self, field: Array, patience_s: float) -> bool:
-        """Whether what `start` began ends within so many seconds; `finish` is due in any case."""
+        """Return whether the exchange begun by `start` ends within `patience_s` seconds.
+
+        `finish` is due in any case.
+        """
         requests, until = self._requests[id(field)], perf_counter() + patience_s
         while not self._prequest.Testall(requests):
             if perf_counter() >= until:
@@ -70,11 +72,11 @@ class Halo:
         return True
 
     def finish(self, field: Array) -> None:
-        """Wait for what `start` began; nothing if that has been waited for."""
+        """Wait for the exchange begun by `start`; return at once if it has ended."""
         self._prequest.Waitall(self._requests[id(field)])
 
     def free(self) -> None:
-        """Give the requests back to MPI; a later `exchange` fails."""
+        """Return the requests to MPI; a later `exchange` fails."""
         for requests in self._requests.values():
             for request in requests:
                 request.Free()

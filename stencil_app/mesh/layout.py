@@ -1,4 +1,4 @@
-"""How one slab lies in memory: slab axis outermost, ghost planes contiguous, rows padded to cache lines.
+"""The memory layout of one slab: slab axis outermost, ghost planes contiguous, rows padded to cache lines.
 
 ::
 
@@ -6,8 +6,8 @@
       k = 1..rows  own rows     |  j: [ghost] 1..ny [ghost]   |  i: ghost 1..nx ghost padding
       k = 0        ghost plane  |                             |
 
-A plane with all its ghost cells is one contiguous message, sent without packing. The element i = 1 of every
-line starts a cache line. NumPy arrays from 4 MiB up get huge pages by themselves. Says nothing of values.
+A plane with all its ghost cells is one contiguous message, sent without packing. The element i = 1 of every line
+starts a cache line. NumPy gives arrays of 4 MiB and more huge pages by itself.
 """
 
 from __future__ import annotations
@@ -34,64 +34,64 @@ class Messages:
 
 
 class SlabLayout(Protocol):
-    """What the runtime must know of how a slab lies in memory; rows are indexed along the first axis."""
+    """The runtime's view of a slab's memory layout; rows are indexed along the first axis."""
 
     @property
     def nx(self) -> int:
-        """Cells along a line of a row."""
+        """Return cells along a line of a row."""
 
     @property
     def ny(self) -> int:
-        """Lines of a row."""
+        """Return lines of a row."""
 
     @property
     def cells_per_row(self) -> int:
-        """Cells that one row adds to the mesh."""
+        """Return cells that one row adds to the mesh."""
 
     @property
     def message_bytes(self) -> int:
-        """Bytes that a slab sends to one neighbour."""
+        """Return bytes that a slab sends to one neighbour."""
 
     @property
     def ghost_rows(self) -> int:
-        """Rows below the first own one."""
+        """Return rows below the first own one."""
 
     @property
     def least_rows(self) -> int:
-        """Rows of the thinnest slab that can serve its neighbours."""
+        """Return rows of the thinnest slab that can serve its neighbours."""
 
     @property
     def faces_on_top(self) -> int:
-        """1 if the row after the last of the mesh holds values of its own (faces), else 0."""
+        """Return 1 if the row after the last of the mesh holds values of its own (faces), else 0."""
 
     @property
     def kept_shape(self) -> tuple[int, ...]:
-        """Shape of one row as checkpoints keep it."""
+        """Return shape of one row as checkpoints keep it."""
 
     def mesh(self, size: int) -> tuple[int, ...]:
-        """Cells along each axis of a mesh of `size` rows, as users count them."""
+        """Return cells along each axis of a mesh of `size` rows, as users count them."""
 
     def field_bytes(self, rows: int) -> int:
-        """Bytes of one field of a slab."""
+        """Return bytes of one field of a slab."""
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes that a slab of any height takes beside its two fields."""
+        """Return bytes that a slab of any height takes beside its two fields."""
 
     def allocate(self, rows: int) -> Array:
-        """A zeroed field of a slab."""
+        """Return a zeroed field of a slab."""
 
     def interior(self, field: Array) -> Array:
-        """View of the slab's own values, one row after the other."""
+        """Return view of the slab's own values, one row after the other."""
 
     def messages(self, field: Array) -> Messages:
-        """What an exchange of this field reads and writes."""
+        """Return the pieces that an exchange of this field reads and writes."""
 
     def pack(self, field: Array, row: int) -> Array:
-        """Own values of one row (0: the slab's first), float64 of `kept_shape`, the same for every layout."""
+        """Return own values of one row (0: the slab's first), float64 of `kept_shape`, the same for every layout."""
 
     def unpack(self, field: Array, row: int, values: Array) -> None:
-        """Set what `pack` gave."""
+        """Set a row to the values that `pack` returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,30 +153,30 @@ class Layout:
 
     @property
     def stride(self) -> int:
-        """Elements from one line to the next: nx, two ghosts, and padding to whole cache lines."""
+        """Return elements from one line to the next: nx, two ghosts, and padding to whole cache lines."""
         return -(-(self.nx + 2) // _LINE) * _LINE
 
     @property
     def cells_per_row(self) -> int:
-        """Cells that one row adds to the mesh."""
+        """Return cells that one row adds to the mesh."""
         return self.nx * self.ny
 
     @property
     def message_bytes(self) -> int:
-        """Bytes of one ghost plane."""
+        """Return bytes of one ghost plane."""
         return (self.ny + 2 * self.ny_ghosts) * self.stride * 8
 
     def shape(self, rows: int) -> tuple[int, int, int]:
-        """Shape of the field of a slab of `rows` rows, ghost planes included."""
+        """Return shape of the field of a slab of `rows` rows, ghost planes included."""
         return rows + 2, self.ny + 2 * self.ny_ghosts, self.stride
 
     def interior(self, field: Array) -> Array:
-        """View float64[rows, ny, nx] of the slab's own cells."""
+        """Return view float64[rows, ny, nx] of the slab's own cells."""
         first = int(self.ny_ghosts)
         return field[1:-1, first : first + self.ny, 1 : self.nx + 1]
 
     def allocate(self, rows: int) -> Array:
-        """Zeroed float64 of `shape(rows)`, C-contiguous, touched, lines aligned as above."""
+        """Return zeroed float64 of `shape(rows)`, C-contiguous, touched, lines aligned as above."""
         shape = self.shape(rows)
         elements = shape[0] * shape[1] * shape[2]
         raw = np.empty(elements + _LINE, dtype=np.float64)

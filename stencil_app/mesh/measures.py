@@ -1,9 +1,8 @@
-"""What is measured of a field: how much an iteration changed it, and an exact fingerprint of its bits.
+"""Measures of a field: its largest change in an iteration, and an exact fingerprint of its bits.
 
-Both come out the same for every slab layout: the largest change because a maximum has no order, and the
-digest because each cell's share depends on its bits and its place in the whole mesh alone and shares add
-modulo 2^64. Both work on bit patterns as integers, which for non-negative doubles sort like the doubles
-(NaN above infinity), so that a NaN is never lost.
+Both values are the same for every slab layout: a maximum has no order, and the digest is a sum modulo 2^64 of terms
+that depend only on a cell's bits and its place in the mesh. Both work on bit patterns as integers, which for
+non-negative doubles sort like the doubles (NaN above infinity), so that a NaN is never lost.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _CHUNK = 512
 
 @kernel("int64(float64[::1], float64[::1])")
 def largest_change_bits(u: Array, v: Array) -> int:
-    """Bit pattern of max |u - v| over two arrays of one length, 0 for empty ones; NaN if any is NaN."""
+    """Return bit pattern of max |u - v| over two arrays of one length, 0 for empty ones; NaN if any is NaN."""
     gap = np.zeros(_CHUNK)
     bits = gap.view(np.int64)
     largest = 0
@@ -54,7 +53,7 @@ def digest_rows(bits: NDArray[np.uint64], first_row: int, digests: NDArray[np.ui
 
 
 def row_digests(interior: Array, first_row: int) -> NDArray[np.uint64]:
-    """uint64[rows], one digest for each row of `interior` (float64[rows, ny, nx], or more axes)."""
+    """Return uint64[rows], one digest for each row of `interior` (float64[rows, ny, nx], or more axes)."""
     digests = np.zeros(interior.shape[0], dtype=np.uint64)
     flat = interior if interior.ndim == 3 else interior.reshape(interior.shape[0], -1, interior.shape[-1])
     digest_rows(flat.view(np.uint64), first_row, digests)
@@ -62,5 +61,5 @@ def row_digests(interior: Array, first_row: int) -> NDArray[np.uint64]:
 
 
 def change_of_bits(bits: int) -> float:
-    """The double whose pattern `largest_change_bits` gave."""
+    """Return the double whose pattern `largest_change_bits` returned."""
     return float(np.int64(bits).view(np.float64))

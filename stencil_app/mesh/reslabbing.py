@@ -1,8 +1,8 @@
 """Another cut of a mesh between two iterations: rows move straight from their old to their new ranks.
 
-Every rank knows both cuts, so that nobody asks: what two slabs have in common is one contiguous piece of memory on
-either side. Ghosts are not moved; they are set again afterwards. New cuts come from a timetable, or from a file that
-somebody else writes (`stencil_app.running.steering`).
+Every rank knows both cuts, so no negotiation is needed: the overlap of two slabs is one contiguous piece of memory on
+either side. Ghosts are not moved; they are set again afterwards. New cuts are given by a timetable, or by a file
+written outside (`stencil_app.running.steering`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _span(slabs: Decomposition, rank: int, faces_on_top: int) -> tuple[int, int]:
-    """Rows [first, end) that `rank` holds; the last slab has the faces on top of the mesh too."""
+    """Return rows [first, end) that `rank` holds; the last slab has the faces on top of the mesh too."""
     first = slabs.first_row(rank)
     return first, first + slabs.heights[rank] + (faces_on_top if rank == slabs.ranks - 1 else 0)
 
@@ -65,18 +65,18 @@ def move_rows(
 
 
 class Timetable:
-    """Cuts to go over to at given iterations, known from the start, for instance from ``40:3,9,4;80:6,5,5``."""
+    """Cuts to change to at given iterations, known from the start, for instance from ``40:3,9,4;80:6,5,5``."""
 
     def __init__(self, cuts: dict[int, Decomposition]) -> None:
         self._cuts = cuts
 
     def next_layout(self, iteration: int) -> Decomposition | None:
-        """The cut to go on with from this iteration, or None for none of its own."""
+        """Return the cut for this iteration, or None for no change."""
         return self._cuts.get(iteration)
 
 
 def cut_problem(text: str, mesh: tuple[int, int], ranks: int) -> str | None:
-    """Why a list of heights cannot cut a mesh (rows, least rows of a slab) for so many ranks, or None."""
+    """Return why a list of heights cannot cut a mesh (rows, least rows of a slab) for so many ranks, or None."""
     size, least = mesh
     try:
         cut = parse(text)

@@ -1,7 +1,7 @@
 """The part of the mesh that one rank owns: two buffers, their ghost rows, and the move to another cut.
 
-Values are the problem's (`stencil_app.physics.Problem`), how they lie in memory is its layout's; time and iterations
-are not known here (`stencil_app.running.runtime`).
+Values belong to the problem (`stencil_app.physics.Problem`), the memory layout to its layout object; time and
+iterations are not known here (`stencil_app.running.runtime`).
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ class Slab:
 
     @property
     def rows(self) -> int:
-        """Own rows."""
+        """Return own rows."""
         return self.decomposition.heights[self.comm.rank]
 
     @property
     def first_row(self) -> int:
-        """Global number of the first own row."""
+        """Return global number of the first own row."""
         return self.decomposition.first_row(self.comm.rank)
 
     @property
     def is_last(self) -> bool:
-        """Whether the mesh ends with this slab."""
+        """Return whether the mesh ends with this slab."""
         return self.comm.rank == self.comm.size - 1
 
     @property
     def interior(self) -> Array:
-        """The slab's own values, a view; heat: float64[rows, ny, nx]."""
+        """Return the slab's own values, a view; heat: float64[rows, ny, nx]."""
         return self.problem.layout.interior(self.field)
 
     def dress(self) -> None:
@@ -75,22 +75,22 @@ class Slab:
         self.problem.dress(self.other, self.first_row)
 
     def swap(self) -> None:
-        """The new values become the current ones."""
+        """Make the new values the current ones."""
         self.field, self.other = self.other, self.field
 
     def change_bits(self) -> int:
-        """How much the sweep into `other` changes the slab (lateral ghosts repeat own cells or are fixed)."""
+        """Return the largest change by the sweep into `other` (lateral ghosts repeat own cells or are fixed)."""
         ghosts = self.problem.layout.ghost_rows
         own = slice(ghosts, ghosts + self.rows)
         return int(largest_change_bits(self.field[own].reshape(-1), self.other[own].reshape(-1)))
 
     def halo(self) -> Halo:
-        """Halo exchange of both buffers."""
+        """Return halo exchange of both buffers."""
         layout, periodic = self.problem.layout, self.problem.periodic
         return Halo(self.comm, layout, (self.field, self.other), periodic=periodic)
 
     def rearrange(self, decomposition: Decomposition) -> None:
-        """Move rows between ranks until slabs are as `decomposition` says; collective, no value changes."""
+        """Move rows between ranks to the slabs of `decomposition`; collective, no value changes."""
         layout = self.problem.layout
         # the second buffer holds nothing that is needed, and its memory may be
         self.other = self.field[:0]
@@ -109,7 +109,7 @@ class Slab:
             halo.finish(self.field)
 
     def checksum(self) -> int:
-        """Digest of the whole mesh, 64 bits, the same for every layout; collective."""
+        """Return digest of the whole mesh, 64 bits, the same for every layout; collective."""
         from mpi4py import MPI
 
         mine, whole = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.uint64)

@@ -46,7 +46,7 @@ def advance_plane(
     lines: tuple[int, int],
     steps: tuple[float, tuple[float, float, float]],
 ) -> None:
-    """Cells of plane k, and its faces across i and j; at = k, own cells along i."""
+    """Update the cells of plane k, and its faces across i and j; at = k, own cells along i."""
     k, n = at
     first, end = lines
     dt, per_width = steps
@@ -94,7 +94,7 @@ def advance_slab_faces(
     lines: tuple[int, int],
     steps: tuple[float, tuple[float, float, float]],
 ) -> None:
-    """The faces between planes k-1 and k; at = k, own cells along i."""
+    """Update the faces between planes k-1 and k; at = k, own cells along i."""
     k, n = at
     first, end = lines
     dt, per_width = steps

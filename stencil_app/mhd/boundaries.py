@@ -1,9 +1,9 @@
-"""Ghost cells and ghost faces: periodic, outflow (nothing changes beyond the wall) and reflecting (a mirror).
+"""Ghost cells and ghost faces: periodic, outflow (constant beyond the wall) and reflecting (a mirror).
 
-Along i and j ghosts are set in every plane that a slab has; along k only where a slab ends at the end of the mesh, and
-not where it is periodic, because then the exchange brings them. The face on the wall itself is part of the mesh: it is
-advanced like any other, except that a periodic mesh takes it from the other side. Axes of one cell have no ghosts;
-only the face above the cell repeats the one below. Copies only: nothing here is worth compiling.
+Along i and j ghosts are set in every plane of a slab. Along k they are set only where a slab ends at the end of the
+mesh, and not where the mesh is periodic, because then the exchange delivers them. The face on the wall itself is part
+of the mesh: it is advanced like any other, except that a periodic mesh takes it from the other side. Axes of one cell
+have no ghosts; only the face above the cell repeats the one below. Copies only: nothing here is worth compiling.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KINDS = {"periodic": PERIODIC, "outflow": OUTFLOW, "reflecting": REFLECTING}
 
 
 def _mirror(kind: int, is_face: int, at: tuple[int, int, int]) -> tuple[int, int]:
-    """Where the ghosts number g below the first and above the last own entry take their values from.
+    """Return the source entries of the ghosts number g below the first and above the last own entry.
 
     at : first own entry, entry after the last, g from 1.  is_face : 1 for the field across this wall, whose entry
         after the last is the face on the upper wall
@@ -34,7 +34,10 @@ def _mirror(kind: int, is_face: int, at: tuple[int, int, int]) -> tuple[int, int
 
 
 def _fill(u: Array, kind: int, across: tuple[int, int]) -> None:
-    """Ghosts along the first axis of `u`, whose second one counts variables; across : field and momentum across."""
+    """Fill the ghosts along the first axis of `u`; its second axis counts variables.
+
+    across : field and momentum across
+    """
     low, high = LATERAL_GHOSTS, u.shape[0] - LATERAL_GHOSTS - 1
     normal, momentum = across
     if kind == PERIODIC:
@@ -52,12 +55,12 @@ def _fill(u: Array, kind: int, across: tuple[int, int]) -> None:
 
 
 def fill_along_1(u: Array, kind: int, first: int, end: int) -> None:
-    """Ghosts along i of planes first..end-1; u : float64[planes, 8, lines, entries]."""
+    """Fill the ghosts along i of planes first..end-1; u : float64[planes, 8, lines, entries]."""
     _fill(u[first:end].transpose(3, 1, 0, 2), kind, (B1, M1))
 
 
 def fill_along_2(u: Array, kind: int, first: int, end: int) -> None:
-    """Ghosts along j of planes first..end-1, after those along i."""
+    """Fill the ghosts along j of planes first..end-1, after those along i."""
     if u.shape[2] == 2:
         u[first:end, B2, 1] = u[first:end, B2, 0]
         return
@@ -65,9 +68,9 @@ def fill_along_2(u: Array, kind: int, first: int, end: int) -> None:
 
 
 def fill_beyond(u: Array, kind: int, wall: int, upper: bool) -> None:
-    """The three ghost planes beyond the end of the mesh; wall : first own plane, or the plane after the last.
+    """Fill the three ghost planes beyond the end of the mesh; wall : first own plane, or the plane after the last.
 
-    On the upper side that includes the B3 of a fourth. A plane that nothing varies across has only its upper face.
+    On the upper side that includes the B3 of a fourth. A plane along an axis of one cell has only its upper face.
     """
     if u.shape[0] == 2:
         u[1, B3] = u[0, B3]

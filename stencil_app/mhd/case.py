@@ -1,8 +1,8 @@
-"""What a problem of magnetohydrodynamics is: a box, a gas, walls, an initial state, and its exact answer if known.
+"""A problem of magnetohydrodynamics: a box, a gas, walls, an initial state, and its exact answer if known.
 
-A module of `stencil_app.mhd.problems` makes one from its options; that file is all that a new problem takes. Units
-are those in which the magnetic permeability is 1: magnetic pressure is B²/2. Coordinates come in as arrays
-that broadcast against each other, and functions answer with arrays that do.
+A module of `stencil_app.mhd.problems` makes one from its options; a new problem is that one file. Units are those in
+which the magnetic permeability is 1: magnetic pressure is B²/2. Functions take coordinates as arrays that broadcast
+against each other, and return arrays that do.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Case:
     gamma : adiabatic index.  courant : fraction of the longest stable step.  until : time to end at
     density, velocity, pressure : at the centres of cells
     field : at the centres of faces; must be free of divergence by itself.  potential : A on edges; B = field + curl A
-    energy : total energy at the centres where it is not to follow from pressure
+    energy : total energy at the centres if it does not follow from pressure
     """
 
     cells: tuple[int, int, int]
@@ -68,20 +68,20 @@ class Case:
 
 
 def mesh_of(values: Mapping[str, Value], natural: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Cells of the box: `natural` ones, or those that nx, ny, nz name."""
+    """Return cells of the box: `natural` ones, or those that nx, ny, nz name."""
     nx, ny, nz = (int(values[name]) or n for name, n in zip(("nx", "ny", "nz"), natural, strict=True))
     return nx, ny, nz
 
 
 def names() -> list[str]:
-    """Problems there are, in alphabetical order; imports none of them."""
+    """Return the names of all problems, in alphabetical order; imports none of them."""
     from stencil_app.mhd import problems
 
     return sorted(module.name.replace("_", "-") for module in iter_modules(problems.__path__))
 
 
 def summary(name: str) -> str:
-    """What a problem is, in a line: the first of its file, which is not imported for that."""
+    """Return a problem's summary: the first line of its file, read without importing it."""
     from stencil_app.mhd import problems
 
     path = Path(next(iter(problems.__path__)), f"{name.replace('-', '_')}.py")
@@ -91,7 +91,7 @@ def summary(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A problem as the command line knows it. `make` turns option values into a `Case`."""
+    """A problem of the command line. `make` turns option values into a `Case`."""
 
     name: str
     summary: str
@@ -100,7 +100,7 @@ class Entry:
 
 
 def entry(name: str) -> Entry:
-    """The problem of this name, one of `names()`."""
+    """Return the problem of this name, one of `names()`."""
     module = import_module(f"stencil_app.mhd.problems.{name.replace('-', '_')}")
     options = (*module.OPTIONS, *COMMON)
     return Entry(name=name, summary=summary(name), options=options, make=module.make)

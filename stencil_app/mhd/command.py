@@ -1,7 +1,7 @@
 """The command `stencil-app mhd PROBLEM`: one subcommand for each file in `stencil_app/mhd/problems`.
 
-Which problems there are is read from the names of the files, so that a new one is one file; its module is imported only
-when it is asked for. Words are checked by `stencil_app.mhd.settings`.
+The problems are the names of the files, so that a new one is one file; its module is imported only when it is used.
+Words are checked by `stencil_app.mhd.settings`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -
     with aborting(comm):
         settings = check(problem, texts, ranks=comm.size, strays=_stray_problems(problem, words))
         if comm.rank == 0 and sys.stderr.isatty():
-            # somebody is waiting; others find out from `stencil-app warm --say`
+            # a user is waiting at the terminal; programs use `stencil-app warm --say`
             from stencil_app.jit import when_compiling
 
             when_compiling(lambda: click.echo("compiling mhd for this machine (once, then kept)", err=True))
@@ -89,7 +89,7 @@ def _run(problem: Entry, texts: dict[str, str | None], words: tuple[str, ...]) -
 
 
 def _stray_problems(problem: Entry, words: tuple[str, ...]) -> list[str]:
-    """Return a problem for each word that is no option of this command."""
+    """Return unknown words as problems; the word after an unknown option is its value."""
     known = [option.flag for option in (*problem.options, *NUMBERS)]
     known += ["--slabs", "--reslab", *("--" + name.replace("_", "-") for name in PATHS)]
     return unknown_words(words, known)

@@ -34,7 +34,7 @@ def _edge(
     edge: tuple[int, int],
     n: int,
 ) -> None:
-    """One line of edges; begin : entries of the cells and faces on either side where those differ in i.
+    """Compute one line of edges; begin : entries of the cells and faces on either side where those differ in i.
 
     which : planes of E in cells (lower and upper along b), of E and weights across a, and across b
     lines : lines of the cells c00, c01, c10, c11, and of a0, a1, and b0, b1 (E, then weights)
@@ -53,7 +53,7 @@ def _edge(
 
 @inlined
 def edges_along_3(planes: Array, k: int, lines: tuple[int, int], n: int) -> None:
-    """E3 in plane k, from the faces across i and j; lines : first and end; n edges a line."""
+    """Compute E3 in plane k, from the faces across i and j; lines : first and end; n edges a line."""
     first, end = lines
     one, two = ACROSS_1 + ACROSS_SIZE * (k & 1), ACROSS_2 + ACROSS_SIZE * (k & 1)
     centre, edge = CENTRE + CENTRE_SIZE * (k & 1) + 2, EDGE + EDGE_SIZE * (k & 1) + 2
@@ -68,7 +68,7 @@ def edges_along_3(planes: Array, k: int, lines: tuple[int, int], n: int) -> None
 
 @inlined
 def edges_along_1(planes: Array, k: int, lines: tuple[int, int], n: int) -> None:
-    """E1 between planes k-1 and k, from the faces across j and k."""
+    """Compute E1 between planes k-1 and k, from the faces across j and k."""
     first, end = lines
     two, before = ACROSS_2 + ACROSS_SIZE * (k & 1), ACROSS_2 + ACROSS_SIZE * (1 - (k & 1))
     low, high = CENTRE + CENTRE_SIZE * (1 - (k & 1)), CENTRE + CENTRE_SIZE * (k & 1)
@@ -88,7 +88,7 @@ def edges_along_1(planes: Array, k: int, lines: tuple[int, int], n: int) -> None
 
 @inlined
 def edges_along_2(planes: Array, k: int, lines: tuple[int, int], n: int) -> None:
-    """E2 between planes k-1 and k, from the faces across i and k."""
+    """Compute E2 between planes k-1 and k, from the faces across i and k."""
     first, end = lines
     one, before = ACROSS_1 + ACROSS_SIZE * (k & 1), ACROSS_1 + ACROSS_SIZE * (1 - (k & 1))
     low, high = CENTRE + CENTRE_SIZE * (1 - (k & 1)) + 1, CENTRE + CENTRE_SIZE * (k & 1) + 1
@@ -104,7 +104,7 @@ def edges_along_2(planes: Array, k: int, lines: tuple[int, int], n: int) -> None
 
 @inlined
 def edges_of_a_single_plane(planes: Array, k: int, lines: tuple[int, int], n: int) -> None:
-    """E1 and E2 below and above a plane that nothing varies across: the solver's, or the cells' own."""
+    """Compute E1 and E2 below and above a plane along an axis of one cell: the solver's, or the cells' own."""
     first, end = lines
     one, two = ACROSS_1 + ACROSS_SIZE * (k & 1), ACROSS_2 + ACROSS_SIZE * (k & 1)
     begin = first if end - first == 1 else first + 1

@@ -1,8 +1,8 @@
 """Fluxes of a plane: through the faces of its cells across i and j, and through those between it and the last plane.
 
 For each direction the states of a line go to the solver in the order normal, transverse, transverse (a right-handed
-frame), and what comes back is put where the next steps look for it: divergences of fluxes, E on faces, upwind weights.
-Lines longer than the solver takes are done in pieces.
+frame). The results are stored for the next steps: divergences of fluxes, E on faces, upwind weights. Lines longer than
+the solver's piece are done in pieces.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _add_difference(upper: Array, lower: Array, out: Array, scale: float, n: int
 def _keep_fields(
     flux: Array, planes: Array, at: tuple[int, int], lanes: tuple[int, int], span: tuple[int, int]
 ) -> None:
-    """E on faces and weights, entries `span`, into three planes from at[0]; lanes: of the first two."""
+    """Store E on faces and weights, entries `span`, into three planes from at[0]; lanes: of the first two."""
     plane, j = at
     begin, n = span
     copied(from_(flux, lanes[0]), line(planes, plane, j, begin), n)
@@ -84,7 +84,7 @@ def _across_1(
     how: tuple[int, float, float],
     gamma: float,
 ) -> None:
-    """Fluxes through the faces across i of a piece of line j; at = k, j, ring, last entry."""
+    """Compute fluxes through the faces across i of a piece of line j; at = k, j, ring, last entry."""
     k, j, ring, last = at
     begin, end = max(piece[0], _I0), min(piece[1] + 1, last + 1)
     order, dt_dx, per_width = how
@@ -124,7 +124,10 @@ def _across_2(
     how: tuple[int, float, float],
     gamma: float,
 ) -> None:
-    """States of line j; fluxes through the faces across j below it, unless it is the first; at = k, j, ring, first."""
+    """Compute states of line j, and fluxes through the faces across j below it; at = k, j, ring, first.
+
+    The first line has no faces below it.
+    """
     k, j, ring, first = at
     begin, n = piece[0], piece[1] - piece[0]
     order, dt_dx, per_width = how
@@ -172,7 +175,10 @@ def _across_3(
     how: tuple[int, float, int],
     gamma: float,
 ) -> None:
-    """States of line j; fluxes through the faces across k below it, unless its plane is the first; at = k, j, ring."""
+    """Compute states of line j, and fluxes through the faces across k below it; at = k, j, ring.
+
+    The first plane has no faces below it.
+    """
     k, j, ring = at
     begin, n = piece[0], piece[1] - piece[0]
     order, dt_dx, is_first = how
@@ -207,7 +213,7 @@ def plane_fluxes(
     lines: tuple[int, int, int],
     how: tuple[int, float, tuple[float, float, float], float],
 ) -> None:
-    """Everything across the faces of plane k; at = k, whether it is the first.
+    """Compute all fluxes across the faces of plane k; at = k, whether it is the first.
 
     lines : first and last line with its ghosts, last face of a line.  how : order, Δt, 1 / widths, adiabatic index
     """

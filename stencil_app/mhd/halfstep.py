@@ -1,9 +1,9 @@
 """One half-step of the integrator of van Leer type (Stone and Gardiner 2009): fluxes, edge fields, update.
 
-A cycle is two of them (their §3.2): the predictor takes half a time step with piecewise constant states, the
-corrector the whole one with piecewise linear states of the half-way solution. Both go through the slab plane by
-plane: primitive variables of the plane ahead, fluxes through all faces of the plane, edge fields between it and the
-last one, and then all is known that changes the last one. No value depends on where a slab begins or ends.
+A cycle is two of them (their §3.2): the predictor takes half a time step with piecewise constant states, the corrector
+a full one with piecewise linear states of the half-way solution. Both go through the slab plane by plane: primitive
+variables of the plane ahead, fluxes through all faces of the plane, edge fields between it and the last one, and then
+the update of the last one. No value depends on the first or last row of a slab.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ def half_step(
     steps: tuple[float, float, float, float, float],
     gas: tuple[float, float, float],
 ) -> int:
-    """dst = base - step · divergence of the fluxes of src, in planes span[0]..span[1]-1; returns cells floored.
+    """Compute dst = base - step · divergence of the fluxes of src, in planes span[0]..span[1]-1; return cells floored.
 
     src, base, dst : float64[planes, 8, lines, entries] (`stencil_app.mhd.mesh`); dst may be src
-    span : first plane, plane after the last, order (PIECEWISE_CONSTANT or PIECEWISE_LINEAR), and 1 to go on where the
-        last call ended: with its plane after the last as the first one, constant states, and `planes` as it left them
+    span : first plane, plane after the last, order (PIECEWISE_CONSTANT or PIECEWISE_LINEAR), and 1 to continue at
+    the end
+        of the last call: with its plane after the last as the first one, constant states, and `planes` unchanged since
     steps : the step to take, Δt of the whole cycle, 1 / widths along i, j, k (0 for an axis of one cell)
     gas : adiabatic index, least density, least pressure
     """

@@ -1,4 +1,4 @@
-"""The history of a run: what the equations keep, and what tells of its health, one line of a table now and then.
+"""The history of a run: conserved quantities and indicators of its health, one line of a table at intervals.
 
 Sums run over rows first and then over all rows in their order with exact rounding, so that the table is the same for
 every layout of slabs. Columns: cycle, time, step, mass, momentum, total, kinetic and magnetic energy (integrals over
@@ -41,7 +41,7 @@ _I0 = LATERAL_GHOSTS
 
 
 def divergence(plane: Array, above: Array, slab: Slab) -> Array:
-    """∇·B of the cells of one plane, float64[nj, ni]; plane, above : float64[8, lines, entries]."""
+    """Return ∇·B of the cells of one plane, float64[nj, ni]; plane, above : float64[8, lines, entries]."""
     problem = mhd_problem(slab)
     layout, widths = problem.layout, problem.frame.widths
     lines, entries = layout.lines, layout.entries
@@ -55,7 +55,7 @@ def divergence(plane: Array, above: Array, slab: Slab) -> Array:
 
 
 def _row(slab: Slab, row: int) -> list[float]:
-    """Sums over one row: ρ, momenta along x, y, z, energies, |B|, and the largest |∇·B|."""
+    """Return sums over one row: ρ, momenta along x, y, z, energies, |B|, and the largest |∇·B|."""
     problem = mhd_problem(slab)
     layout = problem.layout
     plane, above = slab.field[layout.ghost_rows + row], slab.field[layout.ghost_rows + row + 1]
@@ -74,7 +74,7 @@ def _row(slab: Slab, row: int) -> list[float]:
 
 
 def totals(slab: Slab) -> dict[str, float]:
-    """Integrals over the box by name, and the relative divergence; collective, the same on all ranks."""
+    """Return integrals over the box by name, and the relative divergence; collective, the same on all ranks."""
     problem = mhd_problem(slab)
     rows = [row for mine in slab.comm.allgather([_row(slab, k) for k in range(slab.rows)]) for row in mine]
     volume = prod(problem.frame.widths)
@@ -86,7 +86,7 @@ def totals(slab: Slab) -> dict[str, float]:
 
 
 class History:
-    """The table of a run, begun anew, or gone on with after a restart."""
+    """The table of a run, begun anew, or continued after a restart."""
 
     def __init__(self, path: Path, every: int) -> None:
         self._path, self._every = path, every
@@ -99,11 +99,11 @@ class History:
         self._line(slab, state)
 
     def looks(self, iteration: int) -> bool:
-        """Whether it is time for a line."""
+        """Return whether it is time for a line."""
         return iteration % self._every == 0
 
     def look(self, slab: Slab, state: State) -> None:
-        """A line; collective."""
+        """Append a line; collective."""
         self._line(slab, state)
 
     def _line(self, slab: Slab, state: State) -> None:

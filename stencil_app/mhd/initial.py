@@ -1,8 +1,8 @@
 """The initial state on the staggered mesh: cells at their centres, the field through faces as a curl of edges.
 
 A field given by its vector potential has no divergence to round-off, whatever its shape. Every row is evaluated by
-itself with arrays of one shape, so that no value depends on where slabs begin. This is also where the axes of the box
-become those of the mesh: the slab axis is z, and y for a box of one cell along z.
+itself with arrays of one shape, so that no value depends on the first row of a slab. Here the axes of the box become
+those of the mesh: the slab axis is z, and y for a box of one cell along z.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ class Frame:
 
     @cached_property
     def order(self) -> tuple[int, int, int]:
-        """Axes of the box along i, j, k; turning an axis round leaves the equations as they are."""
+        """Return axes of the box along i, j, k; turning an axis round leaves the equations as they are."""
         _, ny, nz = self.case.cells
         return (0, 2, 1) if nz == 1 and ny > 1 else (0, 1, 2)
 
     @cached_property
     def cells(self) -> tuple[int, int, int]:
-        """Cells along i, j, k."""
+        """Return cells along i, j, k."""
         i, j, k = (self.case.cells[axis] for axis in self.order)
         return i, j, k
 
     @cached_property
     def layout(self) -> MeshLayout:
-        """How slabs of the mesh lie in memory."""
+        """Return how slabs of the mesh lie in memory."""
         ni, nj, nk = self.cells
         return MeshLayout(ni=ni, nj=nj, slabbed=nk > 1)
 
     @cached_property
     def widths(self) -> tuple[float, float, float]:
-        """Widths of a cell along i, j, k."""
+        """Return widths of a cell along i, j, k."""
         i, j, k = (
             (self.case.upper[axis] - self.case.lower[axis]) / self.case.cells[axis] for axis in self.order
         )
@@ -54,12 +54,12 @@ class Frame:
 
     @property
     def boundaries(self) -> tuple[str, str, str]:
-        """Kinds of walls across i, j, k."""
+        """Return kinds of walls across i, j, k."""
         i, j, k = (self.case.boundaries[axis] for axis in self.order)
         return i, j, k
 
     def points(self, axis: int, *, nodes: bool) -> Array:
-        """Centres of cells along an axis of the box, or the nodes between them, lower wall first."""
+        """Return centres of cells along an axis of the box, or the nodes between them, lower wall first."""
         n, low, high = self.case.cells[axis], self.case.lower[axis], self.case.upper[axis]
         steps = np.arange(n + 1) if nodes else np.arange(n) + 0.5
         # symmetric boxes get symmetric points, which a plain low + steps * width would not give
@@ -75,7 +75,7 @@ class InitialState:
         self._case = frame.case
 
     def _at(self, row: int, on_nodes: tuple[bool, bool, bool]) -> tuple[Array, Array, Array]:
-        """Coordinates x, y, z around a row; on_nodes : of each axis of the box.
+        """Return coordinates x, y, z around a row; on_nodes : of each axis of the box.
 
         Along k: the row's centre, or its lower and upper node. Arrays broadcast to [k, j, i].
         """
@@ -94,7 +94,7 @@ class InitialState:
         return np.broadcast_shapes(*(at.shape for at in self._at(row, on_nodes)))
 
     def _edges(self, axis: int, row: int) -> Array:
-        """A along `axis` on its edges around a row, float64[k, j, i]."""
+        """Return the potential along `axis` on its edges around a row, float64[k, j, i]."""
         assert self._case.potential is not None
         on_nodes = (axis != 0, axis != 1, axis != 2)
         values = self._case.potential(axis, *self._at(row, on_nodes))
@@ -102,7 +102,7 @@ class InitialState:
         return found
 
     def faces(self, axis: int, row: int) -> Array:
-        """Field through faces across an axis of the box, float64[k, j, i]; across k: the row's lower faces."""
+        """Return field through faces across an axis of the box, float64[k, j, i]; across k: the row's lower faces."""
         frame = self._frame
         on_nodes = (axis == 0, axis == 1, axis == 2)
         shape = self._shape(row, on_nodes)
@@ -120,7 +120,7 @@ class InitialState:
         return found[:1] if frame.order[2] == axis else found
 
     def fill_row(self, plane: Array, row: int) -> None:
-        """All own values of one row but the B3 above it; plane : float64[8, lines, entries]."""
+        """Set all own values of one row but the B3 above it; plane : float64[8, lines, entries]."""
         frame, case = self._frame, self._case
         layout = frame.layout
         own = (
@@ -152,6 +152,6 @@ class InitialState:
         plane[(E, *own)] = pressure / (case.gamma - 1.0) + kinetic + magnetic
 
     def top_faces(self, row: int) -> Array:
-        """B3 on the lower faces of a row, which may be the one above the last, float64[nj, ni]."""
+        """Return B3 on the lower faces of a row, which may be the one above the last, float64[nj, ni]."""
         found: Array = self.faces(self._frame.order[2], row)[0]
         return found

@@ -1,7 +1,7 @@
-"""Where every number of the mesh lives: cells, staggered faces, ghosts, and one plane of the mesh in memory.
+"""The storage of the mesh: cells, staggered faces, ghosts, and one plane of the mesh in memory.
 
 Density, momentum and energy are means over cells; the magnetic field is a mean over faces, so that its divergence is
-a sum over the faces of a cell; electric fields live on edges (constrained transport, Evans and Hawley 1988)::
+a sum over the faces of a cell; electric fields are on edges (constrained transport, Evans and Hawley 1988)::
 
                  B2(j+1)
              +------^------+            cell (k, j, i)          axes 1, 2, 3 = i, j, k
@@ -11,10 +11,10 @@ a sum over the faces of a cell; electric fields live on edges (constrained trans
     E3(j,i)  +------^------+            E1, E2 likewise on the edges along i and j
                  B2(j)
 
-A plane is float64[8, nj + ghosts, ni + ghosts] and planes follow each other, so that all that a neighbouring slab
-needs is one contiguous piece: three planes, and the B3 of the fourth, which is why B3 comes first. Three planes are
-what both half-steps of one cycle use up: one exchange a cycle. An axis of one cell has no ghosts: nothing varies along
-it. Each axis has one entry more above its ghosts than below, for the upper face of the last cell.
+A plane is float64[8, nj + ghosts, ni + ghosts] and planes follow each other, so that a neighbouring slab needs one
+contiguous piece: three planes, and the B3 of the fourth, for which B3 is first. The two half-steps of one cycle use up
+three planes: one exchange a cycle. An axis of one cell has no ghosts: all is constant along it. Each axis has one entry
+more above its ghosts than below, for the upper face of the last cell.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class MeshLayout:
 
     @property
     def gj(self) -> int:
-        """Ghost cells below the own ones along j."""
+        """Return ghost cells below the own ones along j."""
         return LATERAL_GHOSTS if self.nj > 1 else 0
 
     @property
     def plane(self) -> tuple[int, int, int]:
-        """Shape of one plane."""
+        """Return shape of one plane."""
         return VARIABLES, self.nj + 2 * self.gj + 1, self.ni + 2 * LATERAL_GHOSTS + 1
 
     @property
     def plane_bytes(self) -> int:
-        """Bytes of one plane, ghosts included."""
+        """Return bytes of one plane, ghosts included."""
         return 8 * prod(self.plane)
 
     @property
@@ -75,7 +75,7 @@ class MeshLayout:
 
     @property
     def message_bytes(self) -> int:
-        """Bytes that go down; up goes one B3 less."""
+        """Return bytes that go down; up goes one B3 less."""
         return SLAB_GHOSTS * self.plane_bytes + self.plane_bytes // VARIABLES if self.slabbed else 0
 
     @property
@@ -118,21 +118,21 @@ class MeshLayout:
         return field
 
     def interior(self, field: Array) -> Array:
-        """The whole field: faces on the upper walls lie among the ghosts."""
+        """Return the whole field: faces on the upper walls lie among the ghosts."""
         return field
 
     @property
     def lines(self) -> slice:
-        """Own lines of a plane."""
+        """Return own lines of a plane."""
         return slice(self.gj, self.gj + self.nj)
 
     @property
     def entries(self) -> slice:
-        """Own entries of a line."""
+        """Return own entries of a line."""
         return slice(LATERAL_GHOSTS, LATERAL_GHOSTS + self.ni)
 
     def cells(self, field: Array) -> Array:
-        """View float64[rows, 8, nj, ni] of the own cells and their lower faces."""
+        """Return view float64[rows, 8, nj, ni] of the own cells and their lower faces."""
         g = self.ghost_rows
         return field[g : field.shape[0] - g - 1, :, self.lines, self.entries]
 

@@ -37,17 +37,17 @@ class WaveFrame:
         self.dimensions = dimensions
 
     def cells(self, n: int) -> tuple[int, int, int]:
-        """Cells of the box for `n` along x."""
+        """Return cells of the box for `n` along x."""
         return n, n // 2, n // 2 if self.dimensions == 3 else 1
 
     def along(self, c: int, x: Array, y: Array, z: Array) -> Array:
-        """Coordinate c of the wave's frame."""
+        """Return coordinate c of the wave's frame."""
         return self.axes[0][c] * x + self.axes[1][c] * y + self.axes[2][c] * z
 
     def turned(
         self, vector: Callable[[Array, Array], tuple[Array | float, Array | float, Array | float]]
     ) -> Callable[[int, Array, Array, Array], Array]:
-        """Components along the box's axes of a vector given in the wave's frame as a function of its 1 and 2."""
+        """Return components along the box's axes of a vector given in the wave's frame as a function of its 1 and 2."""
 
         def component(axis: int, x: Array, y: Array, z: Array) -> Array:
             one, two, three = vector(self.along(0, x, y, z), self.along(1, x, y, z))

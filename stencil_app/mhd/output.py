@@ -1,6 +1,6 @@
 """Files of a solution: .npz for NumPy, .h5 with an .xdmf beside it for ParaView and yt, .png of a slice.
 
-The suffix of the name says which. Files appear whole or not at all, written by rank 0. The .h5 holds one data set
+The suffix of the name selects the format. Files are written atomically by rank 0. The .h5 holds one data set
 [z, y, x] for each quantity; ParaView opens the .xdmf, and yt the .h5 with `yt.load_hdf5_file(name)`.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def axes(slab: Slab) -> dict[str, Array]:
-    """Centres of cells along x, y, z."""
+    """Return centres of cells along x, y, z."""
     frame = mhd_problem(slab).frame
     return {axis: frame.points(number, nodes=False) for number, axis in enumerate("xyz")}
 
 
 def write(slab: Slab, state: State, path: Path) -> None:
-    """Write the solution as the suffix says; collective. Raises `OutputError` on all ranks."""
+    """Write the solution in the format of the suffix; collective. Raises `OutputError` on all ranks."""
     writer: Callable[[Slab, State, Path], None] = {".npz": _npz, ".h5": _hdf5, ".png": _picture}[path.suffix]
     problems = []
     try:
@@ -101,7 +101,7 @@ def _xdmf(slab: Slab, state: State, path: Path) -> str:
 
 
 def _picture(slab: Slab, state: State, path: Path) -> None:
-    """Density, pressure, speed and magnetic pressure: the middle slice across z, or lines for a tube."""
+    """Draw density, pressure, speed and magnetic pressure: the middle slice across z, or lines for a tube."""
     found = {name: values for name, values in gathered(slab) if values is not None}
     if slab.comm.rank > 0:
         return

@@ -1,7 +1,7 @@
 """From conserved to primitive variables and back to the time step: floors are applied here, and counted.
 
-The field in the middle of a cell is the mean of its two faces. Pressure p = (γ-1) (e - ρv²/2 - B²/2) can come out
-negative where it is a small difference of large numbers; it is then raised to its floor, and so is density.
+The field in the middle of a cell is the mean of its two faces. Pressure p = (γ-1) (e - ρv²/2 - B²/2) can be negative
+where it is a small difference of large numbers; it is then raised to its floor, and so is density.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def _primitive_row(
 def primitive_line(
     u: Array, at: tuple[int, int], planes: Array, ring: int, gas: tuple[float, float, float]
 ) -> int:
-    """Primitive variables of line j of plane k of `u` into `planes`; at = k, j. Returns how many were floored."""
+    """Compute primitive variables of line j of plane k of `u` into `planes`; return the number of cells floored.
+
+    at = k, j
+    """
     k, j = at
     n = u.shape[3] - 1
     base = W + W_SIZE * ring

@@ -27,7 +27,7 @@ from stencil_app.mhd.mesh import B1, B2, B3, MeshLayout
 from stencil_app.mhd.rates import largest_rate, raise_to_floors
 from stencil_app.options import Value
 
-#: Least density and pressure. Problems have values of order 1; what gets here is an error of the scheme.
+#: Least density and pressure. Problems have values of order 1; values this small are errors of the scheme.
 FLOOR = 1e-10
 
 # Planes that the predictor must have to itself to begin before the exchange ends; it does the lower end twice for that.
@@ -87,7 +87,7 @@ class MhdProblem:
         self._fill(field, first_row, 0, field.shape[0])
 
     def _fill(self, field: Array, first_row: int, first: int, end: int) -> None:
-        """Ghosts along i and j of planes first..end-1, and the planes beyond the ends of the mesh."""
+        """Fill ghosts along i and j of planes first..end-1, and the planes beyond the ends of the mesh."""
         fill_along_1(field, self._kinds[0], first, end)
         fill_along_2(field, self._kinds[1], first, end)
         ghosts = self.layout.ghost_rows
@@ -145,7 +145,7 @@ class MhdProblem:
         """See `stencil_app.physics.Problem`."""
         ghosts = self.layout.ghost_rows
         first, end = ghosts, field.shape[0] - ghosts - 1
-        # what the corrector needs beyond the slab, unless a wall gives it
+        # the corrector's input beyond the slab, unless a wall supplies it
         low, high = self._reach(first_row, end - first)
         done, undone = self._ahead
         self._ahead = (0, 0)
@@ -169,7 +169,10 @@ class MhdProblem:
         )
 
     def bad_start(self, field: Array, first_row: int) -> str | None:
-        """Why an initial state is none: a cell without positive density and pressure. None where all have."""
+        """Return why an initial state is invalid: a cell without positive density and pressure.
+
+        None if all are valid.
+        """
         crossing = self._field_through_mirrors(field, first_row)
         if self.floored == 0 and crossing > 0.0:
             return (

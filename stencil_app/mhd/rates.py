@@ -1,4 +1,4 @@
-"""How fast signals cross the cells (which bounds the time step), floors on the state, and where it has gone wrong.
+"""Signal speeds across the cells (which bound the time step), floors on the state, and cells that are not finite.
 
 The time step is courant / max over cells and axes of (|v| + fast speed) / width (Stone and Gardiner 2009, §3.4);
 axes of one cell do not count. The maximum is taken over bit patterns, which sort like non-negative doubles with NaN
@@ -66,7 +66,7 @@ def largest_rate(
     per_width: tuple[float, float, float],
     rates: Array,
 ) -> tuple[int, int]:
-    """Bits of the largest rate in planes first..end-1, and how many cells have less than the floors.
+    """Return bits of the largest rate in planes first..end-1, and how many cells have less than the floors.
 
     gas : adiabatic index, least density, least pressure.  per_width : 1 / widths, 0 for an axis of one cell
     rates : float64[>= entries of a line], scratch
@@ -100,7 +100,7 @@ def largest_rate(
 
 
 def raise_to_floors(u: Array, first: int, end: int, gas: tuple[float, float, float]) -> None:
-    """Give cells of planes first..end-1 at least the density and pressure of the floors; seldom needed.
+    """Raise cells of planes first..end-1 to the density and pressure of the floors; seldom needed.
 
     gas : adiabatic index, least density, least pressure.  A NaN stays one
     """

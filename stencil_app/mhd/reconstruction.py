@@ -12,7 +12,7 @@ from stencil_app.mesh.layout import Array
 
 @row_kernel
 def piecewise_linear(below: Array, here: Array, above: Array, low: Array, high: Array, n: int) -> None:
-    """States at the lower and upper face of cells 0..n-1 into `low` and `high`.
+    """Compute the states at the lower and upper face of cells 0..n-1 into `low` and `high`.
 
     below, here, above : float64[>= n], means of the cells before, of and after
     """
@@ -27,6 +27,6 @@ def piecewise_linear(below: Array, here: Array, above: Array, low: Array, high: 
 
 @row_kernel
 def copied(source: Array, target: Array, n: int) -> None:
-    """target[:n] = source[:n]."""
+    """Copy n values: target[:n] = source[:n]."""
     for i in range(n):
         target[i] = source[i]

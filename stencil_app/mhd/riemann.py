@@ -1,15 +1,15 @@
-"""The HLLD approximate Riemann solver of Miyoshi and Kusano (2005), for a row of faces at once.
+r"""The HLLD approximate Riemann solver of Miyoshi and Kusano (2005), for a row of faces at once.
 
 Five waves leave a face: two fast shocks (speeds sl, sr), two Alfvén waves and the contact (sm), so that four
 states lie between left and right::
 
         sl   sal    sm    sar   sr          U*:  between fast and Alfvén wave (their eqs 43-48)
-          \\    \\    |    /    /            U**: between Alfvén wave and contact (eqs 59-63)
-       U_l \\ U*l\\U**l|U**r/U*r / U_r
+          \    \    |    /    /            U**: between Alfvén wave and contact (eqs 59-63)
+       U_l \ U*l\U**l|U**r/U*r / U_r
 
-The flux is written without branches, which is what lets the compiler take four or eight faces at a time: on the
-side of the contact that the face lies on, F = F_K + s_k (U* - U) + s_a (U** - U*), where a wave that does not
-cross the face has speed 0. Nothing here knows where the rows come from.
+The flux is written without branches, so that the compiler can take four or eight faces at a time: on the side of the
+contact that the face lies on, F = F_K + s_k (U* - U) + s_a (U** - U*), where a wave that does not cross the face has
+speed 0. The origin of the rows is not known here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RAMP = 1024.0
 
 @inlined
 def _fast_speed(bn2: float, cross: float, sound: float, density: float) -> float:
-    """Fast magnetosonic speed along the normal (their eq. 3); sound : γp, cross : transverse field squared."""
+    """Return fast magnetosonic speed along the normal (their eq. 3); sound : γp, cross : transverse field squared."""
     gap = bn2 + cross - sound
     return sqrt(0.5 * (bn2 + cross + sound + sqrt(gap * gap + 4.0 * sound * cross)) / density)
 
@@ -44,7 +44,9 @@ def _behind_fast(
     transverse: tuple[float, float, float, float],
     pressure: float,
 ) -> tuple[float, float, float, float]:
-    """Transverse velocity and field behind a fast wave (eqs 44-47); where the Alfvén wave meets it, those before it.
+    """Return transverse velocity and field behind a fast wave (eqs 44-47).
+
+    Where the Alfvén wave meets it, those before it.
 
     speeds : mass flux ρ(s - u), s - u and s - sm.  transverse : velocity t, s and field t, s before the wave
     """
@@ -65,7 +67,7 @@ def _between_alfven(
     roots: tuple[float, float],
     sign: float,
 ) -> tuple[float, float, float, float]:
-    """Transverse velocity and field between the Alfvén waves (eqs 59-62); roots : √ρ of both sides."""
+    """Return transverse velocity and field between the Alfvén waves (eqs 59-62); roots : √ρ of both sides."""
     tl, zl, btl, bsl = left
     tr, zr, btr, bsr = right
     root_l, root_r = roots
@@ -80,7 +82,7 @@ def _between_alfven(
 
 @row_kernel
 def hlld(left: Array, right: Array, normal_b: Array, flux: Array, gas: tuple[float, float], n: int) -> None:
-    """Fluxes through faces 0..n-1.
+    """Compute the fluxes through faces 0..n-1.
 
     left, right : float64[7 PIECE], states in lanes RHO, VN, VT, VS, P, BT, BS (n, t, s: a right-handed frame)
     normal_b : float64[>= n], field through each face

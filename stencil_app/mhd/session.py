@@ -1,8 +1,8 @@
 """One run of magnetohydrodynamics from checked settings to its exit code.
 
 The loop, checkpoints, records and signals are those of every physics (`stencil_app.running.session`,
-`stencil_app.running.runtime`);
-what is added here is the end in time, the history, other slabs on the way, and the files of the solution.
+`stencil_app.running.runtime`). Added here: the end in time, the history, other slabs on the way, and the files of the
+solution.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Observer:
         self._timetable = Timetable(dict(settings.cuts))
 
     def begin(self, slab: Slab, state: State, *, restarted: bool) -> None:
-        """Before the first iteration; collective."""
+        """Start observing before the first iteration; collective."""
         if self._history is not None:
             self._history.begin(slab, state, append=restarted)
 
@@ -60,7 +60,7 @@ class _Observer:
 
 
 def run(comm: Intracomm, settings: Settings, started: float) -> int:
-    """Do what `settings` ask and return the exit code, 0 or 128 + signal; collective.
+    """Carry out `settings` and return the exit code, 0 or 128 + signal; collective.
 
     started : `time.perf_counter()` when this process began. Raises `StencilError`, the same on all ranks.
     """
@@ -97,7 +97,7 @@ def run(comm: Intracomm, settings: Settings, started: float) -> int:
 
 
 def _check_start(comm: Intracomm, settings: Settings, slab: Slab, state: State) -> None:
-    """Refuse what cannot be begun with: an initial state that is none, or an end that is past."""
+    """Raise `UsageError` for an invalid initial state, or an end time that is past."""
     problem = slab.problem
     assert isinstance(problem, MhdProblem)
     problems = []
@@ -116,7 +116,7 @@ def _check_start(comm: Intracomm, settings: Settings, slab: Slab, state: State) 
 
 
 def result_line(slab: Slab, state: State) -> str:
-    """``mhd blast 64x64x64: cycle 120, time 0.2, floored 0, checksum 0123456789abcdef``; collective."""
+    """Return ``mhd blast 64x64x64: cycle 120, time 0.2, floored 0, checksum 0123456789abcdef``; collective."""
     problem = slab.problem
     assert isinstance(problem, MhdProblem)
     floored = sum(slab.comm.allgather(problem.floored))

@@ -1,7 +1,7 @@
 """From the words of `stencil-app mhd PROBLEM` to one checked record: every problem found at once, none acted on.
 
-Options of the problem come from its own table and, where the command line does not name them, from a YAML file of
-`name: value` lines. The case is made here too, because how many rows there are is the problem's to say.
+Options of the problem are read from its own table and, if the command line does not name them, from a YAML file of
+`name: value` lines. The case is made here too, because the number of rows depends on the problem.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NOT_WITH_BENCHMARK = (
 SLABS_HELP = "rows of each rank, in rank order; without it they are even"
 RESLAB_HELP = "cycles at which to go over to other slabs, 40:3,9,4;80:6,5,5"
 
-#: What `stencil_app.mhd.output` can write, and the optional package that it takes.
+#: Formats of `stencil_app.mhd.output`, and the optional package that each needs.
 _PACKAGES = {".npz": None, ".h5": "h5py", ".png": "matplotlib"}
 
 
@@ -70,9 +70,9 @@ _PACKAGES = {".npz": None, ".h5": "h5py", ".png": "matplotlib"}
 class Settings:
     """A run, checked.
 
-    parameters : all that the answer depends on, as checkpoints keep it
-    cuts : slabs to go over to, by cycle
-    benchmark : where to write costs to instead of running, with slabs as high as `slabs` says
+    parameters : all parameters of the answer, as checkpoints keep them
+    cuts : slabs to change to, by cycle
+    benchmark : file for the costs, instead of running, with slabs as high as in `slabs`
     """
 
     case: Case
@@ -94,9 +94,9 @@ class Settings:
 
 
 def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: list[str]) -> Settings:
-    """Settings of a command line; raises `UsageError` with every problem.
+    """Return the settings of a command line; raises `UsageError` with every problem.
 
-    texts : what was given, by option name; None where it was not
+    texts : texts by option name; None for options not given
     """
     from stencil_app.mhd.initial import Frame
 
@@ -137,7 +137,7 @@ def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: 
 
 
 def _of_benchmark(given: set[str]) -> list[str]:
-    """What does not go with --benchmark, or only with it."""
+    """Return conflicts with --benchmark, and options that need it."""
     if "benchmark" not in given:
         return (
             ["--rows: only with --benchmark; a run takes its rows from the mesh"] if "rows" in given else []
@@ -151,7 +151,7 @@ def _of_benchmark(given: set[str]) -> list[str]:
 def _of_equal_slabs(
     entry: Entry, values: Mapping[str, Value], height: tuple[Value | None, int]
 ) -> dict[str, Value]:
-    """Option values of a mesh with so many rows on each of so many ranks; rows None: what is usual."""
+    """Return option values of a mesh with equal slabs on each rank; rows None: the default."""
     from stencil_app.mhd.initial import Frame
     from stencil_app.running.benchmark import default_rows
 
@@ -170,7 +170,7 @@ def _of_equal_slabs(
 
 
 def _with_file(entry: Entry, texts: Mapping[str, str | None]) -> tuple[Mapping[str, str | None], list[str]]:
-    """Texts with those of --parameters where the command line has none."""
+    """Return texts with those of --parameters for options that the command line lacks."""
     name = texts.get("parameters")
     if name is None:
         return texts, []

@@ -1,7 +1,7 @@
-"""The solution as users want it: primitive variables at the centres of cells, whole box, arrays [z, y, x].
+"""The solution for users: primitive variables at the centres of cells, whole box, arrays [z, y, x].
 
-The field at a centre is the mean over the two faces. Rank 0 gets one quantity at a time, so that no rank ever holds all
-of a large box but the one that is being written.
+The field at a centre is the mean over the two faces. Rank 0 receives one quantity at a time, so that no rank ever holds
+more of a large box than the quantity being written.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _I0 = LATERAL_GHOSTS
 
 
 def mhd_problem(slab: Slab) -> MhdProblem:
-    """The problem of a slab that is known to be one of magnetohydrodynamics."""
+    """Return the problem of a slab that is known to be one of magnetohydrodynamics."""
     assert isinstance(slab.problem, MhdProblem)
     return slab.problem
 
 
 def centred(slab: Slab) -> dict[str, Array]:
-    """This slab's quantities by name, and total energy as `e`, float64[rows, nj, ni]."""
+    """Return this slab's quantities by name, and total energy as `e`, float64[rows, nj, ni]."""
     problem = mhd_problem(slab)
     layout, field = problem.layout, slab.field
     own = slice(layout.ghost_rows, layout.ghost_rows + slab.rows)
@@ -67,5 +67,5 @@ def gathered(slab: Slab, names: tuple[str, ...] = QUANTITIES) -> Iterator[tuple[
 
 
 def whole(slab: Slab) -> dict[str, Array]:
-    """All quantities on rank 0, nothing elsewhere; collective."""
+    """Return all quantities on rank 0, nothing elsewhere; collective."""
     return {name: values for name, values in gathered(slab) if values is not None}

@@ -1,7 +1,7 @@
 """Constrained transport: electric fields on edges from those on faces and in cells (Gardiner and Stone 2005, 2008).
 
-An edge averages the four faces around it and adds the gradients of E towards it, each taken from the side that
-matter comes from (their eqs 41 and 50), so that the flow along the axes reduces to the solver in one dimension::
+An edge averages the four faces around it and adds the gradients of E towards it, each taken from the upwind side
+(their eqs 41 and 50), so that the flow along the axes reduces to the solver in one dimension::
 
              b0 | b1          E at the edge X from four cells c00..c11 (first digit: side along a),
         c01  a1-+-  c11       two faces a0, a1 across a and two, b0, b1, across b
@@ -9,7 +9,7 @@ matter comes from (their eqs 41 and 50), so that the flow along the axes reduces
         c00  a0-+-  c10
 
 The weight of a face is that of its lower cell: 1 where mass flows upwards. Then a face's field changes by the
-circulation around it, and every cell keeps the divergence it had, whatever the fields on the edges are.
+circulation around it, and every cell keeps the divergence it had, for any fields on the edges.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def edge_field(
     edge: Array,
     n: int,
 ) -> None:
-    """E on edges 0..n-1.
+    """Compute E on edges 0..n-1.
 
     cells : E of c00, c01, c10, c11.  across_a : E of a0, a1, weights of a0, a1.  across_b : likewise
     """
@@ -51,7 +51,7 @@ def edge_field(
 
 @row_kernel
 def centre_fields(w: tuple[Array, ...], e1: Array, e2: Array, e3: Array, n: int) -> None:
-    """E = -v × B in the middle of cells 0..n-1; w : rows of ρ, v1, v2, v3, p, B1, B2, B3."""
+    """Compute E = -v × B in the middle of cells 0..n-1; w : rows of ρ, v1, v2, v3, p, B1, B2, B3."""
     _, v1, v2, v3, _, b1, b2, b3 = w
     for i in range(n):
         e1[i] = v3[i] * b2[i] - v2[i] * b3[i]

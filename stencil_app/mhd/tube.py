@@ -30,7 +30,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tube:
-    """A tube: both sides, the gas, and when to look."""
+    """A tube: both sides, the gas, and its end time."""
 
     left: State
     right: State
@@ -39,7 +39,7 @@ class Tube:
 
 
 def options(n: int) -> tuple[Option, ...]:
-    """Options of a tube of `n` cells by default."""
+    """Return options of a tube of `n` cells by default."""
     return (
         Option(name="n", default=str(n), at_least=4, help="cells along the tube"),
         Option(name="axis", default="x", choices=tuple(AXES), help="direction of the tube"),
@@ -48,7 +48,7 @@ def options(n: int) -> tuple[Option, ...]:
 
 
 def make(tube: Tube, values: Mapping[str, Value]) -> Case:
-    """The case of a tube."""
+    """Return the case of a tube."""
     axis, n, width = AXES[str(values["axis"])], int(values["n"]), int(values["width"])
     natural = [width] * 3
     natural[axis] = n

@@ -1,8 +1,8 @@
-"""Validation: every problem's error beside a reference, and what any implementation must keep.
+"""Validation: every problem's error beside a reference, and properties that any implementation must keep.
 
-References are those of runs of Athena++ (van Leer integrator, piecewise linear, HLLD, constrained transport, double
-precision) with the same boxes, resolutions and Courant numbers, and published exact answers. A check passes when its
-figure is at most its limit. Nothing is fitted: the code knows none of these numbers outside of this module.
+References are runs of Athena++ (van Leer integrator, piecewise linear, HLLD, constrained transport, double precision)
+with the same boxes, resolutions and Courant numbers, and published exact answers. A check passes when its value is at
+most its limit. Nothing is fitted: these numbers are known in this module only.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the figure keeps the limit (NaN does not)."""
+        """Return whether the figure keeps the limit (NaN does not)."""
         return bool(self.figure <= self.limit)
 
     def document(self) -> dict[str, Any]:
-        """JSON-ready."""
+        """Return the check as a JSON object."""
         return {**asdict(self), "passed": self.passed}
 
 
 def solved(name: str, *, until: float | None = None, **texts: object) -> tuple[Slab, State]:
-    """A problem run to its end, or `until`, in this process; options as on the command line."""
+    """Return a problem run to its end, or `until`, in this process; options as on the command line."""
     problem = entry(name)
     values, problems = parse_all(problem.options, {key: str(text) for key, text in texts.items()})
     assert not problems, problems
@@ -84,12 +84,12 @@ def solved(name: str, *, until: float | None = None, **texts: object) -> tuple[S
 
 
 def rms(errors: dict[str, Array]) -> float:
-    """Root of the sum of squares of the mean absolute errors."""
+    """Return root of the sum of squares of the mean absolute errors."""
     return float(np.sqrt(sum(np.abs(error).mean() ** 2 for error in errors.values())))
 
 
 def linear_wave_error(n: int, wave: str, direction: str = "right") -> float:
-    """Error of one linear wave after one period, over the 8 conserved variables."""
+    """Return error of one linear wave after one period, over the 8 conserved variables."""
     slab, _ = solved("linear-wave", n=n, wave=wave, direction=direction)
     problem = slab.problem
     assert isinstance(problem, MhdProblem)
@@ -103,7 +103,7 @@ def linear_wave_error(n: int, wave: str, direction: str = "right") -> float:
 
 
 def ryu_jones_error(n: int, axis: str = "x") -> tuple[float, int]:
-    """Error of the tube along an axis, over the 8 conserved variables, and cycles taken."""
+    """Return error of the tube along an axis, over the 8 conserved variables, and cycles taken."""
     slab, state = solved("ryu-jones", n=n, axis=axis, courant=0.4)
     problem = slab.problem
     assert isinstance(problem, MhdProblem)
@@ -128,7 +128,10 @@ def _conserved(one: dict[str, Array], gamma: float) -> dict[str, Array]:
 
 
 def brio_wu_errors(n: int, reference: Array) -> list[float]:
-    """L1 errors of ρ, p, vx, vy, By; reference : rows x, ρ, p, vx, vy, vz, Bx, By, Bz of a multiple of n cells."""
+    """Return L1 errors of ρ, p, vx, vy, By.
+
+    reference : rows x, ρ, p, vx, vy, vz, Bx, By, Bz of a multiple of n cells
+    """
     slab, _ = solved("brio-wu", n=n, courant=0.4)
     found = {name: values.reshape(-1) for name, values in whole(slab).items()}
     fine = reference.reshape(9, n, -1).mean(axis=2)
@@ -137,7 +140,7 @@ def brio_wu_errors(n: int, reference: Array) -> list[float]:
 
 
 def orszag_tang(n: int) -> tuple[Slab, State, Array]:
-    """The vortex at its end, and ρ[y, x]."""
+    """Return the vortex at its end, and ρ[y, x]."""
     slab, state = solved("orszag-tang", n=n, courant=0.4)
     rho: Array = whole(slab)["rho"][0]
     return slab, state, rho
@@ -191,7 +194,7 @@ def _tubes(sizes: tuple[int, ...], data: Path | None) -> Iterator[Check]:
             errors = brio_wu_errors(n, np.load(data / "briowu_t0.1_N4096_avg1024.npy"))
             for name, error, known in zip(("ρ", "p", "vx", "vy", "By"), errors, BRIO_WU[n], strict=True):
                 what = f"N = {n}, L1({name}) against 4096 cells"
-                # the table is rounded to three digits
+                # the table's values have three digits
                 yield Check(problem="brio-wu", what=what, figure=error, reference=known, limit=SLACK * known)
 
 
@@ -254,9 +257,9 @@ def _loop(n: int) -> Iterator[Check]:
 
 
 def checks(*, quick: bool, data: Path | None) -> Iterator[Check]:
-    """All checks, one after the other; `quick`: small meshes, about half a minute of one core.
+    """Yield all checks, one after the other; `quick`: small meshes, about half a minute of one core.
 
-    data : directory of the reference solutions, None to leave out what is held against them
+    data : directory of the reference solutions, None to skip the checks against them
     """
     parts: list[Callable[[], Iterator[Check]]] = [
         lambda: _waves((16, 32) if quick else (16, 32, 64)),

@@ -1,6 +1,6 @@
-"""Lines of the large arrays as kernels pass them on: one place for slices, which are costly to compile.
+"""Lines of the large arrays as arguments of kernels: one place for slices, which are costly to compile.
 
-Their signatures are written out, or the compiler would make one version for each number that they are called with.
+Their signatures are explicit; otherwise the compiler would make one version for each constant argument.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from stencil_app.mesh.layout import Array
 
 @kernel("float64[::1](float64[:,:,::1], int64, int64, int64)")
 def line(planes: Array, plane: int, j: int, begin: int) -> Array:
-    """Line j of a plane of the workspace, from entry `begin` on."""
+    """Return line j of a plane of the workspace, from entry `begin` on."""
     return planes[plane, j, begin:]
 
 
 @kernel("float64[::1](float64[:,:,:,::1], int64, UniTuple(int64, 2), int64)")
 def entries(field: Array, variable: int, at: tuple[int, int], begin: int) -> Array:
-    """Line of a variable of a field, at = plane, line, from entry `begin` on."""
+    """Return line of a variable of a field, at = plane, line, from entry `begin` on."""
     k, j = at
     return field[k, variable, j, begin:]
 
 
 @kernel("float64[::1](float64[::1], int64)")
 def from_(row: Array, begin: int) -> Array:
-    """A row from entry `begin` on."""
+    """Return a row from entry `begin` on."""
     return row[begin:]
 
 
@@ -34,7 +34,7 @@ def from_(row: Array, begin: int) -> Array:
 def four_lines(
     planes: Array, which: tuple[int, int, int, int], lines: tuple[int, int, int, int], begin: tuple[int, int]
 ) -> tuple[Array, Array, Array, Array]:
-    """Lines of four planes; the first and third begin at begin[0], the others at begin[1]."""
+    """Return lines of four planes; the first and third begin at begin[0], the others at begin[1]."""
     first, second = begin
     return (
         planes[which[0], lines[0], first:],

@@ -1,7 +1,7 @@
-"""The planes that a half-step keeps while it moves through a slab, and what each is for.
+"""The planes that a half-step keeps while it moves through a slab, and their use.
 
-A half-step needs at plane k what it found at k-1, seldom more, so that its memory does not grow with the slab. All
-planes are one array float64[PLANES, lines of a plane, entries of a line]; the constants below say where each begins.
+A half-step needs at plane k the results of plane k-1, seldom more, so that its memory does not grow with the slab. All
+planes are one array float64[PLANES, lines of a plane, entries of a line]; the constants below are their first indices.
 Where two planes alternate, that of plane k is at `begin + (k & 1) * size`.
 """
 
@@ -41,10 +41,10 @@ LINES = 7
 
 
 def scratch_bytes(lines: int, entries: int) -> int:
-    """Bytes of what `allocate` gives."""
+    """Return the bytes of the arrays that `allocate` returns."""
     return 8 * (PLANES * lines * entries + LINES * (FLUX_LANES * PIECE + 1))
 
 
 def allocate(lines: int, entries: int) -> tuple[Array, Array]:
-    """Planes float64[PLANES, lines, entries], and lanes float64[LINES, FLUX_LANES PIECE + 1]."""
+    """Return planes float64[PLANES, lines, entries], and lanes float64[LINES, FLUX_LANES PIECE + 1]."""
     return np.zeros((PLANES, lines, entries)), np.ones((LINES, FLUX_LANES * PIECE + 1))

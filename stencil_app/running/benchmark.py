@@ -1,11 +1,10 @@
-"""What the application costs on this machine: the benchmark BM and the memory benchmark BMmem of the paper.
+"""Costs of the application on this machine: the benchmark BM and the memory benchmark BMmem of the paper.
 
-All ranks of the world compute at once, as they will in a run, because they share caches and memory
-bandwidth; the answer of the slowest rank counts. It is the real loop that is timed, phase by phase, in CPU time,
-and medians over iterations are taken, so that neither load nor a passing disturbance becomes a constant of the
-model (Wolski et al. 2000, §3.1, §3.4). Costs hold for slabs of about the size measured: a slab that fits the
-last-level cache can be twice as fast per row. It measures nothing of the network between hosts: that is the
-weather service's.
+All ranks compute at once, as in a run, because they share caches and memory bandwidth; the slowest rank counts. The
+real loop is timed, phase by phase, in CPU time. Medians over iterations are taken, so that neither load nor a passing
+disturbance becomes a constant of the model (Wolski et al. 2000, §3.1, §3.4). Costs hold for slabs of about the measured
+size: a slab that fits the last-level cache can be twice as fast per row. The network is not measured here; the weather
+service does that.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ _WARMING, _LEAST, _MOST = 2, 5, 1600
 
 
 def default_rows(problem_bytes_per_row: int) -> int:
-    """Rows of each slab when the user does not say: `SLAB_BYTES`, at least 2 rows."""
+    """Return the default rows of each slab: `SLAB_BYTES`, at least 2 rows."""
     return max(2, SLAB_BYTES // problem_bytes_per_row)
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM now."""
+    """Return memory of this process that is in RAM now."""
     import psutil
 
     return int(psutil.Process().memory_info().rss)
@@ -54,7 +53,7 @@ def resident_bytes() -> int:
 def measure(
     comm: Intracomm, problem: Problem, residual_every: int | None, watch: Stopwatch
 ) -> dict[str, Any]:
-    """Document of a benchmark with equal slabs on all ranks, the slowest rank's values; collective.
+    """Return document of a benchmark with equal slabs on all ranks, the slowest rank's values; collective.
 
     residual_every : iterations from one residual to the next in the runs it is to hold for; None for runs without
     """
@@ -88,7 +87,7 @@ def measure(
 
 
 def _memory(problem: Problem, rows: int) -> tuple[float, float]:
-    # Two sizes, so that what the interpreter and MPI take drops out of the slope.
+    # Two sizes, so that the memory of interpreter and MPI drops out of the slope.
     readings = []
     for height in (rows, 2 * rows):
         buffers = [problem.layout.allocate(height) for _ in range(2)]
@@ -99,7 +98,7 @@ def _memory(problem: Problem, rows: int) -> tuple[float, float]:
 
 
 def _loop(slab: Slab, state: State, iterations: int, residual_every: int) -> Stopwatch:
-    # CPU time does not run while somebody else has the core: the price holds for a dedicated machine.
+    # CPU time does not run while another process has the core: the cost holds for a dedicated machine.
     watch = Stopwatch(0.0, clock=thread_time)
     controls = Controls(iterations=state.iteration + iterations, residual_every=residual_every)
     iterate(slab, state, controls, watch=watch, stop=StopRequest())
@@ -107,9 +106,9 @@ def _loop(slab: Slab, state: State, iterations: int, residual_every: int) -> Sto
 
 
 def _iteration_seconds(slab: Slab, state: State, residual_every: int | None) -> tuple[float, float]:
-    """Median seconds of the compute and of the exchange phase of the real loop, all ranks at work.
+    """Return median seconds of the compute and of the exchange phase of the real loop, all ranks at work.
 
-    Residuals are taken more often than in a run, so that their price is known, and then charged as seldom.
+    Residuals are taken more often than in a run, so that their cost is known, and then charged at the run's rate.
     """
     if residual_every is None:
         first = _loop(slab, state, _WARMING, 0)

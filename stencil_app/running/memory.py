@@ -1,4 +1,4 @@
-"""Whether the hosts of a run have the memory that its ranks are about to take. Collective, decides nothing else."""
+"""Checks that the hosts of a run have enough memory for its ranks. Collective."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def shortage(comm: Intracomm, needed_bytes: int) -> str | None:
-    """What this rank's host lacks for so many more bytes of each of its ranks, or None; collective.
+    """Return the memory this rank's host lacks for `needed_bytes` more on each of its ranks, or None; collective.
 
     As `alpha: 3 rank(s) need 5.10 GiB, 4.20 GiB are free`.
     """
@@ -21,7 +21,7 @@ def shortage(comm: Intracomm, needed_bytes: int) -> str | None:
         (need, free) for other, need, free in comm.allgather((host, needed_bytes, available)) if other == host
     ]
     needs = [need for need, _ in together if need > 0]
-    # Free memory moves while ranks look; all of a host go by the least that one of them saw.
+    # Free memory changes while ranks read it; all ranks of a host use the smallest value read.
     free = min(free for _, free in together)
     if sum(needs) <= free:
         return None

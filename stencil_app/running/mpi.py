@@ -1,7 +1,7 @@
-"""MPI as the application uses it: the world, agreement on errors, and the end of a run that cannot agree.
+"""The application's use of MPI: the world, agreement on errors, and the end of a run that cannot agree.
 
-MPI comes from wheels (mpi4py over mpich) and is imported only when a run starts. A single process started
-without `mpiexec` is a world of one rank; nothing else differs.
+MPI is installed from wheels (mpi4py over mpich) and imported only when a run starts. A single process started without
+`mpiexec` is a world of one rank; there is no other difference.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from stencil_app.errors import StencilError, UsageError
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-#: What launchers forward of the last words of a rank, they forward within this time; what is later, an abort loses.
+#: Launchers forward a rank's last output within this time; an abort loses later output.
 _FORWARDED_S = 0.25
 
 
 def world() -> Intracomm:
-    """All ranks of this run; starts MPI on first use."""
+    """Return all ranks of this run; starts MPI on first use."""
     import mpi4py
 
-    # One thread per rank: MPI then skips its locks, which every short message would pay for.
+    # One thread per rank: MPI then skips its locks, a cost of every short message.
     mpi4py.rc.threads = False
     from mpi4py import MPI
 
@@ -35,7 +35,7 @@ def world() -> Intracomm:
 
 
 def agree(comm: Intracomm, problems: Iterable[str], kind: type[StencilError] = UsageError) -> None:
-    """Raise one `kind` on every rank when any rank has problems: all of them, each said once.
+    """Raise one `kind` on every rank when any rank has problems, with all problems, each once.
 
     Collective: every rank must call it at the same point.
     """
@@ -58,7 +58,7 @@ def aborting(comm: Intracomm) -> Iterator[None]:
 
 
 def abort(comm: Intracomm, error: BaseException) -> None:
-    """End all ranks after an error that only this rank knows of; does not return."""
+    """End all ranks after an error that only this rank knows of; never returns."""
     traceback.print_exception(error)
     sys.stderr.write(f"rank {comm.rank} of {comm.size} failed ({type(error).__name__}); ending all ranks\n")
     sys.stderr.flush()

@@ -1,11 +1,11 @@
-"""The slab runtime: one loop for every physics - sweep, exchange, reduce, again.
+"""The slab runtime: one loop for every physics - sweep, exchange, reduce, repeat.
 
-The exchange begins as soon as a sweep has ended and goes on under what follows: the rate, the residual and one
-reduction over all ranks. That carries the residual where one was taken, what bounds the next step, and always the
-wish of any rank to stop, or of rank 0 to tell how the run goes, so that all ranks do so after the same iteration. Ghost
-rows that are late even then are not waited for: what needs none of them is swept ahead, if the problem can, at the
-price of some rows done twice. What an iteration computes is the problem's (`stencil_app.physics.Problem`); where the
-time went is kept by `stencil_app.running.timing`. Nothing here parses options or prints.
+The exchange begins as soon as a sweep has ended and overlaps with the rate, the residual and one reduction over all
+ranks. The reduction carries the residual when one was taken, the bound of the next step, and the requests of any rank
+to stop, or of rank 0 to report, so that all ranks act after the same iteration. If ghost rows are still late, planes
+that do not depend on them are computed meanwhile (overlap), if the problem supports it, at the price of some rows
+computed twice. The iteration itself belongs to the problem (`stencil_app.physics.Problem`), the times to
+`stencil_app.running.timing`. No options are parsed here and nothing is printed.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 NO_RESIDUAL = -1
 #: Iterations of a run that ends by its own time.
 UNBOUNDED = 2**62
-#: How long late ghost rows are waited for before sweeping ahead, for each second that the last iteration computed:
-#: about what sweeping ahead costs, so that neither choice is ever twice as dear as the other.
+#: Wait for late ghost rows before overlapping, for each second of computation in the last iteration:
+#: about the cost of the overlap, so that neither choice ever costs twice as much as the other.
 PATIENCE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """How far to go and what to keep.
+    """The length of a run and its checkpoints.
 
     iterations : the iteration to end at, counted from the very start, restarts included
     until : the problem's own time to end at, None for no such end
@@ -61,10 +61,10 @@ class Controls:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """Where a run stands, the same on every rank.
+    """The state of a run, the same on every rank.
 
     iteration : iterations done.  residual_bits : `measures.largest_change_bits` when last taken
-    time : the problem's own time.  rate_bits : what bounds the next step, of all ranks
+    time : the problem's own time.  rate_bits : bound of the next step, of all ranks
     signal : number of the signal that ended the run, 0 for none
     """
 
@@ -76,25 +76,25 @@ class State:
 
     @property
     def residual(self) -> float:
-        """Largest change of any cell in the iteration where it was last taken; NaN if never."""
+        """Return largest change of any cell in the iteration where it was last taken; NaN if never."""
         return float("nan") if self.residual_bits == NO_RESIDUAL else change_of_bits(self.residual_bits)
 
 
 class Observer(Protocol):
-    """Somebody who looks at a run between iterations, on all ranks alike."""
+    """An observer of a run between iterations, the same on all ranks."""
 
     def looks(self, iteration: int) -> bool:
-        """Whether it wants to see the slab after this iteration; the same answer on all ranks."""
+        """Return whether to call `look` after this iteration; the same value on all ranks."""
 
     def look(self, slab: Slab, state: State) -> None:
-        """After an iteration, its ghost rows filled; may be collective."""
+        """Observe the slab after an iteration, its ghost rows filled; may be collective."""
 
     def next_layout(self, iteration: int) -> Decomposition | None:
-        """New slabs to go on with, or None; the same answer on all ranks."""
+        """Return new slabs to continue with, or None; the same value on all ranks."""
 
 
 def begin(slab: Slab, restart: Path | None) -> State:
-    """Initial values, or those of a checkpoint; collective. Raises `CheckpointError` on all ranks."""
+    """Return the initial state, or that of a checkpoint; collective. Raises `CheckpointError` on all ranks."""
     problem = slab.problem
     state = State()
     if restart is None:
@@ -119,7 +119,7 @@ def begin(slab: Slab, restart: Path | None) -> State:
     except CheckpointError as error:
         problems = error.problems
     agree(slab.comm, problems, CheckpointError)
-    # one slab takes the count of all that there were
+    # one slab takes the count of all slabs of the checkpoint
     problem.floored = header.floored if slab.comm.rank == 0 else 0
     slab.dress()
     slab.refresh()
@@ -145,7 +145,7 @@ def save(slab: Slab, state: State, path: Path) -> None:
 class _Loop:
     """The iterations of a run.
 
-    wish : what rank 0 wanted done after the last iteration, bits of `stencil_app.running.steering`
+    wish : requests of rank 0 after the last iteration, bits of `stencil_app.running.steering`
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class _Loop:
         self._patience_s = self._step = 0.0
 
     def is_over(self, state: State) -> bool:
-        """Whether the run has come to its end."""
+        """Return whether the run has reached its end."""
         until = self.controls.until
         return bool(
             state.iteration >= self.controls.iterations
@@ -171,7 +171,7 @@ class _Loop:
         )
 
     def once(self, state: State, halo: Halo) -> bool:
-        """One iteration, from an exchange under way to the next one; whether it took a residual.
+        """Run one iteration, from an exchange under way to the next one; return whether it took a residual.
 
         Raises `DivergedError` on all ranks.
         """
@@ -192,7 +192,7 @@ class _Loop:
         halo.start(slab.other)
         started_s = clock()
         state.iteration += 1
-        # not time + step: what is left of the last step must not become an iteration of its own
+        # not time + step: a remainder of the last step must not become an iteration
         state.time = until if until is not None and step >= longest else state.time + step
         every = self.controls.residual_every
         due = every > 0 and (state.iteration % every == 0 or self.is_over(state))
@@ -217,13 +217,13 @@ class _Loop:
         return due
 
     def steer(self, state: State) -> Decomposition | None:
-        """Do what rank 0 wished; slabs to go on with, or None. Collective."""
+        """Carry out the requests of rank 0; return slabs to continue with, or None. Collective."""
         if self.wish & REPORT:
             self.steering.report(self.slab, Position(iteration=state.iteration, left=self._left(state)))
         return self.steering.offered(self.slab) if self.wish & CUT else None
 
     def rearrange(self, layout: Decomposition) -> None:
-        """Go over to other slabs; collective."""
+        """Change to other slabs; collective."""
         start = perf_counter()
         self.slab.rearrange(layout)
         took_s = perf_counter() - start
@@ -231,7 +231,7 @@ class _Loop:
         self.steering.moved(took_s)
 
     def _left(self, state: State) -> float | None:
-        """About how many iterations are to come, None where nothing bounds them."""
+        """Return the approximate number of remaining iterations, None if unbounded."""
         bounds = []
         if self.controls.iterations < UNBOUNDED:
             bounds.append(float(self.controls.iterations - state.iteration))

@@ -1,7 +1,7 @@
-"""One run from checked settings to its exit code: set up, iterate, leave records, say the result.
+"""One run from checked settings to its exit code: set up, iterate, write records, print the result.
 
-The only place that joins problem, runtime, checkpoint, records and output. What can fail on one rank alone
-is agreed on by all before anybody goes on, so that all ranks end, and end alike.
+The only module that joins problem, runtime, checkpoint, records and output. All ranks agree on any failure that may
+occur on one rank alone before they continue, so that all ranks end with the same code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -> int:
-    """Do what `settings` ask and return the exit code, 0 or 128 + signal; collective.
+    """Carry out `settings` and return the exit code, 0 or 128 + signal; collective.
 
     started : `time.perf_counter()` when this process began. Raises `StencilError`, the same on all ranks.
     """
@@ -40,7 +40,7 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
         _benchmark(comm, physics, settings, watch)
         return 0
     assert settings.slabs is not None
-    # From here on a signal must not kill one rank while the others wait for it.
+    # From this point a signal must not kill one rank while the others wait for it.
     stop = StopRequest().listen()
     slabs = settings.slabs
     problem = physics.make(slabs.size, settings.physics)
@@ -73,7 +73,7 @@ def run(comm: Intracomm, physics: Physics, settings: Settings, started: float) -
 
 
 def say(comm: Intracomm, line: str) -> None:
-    """The result on stdout, by rank 0; collective. Raises `OutputError` on all ranks."""
+    """Print the result on stdout, by rank 0; collective. Raises `OutputError` on all ranks."""
     problems = []
     if comm.rank == 0:
         try:
@@ -81,7 +81,7 @@ def say(comm: Intracomm, line: str) -> None:
             sys.stdout.flush()
         except OSError as error:
             problems.append(f"stdout: the result could not be written: {error.strerror}")
-            # what is still buffered must not complain once more at exit
+            # buffered output must not raise a second error at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     agree(comm, problems, OutputError)
 
@@ -99,13 +99,13 @@ def _benchmark(comm: Intracomm, physics: Physics, settings: Settings, watch: Sto
 
 
 def allocate(comm: Intracomm, problem: Problem, slabs: Decomposition) -> Slab:
-    """The slab of this rank; collective. Raises `UsageError` on all ranks where memory does not suffice."""
+    """Return the slab of this rank; collective. Raises `UsageError` on all ranks if memory does not suffice."""
     need_memory(comm, problem, slabs.heights[comm.rank])
     return Slab(problem, slabs, comm)
 
 
 def need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
-    """Refuse a mesh that the machine cannot hold, rather than be killed half-way; collective."""
+    """Raise `UsageError` for a mesh that the machine cannot hold, before it is allocated; collective."""
     needed = 2 * problem.layout.field_bytes(rows) + problem.layout.scratch_bytes
     lacking = shortage(comm, needed)
     problems = []
@@ -115,7 +115,7 @@ def need_memory(comm: Intracomm, problem: Problem, rows: int) -> None:
 
 
 def make_directory(comm: Intracomm, directory: Path | None) -> None:
-    """Make the directory of the records, if one is asked for; collective. Raises `UsageError` on all ranks."""
+    """Make the directory of the records, if one is requested; collective. Raises `UsageError` on all ranks."""
     if directory is None:
         return
     problems = []

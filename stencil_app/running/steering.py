@@ -1,9 +1,9 @@
-"""A run that tells how it goes and takes other slabs while it goes: lines of progress out, heights of slabs in.
+"""Steering of a run: lines of progress out, heights of new slabs in.
 
-Rank 0 alone looks at the clock and at the file of new slabs. What it wishes travels with the reduction that ends every
-iteration anyway, so that all ranks act after the same one and nothing is added to the others. One line tells what each
-rank did since the line before; a cut that cannot be used is refused with a reason, and the run goes on as it is.
-Who reads the lines and writes the heights is not known here (docs/application.md).
+Rank 0 alone reads the clock and the file of new slabs. Its requests travel with the reduction that ends every
+iteration, so that all ranks act after the same one at no extra cost. One line reports the work of each rank since the
+line before. An unusable cut is refused with a reason, and the run continues unchanged. The reader of the lines and the
+writer of the heights are not known here (docs/application.md).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from stencil_app.mesh.slab import Slab
     from stencil_app.running.timing import Stopwatch
 
-#: Where a run writes and looks when its command line does not say, and seconds from line to line.
+#: Defaults from the environment: the two files, and seconds between lines.
 PROGRESS_VARIABLE = "STENCIL_APP_PROGRESS"
 SLABS_VARIABLE = "STENCIL_APP_SLABS"
 EVERY_VARIABLE = "STENCIL_APP_REPORT_EVERY"
 
 PROGRESS_VERSION = 1
 DEFAULT_EVERY_S = 1.0
-#: Seconds from one look at the file of new slabs to the next.
+#: Seconds between reads of the file of new slabs.
 LOOK_EVERY_S = 0.2
-#: Of a long run lines come more rarely, so many at most while its time doubles: the file stays small.
+#: A long run writes fewer lines: at most this many while its time doubles, so that the file stays small.
 LINES_PER_DOUBLING = 600
 
 NOTHING, REPORT, CUT = 0, 1, 2
@@ -47,7 +47,10 @@ NOTHING, REPORT, CUT = 0, 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """progress : lines are appended here.  slabs : new heights are looked for here.  every_s : from line to line."""
+    """Files of steering. progress : lines are appended here.  slabs : new heights are read here.
+
+     every_s : seconds per line.
+    """
 
     progress: Path | None = None
     slabs: Path | None = None
@@ -55,7 +58,7 @@ class Places:
 
 
 def places(progress: Path | None, slabs: Path | None, environment: Mapping[str, str] | None = None) -> Places:
-    """Places that a command line names, and where it does not, the environment."""
+    """Return the files that the command line names, with defaults from the environment."""
     told = os.environ if environment is None else environment
 
     def of(name: str) -> Path | None:
@@ -72,7 +75,7 @@ def places(progress: Path | None, slabs: Path | None, environment: Mapping[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far a run has come: iterations done, and about how many are left, None where nobody can say."""
+    """Progress of a run: iterations done, and approximate number left, None if unknown."""
 
     iteration: int
     left: float | None
@@ -81,7 +84,7 @@ class Position:
 class Steering:
     """Reports of a run, and slabs for it; on every rank, though only rank 0 reads and writes.
 
-    moves : slabs that were taken over so far
+    moves : number of accepted changes of slabs
     """
 
     def __init__(self, comm: Intracomm, where: Places, watch: Stopwatch) -> None:
@@ -98,7 +101,7 @@ class Steering:
         self._moved_s = 0.0
 
     def wish(self) -> int:
-        """What this rank wants all ranks to do after this iteration, bits of REPORT and CUT; cheap."""
+        """Return this rank's requests to all ranks after this iteration, bits of REPORT and CUT; cheap."""
         if self._progress is None and self._slabs is None:
             return NOTHING
         now = perf_counter()
@@ -111,7 +114,7 @@ class Steering:
         return wish
 
     def report(self, slab: Slab, position: Position) -> None:
-        """Tell what every rank did since the last report; collective."""
+        """Append a line with the work of every rank since the last report; collective."""
         watch, done = self._watch, len(self._watch.compute)
         phases = (watch.compute, watch.exchange, watch.reduce)
         mine = np.array([*(np.frombuffer(p)[self._counted :].sum() for p in phases), self._moved_s])
@@ -141,7 +144,7 @@ class Steering:
         self._append(json.dumps(line).encode() + b"\n")
 
     def offered(self, slab: Slab) -> Decomposition | None:
-        """The cut that rank 0 has found, None where it cannot be used; collective."""
+        """Return the cut that rank 0 has found, None if it is unusable; collective."""
         text = self._comm.bcast(self._offer)
         self._offer = ""
         problem = cut_problem(text, (slab.problem.size, slab.problem.layout.least_rows), self._comm.size)
@@ -159,7 +162,7 @@ class Steering:
         return None
 
     def moved(self, seconds: float) -> None:
-        """Rows were moved between the ranks, which took this one so long."""
+        """Record the seconds that a move of rows took on this rank."""
         self.moves += 1
         self._moved_s += seconds
 
@@ -174,7 +177,7 @@ class Steering:
         return text
 
     def _append(self, line: bytes) -> None:
-        """Nobody's run ends because somebody else's disk is full: what cannot be told is not told any more."""
+        """Append a progress line. If the file cannot be written, stop reporting; the run continues."""
         assert self._progress is not None
         try:
             with self._progress.open("ab", buffering=0) as file:

@@ -1,7 +1,7 @@
-"""How a run is ended from outside: a signal to any rank is noted, and every rank stops at one iteration.
+"""Ends a run from outside: a signal to any rank is recorded, and every rank stops at one iteration.
 
-The handler only notes the signal; the reduction that ends each iteration spreads it, so that no rank is
-left waiting for one that has gone. While a rank waits inside MPI the note waits too; the others reach it.
+The handler only records the signal; the reduction that ends each iteration spreads it, so that no rank waits for one
+that has ended. While a rank waits inside MPI its signal is pending; it reaches the other ranks later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Whether this process was asked to end. `code`: the signal's number, 0 while it was not."""
+    """A request to end this process. `code`: the signal's number, 0 without a request."""
 
     def __init__(self) -> None:
         self.code = 0

@@ -1,9 +1,8 @@
-"""Where the time of one rank went: per iteration, and summed into the record it leaves.
+"""Times of one rank: per iteration, and summed into the record it leaves.
 
-Three phases make an iteration: *exchange* (ghost planes, with the wait for the neighbours), *compute* (the
-sweep, and the residual where it is due) and *reduce* (the reduction, mostly waiting for the slowest rank).
-They are what the performance model of the agent is held against (Wolski et al. 2000, §3.1). One record per
-rank, written at the end, whole or not at all.
+Three phases make an iteration: *exchange* (ghost planes, with the wait for the neighbours), *compute* (the sweep, and
+the residual where it is due) and *reduce* (the reduction, mostly waiting for the slowest rank). The agent's performance
+model is compared with them (Wolski et al. 2000, §3.1). One record per rank, written atomically at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Stopwatch:
     """Seconds of each phase of each iteration, and of checkpoints and of moves to other slabs in between.
 
     started : `time.perf_counter()` when the process began its work; setup lasts from there to `setup_done`
-    clock : what the phases of an iteration are read from, seconds; a benchmark reads the thread's CPU time
+    clock : the clock of the phases of an iteration, seconds; a benchmark uses the thread's CPU time
     """
 
     def __init__(self, started: float, clock: Callable[[], float] = perf_counter) -> None:
@@ -42,13 +41,13 @@ class Stopwatch:
         self.moves_s = 0.0
 
     def iteration(self, exchange_s: float, compute_s: float, reduce_s: float) -> None:
-        """Note one iteration by the lengths of its phases."""
+        """Add one iteration by the lengths of its phases."""
         self.exchange.append(exchange_s)
         self.compute.append(compute_s)
         self.reduce.append(reduce_s)
 
     def summary(self, now: float) -> dict[str, Any]:
-        """Sums and per-iteration lists, JSON-ready, seconds; `now`: the end of the run."""
+        """Return sums and per-iteration lists, JSON-ready, seconds; `now`: the end of the run."""
         return {
             "setup_s": self.setup_done - self.started,
             "compute_s": sum(self.compute),
@@ -67,7 +66,7 @@ class Stopwatch:
 
 
 def record_path(directory: Path, rank: int) -> Path:
-    """Where rank `rank` leaves its record."""
+    """Return the path of the record of rank `rank`."""
     return directory / f"rank-{rank:05d}.json"
 
 

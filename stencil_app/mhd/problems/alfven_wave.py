@@ -2,7 +2,7 @@
 
 Tóth 2000, J. Comput. Phys. 161, 605; in the boxes of Gardiner and Stone 2005, §4.2 (plane) and 2008, §6.2 (oblique):
 ρ = 1, p = 0.1, field 1 along the wave, transverse field and velocity 0.1 turning about it. It travels against the
-field at speed 1; with a flow of the same speed it stands still. The answer is the initial state, after every period.
+field at speed 1; with a flow of the same speed it is at rest. The answer is the initial state, after every period.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shock tube of Brio and Wu: compound wave, slow shock, contact and two rarefactions.
 
 Brio and Wu 1988, J. Comput. Phys. 75, 400, §5: γ = 2, B along the tube 0.75, both sides at rest. No exact answer with a
-compound wave exists; runs are held against one of much higher resolution.
+compound wave exists; runs are compared with one of much higher resolution.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Advection of a weak field loop, in the plane or as an oblique cylinder: what the scheme does to B alone.
+"""Advection of a weak field loop, in the plane or as an oblique cylinder: the scheme's effect on B alone.
 
 Gardiner and Stone 2005, §3.3, and 2008, §6.4: ρ = p = 1, a loop of radius 0.3 and field 10⁻³ carried once round a
 periodic box. Its field energy decays by numerical resistivity alone; in the oblique box the flow has a component along

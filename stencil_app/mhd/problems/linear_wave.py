@@ -47,7 +47,7 @@ class Eigenvector:
 
 
 def eigenvector(wave: str, direction: str) -> Eigenvector:
-    """Right eigenvector of Gardiner and Stone 2008, §6.1; momentum of a wave to the left has the other sign."""
+    """Return right eigenvector of Gardiner and Stone 2008, §6.1; momentum of a wave to the left has the other sign."""
     s = 1.0 if direction == "right" else -1.0
     two = sqrt(2.0)
     if wave == "fast":
@@ -124,7 +124,7 @@ def make(values: Mapping[str, Value]) -> Case:
 
 
 def exact(values: Mapping[str, Value], *at: Array) -> dict[str, Array]:
-    """Conserved variables at the centres of cells after every period: rho, mx, my, mz, e, Bx, By, Bz."""
+    """Return conserved variables at the centres of cells after every period: rho, mx, my, mz, e, Bx, By, Bz."""
     frame, case = WaveFrame(3), make(values)
     r = eigenvector(str(values["wave"]), str(values["direction"]))
     sine = float(values["amplitude"]) * np.sin(2.0 * pi * frame.along(0, *at))

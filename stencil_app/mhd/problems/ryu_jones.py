@@ -53,7 +53,7 @@ SPEEDS = (-0.957839805, 0.143728473, 0.259691063, 0.575383315, 0.902123982, 1.02
 
 
 def exact(position: Array, time: float) -> dict[str, Array]:
-    """Exact state along the tube by name: rho, p, and normal and transverse components vn, vt, vs, Bn, Bt, Bs.
+    """Return exact state along the tube by name: rho, p, and normal and transverse components vn, vt, vs, Bn, Bt, Bs.
 
     position : distance from the middle, along the tube
     """
