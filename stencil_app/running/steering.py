@@ -49,7 +49,7 @@ NOTHING, REPORT, CUT = 0, 1, 2
 class Places:
     """Files of steering. progress : lines are appended here.  slabs : new heights are read here.
 
-     every_s : seconds per line.
+    every_s : seconds per line.
     """
 
     progress: Path | None = None
