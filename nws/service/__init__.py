@@ -1,7 +1,8 @@
 """The weather service without its network: name server, memory and forecaster behind one object.
 
-`core.WeatherService` is the way in, `config` what its user sets, `records` what it takes and gives, `parsing` how
-JSON documents become records. Behind them: `directory` (hosts, keys, leases), `planning` (who probes whom, when),
-`catalogue` (series by number), `forecaster` (a battery for every series, kept over restarts), `snapshot`, `samples`,
-`plotting` and `events`. Nothing here listens, speaks HTTP or reads a clock of its own.
+`core.WeatherService` is the entry point, `config` the settings, `records` its arguments and return values,
+`parsing` the conversion of JSON documents to records. Behind them: `nameserver` and `directory` (hosts, keys,
+leases), `scheduling` (which host probes which, and when), `ingestion` (batches into the store), `catalogue` (series
+by number), `forecaster` (one battery per series, saved over restarts), `queries`, `snapshot`, `samples`, `plotting`
+and `events`. No module listens, uses HTTP or reads a clock directly.
 """

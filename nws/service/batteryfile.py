@@ -1,8 +1,8 @@
-"""The state of all batteries in one file beside the store, so that a restart need replay only what came after it.
+"""The states of all batteries in one file beside the store, so that a restart replays only the samples after it.
 
-A line of JSON, then the records of all series as they are in memory. The file says which store it belongs to, how
-far into that store's log it has seen, and what the records look like; one that does not fit is not used, as
-everything in it can be had again from the store. Written beside and renamed, on disk before it has its name.
+The file is one line of JSON, then the records of all series as in memory. The header names the store, the position
+in the store's log up to which samples are included, and the record layout. A file that does not fit is ignored: its
+content can be recomputed from the store. It is written under another name, synchronised to disk and renamed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from nws.forecasting.layout import METHODS, SELECTORS, STATE
 _FORMAT = "nws-batteries 1"
 _MOST_HEADER_BYTES = 4096
 
-#: What the records look like: their fields, and what stands at each place.
+#: Digest of the record layout: the fields, and the order of methods and selectors in them.
 LAYOUT = hashlib.sha256(repr((STATE.descr, METHODS, SELECTORS, sys.byteorder)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What the batteries have seen. identity : of the store.  cursor : of its log.  names : digest of its series"""
+    """The samples included in the batteries: identity of the store, cursor in its log, digest of its series' names."""
 
     identity: str
     cursor: int
@@ -38,12 +38,12 @@ class Seen:
 
 
 def digest(names: list[str]) -> str:
-    """Tells one list of series from another."""
+    """Return a digest that identifies a list of series."""
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
 
 
 def write(path: Path, states: NDArray[np.void], seen: Seen) -> None:
-    """Replace the file; raises `StoreError`, with the old file as it was."""
+    """Replace the file; raises `StoreError` and leaves the old file as it was."""
     records = _bytes(states)
     header = {
         "format": _FORMAT,
@@ -64,7 +64,7 @@ def write(path: Path, states: NDArray[np.void], seen: Seen) -> None:
 
 
 def read(path: Path) -> tuple[NDArray[np.void], Seen] | None:
-    """Records, STATE[series], and what they have seen; None when there is no such file or it is no good."""
+    """Return records, STATE[series], and the samples they include; None if there is no valid file."""
     try:
         with path.open("rb") as file:
             header = json.loads(file.readline(_MOST_HEADER_BYTES))

@@ -1,8 +1,8 @@
-"""The series the service knows, by number: number, name, host, peer and resource in both directions.
+"""The known series by number: name, host, peer and resource, in both directions.
 
-Numbers are those of the memory, counted from 0 without gaps, and never change; so the forecasters' batteries and every
-column here use them as index. Columns are arrays, so that no request walks over all series in the interpreter. Not
-safe from several threads by itself; decides nothing about who may write what.
+Numbers are those of the memory: they count from 0 without gaps and never change. The forecasters' batteries and all
+columns here use them as index. Columns are arrays, so that no request iterates over all series in Python. Not
+thread-safe. It does not decide which host may write a series.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from nws.service.records import Ints
 class Catalogue:
     """Series in the order of their numbers.
 
-    hosts : every host that stands in a name, in order of appearance
-    owner, peer : int64[series], places in `hosts` of the host that measures, and of the other end of a pair or -1
+    hosts: every host named by a series, in order of appearance
+    owner, peer: int64[series], indices into `hosts` of the measuring host and of the other end of a pair, -1 for
+    none
     """
 
     def __init__(self) -> None:
@@ -37,21 +38,21 @@ class Catalogue:
         self._order: Ints | None = None
 
     def __len__(self) -> int:
-        """Number of series."""
+        """Return the number of series."""
         return len(self.names)
 
     @property
     def owner(self) -> Ints:
-        """Place in `hosts` of the host that measures each series."""
+        """Return the index in `hosts` of the host that measures each series."""
         return self._owner.view()
 
     @property
     def peer(self) -> Ints:
-        """Place in `hosts` of the other end, -1 for series of one host."""
+        """Return the index in `hosts` of the other end of each series, -1 for series of one host."""
         return self._peer.view()
 
     def extend(self, names: Iterable[str]) -> None:
-        """Take further series in, in the order of their numbers; names are those of the memory, legal ones."""
+        """Append series in the order of their numbers; names come from the memory and are valid."""
         for name in names:
             series = Series.parse(name)
             self._number[name] = len(self.names)
@@ -63,49 +64,49 @@ class Catalogue:
             self._order = None
 
     def number(self, name: str) -> int:
-        """Number of a series; raises `UnknownSeries`."""
+        """Return the number of a series; raises `UnknownSeries`."""
         found = self._number.get(name)
         if found is None:
-            raise UnknownSeries(f"no series {name!r}: nobody has measured it; ask for the list of series")
+            raise UnknownSeries(f"no series {name!r}: it has no measurements; query the list of series")
         return found
 
     def find(self, name: str) -> int | None:
-        """Number of a series, None when there is none."""
+        """Return the number of a series, None if it is unknown."""
         return self._number.get(name)
 
     def by_name(self) -> Ints:
-        """Numbers of all series in the order of their names."""
+        """Return the numbers of all series, sorted by name."""
         if self._order is None:
             self._order = np.array(sorted(range(len(self)), key=self.names.__getitem__), np.int64)
         return self._order
 
     def place(self, host: str) -> int | None:
-        """Place of a host in `hosts`, None when no series names it."""
+        """Return the index of a host in `hosts`, None if no series names it."""
         return self._host.get(host)
 
     def owned(self, host: str) -> int:
-        """How many series a host measures."""
+        """Return the number of series that a host measures."""
         place = self._host.get(host)
         return 0 if place is None else int(np.count_nonzero(self.owner == place))
 
     def between(self, hosts: Sequence[str]) -> NDArray[np.bool_]:
-        """bool[series]: those of these hosts, and of pairs both ends of which are among them."""
+        """Return bool[series]: series of these hosts, and of pairs with both ends among them."""
         inside = np.zeros(len(self.hosts) + 1, np.bool_)
         inside[[self._host[h] for h in hosts if h in self._host]] = True
-        # the last place stands for "no peer", which is never missing; -1 is that place
+        # index -1, "no peer", selects the last element and is always inside
         inside[-1] = True
         chosen: NDArray[np.bool_] = inside[self.owner] & inside[self.peer]
         return chosen
 
     def touching(self, hosts: Iterable[str]) -> NDArray[np.bool_]:
-        """bool[series]: those that name one of these hosts, as either end."""
+        """Return bool[series]: series that name one of these hosts at either end."""
         named = np.zeros(len(self.hosts) + 1, np.bool_)
         named[[self._host[h] for h in hosts if h in self._host]] = True
         chosen: NDArray[np.bool_] = named[self.owner] | named[self.peer]
         return chosen
 
     def of_resource(self, resource: str) -> NDArray[np.bool_]:
-        """bool[series]: those of one resource, known or from elsewhere."""
+        """Return bool[series]: series of one resource, built-in or external."""
         chosen: NDArray[np.bool_] = self._resource.view() == self._rank.get(resource, -1)
         return chosen
 
@@ -117,7 +118,7 @@ class Catalogue:
 
 
 def checked_series(name: str) -> Series:
-    """The series of a name that a client gave; raises `UsageError` or `Refused` when it is none of the service's."""
+    """Return the series of a client's name; raises `UsageError` or `Refused` if the service does not take it."""
     series = Series.parse(name)
     for host in (series.host, series.peer):
         if host is not None and not is_host_name(host):
@@ -126,7 +127,7 @@ def checked_series(name: str) -> Series:
 
 
 class _Column:
-    """int64 array that grows."""
+    """A growing int64 array."""
 
     def __init__(self) -> None:
         self._room = np.empty(64, np.int64)

@@ -1,7 +1,7 @@
-"""What the user of a weather service sets, with every default.
+"""The settings of a weather service, with every default.
 
-Plain records: made from a file by `nws.service.configfile`, or in a program by keyword. Sizes in bytes, times in
-seconds. Decides nothing; what a limit means is said beside it.
+Plain records, read from a file by `nws.service.configfile` or built in a program by keyword arguments. Sizes are in
+bytes, times in seconds.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from nws.sources.settings import PrometheusSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Where the service listens. `port`: 0 lets the system choose."""
+    """The address of the service. `port`: 0 lets the system choose."""
 
     host: str = "127.0.0.1"
     port: int = 8090
 
     @property
     def loopback(self) -> bool:
-        """Whether only programs of this host can reach it."""
+        """Return whether only programs of this host can connect."""
         return self.host == "localhost" or self.host == "::1" or self.host.startswith("127.")
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class TokenFiles:
     admin: tuple[Path, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether any token file is set."""
         return bool(self.read or self.write or self.admin)
 
 
@@ -54,13 +54,13 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds on what clients can ask of the service.
+    """Bounds on clients' requests and data.
 
-    body_bytes : of one request.  requests_per_minute : of one client.  hosts : that may register
-    series_per_host : that one host may have, pairs counted at the host that measures them
-    ahead_s : how far a sample's time may be ahead of the service's clock
-    streams_per_host : numbered streams remembered of one host; the oldest are forgotten
-    composed_pairs : most pairs that one snapshot composes
+    body_bytes: per request.  requests_per_minute: per client.  hosts: that may register
+    series_per_host: a pair counts for the host that measures it
+    ahead_s: maximum lead of a sample's time over the service's clock
+    streams_per_host: numbered streams remembered per host; the oldest are dropped
+    composed_pairs: maximum number of pairs composed for one snapshot
     """
 
     body_bytes: int = 4_000_000
@@ -74,20 +74,23 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Every:
-    """How often sensors measure their CPU and memory, and deliver; seconds."""
+    """Periods in seconds at which sensors measure CPU and memory, and deliver."""
 
     cpu_s: float = 10.0
     memory_s: float = 10.0
     deliver_s: float = 10.0
 
     def as_json(self) -> dict[str, float]:
-        """JSON-ready document."""
+        """Return a JSON-ready document."""
         return {"cpu": self.cpu_s, "memory": self.memory_s, "deliver": self.deliver_s}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CliqueConfig:
-    """Hosts among which every pair is measured. every_s : time in which each has had its turn; None: often."""
+    """Hosts among which every pair is measured.
+
+    every_s: period in which each pair is probed once; None: as often as possible
+    """
 
     members: tuple[str, ...]
     every_s: float | None = None
@@ -95,14 +98,15 @@ class CliqueConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConfig:
-    """Everything that can be set; without arguments, a service for one's own machine.
+    """All settings; without arguments, a service for this machine only.
 
-    grid : name shown.  store : file of the memory, None for the default
-    frame_s, guard_s : frame of the measuring schedule, and what is left free at the ends of each turn
-    lost_after_s : a host not heard of for so long is lost
-    sites : site of hosts, before what their sensors say
-    keep : how long samples, roll-ups and (as long as the last of them) events are kept
-    cliques : by name; None makes them from the registered hosts and their sites, of at most `clique_most`
+    grid: displayed name.  store: file of the memory, None for the default
+    frame_s, guard_s: frame of the measuring schedule, and the time left free at both ends of each slot
+    lost_after_s: a host without contact for longer is lost
+    sites: site by host; takes precedence over the sensors' values
+    keep: retention of samples, roll-ups and (as long as the longest of them) events
+    cliques: by name; None builds them from the registered hosts and their sites, each of at most `clique_most`
+    hosts
     """
 
     grid: str = "grid"

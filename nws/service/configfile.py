@@ -1,6 +1,6 @@
-"""The settings file of a weather service: YAML, every mistake told at once with its file and line.
+"""The settings file of a weather service: YAML, all mistakes reported at once with file and line.
 
-`load_config` reads it; paths in it are relative to the file. What the keys mean is in docs/weather-service.md.
+`load_config` reads it; paths in it are relative to the file. The keys are described in docs/weather-service.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEFAULT = ServiceConfig()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
-    """`tokens`: files by role."""
+    """Section `tokens`: files by role."""
 
     read: list[str] = field(default_factory=list)
     write: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class TokenEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsEntry:
-    """`tls`."""
+    """Section `tls`."""
 
     certificate: str
     key: str
@@ -46,7 +46,7 @@ class TlsEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepEntry:
-    """`keep`."""
+    """Section `keep`."""
 
     samples: Period_s = _DEFAULT.keep.samples_s
     minutes: Period_s = _DEFAULT.keep.minutes_s
@@ -55,7 +55,7 @@ class KeepEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsEntry:
-    """`limits`."""
+    """Section `limits`."""
 
     body: Memory_bytes = float(_DEFAULT.limits.body_bytes)
     requests_per_minute: Count = _DEFAULT.limits.requests_per_minute
@@ -68,7 +68,7 @@ class LimitsEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EveryEntry:
-    """`every`."""
+    """Section `every`."""
 
     cpu: Period_s = _DEFAULT.every.cpu_s
     memory: Period_s = _DEFAULT.every.memory_s
@@ -77,7 +77,7 @@ class EveryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CliqueEntry:
-    """One of `cliques`."""
+    """One entry of `cliques`."""
 
     members: list[str]
     every: Period_s | None = None
@@ -85,7 +85,7 @@ class CliqueEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusEntry:
-    """One of `prometheus`."""
+    """One entry of `prometheus`."""
 
     url: str
     every: Period_s = 30.0
@@ -100,7 +100,7 @@ class PrometheusEntry:
     ca: str | None = None
 
     def settings(self, folder: Path) -> PrometheusSettings:
-        """The same with paths relative to `folder`; raises `ConfigError` with everything that is wrong."""
+        """Return the settings with paths relative to `folder`; raises `ConfigError` with all problems."""
 
         def at(path: str | None) -> Path | None:
             return None if path is None else folder / Path(path).expanduser()
@@ -122,7 +122,7 @@ class PrometheusEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceEntry:
-    """The whole file."""
+    """The complete file."""
 
     grid: str = _DEFAULT.grid
     listen: str = str(_DEFAULT.listen)
@@ -142,7 +142,7 @@ class ServiceEntry:
 
 
 def load_config(path: Path | str) -> ServiceConfig:
-    """Settings of a file; raises `ConfigError` with every problem at once, one line each."""
+    """Return the settings in a file; raises `ConfigError` with all problems, one line each."""
     document = read_yaml(path)
     entry = validate(document, ServiceEntry)
     problems = list(_problems(document, entry))
@@ -152,7 +152,7 @@ def load_config(path: Path | str) -> ServiceConfig:
 
 
 def parse_listen(text: str) -> Listen:
-    """Where to listen: ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT`` for loopback; raises `ConfigError`."""
+    """Return the address in ``HOST:PORT``, ``[::1]:PORT`` or ``:PORT`` (loopback); raises `ConfigError`."""
     try:
         parts = urlsplit(f"//{text}")
         port = parts.port
@@ -168,7 +168,7 @@ def parse_listen(text: str) -> Listen:
 
 
 def _problems(document: Document, entry: ServiceEntry) -> Iterator[Problem]:
-    """What no single key shows."""
+    """Yield the problems that involve more than one key or more than its type."""
     try:
         parse_listen(entry.listen)
     except ConfigError as error:
@@ -202,19 +202,19 @@ def _problems(document: Document, entry: ServiceEntry) -> Iterator[Problem]:
             source.settings(Path())
         except ConfigError as error:
             for problem in error.problems:
-                # file and line say which source it is
+                # file and line identify the source
                 yield document.problem(("prometheus", i), problem.partition(": ")[2])
 
 
 def _host_problems(document: Document, entry: ServiceEntry) -> Iterator[Problem]:
-    stands: dict[str, str] = {}
+    site_of: dict[str, str] = {}
     for site, hosts in entry.sites.items():
         for i, host in enumerate(hosts):
             at: Location = ("sites", site, i)
             yield from _name_problems(document, at, host)
-            if host in stands:
-                yield document.problem(at, f"host {host} stands at site {stands[host]} already; keep one")
-            stands[host] = site
+            if host in site_of:
+                yield document.problem(at, f"host {host} is at site {site_of[host]} already; keep one")
+            site_of[host] = site
     for name, clique in (entry.cliques or {}).items():
         at = ("cliques", name, "members")
         if not is_host_name(name):
@@ -224,7 +224,7 @@ def _host_problems(document: Document, entry: ServiceEntry) -> Iterator[Problem]
         for i, host in enumerate(clique.members):
             yield from _name_problems(document, (*at, i), host)
             if host in clique.members[:i]:
-                yield document.problem((*at, i), f"host {host} stands in this clique already; keep one")
+                yield document.problem((*at, i), f"host {host} is in this clique already; keep one")
 
 
 def _name_problems(document: Document, at: Location, name: str) -> Iterator[Problem]:
@@ -237,7 +237,7 @@ def _config(entry: ServiceEntry, folder: Path) -> ServiceConfig:
         return folder / Path(path).expanduser()
 
     def seconds(part: Any, kind: type[T]) -> T:
-        """An entry whose fields are the kind's without their `_s`."""
+        """Return a record of `kind` from an entry; its field names have `_s` appended."""
         return kind(**{f"{f.name}_s": getattr(part, f.name) for f in dataclasses.fields(part)})
 
     limits = entry.limits

@@ -81,7 +81,7 @@ class WeatherService:
             self._names.forget(name)
 
     def schedule(self) -> Schedule:
-        """Return the measuring schedule: who probes whom, and when."""
+        """Return the measuring schedule, the hosts that probe each other at each time."""
         return self._parts.schedules.schedule
 
     def peers(self) -> Peers:
@@ -95,7 +95,7 @@ class WeatherService:
 
         Args:
             batch: the measurements
-            as_host: the only host whose series are legal; None: every series is legal
+            as_host: the host to which the series are restricted; None: every series is legal
         """
         (result,) = self.put_many([(batch, as_host)])
         if isinstance(result, WeatherError):

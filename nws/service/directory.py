@@ -1,9 +1,9 @@
-"""The name server: hosts, where they can be probed, whose key opens a name, and who has not been heard of.
+"""The table of hosts: addresses, keys that protect names, and leases that detect lost hosts.
 
-A host gets a key when it registers first, or brings one, and shows it from then on; only its hash is kept. Being heard
-of is a lease that runs out: in steady time while the service lives, so that a clock that steps loses nobody; after a
-restart every lease begins anew, because nobody could be heard while the service was away. Who writes what into whose
-series is decided in `nws.service.ingestion`. Not safe from several threads by itself.
+A host receives a key at its first registration, or brings one, and sends it from then on; only a hash is stored.
+Contact renews a lease. Leases run in steady time while the service runs, so that a clock step loses no host. After
+a restart every lease starts anew, because the service could not receive anything meanwhile. `nws.service.ingestion`
+decides which host may write which series. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], float]
 
-#: A host that was silent for so many leases is no member of the schedule until it comes back.
+#: A host that is silent for this many leases leaves the schedule until its next contact.
 LEASES_OF_MEMBERS = 20
 
-#: A host may bring a key of its own when it registers first; one shorter than this is replaced by ours.
+#: A host may bring its own key to its first registration; a shorter one is replaced by a generated key.
 _SHORTEST_KEY = 22
 
 
@@ -39,8 +39,9 @@ _SHORTEST_KEY = 22
 class HostEntry:
     """One host.
 
-    registered_at, last_seen : seconds since the epoch; `last_seen` is only kept for the time after a restart
-    heard : when it was last heard of in this life, steady seconds.  since : when its lease began, steady seconds
+    registered_at, last_seen: seconds since the epoch; `last_seen` is stored for the time after a restart
+    renewed_at: steady seconds of the last contact since the service started.  since: steady seconds of the lease's
+    start
     """
 
     registration: Registration
@@ -55,10 +56,10 @@ class HostEntry:
 
 
 class Directory:
-    """Hosts by name, kept in the store's table `host`.
+    """Hosts by name, stored in the table `host`.
 
-    clock : seconds since the epoch.  steady : seconds that never step
-    forgotten : names whose series are hidden until somebody measures them again
+    clock: seconds since the epoch.  steady: seconds that never step
+    forgotten: hosts with hidden series, until they have new measurements
     """
 
     def __init__(self, config: ServiceConfig, database: Database, clock: Clock, steady: Clock) -> None:
@@ -71,9 +72,9 @@ class Directory:
     def register(
         self, name: str, registration: Registration, key: str | None
     ) -> tuple[str | None, Event | None]:
-        """Take a host in: its key, when it is new, and what there is to tell. A new host may bring its key.
+        """Register a host; return its key if it is new, and an event to record.
 
-        Raises `Refused` for a name that is none, `NameTaken` without the right key, `TooMany`, `StoreError`.
+        Raises `Refused` for an invalid name, `NameTaken` without the right key, `TooMany`, `StoreError`.
         """
         if not is_host_name(name):
             raise Refused(f"{name!r} is not a host name; legal are {HOST_NAME_LEGAL}")
@@ -90,7 +91,7 @@ class Directory:
                 "forget one, or raise limits.hosts"
             )
         now = self._clock()
-        # a key that the host brings is taken: then it does not matter when the answer to its registration gets lost
+        # with its own key a host can register again if the answer to its first registration was lost
         key = key if key is not None and len(key) >= _SHORTEST_KEY else secrets.token_urlsafe(24)
         entry = HostEntry(
             registration=registration,
@@ -116,14 +117,19 @@ class Directory:
             )
 
     def entry(self, name: str) -> HostEntry:
-        """What is known of a host; raises `UnknownHost`."""
+        """Return the entry of a host; raises `UnknownHost`."""
         entry = self.entries.get(name)
         if entry is None:
             raise UnknownHost(f"no host {name!r} is registered here; a sensor registers before it delivers")
         return entry
 
     def renew_lease(self, name: str, status: Mapping[str, float] | None) -> Event | None:
-        """The host is there; an event when it was lost. `status`: what its sensor counted, None for no news."""
+        """Renew the lease of a host; return an event if it was lost.
+
+        Args:
+            name: the host
+            status: the sensor's counts, None if unchanged
+        """
         entry = self.entry(name)
         entry.renewed_at = entry.since = self._steady()
         entry.changed = True
@@ -135,24 +141,24 @@ class Directory:
         return Event(t=self._clock(), kind="host returned", host=name)
 
     def members(self) -> dict[str, Registration]:
-        """Hosts that take part in measuring: all but those that have been silent for long."""
+        """Return the hosts that take part in measuring: all but those silent for many leases."""
         steady, longest_s = self._steady(), LEASES_OF_MEMBERS * self._config.lost_after_s
         return {n: e.registration for n, e in self.entries.items() if steady - e.since <= longest_s}
 
     def expire(self) -> list[Event]:
-        """Hosts whose lease has run out since the last call."""
+        """Return an event for each lease that ran out since the last call."""
         now, steady, found = self._clock(), self._steady(), []
         for name, entry in self.entries.items():
             silent_s = steady - entry.since
             if not entry.lost and silent_s > self._config.lost_after_s:
                 entry.lost = entry.changed = True
                 entry.last_seen = self.last_seen(entry)
-                text = f"not heard of for {format_seconds(silent_s)}"
+                text = f"no contact for {format_seconds(silent_s)}"
                 found.append(Event(t=now, kind="host lost", host=name, text=text))
         return found
 
     def last_seen(self, entry: HostEntry) -> float:
-        """When a host was last heard of, seconds since the epoch as the clock counts them now."""
+        """Return the time of a host's last contact, seconds since the epoch by the present clock."""
         if entry.renewed_at is None:
             return min(entry.last_seen, self._clock())
         return self._clock() - max(self._steady() - entry.renewed_at, 0.0)
@@ -168,7 +174,7 @@ class Directory:
         self.forgotten.add(name)
 
     def recall(self, names: Iterable[str]) -> None:
-        """Somebody measures these hosts again; those that were forgotten are not any more. Raises `StoreError`."""
+        """Show these hosts again if they were forgotten; raises `StoreError`."""
         back = [name for name in names if name in self.forgotten]
         if back:
             with self._database.writing() as connection:
@@ -176,7 +182,7 @@ class Directory:
             self.forgotten.difference_update(back)
 
     def save(self) -> None:
-        """Keep when hosts were last seen, for the time after a restart; raises `StoreError`."""
+        """Store the times of last contact, for use after a restart; raises `StoreError`."""
         rows = {name: entry for name, entry in self.entries.items() if entry.changed}
         if not rows:
             return
@@ -196,8 +202,8 @@ class Directory:
         if key is None or not self._opens(entry, key):
             silent = format_seconds(max(self._clock() - self.last_seen(entry), 0.0))
             raise NameTaken(
-                f"the name {name} belongs to the host at {entry.registration.address}, heard of {silent} ago, and this "
-                "registration does not show its key; give this host another name (--host), or let an administrator "
+                f"the name {name} belongs to the host at {entry.registration.address}, last contact {silent} ago, and "
+                "this registration does not show its key; name this host differently (--host), or let an administrator "
                 f"forget the other one (DELETE /v1/hosts/{name})"
             )
 
@@ -234,8 +240,11 @@ class Directory:
                     lost=bool(document["lost"]),
                 )
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                # a host that registers again is as good as new; a service that does not start is not
-                _LOG.warning("host %s: its entry makes no sense (%s); it has to register again", name, error)
+                # skip an invalid entry: the host can register again, while a service that does not start
+                # helps no host
+                _LOG.warning(
+                    "host %s: its stored entry is invalid (%s); the host has to register again", name, error
+                )
 
 
 def _hash(key: str) -> str:

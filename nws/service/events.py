@@ -1,7 +1,7 @@
-"""What happened: plans made, hosts lost, notes; kept in the store and read back by time.
+"""Events such as plans made, hosts lost and remarks, stored and queried by time.
 
-Events of the service itself must not be lost to a disk that is full for a while, nor stop what caused them: they wait
-in memory, a bounded number of them, until they can be written.
+Events of the service itself must survive a full disk, and must not stop the operation that caused them. They wait
+in a bounded queue in memory until they can be written.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from nws.service.records import Event
 
 _KIND = re.compile(r"[a-z][a-z ]{0,39}")
 _LONGEST_TEXT = 1000
-#: Events of the service that wait for the disk; of more the oldest are lost.
+#: Maximum length of the queue of the service's own events; beyond it the oldest are dropped.
 _MOST_WAITING = 10_000
-#: Events kept at most; of more the oldest are forgotten.
+#: Maximum number of stored events; beyond it the oldest are deleted.
 _MOST_KEPT = 200_000
 
 
 class Events:
-    """The table `event` of one store; safe from several threads. Methods raise `StoreError`.
+    """The table `event` of one store; thread-safe. Methods raise `StoreError`.
 
-    ahead_s : how far an event's time may be ahead of the clock
+    ahead_s: maximum lead of an event's time over the clock
     """
 
     def __init__(self, database: Database, *, ahead_s: float) -> None:
@@ -37,7 +37,7 @@ class Events:
         self.taken = 0
 
     def add(self, event: Event, now: float) -> None:
-        """Keep one; raises `Refused` when it is none."""
+        """Store an event; raises `Refused` if it is invalid."""
         if not _KIND.fullmatch(event.kind) or event.kind != event.kind.strip():
             raise Refused(f"event of kind {event.kind!r}: expected 1 to 40 of a-z and blanks between words")
         if event.host is not None and not is_host_name(event.host):
@@ -53,19 +53,19 @@ class Events:
         self._write([event])
 
     def enqueue(self, events: Iterable[Event]) -> None:
-        """Take the service's own; `flush` writes them."""
+        """Queue the service's own events; `flush` writes them."""
         with self._lock:
             self._waiting.extend(events)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the queued events."""
         with self._lock:
             if self._waiting:
                 self._write(list(self._waiting))
                 self._waiting.clear()
 
     def between(self, since: float, until: float, most: int) -> list[Event]:
-        """The newest `most` of a time, both ends included, oldest first."""
+        """Return the newest `most` events from `since` to `until`, both included, oldest first."""
         with self._database.reading() as connection:
             rows = connection.execute(
                 "SELECT t, kind, host, text FROM event WHERE t BETWEEN ? AND ? ORDER BY t DESC, id DESC LIMIT ?",
@@ -77,7 +77,7 @@ class Events:
         return sorted([*kept, *waiting], key=lambda e: e.t)[-most:] if most > 0 else []
 
     def forget(self, before: float) -> None:
-        """Let go of those older than that (seconds since the epoch), and of more than can be shown."""
+        """Delete events before a time (seconds since the epoch) and those beyond the maximum number."""
         with self._database.writing() as connection:
             connection.execute("DELETE FROM event WHERE t < ?", (before,))
             connection.execute("DELETE FROM event WHERE id <= (SELECT max(id) FROM event) - ?", (_MOST_KEPT,))

@@ -1,9 +1,9 @@
-"""The forecaster: a battery for every series, always as far as the store's log.
+"""The forecaster: one battery per series, in step with the store's log.
 
-Whatever is in the log is what the batteries have seen, in the order of the log, whoever wrote it: so forecasts after a
-restart are those of a service that never stopped. The state is saved beside the store now and then; a restart reads
-it and the log after it. Without it the last day is replayed, as many samples of each series as can be replayed in
-some seconds. Source: Wolski et al. 2000, §2.4.
+The batteries see every sample of the log in its order, from every writer. Forecasts after a restart therefore equal
+those of a service that never stopped. The state is saved beside the store at intervals; a restart reads it and the
+log after it. Without a saved state the last day is replayed, with as many samples per series as a few seconds
+allow. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from nws.service.records import Ints
 
 _LOG = logging.getLogger(__name__)
 
-#: Without a saved state: how far back, samples of one series, and samples of all series together.
+#: Replay without a saved state: the period, the samples per series, and the samples in total.
 REPLAY_S = DAY_S
 REPLAY_SAMPLES = 2000
 REPLAY_TOTAL = 1_500_000
-#: The state is saved no more often than this, and no faster than so many bytes a second, but this often at least.
+#: Shortest interval between two saves, the maximum write rate in bytes per second, and the longest
+#: interval.
 SAVE_EVERY_S = 30.0
 SAVE_BPS = 2e6
 SAVE_AT_LEAST_EVERY_S = 300.0
 
 
 class Forecaster:
-    """Batteries of all series of a memory; safe from several threads.
+    """Batteries of all series of a memory; thread-safe.
 
-    file : where the state is saved, None for nowhere.  identity : of the store
-    lock : held while batteries or catalogue change; take it to read several things that belong together
-    last_t : float64[series], when each was measured last, -inf where it never was
+    file: where the state is saved, None for nowhere.  identity: of the store
+    lock: held while batteries or catalogue change; acquire it to read several consistent values
+    last_t: float64[series], time of the last measurement of each, -inf for none
     """
 
     def __init__(self, memory: Memory, *, file: Path | None, identity: str, now: float) -> None:
@@ -65,9 +66,10 @@ class Forecaster:
         self.restore_s = time.perf_counter() - start
 
     def follow(self, now: float) -> None:
-        """Take what has come into the log since; raises `StoreError` when it cannot be read.
+        """Process new samples of the log; raises `StoreError` if it cannot be read.
 
-        now : seconds since the epoch, for how far back to look where the log does not reach back
+        Args:
+            now: seconds since the epoch, the end of the replayed period if the log does not reach back far enough
         """
         with self.lock:
             fresh = samples_since(self._memory, self._cursor)
@@ -78,17 +80,17 @@ class Forecaster:
             if len(batch):
                 if int(batch.ids.max()) >= len(self.catalogue):
                     self.learn_names()
-                # what other programs wrote may be what no battery takes
+                # other programs may have stored values that a battery rejects
                 legal = np.abs(batch.values) <= LARGEST
                 if not legal.all():
                     batch = batch.picked(legal)
                 self._bank.update_many(batch.ids, batch.values, batch.times)
-                # late samples make no series old
+                # late samples do not move the last time backwards
                 np.maximum.at(self.last_t, batch.ids, batch.times)
             self._cursor = cursor
 
     def learn_names(self) -> None:
-        """Take in series that the memory knows and the catalogue does not."""
+        """Add the series that the memory knows and the catalogue does not."""
         with self.lock:
             self.catalogue.extend(self._memory.names()[len(self.catalogue) :])
             missing = len(self.catalogue) - len(self._bank)
@@ -97,17 +99,17 @@ class Forecaster:
             self._count()
 
     def columns(self, numbers: Ints, pick: Pick = Pick.MAE) -> Columns:
-        """Forecasts of some series as arrays; 0 samples where nothing was measured."""
+        """Return forecasts of some series as arrays, with a sample count of 0 for series without measurements."""
         with self.lock:
             return self._bank.columns(numbers, pick)
 
     def forecasts(self, numbers: Ints) -> list[Forecast]:
-        """Forecasts of some series, all of which have measurements."""
+        """Return forecasts of some series, each of which has measurements."""
         with self.lock:
             return self._bank.forecasts(numbers.tolist())
 
     def save_when_due(self, monotonic: float) -> None:
-        """Save the state when it is time to; a failure is logged and counted, and tried again later."""
+        """Save the state if it is due; a failure is logged, counted and tried again later."""
         size = len(self._bank) * self._bank.bytes_per_series
         every_s = min(max(SAVE_EVERY_S, size / SAVE_BPS), SAVE_AT_LEAST_EVERY_S)
         if self._saved_at is None:
@@ -120,7 +122,7 @@ class Forecaster:
                 _LOG.warning("%s", error)
 
     def save(self) -> None:
-        """Save the state now, unless that was done since the last change; raises `StoreError`."""
+        """Save the state now unless it is unchanged; raises `StoreError`."""
         if self._file is None:
             return
         with self._saving:
@@ -141,14 +143,14 @@ class Forecaster:
             self._saved_cursor = cursor
 
     def _restore(self, now: float) -> str:
-        """``saved``, ``replayed`` or ``empty``: what the batteries start from."""
+        """Return the origin of the batteries' state: ``saved``, ``replayed`` or ``empty``."""
         self.learn_names()
         saved = None if self._file is None else batteryfile.read(self._file)
         if saved is not None:
             states, seen = saved
             names = self.catalogue.names
             fits = seen.identity == self._identity and seen.names == batteryfile.digest(names[: len(states)])
-            # a store that lost its end to a power failure is behind what the batteries have seen
+            # a power failure may have cut the store's log before the position that the batteries include
             fresh = samples_since(self._memory, seen.cursor) if fits and len(states) <= len(names) else None
             if fresh is not None and fresh[1] >= seen.cursor:
                 self._bank = BatteryBank.restored(states)
@@ -157,12 +159,12 @@ class Forecaster:
                 self._cursor = self._saved_cursor = seen.cursor
                 self.follow(now)
                 return "saved"
-            _LOG.info("%s: not the state of this store as it is; replaying the last day", self._file)
+            _LOG.info("%s: not a state of this store; replaying the last day", self._file)
         self._replay(now)
         return "replayed" if self._cursor else "empty"
 
     def _replay(self, now: float) -> None:
-        """Start afresh from the samples of the last day."""
+        """Rebuild the batteries from the samples of the last day."""
         self.learn_names()
         series = max(len(self.catalogue), 1)
         most = min(REPLAY_SAMPLES, max(REPLAY_TOTAL // series, 100))
@@ -178,7 +180,7 @@ class Forecaster:
         self._cursor = history.cursor
 
     def _count(self, *, afresh: bool = False) -> None:
-        """Make `last_t` as long as there are series."""
+        """Extend `last_t` to the number of series."""
         first = 0 if afresh else len(self.last_t)
         if first < len(self._bank):
             columns = self._bank.columns(np.arange(first, len(self._bank)))

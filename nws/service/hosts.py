@@ -1,4 +1,4 @@
-"""The state of every host, put together from who registered, who is in which clique, and whose series there are."""
+"""The state of every host, from the directory, the schedule and the catalogue of series."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nws.service.scheduling import ScheduleVersions
 def host_states(
     directory: Directory, schedules: ScheduleVersions, forecaster: Forecaster, known: Ints
 ) -> list[HostState]:
-    """By name. known : numbers of the series that count"""
+    """Return the states by name; `known` contains the numbers of the series to count."""
     with forecaster.lock:
         catalogue = forecaster.catalogue
         owner, t = catalogue.owner[known], forecaster.last_t[known]

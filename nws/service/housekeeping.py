@@ -1,7 +1,7 @@
-"""What a service does of its own accord: hosts that went silent, hours to close, state to save, old things to forget.
+"""Periodic work of a service: expired leases, compaction, saved state, old data.
 
-`Housekeeping.tick` is called about once a second and does a bounded share each time. It never raises: what the store
-refuses is tried again, and until it succeeds the service is degraded, which `StoreStatus` tells.
+`Housekeeping.tick` runs about once a second and does a bounded share of the work. It never raises: a failed write
+is tried again at the next tick, and until it succeeds `StoreStatus` is degraded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nws.service.parts import ServiceParts
 
 _LOG = logging.getLogger(__name__)
 
-#: Seconds of one tick for closing hours, between when hosts were last seen is kept, between sweeps of what is old.
+#: Seconds per tick for compaction, between writes of the last contacts, and between deletions of old data.
 _TEND_S = 0.05
 _KEEP_SEEN_EVERY_S = 60.0
 _SWEEP_EVERY_S = 3600.0
@@ -28,14 +28,14 @@ _PROBE_BYTES = 1 << 16
 
 @dataclass(slots=True, kw_only=True)
 class _Due:
-    """Steady seconds of the next time."""
+    """Steady seconds of the next write and the next deletion."""
 
     seen: float
     sweep: float
 
 
 class Housekeeping:
-    """The parts of a service that need care. lock : of directory and schedules.  steady : seconds that never step"""
+    """The periodic work over the parts of a service; thread-safe."""
 
     def __init__(self, parts: ServiceParts) -> None:
         self._parts = parts
@@ -44,7 +44,7 @@ class Housekeeping:
         self._due = _Due(seen=steady_s + _KEEP_SEEN_EVERY_S, sweep=steady_s)
 
     def tick(self) -> None:
-        """Do what is due; two at once are one."""
+        """Do the work that is due; return at once if another thread is doing it."""
         if not self._running.acquire(blocking=False):
             return
         try:
@@ -69,7 +69,7 @@ class Housekeeping:
             self._running.release()
 
     def close(self) -> None:
-        """Keep what can be kept; raises nothing."""
+        """Save as much as possible; raises nothing."""
         with suppress(StoreError):
             self._parts.events.flush()
         with suppress(StoreError), self._parts.lock:
@@ -82,9 +82,9 @@ class Housekeeping:
             _LOG.warning("%s", error)
 
     def _probe(self) -> None:
-        """While writing fails, try it: nobody else may."""
+        """Probe whether the store is writable again; until it is, all other writes are rejected."""
         if self._parts.status.degraded:
-            # as large as what sensors deliver, or the service would be well until the next of them
+            # as large as a delivery of a sensor; a smaller write may succeed on a disk that is still full
             self._parts.keyvalues.put(_PROBE, "." * _PROBE_BYTES)
             self._parts.status.record_success()
 
@@ -114,10 +114,10 @@ class Housekeeping:
 
 
 def forget_streams(database: Database, hosts: Collection[str], most: int) -> None:
-    """Keep the `most` streams of each of these hosts that were heard last; raises `StoreError`.
+    """Keep the `most` recently used streams of each of these hosts; raises `StoreError`.
 
-    The host of a stream is what stands before the first slash of its name. Streams of nobody, such as an
-    administrator's inserted files, stay until the memory finds them too old: a file inserted again is known.
+    The host of a stream is the part of its name before the first slash. Other streams, such as those of inserted
+    files, remain until the memory deletes them by age, so that a file inserted again is recognised.
     """
     with database.writing() as connection:
         rows = connection.execute("SELECT name FROM source ORDER BY heard DESC").fetchall()

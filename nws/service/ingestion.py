@@ -1,8 +1,8 @@
-"""Batches of measurements: what may be written, by whom, and into the store all at once.
+"""Ingestion of batches: permissions, limits, and one transaction for all batches of a call.
 
-A batch with a series that its sender may not write is refused whole, with nothing kept. A sample that no battery takes
-or that lies too far ahead or back in time is left out alone, and acknowledged, so that a numbered stream goes on. All
-batches of one call are one transaction. Nothing here loops over samples in the interpreter.
+A batch with a series that its sender may not write is refused completely. A single sample is left out if no battery
+takes its value or if its time is too far ahead or back. It is acknowledged all the same, so that a numbered stream
+continues. No sample is handled individually in Python.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from nws.service.records import Batch, Refusals
 
 _SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}")
 _MOST_REASONS = 20
-#: Numbers of samples stay exact in JSON of every language.
+#: JSON represents whole numbers exactly up to this one in every language.
 _FIRST_END = 1 << 53
 
 
 @dataclass(slots=True, kw_only=True)
 class IngestCounts:
-    """Counts since the service was started; see `records.Counters`."""
+    """Counts since the service started; see `records.Counters`."""
 
     batches: int = 0
     failed: int = 0
@@ -44,7 +44,7 @@ class IngestCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """What became of a batch. accepted : samples kept.  next : number expected next.  owners : hosts it is about"""
+    """The outcome of a batch. accepted: samples stored.  next: number expected next.  owners: hosts of its series"""
 
     accepted: int
     next: int
@@ -54,17 +54,14 @@ class IngestResult:
 
 @dataclass(slots=True)
 class _Pending:
-    """Series that this call would make, and how many each host would then have."""
+    """Series that this call would create, by owner, and the resulting number of series per host."""
 
     owner_of: dict[str, str] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
 
 
 class Ingestion:
-    """Takes batches into memory and forecaster; safe from several threads.
-
-    clock : seconds since the epoch
-    """
+    """The path of batches into memory and forecaster; thread-safe. clock: seconds since the epoch"""
 
     def __init__(
         self, config: ServiceConfig, memory: Memory, forecaster: Forecaster, clock: Callable[[], float]
@@ -74,10 +71,10 @@ class Ingestion:
         self._memory, self._forecaster, self._clock = memory, forecaster, clock
 
     def put_many(self, batches: Sequence[tuple[Batch, str | None]]) -> list[IngestResult | WeatherError]:
-        """What became of each batch; one that is refused is no other's trouble.
+        """Return the result or error of each batch; an error of one does not affect the others.
 
-        Each comes with the host whose series alone are legal in it, or None. When the store fails, every batch that
-        was not refused before gets its `StoreError`, and nothing of this call is kept.
+        Each batch is paired with a host, to which its series are restricted, or None. If the store fails, every
+        batch that was not refused before gets the same `StoreError`, and nothing is stored.
         """
         found: dict[int, IngestResult | WeatherError] = {}
         owners: dict[int, frozenset[str]] = {}
@@ -90,7 +87,7 @@ class Ingestion:
                     found[i] = Refused(str(error))
                 except WeatherError as error:
                     found[i] = error
-        # a sign of life without samples does not wait for the disk
+        # a batch without samples only renews a lease and must not wait for the disk
         full = {i: batches[i][0] for i in owners if len(batches[i][0].index)}
         for i in owners.keys() - full.keys():
             found[i] = IngestResult(
@@ -106,7 +103,7 @@ class Ingestion:
         return [found[i] for i in range(len(batches))]
 
     def _check(self, batch: Batch, host: str | None, pending: _Pending) -> frozenset[str]:
-        """Hosts that own its series; raises an error that refuses the whole batch."""
+        """Return the hosts that own a batch's series; raises the error that refuses the batch."""
         n = len(batch.index)
         if not len(batch.t) == len(batch.value) == n:
             raise Refused(
@@ -144,12 +141,12 @@ class Ingestion:
                 f"source {source!r} with first {batch.first}: expected 1 to 128 of A-Z a-z 0-9 . _ / : - and a number "
                 "from 0 to 2^53"
             )
-        # a stream's number moves with every batch, so nobody may move another host's
+        # a stream's number moves with every batch, so a host must not write to another host's stream
         if host is not None and source != host and not source.startswith(f"{host}/"):
             raise ForeignSeries(f"{host} may not write the stream {source!r}; its own begin with {host}/")
 
     def _check_room(self, fresh: dict[str, str], pending: _Pending) -> None:
-        """Count new series in; raises `TooManySeries` with nothing counted."""
+        """Count new series; raises `TooManySeries` with nothing counted."""
         count = dict(pending.count)
         for name, owner in fresh.items():
             before = count.get(owner)
@@ -181,7 +178,7 @@ class Ingestion:
             self.counts.batches += 1
             self.counts.accepted += receipt.kept
             self.counts.refused += refused.count
-            # of what is left out some may have come before as well; it is counted as refused
+            # a sample left out may also be a repetition; it counts as refused
             self.counts.repeated += max(len(batch.index) - refused.count - receipt.kept, 0)
         return found
 
@@ -189,7 +186,7 @@ class Ingestion:
         try:
             self._forecaster.follow(now)
         except StoreError:
-            # what was to be kept is kept; the forecasters take it at the next call, from the same log
+            # the samples are stored; the forecasters read them from the log at the next call
             return
 
     def _delivery(self, batch: Batch, wanted: NDArray[np.bool_], now: float) -> Delivery:

@@ -1,6 +1,6 @@
-"""Small documents that the service keeps in its store beside the measurements: its identity, its schedule.
+"""A key-value table of JSON documents in the store: the store's identity and the measuring schedule.
 
-One JSON document for each name, replaced as a whole. What stands in them is decided by who keeps them.
+Each document is replaced as a unit. Its content is defined by its writer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class KeyValueTable:
         self._database = database
 
     def get(self, name: str) -> Any:
-        """The document of that name, None when there is none or it is none of ours."""
+        """Return the document of a name, None if there is none or it is invalid JSON."""
         with self._database.reading() as connection:
             row = connection.execute("SELECT data FROM forecaster WHERE name = ?", (name,)).fetchone()
         try:
@@ -30,7 +30,7 @@ class KeyValueTable:
             return None
 
     def put(self, name: str, document: Any) -> None:
-        """Keep a document under a name."""
+        """Store a document under a name."""
         with self._database.writing() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO forecaster (name, data) VALUES (?, ?)",
@@ -38,7 +38,7 @@ class KeyValueTable:
             )
 
     def identity(self) -> str:
-        """What tells this store from every other; made at the first call."""
+        """Return the random text that identifies this store, created at the first call."""
         found = self.get(_IDENTITY)
         if not isinstance(found, str):
             found = secrets.token_hex(16)

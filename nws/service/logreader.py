@@ -1,4 +1,4 @@
-"""What is new in the memory's log, in columns: the form in which thousands of samples a second can be taken on."""
+"""New samples of the memory's log in columns, the form that ingests thousands of samples a second."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from nws.memory.log import Batch, joined, last_row, progress, rows_after
 
 
 def samples_since(memory: Memory, cursor: int) -> tuple[Batch, int] | None:
-    """Samples kept since `cursor`, by any process, in the order they were kept, and the new cursor.
+    """Return the samples stored since `cursor` by any process, in order, and the new cursor.
 
-    None when the log does not reach back so far: read the history again. Raises `StoreError`.
+    Returns None if the log does not reach back so far; then replay the history. Raises `StoreError`.
     """
     with memory.database.reading() as connection:
         if progress(connection).deleted_to > cursor:

@@ -1,8 +1,7 @@
-"""JSON documents of clients into records: `Registration`, `Batch`, `Event`.
+"""Conversion of clients' JSON documents to records: `Registration`, `Batch`, `Event`.
 
-Raises `Malformed` with every problem of a document, never anything else, whatever was sent. What the content means,
-whether a series may be written or a name is taken, is decided elsewhere. Columns become arrays at once; nothing here
-looks at single samples.
+The only exception for any input is `Malformed`, with every problem of the document. Permissions and names are
+checked elsewhere. Columns become arrays at once, without a loop over samples.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from nws.base.errors import Malformed
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import Batch, Event, Floats, Ints, Registration
 
-#: Names of counts that a sensor may send, and how many.
+#: Legal names of a sensor's counts, and their maximum number.
 _COUNT = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _MOST_COUNTS = 32
 _LONGEST_TEXT = 255
@@ -26,7 +25,7 @@ _LARGEST_WHOLE = 1 << 53
 
 
 def registration(document: object) -> Registration:
-    """What a sensor says of its host."""
+    """Return a sensor's description of its host."""
     fields = _Fields(document, "a registration", Registration)
     record = {
         "address": fields.take("address", _address, needed=True),
@@ -42,7 +41,7 @@ def registration(document: object) -> Registration:
 
 
 def batch(document: object) -> Batch:
-    """Measurements, or nothing but a sign of life."""
+    """Return a batch of measurements, which may be empty (a sign of life)."""
     fields = _Fields(document, "a batch of measurements", Batch)
     record = {
         "series": fields.take("series", _names, otherwise=()),
@@ -58,7 +57,7 @@ def batch(document: object) -> Batch:
 
 
 def event(document: object) -> Event:
-    """Something that happened."""
+    """Return an event."""
     fields = _Fields(document, "an event", Event)
     record = {
         "t": fields.take("t", _number, needed=True),
@@ -71,7 +70,7 @@ def event(document: object) -> Event:
 
 
 class _Fields:
-    """The fields of a document, with everything that is wrong with them."""
+    """The fields of a document, and all problems found in them."""
 
     def __init__(self, document: object, what: str, kind: type) -> None:
         legal = tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
@@ -89,7 +88,7 @@ class _Fields:
     def take(
         self, name: str, read: Callable[[Any], object], *, needed: bool = False, otherwise: object = None
     ) -> Any:
-        """A field as `read` makes it; null counts as absent."""
+        """Return a field as converted by `read`; null counts as absent."""
         value = self._fields.get(name)
         if value is None:
             if needed:
@@ -102,7 +101,7 @@ class _Fields:
             return otherwise
 
     def check(self) -> None:
-        """Raise `Malformed` when anything was wrong."""
+        """Raise `Malformed` if there was any problem."""
         if self.problems:
             raise Malformed(
                 f"not {self._what}: {self.problems[0]}"
@@ -174,9 +173,9 @@ def _column(value: object, kinds: str, what: str) -> np.ndarray[Any, Any]:
     try:
         column = np.array(value)
     except (ValueError, OverflowError):
-        # rows of different lengths, or whole numbers beyond all bounds
+        # rows of different lengths, or whole numbers beyond 64 bits
         raise ValueError(f"expected a list of {what}, all finite") from None
-    # numpy would take booleans for numbers
+    # numpy would convert booleans to numbers
     if column.ndim != 1 or column.dtype.kind not in kinds or bool in set(map(type, value)):
         raise ValueError(f"expected a list of {what}, null not among them")
     return column

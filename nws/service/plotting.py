@@ -1,8 +1,8 @@
-"""One series ready to be drawn: measurement, what was expected of it, how wrong that used to be, and gaps as gaps.
+"""One series for a plot: measurements, forecasts made before them, the error of those forecasts, and gaps.
 
-The forecasts are those of the real battery, run once more over what is drawn and somewhat before, in the resolution
-that is drawn; so a plot of a month shows how well a month's bucket means could be foretold. Where nothing was measured
-for much longer than usual a row without a value tells the plot to lift its pen.
+The forecasts come from the real battery, run over the plotted points and some before them, at the plotted
+resolution. A plot of a month thus shows how well the bucket means of that month could be predicted. A row without a
+value marks a gap, a time without measurements that is much longer than usual.
 Source: Wolski et al. 2000, §2.4.
 """
 
@@ -19,32 +19,33 @@ from nws.service.records import Floats, PlotDocument
 from nws.service.samples import Points, checked_span, fitting, raw, rolled
 
 FEWEST_POINTS, MOST_POINTS = 2, 5000
-#: Points before the first one drawn that the battery learns from.
+#: Points before the first plotted one from which the battery learns.
 _LEARNT_FROM = 200
-#: A gap is longer than so many usual distances between points.
+#: Length of a gap in multiples of the usual distance between points.
 _GAP = 3.5
 
 
 def document(
     memory: Memory, series: Series, span: tuple[float, float], *, points: int, keep: tuple[Keep, float]
 ) -> PlotDocument:
-    """A series over a span (seconds since the epoch) in about `points` points; raises `Refused`.
+    """Return a series over a span (seconds since the epoch) in about `points` points; raises `Refused`.
 
-    keep : how long what is kept, and the time now
+    Args:
+        keep: retention periods, and the time now
     """
     checked_span(*span)
     if not FEWEST_POINTS <= points <= MOST_POINTS:
         raise Refused(f"points {points}: legal are {FEWEST_POINTS} to {MOST_POINTS}")
     drawn = fitting(memory, series, span, points=points, keep=keep)
-    known = _with_what_came_before(memory, series, span, drawn)
-    # other programs may have written into the store what no battery takes
-    hindsight = expected(np.clip(known.value, -LARGEST, LARGEST))
+    known = _with_older_points(memory, series, span, drawn)
+    # other programs may have stored values that a battery rejects
+    backtest = expected(np.clip(known.value, -LARGEST, LARGEST))
     shown = slice(len(known) - len(drawn), None)
     low = drawn.value if drawn.low is None else drawn.low
     high = drawn.value if drawn.high is None else drawn.high
     rows = _with_gaps(
         drawn.t,
-        [drawn.value, low, high, hindsight.forecast[shown], hindsight.error[shown]],
+        [drawn.value, low, high, backtest.forecast[shown], backtest.error[shown]],
         drawn.resolution_s,
     )
     return PlotDocument(
@@ -60,10 +61,8 @@ def document(
     )
 
 
-def _with_what_came_before(
-    memory: Memory, series: Series, span: tuple[float, float], drawn: Points
-) -> Points:
-    """The points drawn, and up to `_LEARNT_FROM` older ones of the same resolution."""
+def _with_older_points(memory: Memory, series: Series, span: tuple[float, float], drawn: Points) -> Points:
+    """Return the plotted points after up to `_LEARNT_FROM` older ones of the same resolution."""
     if not len(drawn):
         return drawn
     until = float(np.nextafter(drawn.t[0], -np.inf))
@@ -84,12 +83,12 @@ def _with_what_came_before(
 
 
 def _usual_s(t: Floats) -> float:
-    """Usual distance of points, seconds; 0 when there are too few to tell."""
+    """Return the median distance of points in seconds; 0 for fewer than three points."""
     return float(np.median(np.diff(t))) if len(t) > 2 else 0.0
 
 
 def _with_gaps(t: Floats, columns: list[Floats], resolution_s: float) -> list[Floats]:
-    """Time and columns with a row of NaN in the middle of every gap."""
+    """Return time and columns with a row of NaN in the middle of every gap."""
     usual_s = max(_usual_s(t), resolution_s)
     before = np.flatnonzero(np.diff(t) > _GAP * usual_s) + 1 if usual_s else np.empty(0, np.int64)
     middle = (t[before - 1] + t[before]) / 2 if len(before) else np.empty(0)

@@ -1,7 +1,7 @@
-"""What the service is asked: hosts, series, samples, plots, forecasts, snapshots. Nothing here changes anything.
+"""Queries of the service: hosts, series, samples, plots, forecasts, snapshots. They change nothing.
 
-Every answer is of one instant. A series that nobody has measured for as long as samples are kept is not shown any
-more, nor one that names a host that was forgotten.
+The values in one answer belong to one instant. Two kinds of series are hidden: those without a measurement within
+the retention period of samples, and those that name a forgotten host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nws.service.snapshot import NameCache, SnapshotDocument, compact_methods, c
 
 
 class Queries:
-    """Answers from the parts of a service; safe from several threads. lock : of directory and timetable"""
+    """Queries over the parts of a service; thread-safe."""
 
     def __init__(self, parts: ServiceParts) -> None:
         self._config, self._lock, self._clock = parts.config, parts.lock, parts.clock
@@ -30,19 +30,19 @@ class Queries:
         self._names = NameCache()
 
     def hosts(self) -> list[HostState]:
-        """Every host, by name: registered ones, and those whose series come from elsewhere."""
+        """Return every host by name: registered hosts, and hosts measured by other monitors."""
         with self._lock:
             return host_states(self._directory, self._schedules, self._forecaster, self._known())
 
     def host(self, name: str) -> HostState:
-        """One host; raises `UnknownHost`."""
+        """Return one host; raises `UnknownHost`."""
         for state in self.hosts():
             if state.name == name:
                 return state
         raise UnknownHost(f"no host {name!r} here; ask for the list of hosts")
 
     def series(self, *, host: str | None = None, resource: str | None = None) -> list[SeriesState]:
-        """Series of a host (either end of a pair), of a resource, by name; raises `Refused` for no resource."""
+        """Return the series of a host (either end of a pair) or resource, by name; raises `Refused`."""
         with self._forecaster.lock:
             numbers, catalogue = self._known(), self._forecaster.catalogue
             if host is not None:
@@ -71,19 +71,23 @@ class Queries:
     def samples(
         self, name: str, *, since: float, until: float, resolution: str = "auto", most: int = 10_000
     ) -> SampleDocument:
-        """Samples of one series. resolution : auto, raw, 60 or 600. Raises `UnknownSeries`, `Refused`."""
+        """Return samples of one series; raises `UnknownSeries`, `Refused`.
+
+        Args:
+            resolution: auto, raw, 60 or 600
+        """
         keep = (self._config.keep, self._clock())
         return samples.document(
             self._memory, self._series(name), (since, until), resolution=resolution, most=most, keep=keep
         )
 
     def plot(self, name: str, *, since: float, until: float, points: int = 600) -> PlotDocument:
-        """One series ready to be drawn. Raises `UnknownSeries`, `Refused`."""
+        """Return one series for a plot; raises `UnknownSeries`, `Refused`."""
         keep = (self._config.keep, self._clock())
         return plotting.document(self._memory, self._series(name), (since, until), points=points, keep=keep)
 
     def forecasts(self, names: Sequence[str] | None = None) -> dict[Series, Forecast]:
-        """Forecasts of some series, or of all, by name; raises `UnknownSeries`."""
+        """Return forecasts of some series or of all, by name; raises `UnknownSeries`."""
         with self._forecaster.lock:
             catalogue = self._forecaster.catalogue
             numbers = self._known()
@@ -99,9 +103,10 @@ class Queries:
             return dict(zip((catalogue.series[i] for i in numbers.tolist()), found, strict=True))
 
     def snapshot(self, *, hosts: Sequence[str] | None = None, composed: bool = False) -> SnapshotDocument:
-        """All hosts and series, or some hosts and what is between them; unknown names are left out.
+        """Return all hosts and series, or those of and between some hosts; unknown names are left out.
 
-        composed : with the pairs that nobody measures. Raises `TooMany` when those are too many.
+        Args:
+            composed: include pairs that are not measured; raises `TooMany` if there are too many of them
         """
         states = self.hosts()
         if hosts is not None:
@@ -137,7 +142,7 @@ class Queries:
         )
 
     def _known(self) -> Ints:
-        """Series by name that were measured lately enough to be kept, without those of forgotten hosts."""
+        """Return the visible series, sorted by name."""
         with self._forecaster.lock:
             catalogue = self._forecaster.catalogue
             shown = self._forecaster.last_t >= self._clock() - self._config.keep.samples_s

@@ -1,8 +1,7 @@
-"""What goes into the weather service and what comes out, as records.
+"""Arguments and return values of the weather service as records.
 
 Field names are those of the JSON interface, so that a record is its own document. Times are float seconds since the
-epoch, values in the unit of their series. Columns are numpy arrays, NaN where nothing is known (null in JSON). Decides
-nothing.
+epoch, values in the unit of their series. Columns are numpy arrays with NaN for unknown values (null in JSON).
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ Peers = dict[str, tuple[str, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a sensor says of its host.
+    """A sensor's description of its host.
 
-    address, port : where its echo server answers; port 0 when it answers no probes
-    cpus : usable ones.  memory_bytes : installed.  version : of the sensor's program
+    address, port: of its echo server; port 0 if it answers no probes
+    cpus: usable ones.  memory_bytes: installed.  version: of the sensor's program
     """
 
     address: str
@@ -44,7 +43,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """What a sensor is told. key : at the first registration only, to be kept and shown from then on."""
+    """The answer to a registration. key: only at the first one; the sensor stores and sends it from then on."""
 
     now: float
     key: str | None
@@ -54,7 +53,7 @@ class Registered:
     grid: str
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready document."""
+        """Return a JSON-ready document."""
         key = {} if self.key is None else {"key": self.key}
         return {
             "now": self.now,
@@ -68,11 +67,11 @@ class Registered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """What is known of a host.
+    """The state of a host.
 
-    A host that never registered, because its series come from elsewhere, has no address and no `registered_at`;
-    its `last_seen` is the time of its last measurement and it is never lost.
-    series : how many it has.  status : what its sensor last counted
+    A host that never registered, because its series come from other monitors, has no address and no
+    `registered_at`. Its `last_seen` is the time of its last measurement, and it is never lost.
+    series: their number.  status: the sensor's last counts
     """
 
     name: str
@@ -95,8 +94,8 @@ class HostState:
 class Batch:
     """Measurements of one sender: sample k is `value[k]` of `series[index[k]]` at `t[k]`.
 
-    source, first : name of a numbered stream and number of its first sample; samples that were acknowledged
-    already are dropped.  status : the sensor's own counts
+    source, first: name of a numbered stream and number of its first sample; samples acknowledged before are dropped
+    status: the sensor's own counts
     """
 
     series: tuple[str, ...] = ()
@@ -110,7 +109,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
-    """Samples of a batch that were acknowledged and not kept: how many, and why for the first 20."""
+    """Samples of a batch that were acknowledged but not stored: their number, and the reasons of the first 20."""
 
     count: int = 0
     reasons: tuple[str, ...] = ()
@@ -118,7 +117,7 @@ class Refusals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutReceipt:
-    """Answer to a batch. accepted : samples kept.  next : number expected next.  schedule : its version now."""
+    """The answer to a batch. accepted: samples stored.  next: number expected next.  schedule: its present version."""
 
     now: float
     accepted: int
@@ -129,7 +128,7 @@ class PutReceipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesState:
-    """One series: samples its battery has seen, the last value, when it was measured, how old that is (s)."""
+    """One series: number of samples seen by its battery, last value, its time and its age (s)."""
 
     series: str
     unit: str
@@ -143,7 +142,7 @@ class SeriesState:
 class SampleDocument:
     """Samples of one series, oldest first; buckets of `resolution_s` with low, high and count unless that is 0.
 
-    truncated : there are older ones in the range than `most` allowed
+    truncated: the range contains older samples than `most` allowed
     """
 
     series: str
@@ -157,7 +156,7 @@ class SampleDocument:
     truncated: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Document for orjson, which writes numpy arrays; low, high and count only for buckets."""
+        """Return a document for orjson, which writes numpy arrays; low, high and count only for buckets."""
         document: dict[str, Any] = {
             "series": self.series,
             "unit": self.unit,
@@ -173,10 +172,10 @@ class SampleDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlotDocument:
-    """One series ready to be drawn, oldest first; a row of NaN but for its time stands where there is a gap.
+    """One series for a plot, oldest first; a row of NaN with a time marks a gap.
 
-    forecast : what was expected of each point before it was seen.  error : mean absolute error of such forecasts
-    until then.  low, high : of each bucket; the value itself at `resolution_s` 0
+    forecast: of each point, made before it was known.  error: mean absolute error of such forecasts until then
+    low, high: of each bucket; the value itself at `resolution_s` 0
     """
 
     series: str
@@ -192,7 +191,7 @@ class PlotDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened, to be marked on plots. kind : 1 to 40 of a-z and blanks, such as ``host lost``."""
+    """An event, marked on plots. kind: 1 to 40 of a-z and blanks, such as ``host lost``."""
 
     t: float
     kind: str
@@ -202,7 +201,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether the service can do its work. status : ``ok``, or ``degraded`` while the store cannot be written."""
+    """The health of the service. status: ``ok``, or ``degraded`` while the store cannot be written."""
 
     status: str
     store: str
@@ -210,19 +209,19 @@ class Health:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether the status is ``ok``."""
         return self.status == "ok"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
-    """Counts since the service was started, and what it holds now; for supervision.
+    """Counts since the service started, and its present content; for supervision.
 
-    samples_accepted, samples_refused, samples_repeated : of all batches; repeated ones were acknowledged before
-    batches_failed : not kept because the store could not be written
-    hosts, hosts_lost, series : now.  store_bytes : size of the store's files
-    battery_saves, battery_save_s : how often the forecasters' state was saved, and how long the last time took
-    restored : ``saved``, ``replayed`` or ``empty``: where the forecasters' state came from; restore_s : how long
+    samples_accepted, samples_refused, samples_repeated: of all batches; repeated ones were acknowledged before
+    batches_failed: not stored because the store could not be written
+    hosts, hosts_lost, series: now.  store_bytes: size of the store's files
+    battery_saves, battery_save_s: number of saves of the forecasters' state, and duration of the last one
+    restored: origin of the forecasters' state: ``saved``, ``replayed`` or ``empty``; restore_s: its duration
     """
 
     batches: int

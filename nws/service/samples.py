@@ -1,7 +1,7 @@
-"""Samples of one series in the resolution that a time span asks for: as measured, or summed up in buckets.
+"""Samples of one series at the resolution that fits a time span: as measured, or in buckets.
 
-What is kept bounds what can be shown: samples as measured for some days, buckets of a minute for weeks, of ten minutes
-for years. Longer buckets are put together from those. Decides which; keeps and draws nothing.
+The retention periods bound the choice: samples as measured for some days, buckets of a minute for weeks, of ten
+minutes for years. Longer buckets are combined from those.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from nws.series import Series
 from nws.service.records import Floats, Ints, SampleDocument
 
 RESOLUTIONS = ("auto", "raw", "60", "600")
-#: No series is measured so often that reading so much of it as measured, only to count, takes long.
+#: Longest span read as measured in order to count its points; no series is measured so often that this
+#: takes long.
 _RAW_SPAN_S = 1.1 * DAY_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Points:
-    """n points of a series, oldest first. resolution_s : length of buckets, 0 for samples as measured
+    """Points of a series, oldest first. resolution_s: length of buckets, 0 for samples as measured
 
-    low, high, count : of each bucket; None for samples as measured
+    low, high, count: of each bucket; None for samples as measured
     """
 
     resolution_s: float
@@ -42,7 +43,7 @@ class Points:
 
 
 def checked_span(since: float, until: float) -> None:
-    """Raise `Refused` unless the two are a span of time."""
+    """Raise `Refused` unless the two values are a span of time."""
     if not (math.isfinite(since) and math.isfinite(until) and since <= until):
         raise Refused(
             f"from {since} until {until}: expected seconds since the epoch, the first no later than the second"
@@ -58,9 +59,11 @@ def document(
     most: int,
     keep: tuple[Keep, float],
 ) -> SampleDocument:
-    """The newest `most` samples or buckets of a span. resolution : one of `RESOLUTIONS`; raises `Refused`.
+    """Return the newest `most` samples or buckets of a span; raises `Refused`.
 
-    keep : how long what is kept, and the time now
+    Args:
+        resolution: one of `RESOLUTIONS`
+        keep: retention periods, and the time now
     """
     checked_span(*span)
     if resolution not in RESOLUTIONS:
@@ -88,7 +91,7 @@ def document(
 
 
 def raw(memory: Memory, series: Series, span: tuple[float, float]) -> Points:
-    """Samples as measured."""
+    """Return samples as measured."""
     found = memory.samples(series, since=span[0], until=span[1])
     return Points(resolution_s=0.0, t=np.asarray(found.times), value=np.asarray(found.values))
 
@@ -96,7 +99,7 @@ def raw(memory: Memory, series: Series, span: tuple[float, float]) -> Points:
 def rolled(
     memory: Memory, series: Series, span: tuple[float, float], bucket_s: Literal[60, 600], *, times: int
 ) -> Points:
-    """Buckets of `times` those that are kept."""
+    """Return buckets, each combined from `times` stored ones."""
     length = float(times * bucket_s)
     since = math.floor(span[0] / length) * length
     found = memory.rollup(series, bucket_s=bucket_s, since=since, until=span[1])
@@ -106,9 +109,10 @@ def rolled(
 def fitting(
     memory: Memory, series: Series, span: tuple[float, float], *, points: int, keep: tuple[Keep, float]
 ) -> Points:
-    """The finest of a span that has no more than `points` points.
+    """Return a span at the finest resolution that has no more than `points` points.
 
-    keep : how long what is kept, and the time now
+    Args:
+        keep: retention periods, and the time now
     """
     length_s = span[1] - span[0]
     age_s = keep[1] - span[0]
@@ -139,7 +143,7 @@ def _merged(found: Buckets, length: float) -> Points:
     place = np.floor(found.times / length)
     first = np.flatnonzero(np.concatenate(([True], place[1:] != place[:-1])))
     count = np.add.reduceat(found.count.astype(np.int64), first)
-    # relative to the smallest, so that the mean of equal values is that value
+    # relative to the smallest, so that the mean of equal values is exactly that value
     base = np.minimum.reduceat(found.mean, first)
     spread = np.repeat(base, np.diff(np.append(first, len(place))))
     mean = base + np.add.reduceat((found.mean - spread) * found.count, first) / count

@@ -1,10 +1,10 @@
-"""Who probes whom, and when: the measuring schedule as hosts come and go.
+"""The measuring schedule, which host probes which and when, as hosts join and leave.
 
-Cliques are the configured ones, or made from the registered hosts and their sites (`nws.links.cliques`). Every
-change is a
-new version that takes effect at the beginning of a frame late enough for every sensor to have heard of it; hosts that
-come in a crowd are taken together. Versions are kept in the store before anybody sees them, so they never go back. A
-new address is a new version as well, because that is how peers hear of it. Source: Wolski et al. 2000, §2.4 (cliques).
+Cliques are configured, or built from the registered hosts and their sites (`nws.links.cliques`). Every change is a
+new version that takes effect at the start of a frame, late enough for every sensor to know it. Hosts that join
+within a short time share one version. A version is stored before any sensor sees it, so version numbers never
+decrease. A new address also makes a new version, because sensors learn peers' addresses with it. Source: Wolski et
+al. 2000, §2.4 (cliques).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from nws.service.records import Peers, Registration
 _LOG = logging.getLogger(__name__)
 
 _KEY = "schedule"
-#: Hosts that come within this time of a change are taken together in the next one.
+#: Seconds after a change in which further changes are collected for the next version.
 SETTLE_S = 2.0
-#: A frame is made longer at most so many times over when cliques do not fit into it.
+#: Maximum factor by which a frame is lengthened if cliques do not fit into it.
 _MOST_FRAMES = 64
 
 
 class ScheduleVersions:
-    """The schedule in force or about to be. Methods raise `StoreError` and leave everything as it was.
+    """The schedule in force or about to be. Methods raise `StoreError` and then change nothing.
 
-    clock : seconds since the epoch.  steady : seconds that never step
+    clock: seconds since the epoch.  steady: seconds that never step
     """
 
     def __init__(
@@ -56,20 +56,20 @@ class ScheduleVersions:
         self._enter(members, known=False)
 
     def changed(self, members: Mapping[str, Registration]) -> None:
-        """Hosts have come, gone or moved: make a new version, or wait for others that come as well."""
+        """Make a new version after hosts joined, left or moved, or wait for further changes."""
         self._waiting = True
         self.update_when_due(members)
 
     def update_when_due(self, members: Mapping[str, Registration]) -> None:
-        """Make what is waiting when it is time; to be called now and then."""
+        """Make a waiting version if it is due; call this at intervals."""
         settled = self._changed_at is None or self._steady() - self._changed_at >= SETTLE_S
-        # who was silent for long leaves without a word, and is a member again when heard of
+        # a host leaves by long silence, without a call of `changed`, and joins again at its next contact
         self._waiting = self._waiting or members.keys() != self._members
         if self._waiting and settled:
             self._enter(members)
             self._members = frozenset(members)
             self._waiting = False
-        # a clock that was set back has moved the beginning of the schedule far away
+        # a clock that was set back has moved the start of the schedule far into the future
         elif self.schedule.effective_from > self._from(self._margin_s) + self.schedule.frame_s:
             later = replace(
                 self.schedule, version=self.schedule.version + 1, effective_from=self._from(self._margin_s)
@@ -77,17 +77,17 @@ class ScheduleVersions:
             self._publish(later, self.peers)
 
     def site(self, name: str, reported: str | None) -> str | None:
-        """Site of a host: as configured, else as its sensor has told."""
+        """Return the site of a host: as configured, else as reported by its sensor."""
         return self._config.sites.get(name, reported)
 
     def peers_of(self, host: str) -> Peers:
-        """Addresses of those in the cliques of a host, without itself."""
+        """Return the addresses of the other hosts in the cliques of a host."""
         mine = {m for c in self.schedule.cliques if host in c.members for m in c.members}
         return {name: self.peers[name] for name in sorted(mine) if name != host and name in self.peers}
 
     @property
     def _margin_s(self) -> float:
-        """Time in which every sensor hears of a new version."""
+        """Return the time in which every sensor learns of a new version."""
         return 2 * self._config.every.deliver_s
 
     def _from(self, margin_s: float) -> float:
@@ -95,9 +95,11 @@ class ScheduleVersions:
         return math.ceil((self._clock() + margin_s) / frame) * frame
 
     def _enter(self, members: Mapping[str, Registration], *, known: bool = True) -> None:
-        """The schedule of these hosts, as a new version when it differs from the one there is.
+        """Set the schedule of these hosts, as a new version if it differs from the present one.
 
-        known : the addresses that stand in `peers` are those the sensors know
+        Args:
+            members: the hosts
+            known: the sensors know the addresses in `peers`
         """
         cliques = self._cliques(members)
         named = {m for c in cliques for m in c.members}
@@ -105,7 +107,7 @@ class ScheduleVersions:
             name: (r.address, r.port) for name, r in sorted(members.items()) if name in named and r.port > 0
         }
         now = self.schedule
-        # where nobody probes yet nobody can be in the way
+        # without probing yet, a new schedule cannot collide with an old one
         margin_s = self._margin_s if any(len(c.members) > 1 for c in now.cliques) else 0.0
         made = self._made(cliques, now.version + 1, self._from(margin_s))
         same = replace(made, version=now.version, effective_from=now.effective_from) == now
@@ -129,7 +131,7 @@ class ScheduleVersions:
         return automatic(answering, sites, self._config.clique_most)
 
     def _made(self, cliques: tuple[Clique, ...], version: int, effective_from: float) -> Schedule:
-        """The schedule; in longer frames where the configured ones have no room for all turns."""
+        """Return the schedule, with longer frames if the configured ones cannot hold all slots."""
         times = 1
         while True:
             try:
@@ -152,7 +154,7 @@ class ScheduleVersions:
         self._set(made, peers)
 
     def _set(self, made: Schedule, peers: Peers) -> None:
-        # who reads schedule and peers in this order has no new version with old addresses
+        # peers first: a reader of schedule, then peers, never gets a new version with old addresses
         self.peers = peers
         self.schedule = made
         found: dict[str, list[str]] = {}
@@ -162,14 +164,14 @@ class ScheduleVersions:
         self.cliques_of = {name: tuple(cliques) for name, cliques in found.items()}
 
     def _kept(self) -> Schedule:
-        """The last schedule of this store; in a new store one without cliques."""
+        """Return the last schedule of this store; in a new store one without cliques."""
         document: Any = self._keyvalues.get(_KEY)
         if document is not None:
             try:
                 return Schedule.from_json(document)
             except UsageError as error:
-                _LOG.warning("the kept schedule makes no sense (%s); a new one is made", error)
-        # counted from the time, so that sensors that know another store's schedule take this one for newer
+                _LOG.warning("the stored schedule is invalid (%s); making a new one", error)
+        # start at the present time, so that sensors with another store's schedule accept this one as newer
         return schedule(
             (),
             version=max(int(self._clock()), 1),

@@ -1,8 +1,8 @@
-"""The weather of a whole grid in one document: hosts, and every series with forecast, expected error and age.
+"""The state of a whole grid in one document: hosts, and every series with forecast, expected error and age.
 
-Columns are arrays from the batteries to the encoder: no request walks over the series in the interpreter, and the
-names, which change only when series come, are encoded once. Pairs that nobody measures are composed along paths when
-that is asked for (`nws.links.composition`).
+Columns are arrays from the batteries to the encoder: no request iterates over the series in Python. Names change
+only when series are added, so they are encoded once. Pairs that are not measured are composed along paths on
+request (`nws.links.composition`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from nws.service.records import Floats, HostState, Ints
 
 FORMAT, VERSION = "nws-snapshot", 1
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
-#: Selections whose encoded names are remembered.
+#: Maximum number of cached selections.
 _MOST_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodedNames:
-    """Names of the series of a selection, as they are and as JSON."""
+    """Names of the series of a selection, as text and as JSON."""
 
     numbers: Ints
     names: tuple[str, ...]
@@ -38,13 +38,13 @@ class EncodedNames:
 
 
 class NameCache:
-    """Names of the selections asked for lately. Not safe from several threads by itself."""
+    """A cache of the names of recent selections. Not thread-safe."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, EncodedNames] = OrderedDict()
 
     def names(self, catalogue: Catalogue, numbers: Ints) -> EncodedNames:
-        """Names of these series; they never change, so what was encoded once stays right."""
+        """Return the names of these series; names never change, so a cached value stays valid."""
         key = numbers.tobytes()
         found = self._known.get(key)
         if found is None:
@@ -58,10 +58,10 @@ class NameCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SnapshotDocument:
-    """Everything of one instant, in columns of one length; NaN where nothing is known.
+    """All values of one instant, in columns of one length; NaN for unknown values.
 
-    now : seconds since the epoch.  names : of the series.  columns : forecasts, `method` a place in `methods`
-    age_s : of each series' last measurement.  composed : pairs that nobody measures; None when not asked for
+    now: seconds since the epoch.  series: names.  columns: forecasts, `method` an index into `methods`
+    age_s: of each series' last measurement.  composed: pairs that are not measured; None if not requested
     """
 
     now: float
@@ -75,11 +75,11 @@ class SnapshotDocument:
 
     @property
     def document(self) -> dict[str, Any]:
-        """For programs in this process: names as text, columns as arrays."""
+        """Return the document for programs in this process: names as text, columns as arrays."""
         return self._document(self.series.names)
 
     def encode(self) -> bytes:
-        """As JSON; NaN is null."""
+        """Return the document as JSON, with null for NaN."""
         return orjson.dumps(self._document(orjson.Fragment(self.series.encoded)), option=_OPTIONS)
 
     def _document(self, names: Any) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class SnapshotDocument:
 
 
 def compact_methods(columns: Columns) -> tuple[tuple[str, ...], Ints]:
-    """Texts of the methods that occur, and the place of each series' method among them."""
+    """Return the texts of the methods in use, and each series' index into them."""
     used, places = np.unique(columns.method, return_inverse=True)
     return tuple(METHOD_TEXTS[i] for i in used.tolist()), places.astype(np.int64)
 
@@ -117,10 +117,13 @@ def compact_methods(columns: Columns) -> tuple[tuple[str, ...], Ints]:
 def composed_pairs(
     catalogue: Catalogue, numbers: Ints, columns: Columns, hosts: Sequence[str], *, most: int
 ) -> dict[Pair, Composed]:
-    """Pairs among `hosts` that are not measured in both respects, as far as paths of measured pairs join them.
+    """Return the pairs among `hosts` not fully measured that paths of measured pairs connect.
 
-    numbers, columns : every series that has measurements, whether among `hosts` or not, as paths may lead elsewhere
-    Raises `TooMany` when that is more than `most` pairs.
+    Raises `TooMany` if more than `most` pairs are missing.
+
+    Args:
+        numbers: every series with measurements, also outside `hosts`, because paths may lead there
+        columns: forecasts of `numbers`
     """
     links = _links(catalogue, numbers, columns)
     wanted = [
@@ -135,7 +138,7 @@ def composed_pairs(
             "name the hosts you want pairs of, or raise limits.composed_pairs"
         )
     found = compose(links, wanted)
-    # a pair that is only half measured may come out as itself
+    # a pair measured in one respect only may be returned unchanged
     return {pair: composed for pair, composed in found.items() if composed.through}
 
 
@@ -163,7 +166,7 @@ def _links(catalogue: Catalogue, numbers: Ints, columns: Columns) -> dict[Pair, 
 def _by_pair(
     catalogue: Catalogue, numbers: Ints, columns: Columns, resource: Resource
 ) -> dict[Pair, tuple[float, float, float]]:
-    """Forecast, its expected error (RMSE) and time of every pair of hosts that a resource is measured of."""
+    """Return forecast, expected error (RMSE) and time of every pair for which a resource is measured."""
     at = np.flatnonzero(catalogue.of_resource(resource.value)[numbers])
     hosts = catalogue.hosts
     owner, peer = catalogue.owner[numbers[at]], catalogue.peer[numbers[at]]

@@ -106,7 +106,7 @@ def test_who_is_silent_is_lost_and_comes_back(service, clock):
         ("host returned", "beta"),
     ]
     (lost,) = [e for e in service.events(0, 4e9) if e.kind == "host lost"]
-    assert lost.text == "not heard of for 50 s"
+    assert lost.text == "no contact for 50 s"
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

@@ -77,7 +77,7 @@ def test_forecasts_come_by_name(service):
 
 def test_what_nobody_measured_has_no_forecast(service):
     feed(service, walk(1, 3))
-    with pytest.raises(UnknownSeries, match=r"'cpu.new@beta': nobody has measured it"):
+    with pytest.raises(UnknownSeries, match=r"'cpu.new@beta': it has no measurements"):
         service.forecasts([ALPHA, "cpu.new@beta"])
     with pytest.raises(Refused, match="is not a series name"):
         service.forecasts(["alpha"])

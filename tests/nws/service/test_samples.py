@@ -99,7 +99,7 @@ def test_what_cannot_be_asked_is_refused(measured, options, says):
 
 
 def test_a_series_nobody_knows(service):
-    with pytest.raises(UnknownSeries, match="nobody has measured it"):
+    with pytest.raises(UnknownSeries, match="it has no measurements"):
         service.samples("cpu.new@nobody", since=0, until=1)
     with pytest.raises(Refused, match="unknown resource"):
         service.plot("cpu.old@nobody", since=0, until=1)
