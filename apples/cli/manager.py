@@ -75,12 +75,13 @@ def manager(
             "--while-needed": while_needed or None,
         }
         return serve_queue(queue, [name for name, value in given.items() if value is not None], say)
-    from apples.daemons import keyfile
     from apples.daemons.managerdaemon import ManagerDaemon
+    from apples.daemons.paths import new_key as make_key
+    from apples.daemons.paths import read_key
     from apples.daemons.settings import settings_of
 
     if new_key is not None:
-        keyfile.new_key(new_key)
+        make_key(new_key)
         click.echo(
             f"{new_key}: a new key; copy it to every node, readable by its node manager only", err=True
         )
@@ -88,13 +89,13 @@ def manager(
     sharing = settings_of(
         config, listen=listen, policy=policy, slice_text=slice_text, mpl=mpl, multicast=multicast, key=key
     )
-    secret = keyfile.read_key(sharing.needed_key())
+    secret = read_key(sharing.needed_key())
     sharing.check_manager()
     with ExitStack() as stack:
         follow = {}
         if queue["queue"] is not None:
             follow["counted"] = stack.enter_context(QueueBeside(queue)).counted
-        daemon = ManagerDaemon(sharing, secret, say=say, while_needed=while_needed, **follow)
+        daemon = ManagerDaemon(sharing, secret, log=say, while_needed=while_needed, **follow)
         if place_file is not None:
             write_whole(place_file, f"{daemon.place}\n")
         return 130 if daemon.run() == signal.SIGINT else 0

@@ -57,11 +57,9 @@ def node(
     Ends on TERM and INT, with everything running. Also whatever kills it, no process stays stopped.
     """
     from apples.cli.manager import say
-    from apples.daemons import keyfile
     from apples.daemons.nodedaemon import NodeDaemon
-    from apples.daemons.nodesettings import NodeSettings
-    from apples.daemons.paths import checked_name, serving_socket
-    from apples.daemons.settings import parse_cpus, settings_of
+    from apples.daemons.paths import checked_name, read_key, serving_socket
+    from apples.daemons.settings import NodeSettings, parse_cpus, settings_of
     from nws.base.paths import local_host
 
     sharing = settings_of(
@@ -69,7 +67,7 @@ def node(
     )
     sharing.check_node()
     called = checked_name(name or local_host(), what="--name")
-    secret = keyfile.read_key(sharing.needed_key()) if sharing.policy.coordinated else None
+    secret = read_key(sharing.needed_key()) if sharing.policy.coordinated else None
     settings = NodeSettings(
         name=called,
         sharing=sharing,
@@ -78,4 +76,4 @@ def node(
         key=secret,
         while_needed=while_needed,
     )
-    return 130 if NodeDaemon(settings, say=say).run() == signal.SIGINT else 0
+    return 130 if NodeDaemon(settings, log=say).run() == signal.SIGINT else 0

@@ -1,48 +1,55 @@
-"""One registered process, as the node manager keeps it: its grip, its page, and what it was last told."""
+"""One registered process as the node manager keeps it: its control, its monitor page and the state set last."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
-from apples.coscheduling.classes import MonitorCounts
+from apples.coscheduling.classes import Classification, MonitorCounts
 from apples.coscheduling.events import Wait
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration
+from apples.errors import ApplesError
+from apples.monitoring.efficiencies import reading_document
 from apples.monitoring.page import PageCounters
+
+#: Longest time that a running process stays stopped by another program before that is noticed, seconds.
+LOOK_AGAIN_S = 0.2
 
 
 class Page(Protocol):
-    """What of `apples.monitoring.page.MonitorPage` is used; every method may raise `ApplesError`."""
+    """The used part of `apples.monitoring.page.MonitorPage`; every method may raise `ApplesError`."""
 
     def figures(self, held_since_s: float | None = None) -> PageCounters:
-        """What it has counted. held_since_s : since when it is held stopped, None while it runs"""
+        """Return the counts. `held_since_s`: begin of the current stop, None while the process runs."""
 
     def set_wait(self, wait: Wait | None, spin_s: float = ...) -> None:
-        """How the process waits."""
+        """Set how the process waits for messages."""
 
     def add_stopped(self, seconds: float) -> None:
-        """Time it was held stopped."""
+        """Add time that the process was held stopped."""
 
     def set_scheduled(self, scheduled: bool) -> None:
-        """Whether its job has the node."""
+        """Set whether its job has the node."""
 
     def requests(self) -> int:
-        """Messages from scheduled senders that came while it was not scheduled."""
+        """Return the number of messages from scheduled senders that arrived while it was not scheduled."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the page."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ManagedProcess:
-    """One registered process.
+    """One registered process. Every page error drops the page; the process continues without one.
 
-    stopped_at : since when it is held stopped, None while it runs.  stopped_s : how long it was in all, before that
-    reading, ran_s, threads : as of the last look into its page; `ran_s` is how long it could run
-    looked_at : when it was last seen whether somebody else has stopped it
-    wait, favoured, processors, scheduled : what it was last told.  limited_at : when its quota was last written
-    refused : why the manager does not take its job
+    stopped_at : begin of the current stop, None while it runs.  stopped_s : total of all earlier stops, seconds
+    reading, ran_s, threads : as of the last read of its page; `ran_s` is the time for which it could run
+    looked_at : last check for a stop by another program
+    wait, favoured, processors, scheduled : values set last.  limited_at : last write of its quota
+    limited : True if its limit needs pulses, because no quota can be set
+    refused : reason why the manager does not accept its job
     """
 
     registration: ProcessRegistration
@@ -65,5 +72,124 @@ class ManagedProcess:
     threads: int = 1
 
     def held_s(self, now: float) -> float:
-        """Seconds held stopped so far."""
+        """Return the seconds for which it was held stopped so far."""
         return self.stopped_s + (0.0 if self.stopped_at is None else now - self.stopped_at)
+
+    def stop(self, now: float) -> None:
+        """Stop it. Repeated at every heartbeat: that costs less than a check whether another program resumed it."""
+        if self.stopped_at is None:
+            self.stopped_at = now
+        self.control.stop()
+
+    def resume(self, now: float) -> None:
+        """Let it run, also after a stop by another program."""
+        if self.stopped_at is not None:
+            held_s = now - self.stopped_at
+            self.stopped_s += held_s
+            self.stopped_at = None
+            # Written before it runs, so that none of its own communications counts the time.
+            try:
+                self.use_page(lambda page: page.add_stopped(held_s))
+            finally:
+                self.control.resume()
+            self.looked_at = now
+        elif now - self.looked_at >= LOOK_AGAIN_S:
+            # Not resumed unconditionally: a program may handle SIGCONT in its own way.
+            self.looked_at = now
+            if self.control.stopped():
+                self.control.resume()
+
+    def set_wait(self, wait: Wait | None, spin_s: float) -> None:
+        """Set how it waits, if it has a page and the value is new."""
+        if wait is not self.wait and self.page is not None:
+            self.use_page(lambda page: page.set_wait(wait, spin_s))
+            self.wait = wait
+
+    def favour(self, on: bool) -> None:
+        """Set whether it runs ahead of others, if the value is new."""
+        if on != self.favoured:
+            self.favoured = on
+            self.control.favour(on)
+
+    def announce(self, scheduled: bool) -> None:
+        """Write into its page whether its job is the scheduled one, if the value is new."""
+        if scheduled != self.scheduled:
+            self.scheduled = scheduled
+            self.use_page(lambda page: page.set_scheduled(scheduled))
+
+    def limit(self, processors: float | None, now: float) -> None:
+        """Limit it to a number of processors, None for no limit."""
+        self.processors, self.limited_at = processors, now
+        done = self.control.limit(processors)
+        self.limited = processors is not None and not done
+
+    def release(self, now: float) -> None:
+        """Let it run like a process that is not registered."""
+        self.resume(now)
+        self.use_page(lambda page: page.set_wait(None))
+        if self.scheduled is False:
+            self.use_page(lambda page: page.set_scheduled(True))
+        self.stopped_s = self.held_s(now)
+
+    def close(self) -> None:
+        """Release page and control."""
+        if self.page is not None:
+            self.page.close()
+        self.control.close()
+
+    def read(self) -> bool:
+        """Read its counts from its page; False if it has no valid page."""
+
+        def take(page: Page) -> None:
+            seen = page.figures(self.stopped_at)
+            self.reading, self.ran_s, self.threads = seen.reading, seen.ran_s, seen.threads
+
+        return self.use_page(take)
+
+    def has_request(self) -> bool:
+        """Return whether new messages from scheduled senders have arrived since the last call."""
+        found = False
+
+        def look(page: Page) -> None:
+            nonlocal found
+            requests = page.requests()
+            found, self.requests = requests != self.requests, requests
+
+        self.use_page(look)
+        return found
+
+    def use_page(self, use: Callable[[Page], None]) -> bool:
+        """Call `use` with its page; False if there is none, or its owner has damaged it. Then the page is dropped."""
+        if self.page is None:
+            return False
+        try:
+            use(self.page)
+        except ApplesError:
+            self.page.close()
+            self.page = None
+            return False
+        return True
+
+    def describe(
+        self, now: float, *, ordered: bool, known: Classification | None, cpu: bool
+    ) -> dict[str, Any]:
+        """Return its document. `ordered`: the policy has an order for it. `cpu`: with CPU seconds from the kernel."""
+        registration = self.registration
+        return {
+            "job": registration.process.job,
+            "rank": registration.process.rank,
+            "ranks": registration.ranks,
+            "pid": registration.pid,
+            "uid": registration.uid,
+            "state": "free" if not ordered else "stopped" if self.stopped_at is not None else "runs",
+            "waits": None if self.wait is None else self.wait.value,
+            "class": None if known is None else known.process_class.value,
+            "monitored": self.page is not None,
+            "stopped_s": self.held_s(now),
+            "here_s": now - self.arrived_at,
+            "ran_s": self.ran_s,
+            "threads": self.threads,
+            **({"cpu_s": self.control.cpu_s()} if cpu else {}),
+            "refused": self.refused,
+            **reading_document(self.reading if self.page is not None else None),
+        }

@@ -1,359 +1,242 @@
-"""The machine manager: joins roster, nodes' streams and the beat in one loop.
+"""The machine manager: job table, connections of the nodes and heartbeats in one loop.
 
-Each slice, one datagram names the slot: by multicast to nodes that receive it, one by one to the others. A kernel timer
-paces the slices, so lateness never adds up; a heartbeat half a slice late is left out. Paper: FCS, 2.2.
+`jobtable` and `apples.coscheduling.machine` decide which jobs are in and where; the policy of a node decides what a
+heartbeat means there. Paper: FCS, section 2.2.
 """
 
 from __future__ import annotations
 
 import socket
-from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
 
+from apples.daemons.heartbeatsender import HeartbeatSender
 from apples.daemons.jobtable import JobTable
-from apples.daemons.managerconnection import PULSE_S, SILENCE_S
 from apples.daemons.matrixview import job_of_json
-from apples.daemons.realtime import become_realtime, settle_memory
+from apples.daemons.nodeconnection import NodeConnection
 from apples.daemons.settings import SharingSettings
 from apples.daemons.statusqueries import FRESH_S, StatusQueries
-from apples.ipc.listener import Listener, bound, may_multicast, raise_descriptors
-from apples.ipc.loop import EndSignals, Loop
+from apples.ipc.listener import Listener, bound, raise_descriptors
+from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
 from apples.ipc.streams import Stream, keep_honest
-from apples.ipc.timer import Timer, between_heartbeats, now, raw
-from apples.ipc.wire import (
-    LONGEST_LINE,
-    PRESENCE_BYTES,
-    VERSION,
-    DatagramSeal,
-    Forged,
-    HeartbeatMessage,
-    Json,
-    PresenceMessage,
-    Seal,
-    derive,
-    random_word,
-)
+from apples.ipc.timer import between_heartbeats, now
+from apples.ipc.wire import PULSE_S, SILENCE_S, VERSION, DatagramSeal, Forged, Json, open_line, random_word
 from nws.base.detach import notify
 
 _PRIORITY = 11
-#: A stranger has so long to say who it is, seconds.
-_STRANGER_S = 3.0
-#: One that has not shown itself for so long is asked, seconds.
+#: Time for a new connection to prove that it holds the key, seconds.
+_UNPROVED_S = 3.0
+#: A node without a sign of life for this time is asked for a report, seconds.
 _ASK_S = 1.5 * PULSE_S
-_MOST_HERE = 64  #: datagrams that are read at once, and four more for each node: not a whole flood
-#: Beats whose lateness is remembered.
-_REMEMBERED = 1000
-#: A manager that runs while it is needed waits so long for its first node, and after its last, seconds.
+#: With `while_needed`: wait for the first node, and after the last one, seconds.
 _FIRST_S, _NEXT_S = 10.0, 2.0
 
 
-@dataclass(slots=True, eq=False)
-class _Peer:
-    """One connection. challenge : our random word.  seal : once it has proved itself; then `name` is a node's
-
-    address : where beats go to; None until it has shown where it listens.  multicast : it hears the group
-    silent : it has heard no beat for a while.  told_at : when it last told how it is, its `status`
-    """
-
-    stream: Stream
-    challenge: str
-    since: float
-    seal: Seal | None = None
-    name: str | None = None
-    word: str = ""
-    address: tuple[str, int] | None = None
-    shown: int = 0
-    multicast: bool = False
-    silent: bool = True
-    heard_at: float = 0.0
-    told_at: float = 0.0
-    status: Json = field(default_factory=dict)
-    processors: int = 0
-
-
 class ManagerDaemon:
-    """One manager; `run` until it is told to end. Raises `SharingError` where it cannot listen."""
+    """One manager; `run` until a signal arrives. Raises `SharingError` if it cannot listen."""
 
     def __init__(
         self,
         sharing: SharingSettings,
         key: bytes,
         *,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         while_needed: bool = False,
         counted: Callable[[Mapping[str, int]], None] = lambda nodes: None,
     ) -> None:
-        """counted : hears which nodes are connected, with their processors, whenever one comes or goes"""
-        self._sharing, self._key, self._say, self._counted = sharing, key, say, counted
+        """`counted`: called with the processors of all connected nodes after each join or loss."""
+        self._sharing, self._key, self._log, self._counted = sharing, key, log, counted
         self._while_needed = while_needed
         self._needed_at = now() + _FIRST_S
         raise_descriptors()
         self._loop = Loop(precise=False)
-        self._drum = Timer()
-        self._loop.hurry(self._beat)
-        # As the timer has it, or the two would drift apart.
-        self._slice_s = round(sharing.slice_s * 1e9) / 1e9
-        self._start, self._tick = 0.0, -1
-        self._listener, self._datagrams = bound(sharing.listen)
-        self.address: tuple[str, int] = self._listener.getsockname()[:2]
-        self.roster = JobTable(sharing.rows, now())
+        listener, datagrams = bound(sharing.listen)
+        self.address: tuple[str, int] = listener.getsockname()[:2]
+        self.jobs = JobTable(sharing.rows, now())
         self._session = random_word()
-        self._seal = DatagramSeal(key, self._session)
-        self._peers: set[_Peer] = set()
-        #: By name, and by the random word of their process.
-        self._nodes: dict[str, _Peer] = {}
-        self._words: dict[str, _Peer] = {}
-        self._told = -1
-        self._questions = StatusQueries(self._loop, ask=self._ask, answer=self._answer)
-        self._number = 0
-        self._late: deque[float] = deque(maxlen=_REMEMBERED)
-        self._left_out = 0
-        self._multicast = sharing.multicast if may_multicast(self._datagrams, self.address[0]) else None
+        self._connections: set[NodeConnection] = set()
+        self._nodes: dict[str, NodeConnection] = {}
+        self._sent_version = -1
+        self._queries = StatusQueries(self._loop, ask=self._ask, answer=self._answer)
+        self.heartbeats = HeartbeatSender(
+            self._loop,
+            datagrams,
+            DatagramSeal(key, self._session),
+            sharing.slice_s,
+            multicast=sharing.multicast,
+            next_slot=self._next_slot,
+            nodes=self._nodes,
+        )
         self._realtime = sharing.realtime and become_realtime(_PRIORITY)
-        self._door = Listener(self._loop, self._listener, self._came)
-        self._loop.watch(self._datagrams.fileno(), self._here)
+        self._listener = Listener(self._loop, listener, self._connected)
 
     def run(self) -> int | None:
-        """Until a signal comes, which is returned, or nobody needs it any more."""
-        ended_by: list[int] = []
+        """Run until a signal arrives, and return its number; None if the daemon is no longer needed."""
+        return run_until_signal(self._loop, self.close, starting=self._start)
 
-        def end(number: int) -> None:
-            ended_by.append(number)
-            self._loop.stop()
-
-        signals = EndSignals(self._loop, end)
+    def _start(self) -> None:
         sharing = self._sharing
-        self._say(
+        self._log(
             f"manager at {self.place}, TCP and UDP: policy {sharing.policy.name}, slices of "
-            f"{sharing.slice_s * 1e3:g} ms, beats {'by multicast' if self._multicast else 'one by one'}, "
+            f"{sharing.slice_s * 1e3:g} ms, heartbeats "
+            f"{'by multicast' if self.heartbeats.multicast else 'one by one'}, "
             f"{'real time' if self._realtime else 'ordinary'} priority"
         )
         settle_memory()
-        self._start = now()
-        self._drum.every(self._start, self._slice_s)
-        self._loop.watch(self._drum.fileno(), self._beat)
+        self.heartbeats.start()
         self._next_second()
         notify(f"READY=1\nSTATUS=listens at {self.place}")
-        try:
-            self._loop.run()
-        finally:
-            signals.close()
-            self.close()
-        return ended_by[0] if ended_by else None
 
     def close(self) -> None:
-        """Hang up; the nodes let everything run when the beats stay away."""
-        for peer in list(self._peers):
-            peer.stream.close()
-        self._door.close()
-        self._loop.forget(self._datagrams.fileno())
-        self._datagrams.close()
-        self._drum.close()
+        """Close all connections. Nodes resume all processes when no heartbeat arrives."""
+        for connection in list(self._connections):
+            connection.stream.close()
+        self._listener.close()
+        self.heartbeats.close()
         self._loop.close()
 
     @property
     def place(self) -> str:
-        """Where it listens, HOST:PORT."""
+        """Address of the manager as HOST:PORT."""
         host, port = self.address
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    # the beat
+    def _next_slot(self) -> tuple[int, int]:
+        slot = self.jobs.machine.next_slot().slot
+        return self.jobs.version, -1 if slot is None else slot
 
-    def _beat(self) -> None:
-        due = self._drum.expired()
-        if due == 0:
-            return
-        self._tick += due
-        late = now() - (self._start + self._tick * self._slice_s)
-        if late < 0.5 * self._slice_s:
-            slot = self.roster.machine.next_slot().slot
-            self._number += 1
-            at = -1 if slot is None else slot
-            self._send(
-                self._seal.beat(HeartbeatMessage(self._number, self.roster.version, raw(), at, self._slice_s))
-            )
-            self._late.append(late)
-            due -= 1
-        self._left_out += due
-
-    def _send(self, datagram: bytes) -> None:
-        if self._multicast is not None:
-            self._send_to(datagram, (self._multicast, self.address[1]))
-        for peer in self._nodes.values():
-            if peer.address is not None and not peer.multicast:
-                self._send_to(datagram, peer.address)
-
-    def _send_to(self, datagram: bytes, address: tuple[str, int]) -> None:
-        # A full or broken network loses this one; the nodes know what to do without.
-        with suppress(OSError):
-            self._datagrams.sendto(datagram, address)
-
-    def _here(self) -> None:
-        """Nodes show that they are here, and where they listen."""
-        for _ in range(_MOST_HERE + 4 * len(self._nodes)):
-            try:
-                datagram, address = self._datagrams.recvfrom(PRESENCE_BYTES + 1)
-            except OSError:
-                return
-            with suppress(Forged):
-                self._shown(self._seal.open_here(datagram), address[:2])
-
-    def _shown(self, here: PresenceMessage, address: tuple[str, int]) -> None:
-        peer = self._words.get(here.node)
-        if peer is not None and here.number > peer.shown:
-            peer.shown, peer.address, peer.heard_at = here.number, address, now()
-            peer.silent, peer.multicast = here.silent, here.multicast
-
-    # nodes
-
-    def _came(self, connection: socket.socket) -> None:
-        keep_honest(connection, SILENCE_S)
+    def _connected(self, accepted: socket.socket) -> None:
+        keep_honest(accepted, SILENCE_S)
         stream = Stream(
             self._loop,
-            connection,
-            heard=lambda line: self._heard(peer, line),
-            ended=lambda reason: self._ended(peer, reason),
+            accepted,
+            on_line=lambda line: self._line(connection, line),
+            on_end=lambda reason: self._ended(connection, reason),
         )
-        peer = _Peer(stream=stream, challenge=random_word(), since=now())
-        self._peers.add(peer)
-        stream.send(_open({"apples": VERSION, "challenge": peer.challenge, "session": self._session}))
+        connection = NodeConnection(stream=stream, challenge=random_word(), since=now())
+        self._connections.add(connection)
+        stream.send(
+            open_line({"apples": VERSION, "challenge": connection.challenge, "session": self._session})
+        )
 
-    def _heard(self, peer: _Peer, line: bytes) -> None:
-        if peer.seal is None:
-            self._hello(peer, line)
+    def _line(self, node: NodeConnection, line: bytes) -> None:
+        if node.seal is None:
+            self._hello(node, line)
             return
-        document = peer.seal.open(line)
-        peer.heard_at = now()
-        if peer.name is None:
+        document = node.seal.open(line)
+        node.heard_at = now()
+        if node.name is None:
             return
         if "registered" in document:
             entry = document["registered"]
-            why = self.roster.registered(peer.name, entry, now())
+            why = self.jobs.registered(node.name, entry, now())
             if why is not None:
-                peer.stream.send(peer.seal.line({"refuse": entry["job"], "why": why}))
+                node.send({"refuse": entry["job"], "why": why})
         elif "ended" in document:
-            self.roster.ended(peer.name, document["ended"]["job"], document["ended"]["rank"], now())
+            self.jobs.ended(node.name, document["ended"]["job"], document["ended"]["rank"], now())
         elif "status" in document:
-            peer.status, peer.told_at = document["status"], peer.heard_at
-            peer.silent, peer.multicast = peer.status["silent"], peer.status["multicast"]
-            self._questions.has_told(peer)
+            node.take_report(document["status"])
+            self._queries.reported(node)
         elif "ask" in document:
-            stale = {one for one in self._nodes.values() if peer.heard_at - one.told_at > FRESH_S}
-            self._questions.put(peer, document["ask"], stale)
-        self._tell_all()
+            stale = {one for one in self._nodes.values() if node.heard_at - one.told_at > FRESH_S}
+            self._queries.put(node, document["ask"], stale)
+        self._send_changes()
 
-    def _ask(self, peer: _Peer) -> None:
-        assert peer.seal is not None
-        peer.stream.send(peer.seal.line({"tell": True}))
+    def _ask(self, node: NodeConnection) -> None:
+        node.send({"tell": True})
 
-    def _answer(self, questions: list[tuple[_Peer, int]]) -> None:
+    def _answer(self, queries: list[tuple[NodeConnection, int]]) -> None:
         view = self.view()
-        for peer, number in questions:
-            assert peer.seal is not None
-            peer.stream.send(peer.seal.line({"answer": number, "view": view}))
+        for node, number in queries:
+            node.send({"answer": number, "view": view})
 
-    def _hello(self, peer: _Peer, line: bytes) -> None:
-        """A stranger proves that it holds the key, and is told so under a key that only we two can have now."""
-        seal = Seal(derive(self._key, "hello", peer.challenge), ours="manager", theirs="node")
+    def _hello(self, node: NodeConnection, line: bytes) -> None:
+        """Check the first line of a connection, and welcome the node or refuse it with the reason."""
         try:
-            hello = seal.open(line)
+            hello = node.open_hello(self._key, line)
         except Forged:
-            self._refuse(peer, "the keys differ; give the node the key file of this manager")
+            self._refuse(node, "the keys differ; give the node the key file of this manager")
             return
         name, wanted = hello["node"], hello["policy"]
         if wanted != self._sharing.policy.name:
-            self._refuse(peer, f"the manager's policy is {self._sharing.policy.name}, the node's {wanted}")
+            self._refuse(node, f"the manager's policy is {self._sharing.policy.name}, the node's {wanted}")
             return
         old = self._nodes.get(name)
         if old is not None and old.word != hello["word"] and now() - old.heard_at < SILENCE_S:
-            self._refuse(peer, f"a node {name} is connected already; give one of them another --name")
+            self._refuse(node, f"a node {name} is connected already; give one of them another --name")
             return
         if old is not None:
             self._forget(old)
             old.name = None
             old.stream.close()
-        peer.seal = Seal(
-            derive(self._key, "stream", peer.challenge, hello["nonce"]), ours="manager", theirs="node"
-        )
-        peer.name, peer.word, peer.heard_at = name, hello["word"], now()
-        peer.processors, peer.shown = hello["processors"], hello["shown"]
-        peer.stream.trust(LONGEST_LINE)
-        self._nodes[name] = self._words[peer.word] = peer
+        node.admit(self._key, hello, now())
+        self._nodes[name] = self.heartbeats.words[node.word] = node
         self._count()
-        welcome = {
-            "place": self.place,
-            "policy": self._sharing.policy.name,
-            "slice_s": self._sharing.slice_s,
-            "multicast": self._multicast,
-        }
-        peer.stream.send(peer.seal.line(welcome))
-        self._ask(peer)
-        if self._nodes.get(name) is not peer:
-            # It has gone again, and been counted out.
+        sharing = self._sharing
+        welcome = {"place": self.place, "policy": sharing.policy.name, "slice_s": sharing.slice_s}
+        node.send(welcome | {"multicast": self.heartbeats.multicast})
+        self._ask(node)
+        if self._nodes.get(name) is not node:
+            # The connection broke while it was welcomed; `_ended` has removed it already.
             return
         placed = {job: job_of_json(entry) for job, entry in hello["placed"].items()}
-        for job, why in self.roster.joined(name, hello["processors"], hello["processes"], placed, now()):
-            peer.stream.send(peer.seal.line({"refuse": job, "why": why}))
+        for job, why in self.jobs.joined(name, hello["processors"], hello["processes"], placed, now()):
+            node.send({"refuse": job, "why": why})
         held = f", with {len(hello['processes'])} processes" if hello["processes"] else ""
-        self._say(f"node {name} has joined: {hello['processors']} processors{held}")
-        self._tell_all()
+        self._log(f"node {name} has joined: {hello['processors']} processors{held}")
+        self._send_changes()
 
-    def _refuse(self, peer: _Peer, why: str) -> None:
-        peer.stream.send(_open({"refused": why}))
-        peer.stream.close(why)
+    def _refuse(self, node: NodeConnection, why: str) -> None:
+        node.stream.send(open_line({"refused": why}))
+        node.stream.close(why)
 
-    def _ended(self, peer: _Peer, reason: str) -> None:
-        self._peers.discard(peer)
-        self._questions.has_told(peer)
-        if peer.name is not None and self._nodes.get(peer.name) is peer:
-            self._forget(peer)
-            self.roster.lost(peer.name, now())
+    def _ended(self, node: NodeConnection, reason: str) -> None:
+        self._connections.discard(node)
+        self._queries.reported(node)
+        if node.name is not None and self._nodes.get(node.name) is node:
+            self._forget(node)
+            self.jobs.lost(node.name, now())
             self._count()
-            self._say(f"node {peer.name} is lost: {reason}")
-            self._tell_all()
-        elif peer.seal is None:
-            self._say(f"a stranger is gone: {reason}")
+            self._log(f"node {node.name} is lost: {reason}")
+            self._send_changes()
+        elif node.seal is None:
+            self._log(f"a connection ended before it proved its key: {reason}")
 
-    def _forget(self, peer: _Peer) -> None:
-        assert peer.name is not None
-        del self._nodes[peer.name]
-        self._words.pop(peer.word, None)
+    def _forget(self, node: NodeConnection) -> None:
+        assert node.name is not None
+        del self._nodes[node.name]
+        self.heartbeats.words.pop(node.word, None)
 
     def _count(self) -> None:
-        self._counted({name: peer.processors for name, peer in self._nodes.items()})
+        self._counted({name: node.processors for name, node in self._nodes.items()})
 
-    def _tell_all(self) -> None:
-        """Let every node know what has changed for it."""
-        if self._told == self.roster.version:
+    def _send_changes(self) -> None:
+        """Send every node its part of the matrix, if the matrix has changed."""
+        if self._sent_version == self.jobs.version:
             return
-        self._told = self.roster.version
-        # One that cannot be told any more leaves meanwhile, which is told to those that are left.
-        for name, peer in list(self._nodes.items()):
-            if self._nodes.get(name) is not peer:
-                continue
-            assert peer.seal is not None
-            peer.stream.send(peer.seal.line({"matrix": self.roster.view(name).as_json()}))
+        self._sent_version = self.jobs.version
+        # A node that cannot be reached is removed meanwhile, which the nodes after it are sent too.
+        for name, node in list(self._nodes.items()):
+            if self._nodes.get(name) is node:
+                node.send({"matrix": self.jobs.view(name).as_json()})
 
     def _second(self) -> None:
-        # After a stop all that has come is read before anybody is called silent.
-        self._here()
+        # After a stop of this process, all datagrams are read before any node counts as silent.
+        self.heartbeats.receive()
         instant = now()
-        self.roster.tick(instant)
-        self._tell_all()
-        for peer in list(self._peers):
-            if peer.seal is None:
-                if instant - peer.since > _STRANGER_S:
-                    peer.stream.close("it does not say who it is")
-            elif instant - peer.heard_at > SILENCE_S:
-                peer.stream.close(f"nothing heard of it for {SILENCE_S:g} s")
-            elif peer.name is not None and instant - peer.heard_at > _ASK_S:
-                # Its datagrams may get lost, or not be let through: lines are.
-                self._ask(peer)
-            elif peer.silent or self._slice_s > PULSE_S:
-                # The others know by the beats that we are here.
-                peer.stream.send(peer.seal.line({"pulse": True}))
+        self.jobs.tick(instant)
+        self._send_changes()
+        for node in list(self._connections):
+            if node.seal is None:
+                if instant - node.since > _UNPROVED_S:
+                    node.stream.close(f"no proof of the key within {_UNPROVED_S:g} s")
+            elif instant - node.heard_at > SILENCE_S:
+                node.stream.close(f"no sign of life for {SILENCE_S:g} s")
+            elif node.name is not None and instant - node.heard_at > _ASK_S:
+                # Its datagrams may get lost or be blocked; lines arrive.
+                self._ask(node)
+            elif node.silent or self.heartbeats.slice_s > PULSE_S:
+                # To all other nodes the heartbeats are the manager's sign of life.
+                node.send({"pulse": True})
         if self._nodes:
             self._needed_at = instant + _NEXT_S
         if self._while_needed and instant > self._needed_at:
@@ -361,40 +244,20 @@ class ManagerDaemon:
         self._next_second()
 
     def _next_second(self) -> None:
-        self._loop.at(between_heartbeats(self._start, self._slice_s, now() + PULSE_S), self._second)
+        heartbeats = self.heartbeats
+        at = between_heartbeats(heartbeats.started, heartbeats.slice_s, now() + PULSE_S)
+        self._loop.at(at, self._second)
 
     def view(self) -> Json:
-        """The whole machine, for people."""
+        """Return the state of the whole machine."""
         instant = now()
-        late = sorted(self._late)
         return {
             "place": self.place,
             "policy": self._sharing.policy.name,
             "slice_s": self._sharing.slice_s,
             "mpl": self._sharing.rows,
-            "settled": self.roster.settled,
-            "beats": self._number,
-            "left_out": self._left_out,
-            "late_s": {
-                "p50": late[len(late) // 2] if late else None,
-                "p95": late[int(len(late) * 0.95)] if late else None,
-                "most": late[-1] if late else None,
-            },
-            "jobs": self.roster.describe(),
-            "nodes": {
-                name: peer.status
-                | {
-                    "silent": peer.silent,
-                    "heard_s": instant - peer.heard_at,
-                    "told_s": instant - peer.told_at,
-                }
-                | {"address": peer.address}
-                for name, peer in sorted(self._nodes.items())
-            },
+            "settled": self.jobs.settled,
+            **self.heartbeats.describe(),
+            "jobs": self.jobs.describe(),
+            "nodes": {name: node.describe(instant) for name, node in sorted(self._nodes.items())},
         }
-
-
-def _open(document: Json) -> bytes:
-    import json
-
-    return json.dumps(document).encode() + b"\n"

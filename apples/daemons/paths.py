@@ -7,19 +7,25 @@ nobody else may enter; one that root runs for everybody in ``/run/apples``.
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from apples.errors import ConfigError, SharingError
 from apples.monitoring.names import check_job
+from nws.base.errors import UsageError
 from nws.base.paths import local_host
+from nws.client.endpoint import read_secret
 
 SOCKET_VARIABLE, JOB_VARIABLE = "APPLES_NODE_SOCKET", "APPLES_JOB"
 SYSTEM_DIRECTORY = Path("/run/apples")
 
 #: What the kernel takes as the path of a socket, less the byte that ends it.
 _LONGEST = 107
+
+#: Characters that a key has at least: 128 bits in hexadecimal digits.
+_SHORTEST = 32
 
 
 def checked_name(name: str, *, what: str) -> str:
@@ -88,3 +94,31 @@ def private_directory(path: Path) -> Path:
             f"or name another place with --socket or {SOCKET_VARIABLE}"
         )
     return path
+
+
+def read_key(path: Path) -> bytes:
+    """The key in a file; raises `ConfigError` where it cannot be read, others could read it, or it is too short."""
+    try:
+        key = read_secret(path, "key")
+    except UsageError as error:
+        raise ConfigError(f"{error}; `apples manager --new-key {path}` makes one") from None
+    if len(key) < _SHORTEST:
+        raise ConfigError(
+            f"{path}: {len(key)} characters are no key; at least {_SHORTEST} are needed, and "
+            f"`apples manager --new-key FILE` makes one"
+        )
+    return key.encode()
+
+
+def new_key(path: Path) -> None:
+    """Make a file of mode 0600 with a new key; raises `ConfigError` where there is one already or none can be."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{secrets.token_hex(32)}\n")
+    except FileExistsError:
+        raise ConfigError(
+            f"{path}: is there already; remove it first if the nodes are to have a new key"
+        ) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be made: {error.strerror}; name another file") from None

@@ -37,13 +37,13 @@ class ProcessRegistry:
         self,
         node: ManagedNode,
         loop: Loop,
-        guard: WatchdogClient,
+        watchdog: WatchdogClient,
         capabilities: Capabilities,
         journal: Journal,
         *,
         removed: Callable[[Process], None],
     ) -> None:
-        self._node, self._loop, self._guard = node, loop, guard
+        self._node, self._loop, self._watchdog = node, loop, watchdog
         self._capabilities, self._journal, self._removed = capabilities, journal, removed
         self._pidfds: dict[Process, int] = {}
         self.ended: dict[str, dict[int, Json]] = {}
@@ -53,15 +53,15 @@ class ProcessRegistry:
         registration, pidfd = processes.check(request, connection)
         try:
             self._node.check(registration)
-            if registration.process in self._node.members:
+            if registration.process in self._node.processes:
                 raise RegistrationRefused(f"process {registration.pid} is registered already")
             page = self._page(registration)
         except BaseException:
             os.close(pidfd)
             raise
-        member = self._take(registration, pidfd, page)
+        managed = self._take(registration, pidfd, page)
         self._write()
-        return member
+        return managed
 
     def adopt(self) -> int:
         """Take over what an earlier node manager had, and let it run until a beat says otherwise; how many."""
@@ -78,44 +78,44 @@ class ProcessRegistry:
                 control.favour(False)
                 control.resume()
         cgroups.sweep()
-        return len(self._node.members)
+        return len(self._node.processes)
 
-    def hold(self, member: ManagedProcess) -> None:
+    def hold(self, managed: ManagedProcess) -> None:
         """Have the watchdog hold what there is of it now."""
-        for number, (fd, action) in enumerate(member.control.guards()):
-            self._guard.hold(_key(member.registration.process, number), fd, action)
+        for number, (fd, action) in enumerate(managed.control.guards()):
+            self._watchdog.hold(_key(managed.registration.process, number), fd, action)
 
     def remove(self, process: Process, why: str) -> None:
         """It has ended, or is to be left alone."""
-        member = self._node.members.get(process)
-        if member is None:
+        managed = self._node.processes.get(process)
+        if managed is None:
             return
-        self._remember(process, why)
+        self._remanaged(process, why)
         self._loop.forget(self._pidfds.pop(process))
-        for number, _ in enumerate(member.control.guards()):
-            self._guard.drop(_key(process, number))
+        for number, _ in enumerate(managed.control.guards()):
+            self._watchdog.drop(_key(process, number))
         self._node.remove(process, now())
         self._write()
         self._removed(process)
 
     def _take(self, registration: ProcessRegistration, pidfd: int, page: Page | None) -> ManagedProcess:
         process = registration.process
-        if all(other.job != process.job for other in self._node.members):
+        if all(other.job != process.job for other in self._node.processes):
             # A new job of a name that was there before.
             self.ended.pop(process.job, None)
         self.ended.get(process.job, {}).pop(process.rank, None)
-        member = self._node.add(registration, self._capabilities.control(registration, pidfd), page, now())
+        managed = self._node.add(registration, self._capabilities.control(registration, pidfd), page, now())
         self._pidfds[process] = pidfd
         self._loop.watch(pidfd, lambda: self._seen(process, pidfd))
-        self.hold(member)
-        return member
+        self.hold(managed)
+        return managed
 
     def _seen(self, process: Process, pidfd: int) -> None:
         """The kernel says that it has ended, or said so of another process whose descriptor had this number."""
         if not processes.alive(pidfd):
             self.remove(process, "ended")
 
-    def _remember(self, process: Process, why: str) -> None:
+    def _remanaged(self, process: Process, why: str) -> None:
         self._node.read_all()
         (final,) = (e for e in self._node.describe(now()) if (e["job"], e["rank"]) == process)
         ranks = self.ended.setdefault(process.job, {})
@@ -141,7 +141,7 @@ class ProcessRegistry:
     def _write(self) -> None:
         # Without it only a node manager that is killed would be missed by the next one.
         with suppress(OSError):
-            self._journal.write(member.registration for member in self._node.members.values())
+            self._journal.write(managed.registration for managed in self._node.processes.values())
 
 
 def _key(process: Process, number: int) -> str:

@@ -8,7 +8,6 @@ What is asked: `status` (this node), `view` (the whole machine), `job` (one job,
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections import Counter
@@ -23,7 +22,7 @@ from apples.daemons.processes import RegistrationRefused, peer
 from apples.ipc.listener import Listener
 from apples.ipc.loop import Loop
 from apples.ipc.streams import Stream
-from apples.ipc.wire import Forged, Json, plain
+from apples.ipc.wire import Forged, Json, open_line, plain
 
 _BACKLOG = 1024
 #: While so much waits for somebody who does not read, no more is said to him, bytes.
@@ -54,8 +53,8 @@ class RegistrationServer:
     holding : connections that need the node manager to stay
     """
 
-    def __init__(self, loop: Loop, path: Path, desk: RequestHandler, *, most_of_user: int) -> None:
-        self._loop, self._path, self._desk = loop, path, desk
+    def __init__(self, loop: Loop, path: Path, handler: RequestHandler, *, most_of_user: int) -> None:
+        self._loop, self._path, self._handler = loop, path, handler
         self._most_of_user = most_of_user
         self._of_user: Counter[int] = Counter()
         self.holding: set[Stream] = set()
@@ -67,7 +66,7 @@ class RegistrationServer:
         self._listener.bind(str(path))
         path.chmod(0o666 if path.parent == SYSTEM_DIRECTORY else 0o600)
         self._listener.listen(_BACKLOG)
-        self._door = Listener(loop, self._listener, self._came)
+        self._accepting = Listener(loop, self._listener, self._connected)
 
     def end(self, process: Process) -> None:
         """The process has ended: its connection, if it has one, stands for nothing any more."""
@@ -77,33 +76,33 @@ class RegistrationServer:
 
     def close(self) -> None:
         """Nobody is let in any more."""
-        self._door.close()
+        self._accepting.close()
         with suppress(FileNotFoundError):
             os.unlink(self._path)
         for stream in list(self._streams):
             self._streams[stream] = None
             stream.close()
 
-    def _came(self, connection: socket.socket) -> None:
+    def _connected(self, connection: socket.socket) -> None:
         _, uid = peer(connection)
         if uid != os.geteuid() and self._of_user[uid] >= self._most_of_user:
             why = f"user {uid} has {self._most_of_user} connections here already; end some of them"
             with connection, suppress(OSError):
-                connection.send(json.dumps({"refused": why}).encode() + b"\n", socket.MSG_DONTWAIT)
+                connection.send(open_line({"refused": why}), socket.MSG_DONTWAIT)
             return
         stream = Stream(
             self._loop,
             connection,
-            heard=lambda line: self._heard(stream, line),
-            ended=lambda reason: self._ended(stream, uid),
+            on_line=lambda line: self._line(stream, line),
+            on_end=lambda reason: self._ended(stream, uid),
             most_waiting=_MOST_WAITING,
         )
         self._streams[stream] = None
         self._of_user[uid] += 1
 
-    def _heard(self, stream: Stream, line: bytes) -> None:
+    def _line(self, stream: Stream, line: bytes) -> None:
         def answer(document: Json) -> None:
-            stream.send(json.dumps(document).encode() + b"\n")
+            stream.send(open_line(document))
 
         try:
             request = plain(line)
@@ -115,18 +114,18 @@ class RegistrationServer:
             self._register(stream, argument, answer)
         elif what == "schedule" and self._streams[stream] is not None:
             # Not answered: it goes on meanwhile.
-            self._desk.requested()
+            self._handler.requested()
         elif what == "hold":
             self.holding.add(stream)
             answer({"held": {}})
-        elif not self._desk.ask(what, argument, answer):
+        elif not self._handler.ask(what, argument, answer):
             answer({"refused": f"{what!r} is no request; legal are register, status, view, job, beats, hold"})
 
     def _register(self, stream: Stream, argument: object, answer: Answer) -> None:
         try:
             if self._streams[stream] is not None:
                 raise RegistrationRefused("this connection stands for a process already; open one for each")
-            process = self._desk.register(argument, stream.socket)
+            process = self._handler.register(argument, stream.socket)
         except RegistrationRefused as error:
             answer({"refused": str(error)})
             return
@@ -140,4 +139,4 @@ class RegistrationServer:
         self.holding.discard(stream)
         process = self._streams.pop(stream, None)
         if process is not None:
-            self._desk.leave(process)
+            self._handler.leave(process)

@@ -20,8 +20,7 @@ from typing import IO, Any
 
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
 from apples.daemons.client import NodeClient, efficiencies, find_node
-from apples.daemons.keyfile import new_key
-from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, serving_socket
+from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, new_key, serving_socket
 from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
 from apples.monitoring.environment import make_directory, monitor_environment, remove_pages

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -127,6 +128,27 @@ class SharingSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """Settings of one node manager.
+
+    cpus : CPUs of the node, to which processes are pinned; None for all CPUs of this process, without pinning
+    key : key shared with the manager, None without a manager.  while_needed : end when no process is registered
+    """
+
+    name: str
+    sharing: SharingSettings
+    socket: Path
+    cpus: tuple[int, ...] | None = None
+    key: bytes | None = None
+    while_needed: bool = False
+
+    @property
+    def processors(self) -> int:
+        """Number of processors of the node."""
+        return len(self.cpus) if self.cpus is not None else len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What the commands say on top of the file; None says nothing."""
 
@@ -237,8 +259,6 @@ def parse_time(text: str, *, what: str) -> float:
 
 def parse_cpus(text: str) -> tuple[int, ...]:
     """CPU numbers of `0-3` or `0,2,5`; raises `ConfigError`, also for CPUs this machine lets nobody use."""
-    import os
-
     legal = os.sched_getaffinity(0)
     found: dict[int, None] = {}
     for part in text.split(","):

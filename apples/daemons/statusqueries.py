@@ -36,7 +36,7 @@ class StatusQueries(Generic[T]):
         if not self._untold:
             self._answer()
 
-    def has_told(self, node: T) -> None:
+    def reported(self, node: T) -> None:
         """It has told how it is, or is gone."""
         if node in self._untold:
             self._untold.discard(node)

@@ -19,9 +19,9 @@ from apples.ipc.loop import Loop
 
 _SCRIPT = Path(__file__).with_name("watchdog.py")
 #: Seconds before the next attempt where one that was started died at once.
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 #: Seconds a watchdog may take to hear of one more process before another takes its place.
-_HEARD_S = 1.0
+_SEND_S = 1.0
 
 
 class WatchdogClient:
@@ -32,10 +32,10 @@ class WatchdogClient:
         loop: Loop,
         *,
         realtime: bool,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         changed: Callable[[], None],
     ) -> None:
-        self._loop, self._say, self._changed = loop, say, changed
+        self._loop, self._log, self._changed = loop, log, changed
         self._realtime = str(int(realtime))
         self._held: dict[str, tuple[int, bytes]] = {}
         self._page_fd = os.memfd_create("watchdog", os.MFD_CLOEXEC)
@@ -53,10 +53,10 @@ class WatchdogClient:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start a watchdog and tell it what is held; it is `ready` when it has said so."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            fds = (theirs.fileno(), self._page_fd)
+        """Start a watchdog and tell it what is held; it is `ready` when it has message so."""
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with far:
+            fds = (far.fileno(), self._page_fd)
             command = [sys.executable, "-I", "-S", str(_SCRIPT), *map(str, fds), self._realtime]
             self._process = subprocess.Popen(
                 command,
@@ -65,16 +65,16 @@ class WatchdogClient:
                 # Whatever ends the node manager's group or session must not end it.
                 start_new_session=True,
             )
-        ours.setblocking(False)
-        self._socket = ours
-        self._loop.watch(ours.fileno(), self._heard)
+        near.setblocking(False)
+        self._socket = near
+        self._loop.watch(near.fileno(), self._receive)
         for key in list(self._held):
-            self._tell_held(key)
+            self._send_held(key)
 
     def hold(self, key: str, fd: int, action: bytes) -> None:
         """From now on: on `fd` do `action` when we are gone."""
         self._held[key] = (fd, action)
-        self._tell_held(key)
+        self._send_held(key)
 
     def drop(self, key: str) -> None:
         """Never mind."""
@@ -107,21 +107,21 @@ class WatchdogClient:
             self._socket = None
         if self._process is not None:
             try:
-                self._process.wait(_HEARD_S)
+                self._process.wait(_SEND_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
             self._process = None
         self.ready = False
 
-    def _tell_held(self, key: str) -> None:
+    def _send_held(self, key: str) -> None:
         fd, action = self._held[key]
         if self._socket is None:
             return
         message = HOLD + key.encode() + b"\0" + action
         try:
             # A full socket is waited for: what the watchdog has not heard of, it cannot resume.
-            self._socket.settimeout(_HEARD_S)
+            self._socket.settimeout(_SEND_S)
             socket.send_fds(self._socket, [message], [fd])
             self._socket.setblocking(False)
         except OSError:
@@ -133,18 +133,18 @@ class WatchdogClient:
             with suppress(OSError):
                 self._socket.send(message)
 
-    def _heard(self) -> None:
+    def _receive(self) -> None:
         assert self._socket is not None
         try:
-            said = self._socket.recv(16)
+            message = self._socket.recv(16)
         except BlockingIOError:
             return
         except ConnectionError:
-            said = b""
-        if said == READY:
+            message = b""
+        if message == READY:
             self.ready = True
             self._changed()
-        elif not said:
+        elif not message:
             self._died()
 
     def _died(self) -> None:
@@ -152,8 +152,8 @@ class WatchdogClient:
         self._end()
         self._changed()
         if stood:
-            self._say("the watchdog has died; nothing is stopped until another stands")
+            self._log("the watchdog has died; nothing is stopped until another stands")
             self.start()
         else:
-            self._say(f"no watchdog can be started; nothing is stopped, trying again in {_AGAIN_S:g} s")
-            self._loop.after(_AGAIN_S, self.start)
+            self._log(f"no watchdog can be started; nothing is stopped, trying again in {_RETRY_S:g} s")
+            self._loop.after(_RETRY_S, self.start)

@@ -82,10 +82,12 @@ def may_multicast(datagrams: socket.socket, own: str) -> bool:
 
 
 class Listener:
-    """Open until `close`, which closes the socket too. came : gets every connection"""
+    """Open until `close`, which closes the socket too. on_connection : called with every connection"""
 
-    def __init__(self, loop: Loop, listener: socket.socket, came: Callable[[socket.socket], None]) -> None:
-        self._loop, self._listener, self._came = loop, listener, came
+    def __init__(
+        self, loop: Loop, listener: socket.socket, on_connection: Callable[[socket.socket], None]
+    ) -> None:
+        self._loop, self._listener, self._on_connection = loop, listener, on_connection
         self._pause: Alarm | None = None
         self._open()
 
@@ -109,4 +111,4 @@ class Listener:
                 self._loop.forget(self._listener.fileno())
                 self._pause = self._loop.after(_PAUSE_S, self._open)
             return
-        self._came(connection)
+        self._on_connection(connection)

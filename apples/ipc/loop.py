@@ -8,6 +8,7 @@ decides.
 
 from __future__ import annotations
 
+import gc
 import heapq
 import itertools
 import os
@@ -176,3 +177,44 @@ class EndSignals:
                     for one in self._before:
                         signal.signal(one, signal.SIG_DFL)
                     self._ended(number)
+
+
+def run_until_signal(
+    loop: Loop, closing: Callable[[], None], *, starting: Callable[[], None] = lambda: None
+) -> int | None:
+    """Call `starting`, run the loop until TERM, INT or HUP arrives or it is stopped, and call `closing`.
+
+    Returns the number of the signal, None if the loop was stopped without one.
+    """
+    ended_by: list[int] = []
+
+    def end(number: int) -> None:
+        ended_by.append(number)
+        loop.stop()
+
+    signals = EndSignals(loop, end)
+    try:
+        starting()
+        loop.run()
+    finally:
+        signals.close()
+        closing()
+    return ended_by[0] if ended_by else None
+
+
+def become_realtime(priority: int) -> bool:
+    """Run under SCHED_FIFO, child processes not, so that heartbeats never wait for a processor.
+
+    Returns False if a right is missing (CAP_SYS_NICE, or an rtprio limit).
+    """
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(priority))
+    except PermissionError:
+        return False
+    return True
+
+
+def settle_memory() -> None:
+    """Exclude all objects made so far from garbage collection, which would scan them again and again."""
+    gc.collect()
+    gc.freeze()

@@ -27,13 +27,13 @@ class Stream:
         loop: Loop,
         connection: socket.socket,
         *,
-        heard: Callable[[bytes], None],
-        ended: Callable[[str], None],
+        on_line: Callable[[bytes], None],
+        on_end: Callable[[str], None],
         most_waiting: int = _MOST_WAITING,
     ) -> None:
         """most_waiting : bytes that may wait when there is more to send; one line may be of any length"""
         self._loop, self.socket = loop, connection
-        self.heard, self._ended = heard, ended
+        self.on_line, self._on_end = on_line, on_end
         self._lines = Lines()
         self._waiting = bytearray()
         self._most_waiting = most_waiting
@@ -59,7 +59,7 @@ class Stream:
             self._open = False
             self._loop.forget(self.socket.fileno())
             self.socket.close()
-            self._ended(reason)
+            self._on_end(reason)
 
     def _closed(self) -> bool:
         return not self._open
@@ -97,7 +97,7 @@ class Stream:
             return
         try:
             for line in self._lines.feed(data):
-                self.heard(line)
+                self.on_line(line)
                 if self._closed():
                     return
         except Forged as error:

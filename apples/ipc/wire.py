@@ -35,6 +35,9 @@ _BEGIN = 20
 _BEAT, _HERE = struct.Struct(f"!{_BEGIN}xQQdid"), struct.Struct(f"!{_BEGIN}x16sQ??")
 HEARTBEAT_BYTES, PRESENCE_BYTES = _BEAT.size + _MAC, _HERE.size + _MAC
 
+#: Seconds between two signs of life in each direction, and seconds without any after which a connection is given up.
+PULSE_S, SILENCE_S = 1.0, 3.0
+
 #: What two clocks that nobody corrects may drift apart, as a share; and when late beats are taken for a changed clock.
 _DRIFT = 1e-3
 CLOCK_RESET_S = 3.0
@@ -88,6 +91,11 @@ class Seal:
     def _mac(self, direction: bytes, place: int, body: bytes) -> bytes:
         text = b"%s\0%d\0%s" % (direction, place, body)
         return hmac.digest(self._key, text, "sha256").hex().encode()
+
+
+def open_line(document: Json) -> bytes:
+    """Return the line of a document that is not sealed."""
+    return json.dumps(document).encode() + b"\n"
 
 
 def plain(line: bytes) -> Json:

@@ -89,8 +89,8 @@ class QueueListener:
         stream = Stream(
             self._loop,
             connection,
-            heard=lambda line: self._heard(visitor, line),
-            ended=lambda reason: self._ended(visitor),
+            on_line=lambda line: self._heard(visitor, line),
+            on_end=lambda reason: self._ended(visitor),
         )
         visitor = ClientConnection(stream=stream, uid=uid)
         self._visitors.add(visitor)

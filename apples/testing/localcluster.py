@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from apples.daemons.client import NodeClient
-from apples.daemons.keyfile import new_key
+from apples.daemons.paths import new_key
 from apples.daemons.processes import facts
 from apples.errors import SharingError
 

@@ -122,7 +122,7 @@ class Bench:
         self.node.learn(view, now)
 
     def beat(self, slot, now, *, may_stop=True):
-        self.node.beat(slot, now)
+        self.node.heartbeat(slot, now)
         return self.node.enforce(now, may_stop=may_stop)
 
     def done(self):

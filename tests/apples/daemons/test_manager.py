@@ -8,11 +8,10 @@ import time
 from types import SimpleNamespace
 
 from apples.coscheduling.policies import POLICIES
-from apples.daemons.keyfile import read_key
-from apples.daemons.managerconnection import SILENCE_S
 from apples.daemons.managerdaemon import ManagerDaemon
+from apples.daemons.paths import read_key
 from apples.daemons.settings import SharingSettings
-from apples.ipc.wire import DatagramSeal, PresenceMessage, Seal, derive, random_word
+from apples.ipc.wire import SILENCE_S, DatagramSeal, PresenceMessage, Seal, derive, random_word
 from apples.testing.localcluster import kill
 
 KEY = b"k" * 32
@@ -94,9 +93,9 @@ def test_a_manager_that_was_stopped_for_long_calls_nobody_silent_who_was_not(loc
 
 def test_a_node_is_where_its_last_datagram_came_from():
     settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
-    manager = ManagerDaemon(settings, KEY, say=lambda text: None)
+    manager = ManagerDaemon(settings, KEY, log=lambda text: None)
     word, seal = random_word(), DatagramSeal(KEY, manager._session)
-    peer = manager._words[word] = SimpleNamespace(shown=3, address=None, heard_at=0.0)
+    peer = manager.heartbeats.words[word] = SimpleNamespace(shown=3, address=None, heard_at=0.0)
     senders = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
     here = PresenceMessage(word, 4, silent=False, multicast=True)
     for sender, datagram in (
@@ -107,7 +106,7 @@ def test_a_node_is_where_its_last_datagram_came_from():
         (senders[1], seal.here(here._replace(number=9))[:-1]),
     ):
         sender.sendto(datagram, manager.address)
-    manager._here()
+    manager.heartbeats.receive()
     assert (peer.shown, peer.address) == (4, ("127.0.0.1", senders[0].getsockname()[1]))
     assert (peer.silent, peer.multicast) == (False, True)
     for sender in senders:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from apples.daemons import managerconnection as links
+from apples.daemons import heartbeatreceiver, managerconnection
 from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
 from apples.ipc.loop import Loop
 from apples.ipc.timer import now
@@ -28,7 +28,7 @@ class Air:
             lost=lambda reason: None,
         )
         self.link = ManagerConnection(self.loop, ("127.0.0.1", 1), KEY, hooks)
-        self.link._beats = DatagramSeal(KEY, self.session)
+        self.link.receiver.seal = DatagramSeal(KEY, self.session)
         self.near, self.far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
 
     def beat(self, *, multicast, slice_s=0.1):
@@ -37,13 +37,13 @@ class Air:
         self.now += slice_s
         beat = HeartbeatMessage(self.number, 1, self.now, 0, slice_s)
         self.far.send(DatagramSeal(KEY, self.session).beat(beat))
-        self.link._datagram(self.near, multicast=multicast)
+        self.link.receiver._receive(self.near, multicast=multicast)
 
 
 @pytest.fixture
 def air(monkeypatch):
     made = Air()
-    monkeypatch.setattr(links, "raw", lambda: made.now)
+    monkeypatch.setattr(heartbeatreceiver, "raw", lambda: made.now)
     yield made
     made.near.close()
     made.far.close()
@@ -90,7 +90,7 @@ def test_beats_are_as_good_as_lines_to_know_that_the_manager_is_there(air):
     air.link.tick(heard_at + 2.9, silent=False)
     assert air.link._stream.reasons == []
     air.link.tick(heard_at + 3.1, silent=False)
-    assert air.link._stream.reasons == ["nothing heard of it for 3 s"]
+    assert air.link._stream.reasons == ["no sign of life for 3 s"]
 
 
 class Names:
@@ -146,8 +146,8 @@ def test_a_name_server_that_does_not_answer_holds_nothing_up(caller, monkeypatch
 
 
 def test_the_last_address_serves_while_the_name_cannot_be_looked_up(caller, monkeypatch):
-    monkeypatch.setattr(links, "AGAIN_S", 0.001)
-    monkeypatch.setattr(links, "_LOOK_UP_S", 0.0)
+    monkeypatch.setattr(managerconnection, "_RETRY_S", 0.001)
+    monkeypatch.setattr(managerconnection, "_LOOK_UP_S", 0.0)
     names = Names(monkeypatch)
     names.may_answer.set()
     with socket.create_server(("127.0.0.1", 0)) as listener:

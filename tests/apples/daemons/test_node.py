@@ -5,7 +5,8 @@ import pytest
 from apples.coscheduling.classes import FcsConstants, MonitorCounts
 from apples.coscheduling.events import Process
 from apples.coscheduling.messagedriven import MessageDrivenConstants
-from apples.daemons.node import LIMIT_AGAIN_S, LOOK_AGAIN_S
+from apples.daemons.managedprocess import LOOK_AGAIN_S
+from apples.daemons.node import LIMIT_AGAIN_S
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 
 
@@ -55,7 +56,7 @@ def test_time_held_stopped_is_in_the_page_before_the_process_runs(gang):
     gang.beat(0, 0.25)
     assert gang.pages["x.0"].stopped_s == pytest.approx(0.15)
     assert gang.done()[-2:] == ["stopped x.0 0.15", "resume x.0"]
-    assert gang.node.members[Process("x", 0)].held_s(0.25) == pytest.approx(0.15)
+    assert gang.node.processes[Process("x", 0)].held_s(0.25) == pytest.approx(0.15)
 
 
 def test_who_is_read_while_it_is_held_stopped_waits_no_longer(gang):
@@ -128,7 +129,7 @@ def test_a_spoilt_page_is_let_go_and_the_process_takes_its_turns(gang):
     gang.pages["y.0"].spoilt = True
     gang.beat(1, 0.1)
     assert gang.done() == ["stop x.0", "close page y.0", "resume y.0"]
-    assert gang.node.members[Process("y", 0)].page is None
+    assert gang.node.processes[Process("y", 0)].page is None
 
 
 def test_fcs_reads_the_pages_of_those_whose_slot_ends_and_classifies(bench):

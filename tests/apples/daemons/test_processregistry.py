@@ -13,7 +13,7 @@ from apples.daemons.processregistry import ProcessRegistry
 from apples.ipc.loop import Loop
 
 
-class NoGuard:
+class NoWatchdog:
     """A watchdog that nobody needs."""
 
     def hold(self, key, fd, action):
@@ -27,10 +27,10 @@ class NoGuard:
 def keeping(bench, tmp_path):
     loop, journal = Loop(), Journal(tmp_path / "n.sock")
     made = ProcessRegistry(
-        bench("uncoordinated").node, loop, NoGuard(), Capabilities(), journal, removed=lambda process: None
+        bench("uncoordinated").node, loop, NoWatchdog(), Capabilities(), journal, removed=lambda process: None
     )
     yield made
-    for process in list(made._node.members):
+    for process in list(made._node.processes):
         made.remove(process, "left")
     journal.close()
     loop.close()
@@ -45,10 +45,10 @@ def test_news_of_another_process_with_the_same_descriptor_ends_nobody(keeping):
         seen = keeping._loop._ready[keeping._pidfds[process]]
         # an event of the batch that was fetched before the descriptor was opened anew
         seen()
-        assert process in keeping._node.members
+        assert process in keeping._node.processes
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         seen()
-        assert process not in keeping._node.members
+        assert process not in keeping._node.processes
         assert [one["state"] for one in keeping.ended["j"].values()] == ["ended"]
     child.wait()

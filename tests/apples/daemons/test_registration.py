@@ -171,7 +171,7 @@ def test_who_asks_and_does_not_read_is_shown_out_and_a_long_answer_is_not_cut(lo
 def test_a_side_that_does_not_read_has_a_bounded_heap(loop):
     reasons = []
     near, far = socket.socketpair()
-    stream = Stream(loop, near, heard=print, ended=reasons.append, most_waiting=100_000)
+    stream = Stream(loop, near, on_line=print, on_end=reasons.append, most_waiting=100_000)
     for _ in range(100):
         stream.send(b"x" * 100_000)
         assert len(stream._waiting) <= 200_000

@@ -5,17 +5,16 @@ import time
 import pytest
 
 from apples.coscheduling.policies import POLICIES
-from apples.daemons import nodedaemon
+from apples.daemons import owntimer
 from apples.daemons.nodedaemon import NodeDaemon
-from apples.daemons.nodesettings import NodeSettings
-from apples.daemons.settings import SharingSettings
+from apples.daemons.settings import NodeSettings, SharingSettings
 
 
 @pytest.fixture
 def daemon(tmp_path):
     """A node manager whose looks and turns are counted. looks : when.  turns : how many"""
     settings = SharingSettings(policy=POLICIES["message-driven"])
-    made = NodeDaemon(NodeSettings(name="a", sharing=settings, socket=tmp_path / "s"), say=lambda text: None)
+    made = NodeDaemon(NodeSettings(name="a", sharing=settings, socket=tmp_path / "s"), log=lambda text: None)
     made.looks, made.turns, made.found = [], 0, True
 
     def look(now):
@@ -25,7 +24,7 @@ def daemon(tmp_path):
     def enforce():
         made.turns += 1
 
-    made.node.look_for_messages, made._enforce = look, enforce
+    made.node.look_for_messages, made.timer._enforce = look, enforce
     yield made
     made.close()
 
@@ -41,12 +40,12 @@ def test_a_request_is_looked_for_at_once(daemon):
     daemon.requested()
     run(daemon, 0.01)
     (looked,) = daemon.looks
-    assert looked - asked < nodedaemon.LOOK_S / 2
+    assert looked - asked < owntimer.LOOK_S / 2
     assert daemon.turns == 1
 
 
 def test_requests_that_come_close_together_are_looked_for_together_a_little_later(daemon, monkeypatch):
-    monkeypatch.setattr(nodedaemon, "_REQUEST_S", 0.05)
+    monkeypatch.setattr(owntimer, "_REQUEST_S", 0.05)
     for _ in range(2):
         for _ in range(5):
             daemon.requested()

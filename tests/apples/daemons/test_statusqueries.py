@@ -44,10 +44,10 @@ def test_all_who_ask_meanwhile_are_answered_with_the_last_node_that_tells_or_goe
     desk.questions.put("p", 1, {"a", "b"})
     desk.questions.put("q", 2, {"a", "b"})
     assert sorted(desk.asked) == ["a", "b"]
-    desk.questions.has_told("a")
-    desk.questions.has_told("stranger")
+    desk.questions.reported("a")
+    desk.questions.reported("stranger")
     assert desk.answers == []
-    desk.questions.has_told("b")
+    desk.questions.reported("b")
     assert [questions for questions, _ in desk.answers] == [[("p", 1), ("q", 2)]]
 
 
@@ -58,6 +58,6 @@ def test_a_node_that_does_not_tell_is_waited_for_so_long_and_no_longer(desk):
     assert questions == [("p", 1)]
     assert after_s >= GATHER_S
     # Its word that comes too late changes nothing; the next question asks it again.
-    desk.questions.has_told("a")
+    desk.questions.reported("a")
     desk.questions.put("p", 2, {"a"})
     assert desk.asked == ["a", "a"]

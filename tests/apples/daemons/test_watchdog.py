@@ -18,7 +18,7 @@ class Post:
     def __init__(self, patience_s):
         self.said, self.patience_s = [], patience_s
         self.loop = Loop()
-        self.guard = WatchdogClient(self.loop, realtime=False, say=self.said.append, changed=self.loop.stop)
+        self.guard = WatchdogClient(self.loop, realtime=False, log=self.said.append, changed=self.loop.stop)
         self.process = subprocess.Popen(["sleep", "600"], start_new_session=True)
         self.pidfd = os.pidfd_open(self.process.pid)
         self.guard.start()

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from apples.daemons.keyfile import new_key, read_key
+from apples.daemons.paths import new_key, read_key
 from apples.errors import ConfigError
 from apples.ipc.timer import raw
 from apples.ipc.wire import (

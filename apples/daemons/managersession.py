@@ -1,0 +1,185 @@
+"""The node's side of its manager: what lines and heartbeats mean for the node.
+
+The node acts at every heartbeat and resumes everything when heartbeats stop, before a second slice is over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from apples.coscheduling.events import Process
+from apples.daemons.managerconnection import ConnectionCallbacks, ManagerConnection
+from apples.daemons.matrixview import MatrixView, job_json
+from apples.daemons.node import ManagedNode
+from apples.daemons.processes import ProcessRegistration
+from apples.daemons.settings import NodeSettings
+from apples.ipc.loop import Loop
+from apples.ipc.timer import now, raw
+from apples.ipc.wire import HeartbeatMessage, Json
+
+Answer: TypeAlias = Callable[[Json], None]
+
+#: Slices without a heartbeat before everything runs.
+SILENT_SLICES = 1.5
+#: Number of remembered heartbeats.
+_HEARTBEATS = 600
+#: Longest wait for the manager's answer to a status query, seconds.
+_ANSWER_S = 1.5
+
+
+class ManagerSession:
+    """The node under its manager, or under none.
+
+    slice_s : time slice, as the manager has it.  acted_at : instant of the last heartbeat that was acted on
+    heartbeats : number, sent, received, orders carried out, of the last ones, by clocks that nothing slews
+    enforce : called after each change of the orders.  status : makes the node's report.  log : writes a log line
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        node: ManagedNode,
+        settings: NodeSettings,
+        *,
+        enforce: Callable[[], None],
+        status: Callable[[], Json],
+        log: Callable[[str], None],
+    ) -> None:
+        self._loop, self._node, self._settings = loop, node, settings
+        self._enforce, self._status, self._log = enforce, status, log
+        self.slice_s = settings.sharing.slice_s
+        self.acted_at = 0.0
+        self.heartbeats: deque[tuple[int, float, float, float]] = deque(maxlen=_HEARTBEATS)
+        self._pending: HeartbeatMessage | None = None
+        self._queries: dict[int, Answer] = {}
+        self._asked = 0
+        self.connection: ManagerConnection | None = None
+        manager, key = settings.sharing.manager, settings.key
+        if manager is not None and key is not None and node.kind.coordinated:
+            callbacks = ConnectionCallbacks(
+                hello=self._hello,
+                welcome=self._welcome,
+                line=self._line,
+                beat=self._heartbeat,
+                lost=self._lost,
+            )
+            self.connection = ManagerConnection(loop, manager, key, callbacks)
+
+    def describe(self) -> Json:
+        """Return the part of the node's status that concerns the manager."""
+        connection = self.connection
+        return {
+            "manager": None if connection is None else connection.place,
+            "connected": connection is not None and connection.welcomed,
+            "silent": self._node.silent,
+            "multicast": connection is not None and connection.multicast_heard and not self._node.silent,
+        }
+
+    def report_arrival(self, registration: ProcessRegistration) -> None:
+        """Report a process that has registered."""
+        if self.connection is not None:
+            self.connection.send({"registered": _entry(registration)})
+
+    def report_end(self, process: Process) -> None:
+        """Report a process that has left."""
+        if self.connection is not None:
+            self.connection.send({"ended": {"job": process.job, "rank": process.rank}})
+
+    def query_view(self, answer: Answer) -> None:
+        """Ask the manager for the view of the whole machine; answer with None if it cannot be had in time."""
+        if self.connection is None or not self.connection.welcomed:
+            answer({"view": None})
+            return
+        self._asked += 1
+        number = self._asked
+        self._queries[number] = answer
+        self.connection.send({"ask": number})
+
+        def give_up() -> None:
+            if self._queries.pop(number, None) is not None:
+                answer({"view": None})
+
+        self._loop.after(_ANSWER_S, give_up)
+
+    def _hello(self) -> Json:
+        processes = self._node.processes
+        jobs = {process.job for process in processes}
+        return {
+            "node": self._settings.name,
+            "processors": self._settings.processors,
+            "policy": self._node.kind.name,
+            "processes": [_entry(managed.registration) for managed in processes.values()],
+            "placed": {job: job_json(view) for job, view in self._node.view.jobs.items() if job in jobs},
+        }
+
+    def _welcome(self, document: Json) -> None:
+        self.slice_s = float(document["slice_s"])
+        self._log(
+            f"manager at {document['place']}: policy {document['policy']}, slices of {self.slice_s * 1e3:g} ms"
+        )
+        self._pending = None
+
+    def _line(self, document: Json) -> None:
+        if "matrix" in document:
+            self._node.learn(MatrixView.of_json(document["matrix"]), now())
+            pending = self._pending
+            if pending is not None and pending.version <= self._node.view.version:
+                self._pending = None
+                self._act(pending, now())
+            else:
+                self._enforce()
+        elif "refuse" in document:
+            for process, managed in self._node.processes.items():
+                if process.job == document["refuse"]:
+                    managed.refused = document["why"]
+            self._log(f"job {document['refuse']} is not accepted: {document['why']}")
+        elif "answer" in document:
+            answer = self._queries.pop(document["answer"], None)
+            if answer is not None:
+                answer({"view": document["view"]})
+        elif "tell" in document and self.connection is not None:
+            self._node.read_all()
+            self.connection.send({"status": self._status()})
+
+    def _heartbeat(self, heartbeat: HeartbeatMessage, received: float, instant: float) -> None:
+        self.slice_s = heartbeat.slice_s
+        if heartbeat.version == self._node.view.version:
+            self._pending = None
+            self._act(heartbeat, instant)
+        elif heartbeat.version > self._node.view.version:
+            # The matrix of this version is on its way over the stream.
+            self._pending = heartbeat
+        self.heartbeats.append((heartbeat.number, heartbeat.sent_s, received, raw()))
+
+    def _act(self, heartbeat: HeartbeatMessage, instant: float) -> None:
+        self.acted_at = instant
+        self._loop.expect(instant + SILENT_SLICES * self.slice_s, self._silence)
+        if not self._node.processes:
+            # A process that registers now runs freely until the next heartbeat.
+            self._node.silent = False
+            return
+        if self._node.silent:
+            self._log("heartbeats arrive again")
+        self._node.heartbeat(heartbeat.slot, instant)
+        self._enforce()
+
+    def _lost(self, reason: str) -> None:
+        assert self.connection is not None
+        self._log(f"no manager at {self.connection.place}: {reason}")
+        for answer in self._queries.values():
+            answer({"view": None})
+        self._queries.clear()
+
+    def _silence(self) -> None:
+        if self._node.processes:
+            self._log(f"no heartbeat for {SILENT_SLICES:g} slices: everything runs")
+        self._node.silence(now())
+        self._enforce()
+
+
+def _entry(registration: ProcessRegistration) -> Json:
+    """Return the manager's document of a process."""
+    job, rank = registration.process
+    return {"job": job, "rank": rank, "ranks": registration.ranks, "uid": registration.uid}
