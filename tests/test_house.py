@@ -68,7 +68,7 @@ def test_readme_has_the_two_commands_each_one_line():
         assert line.startswith("python3 -m venv .venv && .venv/bin/pip install ")
     assert run.endswith(".venv/bin/apples-run 64")
     assert ".venv/bin/pip install -q -e '.[dev]' -e ./experiments && " in test
-    assert test.endswith(".venv/bin/pytest -n 2 --dist worksteal")
+    assert test.endswith(".venv/bin/pytest -n 2 --dist worksteal --all")
 
 
 @pytest.mark.parametrize("marker", ["run-command", "test-command"])

@@ -1,0 +1,147 @@
+"""Run the shell blocks of README and the tutorials, each as one script, the way a reader pastes it.
+
+    python scripts/run_blocks.py [--list] [PAGE ...]
+
+Without pages: README.md and docs/tutorial*.md. Blocks are fenced with ```sh. All blocks of a page run in one fresh clone of
+the last commit, in order, with an empty home directory. A block fails if one of its commands fails or if it leaves a
+process behind. A block after `<!-- not run: REASON -->` is listed with the reason and not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: Variables of this process that a block gets, beside HOME: how the network and the package index are reached.
+_PASSED = re.compile(r"PIP_.*|.*_proxy|.*_PROXY|SSL_CERT_.*|LANG|LC_.*|TERM|APPLES_DATA|OPENBLAS_.*")
+#: A block may run so long, seconds.
+_LIMIT_S = 900.0
+
+_BLOCK = re.compile(
+    r"(?:^<!-- not run: (?P<reason>[^\n]*?) -->\n)?^```sh\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A shell block: its page, line, commands, and the reason why it is not run (empty if it is)."""
+
+    page: Path
+    line: int
+    text: str
+    reason: str
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return the shell blocks of a page in order."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(page, text.count("\n", 0, found.start("text")) + 1, found["text"], found["reason"] or "")
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Return the variables of a new user with an empty home directory."""
+    passed = {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
+    python = Path(shutil.which("python3") or sys.executable).parent
+    path = f"{python}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    return passed | {"HOME": str(home), "PATH": path, "SHELL": "/bin/bash", "TMPDIR": str(home.parent / "tmp")}
+
+
+def run(block: Block, checkout: Path, home: Path) -> str:
+    """Run one block. Return an empty string, or what went wrong."""
+    script = f"set -e -o pipefail\n{block.text}wait\n"
+    # A file, not a pipe: a service that outlives the block would keep a pipe open.
+    process = subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=checkout,
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        code = process.wait(_LIMIT_S)
+        wrong = "" if code == 0 else f"exit code {code}"
+    except subprocess.TimeoutExpired:
+        wrong = f"not finished after {_LIMIT_S:g} s"
+    left = processes_of(home)
+    for number in left:
+        os.kill(number, signal.SIGKILL)
+    if left and not wrong:
+        wrong = f"left {len(left)} processes behind"
+    return wrong
+
+
+def processes_of(home: Path) -> list[int]:
+    """Return the processes that have this home directory, 5 seconds after the block ended."""
+    wanted = f"HOME={home}".encode()
+    deadline = time.monotonic() + 5.0
+    while True:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if wanted in path.read_bytes().split(b"\0"):
+                    found.append(int(path.parent.name))
+            except OSError:
+                continue
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.2)
+
+
+def run_page(page: Path) -> list[str]:
+    """Run the blocks of a page until one fails. Return one line per failure."""
+    with tempfile.TemporaryDirectory(prefix="apples-blocks.") as directory:
+        work = Path(directory)
+        home, checkout = work / "home", work / "checkout"
+        home.mkdir()
+        (work / "tmp").mkdir()
+        subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, checkout], check=True)
+        for block in blocks_of(page):
+            where = f"{page.relative_to(ROOT)}:{block.line}"
+            if block.reason:
+                print(f"-- {where}: not run: {block.reason}", flush=True)
+                continue
+            print(f"-- {where}\n{block.text}", end="", flush=True)
+            begun = time.monotonic()
+            wrong = run(block, checkout, home)
+            print(f"-- {where}: {wrong or 'passed'} ({time.monotonic() - begun:.0f} s)", flush=True)
+            if wrong:
+                # The blocks of a page build on each other.
+                return [f"{where}: {wrong}"]
+    return []
+
+
+def main(arguments: list[str]) -> int:
+    """Run or list the blocks; return 1 if one fails."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="print the blocks and run none")
+    parser.add_argument("pages", nargs="*", type=Path)
+    options = parser.parse_args(arguments)
+    pages = [page.resolve() for page in options.pages]
+    pages = pages or [ROOT / "README.md", *sorted((ROOT / "docs").glob("tutorial*.md"))]
+    if options.list:
+        for page in pages:
+            for block in blocks_of(page):
+                print(f"{page.relative_to(ROOT)}:{block.line}: {block.reason or 'run'}")
+        return 0
+    failures = [line for page in pages for line in run_page(page)]
+    for line in failures:
+        print(line, file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
