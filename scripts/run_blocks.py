@@ -57,7 +57,12 @@ def environment(home: Path) -> dict[str, str]:
     passed = {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
     python = Path(shutil.which("python3") or sys.executable).parent
     path = f"{python}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-    return passed | {"HOME": str(home), "PATH": path, "SHELL": "/bin/bash", "TMPDIR": str(home.parent / "tmp")}
+    return passed | {
+        "HOME": str(home),
+        "PATH": path,
+        "SHELL": "/bin/bash",
+        "TMPDIR": str(home.parent / "tmp"),
+    }
 
 
 def run(block: Block, checkout: Path, home: Path) -> str:
