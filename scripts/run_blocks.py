@@ -2,9 +2,9 @@
 
     python scripts/run_blocks.py [--list] [PAGE ...]
 
-Without pages: README.md and docs/tutorial*.md. Blocks are fenced with ```sh. All blocks of a page run in one fresh clone of
-the last commit, in order, with an empty home directory. A block fails if one of its commands fails or if it leaves a
-process behind. A block after `<!-- not run: REASON -->` is listed with the reason and not run.
+Without pages: README.md and docs/tutorial*.md. Blocks are fenced with ```sh. All blocks of a page run in one fresh
+clone of the last commit, in order, with an empty home directory. A block fails if one of its commands fails or if it
+leaves a process behind. A block after `<!-- not run: REASON -->` is listed with the reason and not run.
 """
 
 from __future__ import annotations
