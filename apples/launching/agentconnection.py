@@ -1,12 +1,14 @@
-"""The launcher's end of each host's station: started, listened to, spoken to, and certainly gone. Decides nothing.
+"""The launcher's connection to each host agent: started, read from, written to, and ended. Decides nothing.
 
-A station is reached over ssh, or started here for this machine. Both sides beat, so that silence means something: a
-station that hears nothing ends its host's part of the run, and here a host that says nothing counts as lost.
+An agent is started over ssh or `srun`, or forked to serve this machine. Where an agent is remote, both sides send
+heartbeats: an agent that receives none ends its host's part of the run, and a silent host counts as lost.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import gc
 import json
 import os
 import select
@@ -15,19 +17,20 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from apples.launching import hostagent
 from apples.launching.frames import Unframer, frame
+from apples.launching.kernel import FORWARDED, PR_SET_PDEATHSIG, close_all_but, prctl
 from apples.remote.ssh import meaning
 
-HOST_AGENT = Path(__file__).with_name("hostagent.py")
-
-#: Seconds between beats, both ways.
+#: Seconds between heartbeats, both ways.
 HEARTBEAT_S = 2.0
-#: Seconds a station bears without a beat: a launcher that is stopped for so long counts as lost, too.
+#: Seconds until an agent ends its part of a run without a heartbeat. A launcher that is stopped for so long is lost.
 AGENT_TIMEOUT_S = 30.0
 #: Seconds a full pipe may stay full before its host counts as lost.
 STUCK_S = 5.0
@@ -36,7 +39,7 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivenessTimeouts:
-    """How long a host may say nothing, in seconds: until its station is there, and from then on."""
+    """Seconds of silence until a host counts as lost: before its agent is ready, and afterwards."""
 
     connect_s: float = 20.0
     lost_s: float = 10.0
@@ -46,8 +49,8 @@ class LivenessTimeouts:
 class HostAddress:
     """A host as the launcher reaches it.
 
-    address : what ssh is told, None for this machine
-    interface : network interface that its ranks use, None for the MPI library's own choice
+    address : destination for ssh, None for this machine
+    interface : network interface that its ranks use, None for the MPI library's choice
     """
 
     host: str
@@ -56,40 +59,119 @@ class HostAddress:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class AgentConnection:
-    """One station.
+class ForkedAgent:
+    """A host agent that serves this machine in a forked process. It dies with the launcher.
 
-    found : what it told when it was ready, None before.  gone : it said that nothing is left there
-    lost : why it will not be heard of again, None while it may be
+    The interface is the part of `subprocess.Popen` that `AgentConnection` uses.
     """
 
-    def __init__(self, place: HostAddress, command: Sequence[str], log: Path) -> None:
-        """Start it; raises `OSError` where the command cannot be started."""
-        self.place, self.host = place, place.host
+    def __init__(self, stdin: int, stdout: int, stderr: int, outputs: tuple[int, int]) -> None:
+        """Fork; raises `OSError`.
+
+        Args:
+            stdin, stdout, stderr: descriptors for the agent
+            outputs: descriptors that the ranks get as stdout and stderr
+        """
+        launcher = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            try:
+                self._serve(launcher, (stdin, stdout, stderr), outputs)
+            except BaseException:
+                os.write(2, traceback.format_exc().encode(errors="replace"))
+                os._exit(1)
+            finally:
+                # No frame of the launcher may continue here, and no exit handler may run twice.
+                os._exit(0)
+        self._pidfd = os.pidfd_open(self._pid)
+        self._code: int | None = None
+
+    def _serve(self, launcher: int, standard: tuple[int, int, int], outputs: tuple[int, int]) -> None:
+        # Collected objects of the launcher would close descriptors, whose numbers the agent uses again.
+        gc.disable()
+        os.setsid()
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != launcher:
+            return
+        for number in FORWARDED:
+            signal.signal(number, signal.SIG_DFL)
+        # Numbers of 3 and more, so that none is overwritten below.
+        fds = [fcntl.fcntl(fd, fcntl.F_DUPFD, 3) for fd in (*standard, *outputs)]
+        for fd, target in zip(fds[:3], range(3), strict=True):
+            os.dup2(fd, target)
+        close_all_but(set(fds[3:]))
+        hostagent.serve((fds[3], fds[4]))
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises `subprocess.TimeoutExpired` after `timeout` seconds."""
+        if self._code is None:
+            poll = select.poll()
+            poll.register(self._pidfd, select.POLLIN)
+            if timeout is not None and not poll.poll(1000.0 * timeout):
+                raise subprocess.TimeoutExpired("host agent", timeout)
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+            os.close(self._pidfd)
+        return self._code
+
+    def kill(self) -> None:
+        """Kill it, unless its end was already waited for."""
+        if self._code is None:
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+
+class AgentConnection:
+    """The connection to the host agent of one host.
+
+    found : the agent's report when it was ready, None before.  gone : it reported that no process is left on its host
+    lost : why no more frames are expected from it, None while some are
+    """
+
+    def __init__(
+        self, address: HostAddress, command: Sequence[str] | None, log: Path, outputs: tuple[int, int]
+    ) -> None:
+        """Start the agent; raises `OSError`.
+
+        Args:
+            command: starts it; None forks it
+            log: file for its stderr, and for that of the commands it starts
+            outputs: stdout and stderr of the ranks of a forked agent
+        """
+        self.address, self.host = address, address.host
         self.found: dict[str, Any] | None = None
         self.gone = False
         self.lost: str | None = None
-        self.heard = time.monotonic()
-        self._log = log
+        self.received_at = time.monotonic()
+        self.log = log
         self._lock = threading.Lock()
         self._unframer = Unframer(preamble=True)
-        with log.open("wb") as said:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True
-            )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._in, self.fd = self._process.stdin.fileno(), self._process.stdout.fileno()
+        stdin, self._in = os.pipe()
+        self.fd, stdout = os.pipe()
+        self._process: subprocess.Popen[bytes] | ForkedAgent
+        try:
+            with log.open("wb") as stderr:
+                if command is None:
+                    self._process = ForkedAgent(stdin, stdout, stderr.fileno(), outputs)
+                else:
+                    self._process = subprocess.Popen(
+                        command, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+                    )
+        except OSError:
+            os.close(self._in)
+            os.close(self.fd)
+            raise
+        finally:
+            os.close(stdin)
+            os.close(stdout)
         os.set_blocking(self._in, False)
         os.set_blocking(self.fd, False)
 
     @property
     def over(self) -> bool:
-        """Whether nothing more is to be expected of it."""
+        """Whether no more frames are expected."""
         return self.gone or self.lost is not None
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
-        """Send a frame; a station that does not take it in time is lost."""
+        """Send a frame. An agent that does not read it in time is lost."""
         with self._lock:
             data = memoryview(frame(kind, payload))
             try:
@@ -103,11 +185,11 @@ class AgentConnection:
                             self.lost = self.lost or "takes no more orders; it is frozen, or its link is cut"
                             return
             except OSError:
-                # Its end will be read from its output, with the reason.
+                # The reason will be read from its output.
                 return
 
-    def beat(self) -> None:
-        """Send a beat, if there is room for it."""
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat if the pipe has room for it."""
         if self._lock.acquire(blocking=False):
             try:
                 with contextlib.suppress(OSError):
@@ -116,11 +198,11 @@ class AgentConnection:
                 self._lock.release()
 
     def receive(self) -> list[tuple[bytes, bytes]]:
-        """Frames that have come; at the end of its output it is lost, unless it had said that nothing is left."""
+        """Return the frames received. At the end of its output the host is lost, unless the agent reported its end."""
         frames: list[tuple[bytes, bytes]] = []
         try:
             while data := os.read(self.fd, _CHUNK):
-                self.heard = time.monotonic()
+                self.received_at = time.monotonic()
                 frames += self._unframer.feed(data)
         except BlockingIOError:
             return frames
@@ -128,7 +210,7 @@ class AgentConnection:
             noise = self._unframer.noise.decode(errors="replace").strip().splitlines()
             first = f": {noise[0]}" if noise else ""
             self.lose(
-                f"does not answer as a station does{first}; its login shell must print nothing without a terminal"
+                f"does not answer as a host agent does{first}; its login shell must print nothing without a terminal"
             )
             return frames
         if not any(kind == b"G" for kind, _ in frames) and not self.gone:
@@ -136,73 +218,76 @@ class AgentConnection:
         return frames
 
     def lose(self, why: str) -> None:
-        """Count it as lost; the first reason is kept."""
+        """Count the host as lost; the first reason is kept."""
         self.lost = self.lost or why
         self._process.kill()
 
-    def fileno(self) -> int:
-        """Its output, for polling."""
-        return self.fd
-
-    def said(self) -> str:
-        """What ssh, the station and the proxies there printed to stderr."""
-        try:
-            return self._log.read_text(encoding="utf-8", errors="replace").strip()
-        except FileNotFoundError:
-            return ""
+    def stderr_text(self) -> str:
+        """Return the output of ssh, the agent and its proxies to stderr."""
+        return self.log.read_text(encoding="utf-8", errors="replace").strip() if self.log.exists() else ""
 
     def close(self, within_s: float) -> None:
-        """Close both ends; the local process is killed when it has not ended in time."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        with self._lock, contextlib.suppress(OSError):
-            self._process.stdin.close()
+        """Close both ends; kill the local process if it does not end in time."""
+        with self._lock:
+            os.close(self._in)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(within_s)
         self._process.kill()
         self._process.wait()
-        self._process.stdout.close()
-        self._log.unlink(missing_ok=True)
+        os.close(self.fd)
 
     def _why_ended(self) -> str:
         try:
             code = self._process.wait(STUCK_S)
         except subprocess.TimeoutExpired:
             code = -signal.SIGKILL
-        address = self.place.address or self.host
+        address = self.address.address or self.host
         if self.found is not None:
-            said = self.said().splitlines()
-            return "was lost: its connection ended" + (f" ({said[-1]})" if said else "")
-        if self.place.address is None:
-            return f"could not start its station: {self.said() or f'it ended with code {code}'}"
-        return meaning(address, code, self.said(), sys.executable)
+            lines = self.stderr_text().splitlines()
+            return "was lost: its connection ended" + (f" ({lines[-1]})" if lines else "")
+        if self.address.address is None:
+            return f"could not start its host agent: {self.stderr_text() or f'it ended with code {code}'}"
+        return meaning(address, code, self.stderr_text(), sys.executable)
 
 
 class Heartbeats(threading.Thread):
-    """Beats to all sTATIONS, also while the launcher waits for whoever reads its output."""
+    """Sends heartbeats to all agents, also while the launcher is blocked because its output is not read."""
 
-    def __init__(self, channels: Mapping[str, AgentConnection]) -> None:
-        super().__init__(name="beats", daemon=True)
-        self._channels = channels
+    def __init__(self, connections: Mapping[str, AgentConnection]) -> None:
+        super().__init__(name="heartbeats", daemon=True)
+        self._connections = connections
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Send until `stop` is called."""
         while not self._ended.wait(HEARTBEAT_S):
-            for channel in self._channels.values():
-                channel.beat()
+            for connection in self._connections.values():
+                connection.send_heartbeat()
 
     def stop(self) -> None:
-        """End, and wait for the end."""
+        """End the thread and wait for it."""
         self._ended.set()
         if self.is_alive():
             self.join()
 
 
 def setup(
-    run_dir: Path, token: str, proxies: int, environment: Mapping[str, str], *, watched: bool = False
+    run_dir: Path,
+    token: str,
+    proxies: int,
+    environment: Mapping[str, str],
+    *,
+    watched: bool,
+    heartbeats: bool,
 ) -> bytes:
-    """What a station is told first. watched : rank 0 is there and tells how the run goes."""
+    """Build the setup frame for a host agent.
+
+    Args:
+        token: name of a file in the run directory, by which the agent sees whether the directory is shared
+        proxies: number of start orders that will follow
+        watched: this host runs rank 0, so its agent forwards progress
+        heartbeats: both sides send them, and the agent ends its part of the run without them
+    """
     return json.dumps(
         {
             "run_dir": str(run_dir.absolute()),
@@ -211,7 +296,7 @@ def setup(
             "proxies": proxies,
             "watched": watched,
             "environment": dict(environment),
-            "beat_s": HEARTBEAT_S,
-            "silence_s": AGENT_TIMEOUT_S,
+            "beat_s": HEARTBEAT_S if heartbeats else None,
+            "silence_s": AGENT_TIMEOUT_S if heartbeats else None,
         }
     ).encode()

@@ -1,13 +1,13 @@
-"""Holds an allocation as long as the launcher lives: gives it back when the launcher lets go or is gone.
+"""The allocation keep-alive: holds an allocation while the launcher lives, and releases it when the launcher ends.
 
-Run as a bare script, once around `salloc` and once as the command that `salloc` runs:
+It runs once around `salloc` and once as the command that `salloc` runs:
 
-    python -I -S allocationkeepalive.py guard LIFELINE ANSWER SALLOC OPTIONS... hold
-    python -I -S allocationkeepalive.py hold LIFELINE ANSWER            (what the guard puts in place of that last word)
+    hostagent.py guard LIFELINE ANSWER SALLOC OPTIONS... hold
+    hostagent.py hold LIFELINE ANSWER            (replaces the last word of the guard's command)
 
-LIFELINE is the read end of a pipe whose other end only the launcher has; to ANSWER the number of the job is written
-once it is ours, and that of the process `salloc`. An `salloc` that is killed before it has its nodes leaves its job in
-the queue, and one that is killed later its allocation: so it is told to end, and only by force when it does not.
+LIFELINE is the read end of a pipe whose other end only the launcher has. The holder writes the number of the job and
+the process of `salloc` to ANSWER when the nodes are allocated. An `salloc` that is killed leaves its job in the queue,
+or its allocation. It is therefore asked to end, and killed only if it does not.
 """
 
 from __future__ import annotations
@@ -18,13 +18,23 @@ import select
 import signal
 import sys
 
+from apples.launching import hostagent
+
 #: Seconds `salloc` may take to give the allocation back, first by itself, then after TERM.
 BY_ITSELF_S, AFTER_TERM_S = 3.0, 5.0
 
 
 def guard(lifeline: int, answer: int, command: list[str]) -> int:
-    """Run `salloc` to its end, or end it when the lifeline ends; its exit code."""
-    own = [sys.executable, "-I", "-S", os.path.abspath(__file__), "hold", str(lifeline), str(answer)]
+    """Run `salloc` to its end, or end it with the lifeline; return its exit code."""
+    own = [
+        sys.executable,
+        "-I",
+        "-S",
+        os.path.abspath(hostagent.__file__),
+        "hold",
+        str(lifeline),
+        str(answer),
+    ]
     pid = os.fork()
     if pid == 0:
         try:
@@ -48,7 +58,7 @@ def guard(lifeline: int, answer: int, command: list[str]) -> int:
 
 
 def end(process: int) -> None:
-    """Wait until the process of this pidfd ends: by itself, when it is told to, or by force."""
+    """Wait for the end of the process of this pidfd: by itself, after TERM, or after KILL."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     for patience_s, number in ((BY_ITSELF_S, signal.SIGTERM), (AFTER_TERM_S, signal.SIGKILL)):
@@ -59,7 +69,7 @@ def end(process: int) -> None:
 
 
 def hold(lifeline: int, answer: int) -> int:
-    """Say that the allocation is there, and stay until the launcher or `salloc` is gone."""
+    """Report that the nodes are allocated, and wait for the end of the launcher or of `salloc`."""
     parent = os.getppid()
     salloc = os.pidfd_open(parent)
     job = os.environ["SLURM_JOB_ID"]
@@ -76,13 +86,9 @@ def hold(lifeline: int, answer: int) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """See the module's docstring."""
+    """Run the guard or the holder; return the exit code."""
     kind, lifeline, answer, *command = arguments
     if kind == "hold":
         return hold(int(lifeline), int(answer))
     code = guard(int(lifeline), int(answer), command)
     return 128 - code if code < 0 else code
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,73 +1,180 @@
-"""Builds the command and the environment of a run on this machine; runs nothing.
+"""Commands and environments of runs; runs nothing.
 
-`mpiexec_command` is what `--dry-run` shows and what `apples.launching.mpiexec` executes: hydra is told to fork
-on this machine only (inside a batch allocation it would otherwise take over the allocation), and every rank
-starts through the rank wrapper. Ranks are not bound to cores: on a shared machine a bound rank waits for whoever else
-has its core, and no gain was measured (docs/launching.md).
+`mpiexec_command` is for this machine: hydra forks here only (inside a batch allocation it would otherwise take over the
+allocation). `spread_command` is for several hosts: hydra gets the hosts in rank order and a remote shell
+(`apples.launching.remoteshell`) that hands its commands to the host agents. One connection to each host therefore
+carries everything, and the user's ssh settings apply. Every rank starts through the rank wrapper.
+
+Ranks are not bound to cores. On a shared machine a bound rank waits for other processes on its core, and no gain was
+measured (docs/launching.md).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from apples.launching.launcher import LaunchRequest
 
 RANK_WRAPPER = Path(__file__).with_name("rankwrapper.py")
-PARENT_DEATH = Path(__file__).with_name("parentdeath.py")
+HOST_AGENT = Path(__file__).with_name("hostagent.py")
 
-#: One thread per rank: the planner counts ranks, and threads of neighbours would fight for their cores.
+#: One thread per rank: the planner counts ranks, and threads of neighbours would compete for their cores.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
-#: What an enclosing mpiexec left in our environment would make the ranks join the wrong job.
+#: Variables of an enclosing mpiexec, with which the ranks would join the wrong job.
 FOREIGN = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "APPLES_RANK_FDS")
 
-#: `python -I -S` leaves out site-packages and the user's settings: the rank wrapper needs neither, and starts sooner.
+#: `python -I -S` leaves out site-packages and the user's settings. The helpers need neither, and start sooner.
 BARE = ("-I", "-S")
+
+#: Variables that are valid on one machine only, or belong to the remote shell.
+HOST_ONLY = frozenset(
+    (
+        *(
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "HOSTNAME",
+            "MAIL",
+            "PWD",
+            "OLDPWD",
+            "SHLVL",
+            "_",
+            "TERM",
+            "TMPDIR",
+        ),
+        *("DISPLAY", "XAUTHORITY", "WAYLAND_DISPLAY", "LS_COLORS", "APPLES_RSH"),
+    )
+)
+HOST_ONLY_PREFIXES = ("SSH_", "XDG_", "DBUS_", "HYDRA_", *FOREIGN)
+
+#: Names that hydra can carry: it separates names by commas.
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendezvous:
+    """Values that are known once all host agents have reported.
+
+    launcher : numeric address of this machine that every host can reach.  directory : where ranks start
+    """
+
+    launcher: str
+    directory: str
+
+
+def helper(*words: str) -> list[str]:
+    """Return the command line of a helper process: a command of the host agent's script and its arguments."""
+    return [sys.executable, *BARE, str(HOST_AGENT), *words]
+
+
+def with_parent_death(command: list[str], launcher_pid: int) -> list[str]:
+    """Return the same command, killed by the kernel when process `launcher_pid` ends."""
+    return helper("exec", str(launcher_pid), *command)
 
 
 def mpiexec_command(request: LaunchRequest, mpiexec: str, program: str) -> list[str]:
-    """Full command line of the run; `program` is the resolved path of the request's program."""
-    ranks = len(request.plan.assignments)
-    label = ["--label"] if request.label else []
+    """Return the command line of a run on this machine; `program` is the resolved path of the request's program."""
+    ranks = str(len(request.plan.assignments))
     return [
-        *(mpiexec, "-launcher", "fork", "-rmk", "user", "-hosts", "localhost", "-n", str(ranks)),
-        *(sys.executable, *BARE, str(RANK_WRAPPER), str(request.run_dir.absolute()), chain_of_hosts(request)),
-        *label,
+        *(mpiexec, "-launcher", "fork", "-rmk", "user", "-hosts", "localhost", "-n", ranks),
+        *wrapped(request, program),
+    ]
+
+
+def spread_command(
+    request: LaunchRequest, mpiexec: str, program: str, rendezvous: Rendezvous, names: list[str]
+) -> list[str]:
+    """Return the command line of a run over several hosts; `names` are the variables that every rank gets."""
+    return [
+        # "rsh" is hydra's name for a remote shell to which it adds no options of ssh.
+        *(mpiexec, "-launcher", "rsh", "-launcher-exec", sys.executable, "-rmk", "user"),
+        *("-f", str(hosts_path(request.run_dir.absolute()))),
+        *("-localhost", rendezvous.launcher, "-wdir", rendezvous.directory),
+        *("-genvlist", ",".join(names), "-n", str(len(request.plan.assignments))),
+        *wrapped(request, program),
+    ]
+
+
+def wrapped(request: LaunchRequest, program: str, *options: str) -> list[str]:
+    """Return the command line of one rank: the rank wrapper with its `options`, then the program."""
+    return [
+        *(sys.executable, *BARE, str(RANK_WRAPPER), *options),
+        *(str(request.run_dir.absolute()), chain_of_hosts(request)),
+        *(["--label"] if request.label else []),
         *("--", program, *request.command[1:]),
     ]
 
 
-def with_parent_death(command: list[str], launcher_pid: int) -> list[str]:
-    """The same command, killed by the kernel when process `launcher_pid` is gone."""
-    return [sys.executable, *BARE, str(PARENT_DEATH), str(launcher_pid), *command]
+def groups_of(request: LaunchRequest) -> list[tuple[str, int]]:
+    """Return the hosts in rank order, each with its number of consecutive ranks. A host may occur more than once."""
+    ranks = sorted(request.plan.assignments, key=lambda a: a.rank)
+    return [(host, len(list(same))) for host, same in groupby(a.host for a in ranks)]
 
 
 def chain_of_hosts(request: LaunchRequest) -> str:
-    """Hosts in rank order as `alpha:2,beta:1`, consecutive ranks of one host together."""
-    hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
-    return ",".join(f"{host}:{len(list(same))}" for host, same in groupby(hosts))
+    """Return the hosts in rank order as `alpha:2,beta:1`."""
+    return ",".join(f"{host}:{ranks}" for host, ranks in groups_of(request))
+
+
+def hostfile(request: LaunchRequest) -> str:
+    """Return the text of hydra's host file, which puts rank i on its host of the plan."""
+    return "".join(f"{host}:{ranks}\n" for host, ranks in groups_of(request))
+
+
+def hosts_path(run_dir: Path) -> Path:
+    """Return the path of the host file of a run."""
+    return run_dir / "hosts.txt"
+
+
+def carried(environment: Mapping[str, str]) -> list[str]:
+    """Return the sorted names of the variables that go to every rank."""
+    return sorted(
+        name
+        for name in environment
+        if _PLAIN.fullmatch(name) and name not in HOST_ONLY and not name.startswith(HOST_ONLY_PREFIXES)
+    )
 
 
 def rank_environment(
-    request: LaunchRequest, base: Mapping[str, str], fds: tuple[int, int, int, int]
+    request: LaunchRequest, base: Mapping[str, str], foreign: tuple[str, ...] = FOREIGN
 ) -> dict[str, str]:
-    """Environment of `mpiexec` and its ranks: the user's, ours below it, the request's on top.
+    """Return the environment of `mpiexec` and its ranks: the request's variables, else the user's, else `ONE_THREAD`.
 
-    fds : lifeline, events, stdout and stderr, as the rank wrapper expects them
+    Args:
+        base: the user's environment
+        foreign: prefixes of names in `base` that are left out
     """
-    kept = {name: value for name, value in base.items() if not name.startswith(FOREIGN)}
+    user = {name: value for name, value in base.items() if not name.startswith(foreign)}
+    return {**ONE_THREAD, **user, **request.environment}
+
+
+def launch_environment(request: LaunchRequest, base: Mapping[str, str], socket: str) -> dict[str, str]:
+    """Return the environment of an `mpiexec` for several hosts; `socket` is the name for its remote shells."""
     return {
-        **ONE_THREAD,
-        **kept,
-        **request.environment,
-        "APPLES_RANK_FDS": ",".join(str(fd) for fd in fds),
+        **rank_environment(request, base, (*FOREIGN, "HYDRA_")),
+        "APPLES_RSH": socket,
+        # Without this, hydra forks on this machine, which has a host agent like the others.
+        "HYDRA_LAUNCHER_AUTOFORK": "0",
+        "HYDRA_LAUNCHER_EXTRA_ARGS": " ".join([*BARE, str(HOST_AGENT), "rsh"]),
     }
 
 
+def network_environment(interface: str | None, base: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that make MPI use a network interface, except those that the user has set in `base`."""
+    if interface is None:
+        return {}
+    wanted = {"UCX_NET_DEVICES": interface, "FI_TCP_IFACE": interface}
+    return {name: value for name, value in wanted.items() if name not in base}
+
+
 def search_path(request: LaunchRequest) -> str:
-    """PATH in which the program is looked up: the request's, else ours."""
+    """Return the PATH in which the program is looked up: the request's, else the user's."""
     return request.environment.get("PATH", os.environ.get("PATH", os.defpath))

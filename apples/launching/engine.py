@@ -1,21 +1,19 @@
-"""The one loop of a launch: wait for a signal, a rank's record, a host's silence or the clock; ask `ending`; do it.
+"""The launch engine: one run loop for every launcher, from the start of the processes to the verdict.
 
-What the processes are, and where, is behind `RunHandle`: those of this machine (`apples.launching.processes`) or of
-many hosts (`apples.launching.remoteprocesses`).
+The loop waits for a signal, a rank's record, a lost host or a deadline, asks `apples.launching.termination` what to do,
+and does it. `apples.launching.processes` are the processes; a `LaunchMethod` is all that a launcher adds.
 """
 
 from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from signal import Signals
-from typing import Protocol
 
 from apples.adapting.progress import AdaptationController, CheckpointAndEnd, NewSlabs, parse_progress
 from apples.launching.filelock import locked
 from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.processes import LaunchMethod, RunProcesses
 from apples.launching.signals import SignalQueue
 from apples.launching.statuses import RankRecord
 from apples.launching.termination import (
@@ -31,114 +29,69 @@ from apples.launching.verdict import LaunchResult, judge
 from apples.model.plan import Outcome
 
 
-class RunHandle(Protocol):
-    """The processes of a launch as the loop sees them.
-
-    records : what every rank has recorded so far.  events : descriptor that is readable when there is news
-    """
-
-    records: dict[int, RankRecord]
-    events: int
-
-    @property
-    def wake_at(self) -> float | None:
-        """When to listen again although there is no news (`time.monotonic`), None for never."""
-
-    def listen(self) -> tuple[list[RankRecord], bool]:
-        """Records that are new since the last call, and whether all processes are gone."""
-
-    def told(self) -> list[bytes]:
-        """Lines of progress that are new since the last call; none where nobody asked for them."""
-
-    def offer(self, heights: str) -> None:
-        """Let the run find new slabs, as in `20,22,22`."""
-
-    def troubles(self) -> Mapping[str, str]:
-        """Hosts that were lost so far, and how."""
-
-    def forward(self, number: Signals) -> None:
-        """Send a signal to every rank."""
-
-    def cut(self) -> None:
-        """Let go of the lifeline."""
-
-    def kill(self) -> None:
-        """Kill everything from here."""
-
-
-class Processes(RunHandle, Protocol):
-    """Those that a launch has started itself."""
-
-    def close(self) -> int:
-        """End what is left of them; exit code of `mpiexec`."""
-
-    def said(self) -> str:
-        """What `mpiexec` itself has said."""
-
-
 class RunLoop:
-    """Follows one launch to its end."""
+    """The loop of one launch."""
 
     def __init__(
         self,
-        processes: RunHandle,
-        ending: Termination,
-        inbox: SignalQueue,
+        processes: RunProcesses,
+        termination: Termination,
+        signals: SignalQueue,
         notify: Notify,
         *,
         controller: AdaptationController | None = None,
     ) -> None:
         self._lost: set[str] = set()
-        self._controller = controller
-        self._processes, self._ending, self._inbox, self._notify = processes, ending, inbox, notify
+        self._controller, self._notify = controller, notify
+        self._processes, self._termination, self._signals = processes, termination, signals
 
-    def follow(self, hosts: list[str]) -> None:
-        """Until every process is gone, or was killed."""
+    def run(self, hosts: list[str]) -> None:
+        """Run until every process has ended or was killed; `hosts` are in rank order."""
         poll = select.poll()
-        poll.register(self._inbox.fileno(), select.POLLIN)
+        poll.register(self._signals.fileno(), select.POLLIN)
         poll.register(self._processes.events, select.POLLIN)
         over = False
         while not over:
-            moments = (self._ending.wake_at, self._processes.wake_at)
+            moments = (self._termination.wake_at, self._processes.wake_at)
             wake_at = min((at for at in moments if at is not None), default=None)
             poll.poll(None if wake_at is None else 1000.0 * max(0.0, wake_at - time.monotonic()))
             changed, over = self._processes.listen()
-            for record in changed:
-                over = self._act(self._on_record(record), hosts) or over
-            over = self._act(self._on_troubles(), hosts) or over
-            over = self._act(self._on_progress(), hosts) or over
-            for signal in self._inbox.take():
-                over = self._act(self._ending.signalled(signal, time.monotonic()), hosts) or over
-            over = self._act(self._ending.tick(time.monotonic()), hosts) or over
-        self._ending.over()
+            instructions = [i for record in changed for i in self._on_record(record)]
+            instructions += self._on_lost_hosts()
+            instructions += self._on_progress()
+            for signal in self._signals.take():
+                instructions += self._termination.signalled(signal, time.monotonic())
+            instructions += self._termination.tick(time.monotonic())
+            over = self._act(instructions, hosts) or over
+        self._termination.over()
 
     def _on_record(self, record: RankRecord) -> list[Instruction]:
-        return self._ending.rank_failed(time.monotonic()) if record.failed else []
+        return self._termination.rank_failed(time.monotonic()) if record.failed else []
 
-    def _on_troubles(self) -> list[Instruction]:
-        """A host that is lost takes its ranks along: for the others that is a rank that failed."""
-        found = self._processes.troubles().keys() - self._lost
+    def _on_lost_hosts(self) -> list[Instruction]:
+        """Treat a lost host as a failed rank, because its ranks are lost with it."""
+        found = self._processes.lost_hosts().keys() - self._lost
         self._lost |= found
-        if not found or self._ending.cause is not None:
+        if not found or self._termination.cause is not None:
             return []
-        return self._ending.rank_failed(time.monotonic())
+        return self._termination.rank_failed(time.monotonic())
 
     def _on_progress(self) -> list[Instruction]:
-        """Let the controller hear what the ranks tell, and pass on what it wants of them."""
+        """Pass the progress of the ranks to the controller, and its orders to the ranks."""
         if self._controller is None:
             return []
-        for told in map(parse_progress, self._processes.told()):
-            order = None if told is None else self._controller.hear(told)
+        for report in map(parse_progress, self._processes.progress()):
+            order = None if report is None else self._controller.hear(report)
             match order:
                 case NewSlabs(rows=rows):
                     self._processes.offer(",".join(map(str, rows)))
                 case CheckpointAndEnd(why=why):
                     self._notify(why)
-                    return self._ending.adapt()
+                    return self._termination.adapt()
         return []
 
     def _act(self, instructions: list[Instruction], hosts: list[str]) -> bool:
-        """Do what the ending asks for; True when nothing more is to be waited for."""
+        """Do what the termination asks for; return True if the loop may end."""
         for instruction in instructions:
             match instruction:
                 case Forward(signal=signal):
@@ -159,20 +112,19 @@ class RunLoop:
             self._notify(f"rank {rank} on {host} has not started" if record is None else record.describe())
 
 
-def launched(
-    request: LaunchRequest, start: Callable[[], Processes], grace: GracePeriods, notify: Notify
-) -> Outcome:
-    """Start the processes of a launch, follow them to the end and judge it; nothing of them is left, whatever happens.
+def launch(request: LaunchRequest, method: LaunchMethod, grace: GracePeriods, notify: Notify) -> Outcome:
+    """Start a run, follow it to its end and return the outcome. No process of it is left, whatever happens.
 
-    start : raises `LaunchError` where they cannot be started
+    Raises:
+        LaunchError: the agents cannot be started, or the run directory is in use
     """
     hosts = [a.host for a in sorted(request.plan.assignments, key=lambda a: a.rank)]
-    with locked(request.run_dir / ".in-use", f"run directory {request.run_dir}"), SignalQueue() as inbox:
+    with locked(request.run_dir / ".in-use", f"run directory {request.run_dir}"), SignalQueue() as signals:
         started = time.monotonic()
-        ending = Termination(started=started, time_limit_s=request.time_limit_s, grace=grace)
-        processes = start()
+        termination = Termination(started=started, time_limit_s=request.time_limit_s, grace=grace)
+        processes = RunProcesses(request, method)
         try:
-            RunLoop(processes, ending, inbox, notify, controller=request.controller).follow(hosts)
+            RunLoop(processes, termination, signals, notify, controller=request.controller).run(hosts)
         finally:
             code = processes.close()
     outcome = judge(
@@ -180,11 +132,11 @@ def launched(
             hosts=hosts,
             records=[processes.records.get(rank) for rank in range(len(hosts))],
             mpiexec_code=code,
-            mpiexec_said=processes.said(),
+            mpiexec_stderr=processes.stderr_text(),
             observed_s=time.monotonic() - started,
             time_limit_s=request.time_limit_s,
-            lost=processes.troubles(),
+            lost=processes.lost_hosts(),
         ),
-        ending,
+        termination,
     )
     return outcome if request.controller is None else replace(outcome, moves=request.controller.ended())

@@ -1,9 +1,10 @@
-"""Hands what the ranks of one host need to those that Slurm starts there: lifeline, events, outputs, variables.
+"""Passes descriptors from a host agent to ranks that Slurm starts: lifeline, events, stdout, stderr, and variables.
 
-Run as a bare script by the host's station, in the place of `mpiexec`'s proxy: `python -I -S fdserver.py NAME RANKS`.
-Ranks of a Slurm step are children of slurmstepd and inherit nothing from us, so each calls at an abstract socket of
-that name (see `slurmrank.py`), which nobody guesses and only the same user may use. Ends when all ranks have been
-there, or when the lifeline does.
+    hostagent.py fds NAME RANKS          started by the host agent, as it starts a proxy of `mpiexec`
+
+Ranks of a Slurm step are children of slurmstepd and inherit no descriptor from the agent. Each rank wrapper therefore
+connects to an abstract socket (`fetch`), whose name is random and which accepts the same user only. The server ends
+when all ranks have connected, or with the lifeline.
 """
 
 from __future__ import annotations
@@ -11,38 +12,72 @@ from __future__ import annotations
 import json
 import os
 import select
-import socket
 import struct
-import sys
+import time
 
-#: Variables of the station that its ranks get: the interface that MPI is to use on this host.
+#: Variables of the agent that its ranks get: the network interface that MPI is to use on this host.
 HANDED = ("UCX_NET_DEVICES", "FI_TCP_IFACE")
+
+#: Seconds until the server has to listen, and between attempts: it is started before the ranks are.
+OPEN_S, RETRY_S = 30.0, 0.02
 
 
 def main(arguments: list[str]) -> int:
-    """Serve so many ranks."""
-    name, ranks = arguments[0], int(arguments[1])
+    """Serve the ranks of one host; return 1 if the lifeline ended first."""
+    import socket
+
+    name, ranks = arguments[1], int(arguments[2])
     fds = [int(fd) for fd in os.environ["APPLES_RANK_FDS"].split(",")]
     lifeline = fds[0]
     variables = {key: os.environ[key] for key in HANDED if key in os.environ}
     message = json.dumps(variables).encode() + b"\n"
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    door.bind("\0" + name)
-    door.listen(ranks + 8)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind("\0" + name)
+    listener.listen(ranks + 8)
     poll = select.poll()
     poll.register(lifeline, select.POLLIN)
-    poll.register(door.fileno(), select.POLLIN)
+    poll.register(listener.fileno(), select.POLLIN)
     while ranks:
         if lifeline in [fd for fd, _ in poll.poll()]:
             return 1
-        visitor, _ = door.accept()
-        credentials = visitor.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        rank, _ = listener.accept()
+        credentials = rank.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         if struct.unpack("3i", credentials)[1] == os.getuid():
-            visitor.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("4i", *fds))])
+            rank.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("4i", *fds))])
             ranks -= 1
-        visitor.close()
+        rank.close()
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def group_of(rank: int, hosts: str) -> int:
+    """Return the index of the entry of `alpha:2,beta:1` that a rank belongs to; each entry has its own server."""
+    before = 0
+    for number, entry in enumerate(hosts.split(",")):
+        before += int(entry.rpartition(":")[2])
+        if rank < before:
+            return number
+    raise ValueError(f"no rank {rank} in {hosts}")
+
+
+def fetch(name: str, rank: int, hosts: str) -> tuple[tuple[int, ...], dict[str, str]]:
+    """Return the descriptors and variables for a rank; raises `OSError` if its server does not listen in time."""
+    import _socket
+
+    deadline = time.monotonic() + OPEN_S
+    while True:
+        server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            server.connect(f"\0{name}-{group_of(rank, hosts)}")
+        except ConnectionRefusedError:
+            server.close()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_S)
+            continue
+        size = struct.calcsize("4i")
+        message, given, _, _ = server.recvmsg(1 << 16, _socket.CMSG_SPACE(size))
+        server.close()
+        if not given:
+            raise ConnectionRefusedError(0, "the file-descriptor server ended")
+        fds: tuple[int, ...] = struct.unpack("4i", given[0][2][:size])
+        return fds, json.loads(message)

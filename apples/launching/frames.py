@@ -1,25 +1,25 @@
-"""What launcher and sTATIONS say to each other: frames of one kind byte, a length and so many bytes.
+"""The frames between launcher and host agents: one kind byte, a length, and as many bytes.
 
-Before the first frame a station sends `PREAMBLE`; whatever a login shell printed before it is passed over. Imported by
-the station, so it imports little.
+Before its first frame an agent sends `PREAMBLE`, so that output of a login shell before it can be skipped. Imported by
+the host agent, so it imports little.
 
-    to a station            from a station
-    J  setup, JSON          R  ready, JSON: what it found
-    S  start, JSON          T  a rank's status file as it is now
+    to an agent             from an agent
+    J  setup, JSON          R  ready, JSON: its report
+    S  start, JSON          T  a rank's status file, after a change
     K  signal, a number     O  E  output of ranks, to stdout and stderr
-    B  beat                 B  beat
+    B  heartbeat            B  heartbeat
     C  cut the lifeline     P  a proxy has ended, JSON
     X  kill everything      F  a file of the run directory: name, newline, bytes
     D  new slabs, text      N  a line of progress
-                            G  gone: nothing is left here
-                            W  why it cannot go on, text
+                            G  no process is left on the host
+                            W  the agent cannot take part: the reason, text
 """
 
 from __future__ import annotations
 
 import struct
 
-PREAMBLE = b"APPLES HOST_AGENT 1\n"
+PREAMBLE = b"APPLES HOST AGENT 1\n"
 HEADER = struct.Struct(">cI")
 
 #: A longer frame is a mistake, or somebody else speaks.
@@ -29,14 +29,14 @@ LONGEST_GREETING = 1 << 16
 
 
 def frame(kind: bytes, payload: bytes = b"") -> bytes:
-    """One frame as it goes over the wire."""
+    """Return the bytes of one frame."""
     return HEADER.pack(kind, len(payload)) + payload
 
 
 class Unframer:
-    """Frames out of bytes as they come.
+    """A parser of frames from a stream of bytes.
 
-    greeted : whether the preamble was seen, or none is expected.  noise : what came before it
+    greeted : whether the preamble was received, or none is expected.  noise : the bytes before it
     """
 
     def __init__(self, *, preamble: bool = False) -> None:
@@ -45,7 +45,7 @@ class Unframer:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Whole frames, kind and payload; raises `ValueError` for what cannot be frames."""
+        """Return the complete frames, each as kind and payload; raises `ValueError` for bytes that are not frames."""
         self._data += data
         if not self.greeted and not self._greet():
             return []

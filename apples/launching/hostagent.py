@@ -1,12 +1,15 @@
-"""What stands on every host of a run that spans several: starts proxies, reports, and ends everything with itself.
+"""The host agent: starts the ranks of a run on its host, reports on them, and ends them with the launcher.
 
-Run as a bare script, `python -I -S hostagent.py`, over ssh (or by the launcher on its own machine). The launcher is at
-the other end of its standard input and output. It is the tether of its host: when the launcher lets go, dies, or is not
-heard of for too long, the lifeline is cut and every keeper kills its program; when the station itself is killed, the
-same happens. What it may not do is decide: what a failure means is `apples.launching.termination`'s to say.
+Over ssh or `srun` it is a script, `python -I -S hostagent.py serve`. On its own machine the launcher forks it
+(`apples.launching.agentconnection`), because a new interpreter takes longer to start. The launcher is at the other end
+of its standard input and output. If the launcher closes the connection, dies or is silent for too long, the agent
+closes the lifeline and every rank supervisor kills its program. The kernel closes the lifeline if the agent is killed.
+The effect of a failure is decided in `apples.launching.termination`.
 
-A run directory that the launcher's host shares is used as it is. Elsewhere one is made and removed again, and what
-the ranks left in it is sent back.
+A run directory that the launcher's host shares is used directly. On other hosts the agent makes one, sends back the
+files that the ranks wrote, and removes it.
+
+The script has further commands for short helper processes; `COMMANDS` lists them with their modules.
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ import sys
 import time
 
 if __name__ == "__main__":
-    # `-I -S` leaves nothing but the standard library on the path.
+    # `-I -S` leaves only the standard library on the path.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 import json
 
 from apples.launching.frames import PREAMBLE, Unframer, frame
-from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
+from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, children, prctl, reaped
 from apples.launching.ranksupervisors import RankSupervisors
 from apples.launching.steering import LOOK_EVERY_S, PROGRESS, SLABS, FileTail, offer
 
@@ -33,25 +36,37 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-PARENT_DEATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "parentdeath.py")
+#: Commands of this script other than `serve`, and the modules whose `main` runs them.
+COMMANDS = {
+    "rsh": "remoteshell",
+    "exec": "parentdeath",
+    "fds": "fdserver",
+    "step": "slurmstep",
+    "guard": "allocationkeepalive",
+    "hold": "allocationkeepalive",
+}
 
-#: Bytes of ranks' output that wait for the launcher; while there are more, ranks wait when they write.
+#: Bytes of the ranks' output that wait for the launcher. While more wait, ranks block when they write.
 MOST_WAITING = 1 << 20
 CHUNK = 1 << 16
-#: Seconds that killed processes may take to be gone, and output of ended ones to be read.
+#: Seconds that killed processes may take to end, and that output of ended processes may take to be read.
 GONE_S, DRAIN_S = 5.0, 1.0
-#: Larger files of a run directory are results that stay where they are.
+#: Larger files of a run directory are results. They stay on the host.
 LARGEST_FILE = 16 << 20
 
 
 class HostAgent:
-    """One host's part of one run; `setup` as `apples.launching.agentconnection` writes it."""
+    """One host's part of one run.
 
-    def __init__(self, setup: dict[str, Any], unframer: Unframer) -> None:
+    setup : written by `apples.launching.agentconnection.setup`
+    outputs : descriptors for the ranks' stdout and stderr; None sends the output to the launcher in frames
+    """
+
+    def __init__(self, setup: dict[str, Any], unframer: Unframer, outputs: tuple[int, int] | None) -> None:
         self._setup, self._unframer = setup, unframer
         self._run_dir: str = setup["run_dir"]
         self._expected: int = setup["proxies"]
-        self._keepers = RankSupervisors()
+        self._supervisors = RankSupervisors()
         self._proxies: dict[int, int] = {}
         self._partial = b""
         self._tail = FileTail(os.path.join(self._run_dir, PROGRESS)) if setup["watched"] else None
@@ -59,15 +74,16 @@ class HostAgent:
         self._waiting = bytearray()
         self._end_at: float | None = None
         self._killed = self._drained = False
-        self._heard = time.monotonic()
-        self._beat_at = self._heard
+        self._received_at = time.monotonic()
+        self._beat_at = self._received_at
         lifeline_read, self._lifeline = os.pipe()
         self._events, events_write = os.pipe()
-        out, out_write = os.pipe()
-        err, err_write = os.pipe()
-        #: Ends that proxies inherit; closed here when the last proxy has been started.
-        self._handed: tuple[int, ...] = (lifeline_read, events_write, out_write, err_write)
-        self._outputs = {out: b"O", err: b"E"}
+        self._outputs: dict[int, bytes] = {}
+        if outputs is None:
+            (out, out_write), (err, err_write) = os.pipe(), os.pipe()
+            self._outputs, outputs = {out: b"O", err: b"E"}, (out_write, err_write)
+        #: Descriptors that proxies inherit; closed here when the last proxy has been started.
+        self._handed: tuple[int, ...] = (lifeline_read, events_write, *outputs)
         self._wake, wake_write = os.pipe()
         for fd in (0, 1, self._events, self._wake, wake_write):
             os.set_blocking(fd, False)
@@ -81,12 +97,12 @@ class HostAgent:
         self._shared = self._find_run_dir()
 
     def run(self) -> None:
-        """Serve until nothing is left on this host and the launcher has been told."""
-        self._say(b"R", json.dumps(self._found()).encode())
+        """Serve until no process is left on this host and the launcher has the last frame."""
+        self._send(b"R", json.dumps(self._found()).encode())
         while self._events in self._sources or self._out_of(self._outputs):
             self._serve()
             now = time.monotonic()
-            if now - self._heard > self._setup["silence_s"]:
+            if self._setup["silence_s"] is not None and now - self._received_at > self._setup["silence_s"]:
                 self._cut()
             if self._end_at is not None and now > self._end_at:
                 if self._killed:
@@ -104,7 +120,7 @@ class HostAgent:
         }
 
     def _find_run_dir(self) -> bool:
-        """Whether the run directory is the launcher's own; else make one that is ours alone."""
+        """Return whether the run directory is shared with the launcher; otherwise make one."""
         try:
             with open(os.path.join(self._run_dir, self._setup["token"]), "rb"):
                 return True
@@ -120,33 +136,35 @@ class HostAgent:
         if self._waiting:
             poll.register(1, select.POLLOUT)
         now = time.monotonic()
-        if now >= self._beat_at:
-            self._beat_at = now + self._setup["beat_s"]
-            self._say(b"B")
-        wake_at = self._beat_at if self._end_at is None else min(self._beat_at, self._end_at)
+        moments = [] if self._end_at is None else [self._end_at]
+        if self._setup["beat_s"] is not None:
+            if now >= self._beat_at:
+                self._beat_at = now + self._setup["beat_s"]
+                self._send(b"B")
+            moments.append(self._beat_at)
         if self._tail is not None:
             if now >= self._look_at:
                 self._look_at = now + LOOK_EVERY_S
                 for line in self._tail.lines():
-                    self._say(b"N", line)
-            wake_at = min(wake_at, self._look_at)
-        for fd, _ in poll.poll(1000.0 * max(0.0, wake_at - now)):
+                    self._send(b"N", line)
+            moments.append(self._look_at)
+        for fd, _ in poll.poll(1000.0 * max(0.0, min(moments) - now) if moments else None):
             if fd == 1:
                 self._flush()
             else:
                 self._sources[fd](fd)
 
     def _out_of(self, outputs: dict[int, bytes]) -> bool:
-        """Whether output may still come, and there is time to wait for it."""
+        """Return whether output may still arrive, and there is time to wait for it."""
         open_ones = any(fd in self._sources for fd in outputs)
         if open_ones and not self._drained:
-            # nobody is left who could be killed
+            # No process is left that could be killed.
             self._drained = self._killed = True
             self._end_at = time.monotonic() + DRAIN_S
         return open_ones
 
     def _listen(self, fd: int) -> None:
-        """Hear the launcher; its silence for good is the end of the run here."""
+        """Read the launcher's frames. The end of the connection ends the run on this host."""
         try:
             data = os.read(fd, CHUNK)
         except BlockingIOError:
@@ -155,15 +173,16 @@ class HostAgent:
             del self._sources[fd]
             self._cut()
             return
-        self._heard = time.monotonic()
+        self._received_at = time.monotonic()
         for kind, payload in self._unframer.feed(data):
-            self._obey(kind, payload)
+            self.handle(kind, payload)
 
-    def _obey(self, kind: bytes, payload: bytes) -> None:
+    def handle(self, kind: bytes, payload: bytes) -> None:
+        """Carry out one frame of the launcher."""
         if kind == b"S":
             self._start(json.loads(payload))
         elif kind == b"K":
-            self._keepers.forward(int(payload))
+            self._supervisors.forward(int(payload))
         elif kind == b"D":
             offer(self._run_dir, payload.decode())
         elif kind == b"C":
@@ -172,26 +191,22 @@ class HostAgent:
             self._kill()
 
     def _start(self, order: dict[str, Any]) -> None:
-        """Start one proxy, tied to this process, with the ends that its ranks' keepers need."""
-        command = [sys.executable, "-I", "-S", PARENT_DEATH, str(os.getpid()), *order["command"]]
-        environment = {
-            **os.environ,
-            **self._setup["environment"],
-            "APPLES_RANK_FDS": ",".join(map(str, self._handed)),
-        }
-        ours = os.getpid()
+        """Start one proxy. It dies with this process, and inherits the descriptors that its ranks need."""
+        environment = order.get("environment") or {**os.environ, **self._setup["environment"]}
+        environment["APPLES_RANK_FDS"] = ",".join(map(str, self._handed))
+        agent, command = os.getpid(), order["command"]
         pid = os.fork()
         if pid == 0:
             try:
                 os.setsid()
-                null = os.open(os.devnull, os.O_RDWR)
-                # what the proxy itself has to say belongs to this station's own stderr, which ssh carries
-                for source, target in ((null, 0), (2, 1)):
+                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+                # The proxy's own output goes to this agent's stderr.
+                for source, target in ((os.open(os.devnull, os.O_RDWR), 0), (2, 1)):
                     os.dup2(source, target)
                 for fd in self._handed:
                     os.set_inheritable(fd, True)
                 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-                if os.getppid() == ours:
+                if os.getppid() == agent:
                     os.execve(command[0], command, environment)
             finally:
                 os._exit(125)
@@ -201,13 +216,13 @@ class HostAgent:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Close our copies of what proxies inherit, so that the end of theirs can be seen."""
+        """Close the descriptors that proxies have inherited, so that the end of the last process can be seen."""
         for fd in self._handed:
             os.close(fd)
         self._handed = ()
 
     def _on_events(self, fd: int) -> None:
-        """A rank's status changed, or (at end of file) no process of the run is left here."""
+        """Handle a changed status of a rank, or end of file: no process of the run is left here."""
         data = os.read(fd, CHUNK)
         if not data:
             del self._sources[fd]
@@ -219,33 +234,33 @@ class HostAgent:
                 text = file.read()
             status = json.loads(text)
             if status["ended"] is None:
-                self._keepers.add(rank, status["keeper"])
-            self._say(b"T", text)
+                self._supervisors.add(rank, status["keeper"])
+            self._send(b"T", text)
 
     def _on_wake(self, fd: int) -> None:
-        """Signals: children have ended, or somebody wants this station to end."""
+        """Handle signals: children have ended, or this agent is asked to end."""
         numbers = os.read(fd, CHUNK)
         if any(number != signal.SIGCHLD for number in numbers):
             self._cut()
         self._reap()
 
     def _reap(self) -> None:
-        """Take note of children that have ended, and tell of proxies among them."""
+        """Reap children that have ended, and report the exit codes of proxies."""
         for pid, status in reaped():
             if pid in self._proxies:
                 code = os.waitstatus_to_exitcode(status)
-                self._say(b"P", json.dumps({"id": self._proxies.pop(pid), "code": code}).encode())
+                self._send(b"P", json.dumps({"id": self._proxies.pop(pid), "code": code}).encode())
 
     def _on_output(self, fd: int) -> None:
         data = os.read(fd, CHUNK)
         if data:
-            self._say(self._outputs[fd], data)
+            self._send(self._outputs[fd], data)
         else:
             del self._sources[fd]
             os.close(fd)
 
     def _cut(self) -> None:
-        """Let go of the keepers; what is still there after a while is killed."""
+        """Close the lifeline. Processes that do not end in time are killed."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -262,10 +277,10 @@ class HostAgent:
                     os.kill(each, signal.SIGKILL)
                 except ProcessLookupError:
                     continue
-        self._keepers.kill()
+        self._supervisors.kill()
 
     def _leave(self) -> None:
-        """Hand over what the ranks left, remove what was made here, say that nothing is left, and go."""
+        """Send back the files of the ranks, remove the directory made here, report the end."""
         self._cut()
         deadline = time.monotonic() + DRAIN_S
         while self._proxies and time.monotonic() < deadline:
@@ -278,9 +293,9 @@ class HostAgent:
                 state = os.lstat(path)
                 if stat.S_ISREG(state.st_mode) and state.st_size <= LARGEST_FILE:
                     with open(path, "rb") as file:
-                        self._say(b"F", name.encode() + b"\n" + file.read())
+                        self._send(b"F", name.encode() + b"\n" + file.read())
             _remove(self._run_dir)
-        self._say(b"G")
+        self._send(b"G")
         deadline = time.monotonic() + GONE_S
         while self._waiting and (left_s := deadline - time.monotonic()) > 0:
             poll = select.poll()
@@ -288,7 +303,7 @@ class HostAgent:
             poll.poll(1000.0 * left_s)
             self._flush()
 
-    def _say(self, kind: bytes, payload: bytes = b"") -> None:
+    def _send(self, kind: bytes, payload: bytes = b"") -> None:
         self._waiting += frame(kind, payload)
         self._flush()
 
@@ -299,7 +314,7 @@ class HostAgent:
         except BlockingIOError:
             return
         except OSError:
-            # The launcher does not read any more; the end of our input says so too.
+            # The launcher has closed its end; the end of our input will follow.
             self._waiting.clear()
 
 
@@ -313,8 +328,12 @@ def _remove(directory: str) -> None:
     os.rmdir(directory)
 
 
-def main() -> None:
-    """Greet, take the setup, serve."""
+def serve(outputs: tuple[int, int] | None = None) -> None:
+    """Receive the setup on standard input and run one host agent to its end.
+
+    Args:
+        outputs: see `HostAgent`
+    """
     os.write(1, PREAMBLE)
     unframer = Unframer()
     frames: list[tuple[bytes, bytes]] = []
@@ -325,14 +344,25 @@ def main() -> None:
         frames = unframer.feed(data)
     (_, setup), *early = frames
     try:
-        station = HostAgent(json.loads(setup), unframer)
+        agent = HostAgent(json.loads(setup), unframer, outputs)
     except OSError as error:
-        os.write(1, frame(b"W", f"{error.filename or 'the station'}: {error.strerror}".encode()))
+        os.write(1, frame(b"W", f"{error.filename or 'the host agent'}: {error.strerror}".encode()))
         return
     for kind, payload in early:
-        station._obey(kind, payload)
-    station.run()
+        agent.handle(kind, payload)
+    agent.run()
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command of this script; return its exit code."""
+    if arguments[0] == "serve":
+        serve()
+        return 0
+    from importlib import import_module
+
+    module = import_module(f"apples.launching.{COMMANDS[arguments[0]]}")
+    return int(module.main(arguments))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Signals that are passed on, and the few Linux calls that Python does not offer. Decides nothing.
+"""Signals that are forwarded to ranks, and the Linux calls that Python does not offer. Decides nothing.
 
 Imported by the rank wrapper, so it imports little.
 """
@@ -23,7 +23,7 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 def prctl(option: int, value: int) -> None:
-    """Linux `prctl(option, value)`; raises `OSError`."""
+    """Call Linux `prctl(option, value)`; raises `OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
@@ -41,7 +41,7 @@ def close_all_but(keep: set[int]) -> None:
 
 
 def die_like(wait_status: int) -> NoReturn:
-    """End this process the way another one ended, without a second core file."""
+    """End this process as another one ended, without a second core file."""
     if os.WIFSIGNALED(wait_status):
         number = os.WTERMSIG(wait_status)
         prctl(PR_SET_DUMPABLE, 0)
@@ -53,7 +53,7 @@ def die_like(wait_status: int) -> NoReturn:
 
 
 def reaped() -> Iterator[tuple[int, int]]:
-    """(process, wait status) of our children that have ended so far, each once; waits for none."""
+    """Yield (process, wait status) of each child that has ended, without waiting."""
     while True:
         try:
             pid, wait_status = os.waitpid(-1, os.WNOHANG)
@@ -65,7 +65,7 @@ def reaped() -> Iterator[tuple[int, int]]:
 
 
 def children(pid: int) -> list[int]:
-    """Processes that have `pid` as parent; none when it is gone."""
+    """Return the child processes of `pid`, an empty list if it has ended."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             return [int(word) for word in file.read().split()]

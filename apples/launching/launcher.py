@@ -1,7 +1,7 @@
-"""What a world must offer so that the agent can run a plan in it.
+"""The seam between planning and running: the request of a run, and the protocol of launchers.
 
-Two worlds stand behind this seam: `apples.launching.mpiexec` starts real ranks on this machine,
-`apples.simulation.mock_launcher` executes the run in simulated time. Nobody else sees which.
+`apples.launching.mpiexec` starts real ranks on this machine; `apples.launching.ssh` and `apples.launching.slurm` on
+several hosts; `apples.simulation.mock_launcher` executes the run in simulated time. Callers do not see the difference.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class LaunchRequest:
     """One run to be started.
 
     command : program and arguments of every rank.  run_dir : existing directory for statuses and records
-    environment : variables set for the ranks on top of ours
+    environment : variables for the ranks, in addition to the user's
     label : prefix every line of output with its rank
     time_limit_s : wall seconds after which the run is ended (exit code 124)
-    checkpoint_every : iterations between checkpoints, None for none on the way; real ranks are told by their command
-    program_output_to_stderr : keep our stdout free for one JSON document
-    controller : hears how the run goes and may move its slabs or end it; None for a run that is left alone
+    checkpoint_every : iterations between checkpoints, None for none; real ranks get it in their command
+    program_output_to_stderr : keep stdout free for one JSON document
+    controller : receives the progress of the run and may move its slabs or end it; None for a run without adaptation
     """
 
     plan: Plan
@@ -46,15 +46,18 @@ Notify = Callable[[str], None]
 
 
 class Launcher(Protocol):
-    """A world in which plans are run."""
+    """Runs plans with real or simulated ranks."""
 
     name: str
 
     def check(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError` (or a subclass) when the run cannot start; touches nothing."""
+        """Raise `LaunchError` (or a subclass) if the run cannot start; changes nothing."""
 
     def command_line(self, request: LaunchRequest) -> list[str]:
-        """The command `run` would execute, for `--dry-run` and `-v`."""
+        """Return the command that `run` would execute, for `--dry-run` and `-v`."""
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
-        """Run to the end; leaves no process behind, whatever happens. `observations` may stay empty."""
+        """Run to the end and return the outcome. No process is left, whatever happens.
+
+        `observations` may stay empty.
+        """

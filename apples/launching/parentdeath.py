@@ -1,27 +1,23 @@
-"""Ties `mpiexec` to the launcher: when the launcher dies, the kernel kills `mpiexec` at once.
+"""The parent-death wrapper: ties a command to the launcher, so that the kernel kills it when the launcher dies.
 
-Run as a bare script, `python -I -S parentdeath.py LAUNCHER_PID PROGRAM ARGUMENTS`; it sets the parent-death signal
-and becomes the program. (Doing this between fork and exec in the launcher is unsafe where it has threads.)
-`hydra_pmi_proxy` ends itself and its ranks when `mpiexec` is gone; see docs/launching.md for what dies when.
+    hostagent.py exec LAUNCHER_PID PROGRAM ARGUMENTS...
+
+It sets the parent-death signal and becomes the program. A launcher with threads cannot do this between fork and exec.
+`hydra_pmi_proxy` ends itself and its ranks when `mpiexec` dies; docs/launching.md has a table.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
-import sys
 
-PR_SET_PDEATHSIG = 1
+from apples.launching.kernel import PR_SET_PDEATHSIG, prctl
 
 
-def main(arguments: list[str]) -> None:
-    """Become `arguments[1:]`, killed as soon as process `arguments[0]` is gone."""
-    launcher, command = int(arguments[0]), arguments[1:]
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+def main(arguments: list[str]) -> int:
+    """Become the program. Return only if the launcher has ended already."""
+    launcher, command = int(arguments[1]), arguments[2:]
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == launcher:
         os.execv(command[0], command)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    return 0

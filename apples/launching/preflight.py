@@ -1,8 +1,8 @@
-"""Checks before a launch on this machine: every reason it could not start, before anything is started.
+"""Checks before a launch on this machine: every reason why it could not start, before anything is started.
 
-Nothing here changes anything. The hosts of a plan must all be this machine, the program must be there, the run
-directory must take files, and /dev/shm must hold MPICH's segment: too small a one lets `mpiexec` start and ends
-every rank with SIGBUS at its first message.
+Nothing here changes anything. All hosts of the plan must be this machine, the program must exist, the run directory
+must be writable, and /dev/shm must have room for MPICH's segment. With too little room `mpiexec` starts, and every rank
+dies of SIGBUS at its first message.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARED_BYTES_PER_RANK, SHARED_BYTES_FIXED = 1_057_344, 4_096
 
 
 def find_mpiexec(beside: Path | None = None) -> str:
-    """`mpiexec` of this environment: the file beside its interpreter. Raises `ProgramNotFound`."""
+    """Return the path of this environment's `mpiexec`, beside its interpreter. Raises `ProgramNotFound`."""
     path = (beside or Path(sys.executable).parent) / "mpiexec"
     if not path.is_file():
         raise ProgramNotFound(
@@ -40,7 +40,7 @@ def find_mpiexec(beside: Path | None = None) -> str:
 
 
 def find_program(request: LaunchRequest) -> str:
-    """Path of the request's program; raises `ProgramNotFound` or `NotExecutable` (exit codes 127, 126)."""
+    """Return the path of the request's program; raises `ProgramNotFound` or `NotExecutable` (exit codes 127, 126)."""
     if not request.command:
         raise LaunchError("the command of the run is empty; give the program that every rank is to execute")
     name = request.command[0]
@@ -58,9 +58,10 @@ def find_program(request: LaunchRequest) -> str:
 
 
 def check_hosts(request: LaunchRequest, addresses: Mapping[str, str]) -> None:
-    """Raise `LaunchError` naming the hosts of the plan that are not this machine.
+    """Raise `LaunchError` with the hosts of the plan that are not this machine.
 
-    addresses : host name → address to use instead of the name
+    Args:
+        addresses: host name → address to use instead of the name
     """
     if not request.plan.assignments:
         raise LaunchError("the plan has no ranks; make a plan for at least one")
@@ -76,13 +77,13 @@ def check_hosts(request: LaunchRequest, addresses: Mapping[str, str]) -> None:
 
 
 def names_of_this_machine() -> frozenset[str]:
-    """Names and addresses that mean this machine."""
+    """Return the names and addresses of this machine."""
     name = socket.gethostname()
     return frozenset({"localhost", "127.0.0.1", "::1", name, name.partition(".")[0]})
 
 
 def check_run_dir(request: LaunchRequest) -> None:
-    """Raise `LaunchError` when statuses cannot be written."""
+    """Raise `LaunchError` if statuses cannot be written."""
     where = request.run_dir
     if not where.is_dir():
         raise LaunchError(f"run directory {where} does not exist; create it, or give another")
@@ -93,13 +94,13 @@ def check_run_dir(request: LaunchRequest) -> None:
 
 
 def check_time_limit(request: LaunchRequest) -> None:
-    """Raise `LaunchError` for a time limit that is over before it begins."""
+    """Raise `LaunchError` for a time limit of no length."""
     if request.time_limit_s is not None and not request.time_limit_s > 0.0:
         raise LaunchError(f"time limit {request.time_limit_s} s: give more than 0 seconds, or no limit")
 
 
 def check_shared_memory(ranks: int, where: Path = SHARED_MEMORY) -> None:
-    """Raise `LaunchError` when `where` cannot hold MPICH's segment for `ranks` ranks."""
+    """Raise `LaunchError` if `where` has no room for MPICH's segment for `ranks` ranks."""
     need = SHARED_BYTES_FIXED + ranks * SHARED_BYTES_PER_RANK
     try:
         state = os.statvfs(where)

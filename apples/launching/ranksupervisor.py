@@ -1,8 +1,8 @@
-"""The process that watches over one rank: starts the program, passes things on, records how it ended.
+"""The supervisor of one rank: it starts the program, forwards signals and output, and records the end.
 
-It does not decide what a failure means for the others; that is `apples.launching.termination` in the launcher.
-It ends the program by itself in three cases only: its front was killed, the launcher let go of the lifeline (or
-died), or the program called MPI_Abort. Imported by the rank wrapper, so it imports little.
+The effect of a failure on other ranks is decided in `apples.launching.termination`. The supervisor ends its program in
+three cases only: its rank wrapper was killed, the lifeline was closed (by the launcher or its death), or the program
+called MPI_Abort. Imported by the rank wrapper, so it imports little.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from apples.launching.kernel import (
 from apples.launching.relays import Labeller, PmiRelay, segment_prefix
 from apples.launching.statusfile import StatusFile
 
-#: Sent by the kernel when the front is dead; none of the signals that users send.
+#: Sent by the kernel when the rank wrapper is dead; users do not send this signal.
 ORPHANED = signal.SIGALRM
 LOST, CANNOT_EXECUTE, NOT_FOUND = 125, 126, 127
 
@@ -37,7 +37,7 @@ DRAIN_S = 1.0
 
 
 class RankSupervisor:
-    """Runs the program of one rank to its end.
+    """The supervisor of one rank's program, from its start to its end.
 
     fds : inherited descriptors by purpose: lifeline, events, stdout, stderr, pmi; each may be missing
     """
@@ -58,11 +58,15 @@ class RankSupervisor:
             signal.signal(number, lambda number, frame: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
 
-    def run(self, front: int) -> int:
-        """Run the program; returns the wait status that was recorded."""
+    def run(self, wrapper: int) -> int:
+        """Run the program; return the wait status that was recorded.
+
+        Args:
+            wrapper: process id of the rank wrapper, the parent
+        """
         prctl(PR_SET_PDEATHSIG, ORPHANED)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        if os.getppid() != front:
+        if os.getppid() != wrapper:
             return self._record(LOST << 8, ended_by="parent")
         stdout, stderr = self._fds.get("stdout", 1), self._fds.get("stderr", 2)
         handed: list[int] = []
@@ -117,15 +121,15 @@ class RankSupervisor:
             self._poll.register(fd, select.POLLIN)
 
     def _start(self, outputs: tuple[int, int], inherited: set[int]) -> OSError | None:
-        """Fork and execute; returns why, where the program could not be executed."""
-        keeper = os.getpid()
+        """Fork and execute the program; return the error if it cannot be executed."""
+        supervisor = os.getpid()
         report_read, report_write = os.pipe()
         self._program = os.fork()
         if self._program == 0:
             try:
                 os.setpgid(0, 0)
                 prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-                if os.getppid() != keeper:
+                if os.getppid() != supervisor:
                     os._exit(LOST)
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(outputs[0], 1)
@@ -146,7 +150,7 @@ class RankSupervisor:
         return OSError(int(errno), os.strerror(int(errno))) if errno else None
 
     def _register(self) -> None:
-        """Have the program take its turns on this host; without a node manager it runs as it likes."""
+        """Register the program with the node manager of this host. Without a node manager it runs unmanaged."""
         try:
             self._node = registering.register(os.environ, self._status.rank, self._program)
         except OSError as error:
@@ -157,7 +161,7 @@ class RankSupervisor:
             self._poll.register(self._node, select.POLLIN)
 
     def _serve(self, timeout_ms: float | None) -> None:
-        """Handle whatever has happened."""
+        """Handle the events of one poll."""
         for fd, _ in self._poll.poll(timeout_ms):
             if fd == self._wake:
                 for number in os.read(self._wake, 4096):
@@ -165,11 +169,11 @@ class RankSupervisor:
             elif fd in self._relays:
                 self._pump(fd)
             elif fd == self._node:
-                # Its node manager is gone, and may have gone while it held the program stopped.
+                # The node manager has ended, perhaps while it held the program stopped.
                 self._poll.unregister(fd)
                 self._to_program(signal.SIGCONT)
             else:
-                # Only end of file can be read from the lifeline: the launcher let go of it, or is gone.
+                # Only end of file can be read from the lifeline: the launcher closed it, or is dead.
                 self._poll.unregister(fd)
                 self._end("request")
 
@@ -190,7 +194,7 @@ class RankSupervisor:
                 self._ended_by = "request"
             self._to_program(number)
             if number in INTERRUPTS and self._node >= 0:
-                # One that is held stopped would hear of it in its next turn only.
+                # A stopped program would get the signal in its next time share only.
                 self._to_program(signal.SIGCONT)
 
     def _end(self, why: str) -> None:
@@ -210,7 +214,7 @@ class RankSupervisor:
             return
 
     def _sweep(self) -> None:
-        """End what the program left running, then copy the rest of its output."""
+        """End the processes that the program left, then copy the rest of its output."""
         self._to_program(signal.SIGKILL)
         while left := children(os.getpid()):
             for pid in left:
@@ -221,7 +225,7 @@ class RankSupervisor:
             self._serve(50)
 
     def _remove_segments(self) -> None:
-        """Remove what MPICH would have removed in MPI_Finalize: a megabyte of memory for every rank."""
+        """Remove the segments that MPICH removes in MPI_Finalize: a megabyte of memory for every rank."""
         if self._pmi is None or self._pmi.job is None:
             return
         prefix = segment_prefix(self._pmi.job)
@@ -230,14 +234,14 @@ class RankSupervisor:
                 try:
                     os.unlink(os.path.join(SHARED_MEMORY, name))
                 except FileNotFoundError:
-                    # Another rank's keeper was faster.
+                    # Another rank's supervisor was faster.
                     continue
 
     def _finalize_pmi(self) -> None:
         """Finish the program's conversation with hydra, as its exit handlers would have done.
 
-        Wait for the answer, because hydra reports an error if it cannot deliver it. Stop waiting when the front is
-        dead or the launcher closes the lifeline.
+        Wait for the answer, because hydra reports an error if it cannot deliver it. Stop waiting when the rank wrapper
+        is dead or the lifeline is closed.
         """
         pmi = self._pmi
         if pmi is None or (hydra := pmi.finalize()) is None:
@@ -245,7 +249,7 @@ class RankSupervisor:
         poll = select.poll()
         for fd in (hydra, self._wake, self._fds.get("lifeline", hydra)):
             poll.register(fd, select.POLLIN)
-        # The program is gone: of the signals, only the front's death matters.
+        # The program has ended: of the signals, only the wrapper's death matters.
         while (ready := [fd for fd, _ in poll.poll()]) == [self._wake]:
             if ORPHANED in os.read(self._wake, 4096):
                 return

@@ -1,7 +1,7 @@
-"""The keepers of the ranks on one host, as the one who signals them sees them. Decides nothing.
+"""The rank supervisors on one host, for sending signals to them.
 
-A signal goes to every rank once, also to one that starts later. Process descriptors make sure that nobody else is
-hit. Imported by the station, so it imports little.
+Every rank gets a signal once, also a rank that starts later. Process descriptors make sure that no other process is
+hit. Imported by the host agent, so it imports little.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import signal
 
 
 class RankSupervisors:
-    """Rank supervisors by rank, and the signals that were passed on so far."""
+    """Rank supervisors by rank, and the signals that were forwarded so far."""
 
     def __init__(self) -> None:
-        self._keepers: dict[int, int] = {}
+        self._supervisors: dict[int, int] = {}
         self._delivered: dict[int, int] = {}
         self._forwarded: list[int] = []
 
     def add(self, rank: int, pid: int) -> None:
-        """A rank runs, watched by process `pid`; known ones stay as they are."""
-        if rank in self._keepers:
+        """Add the supervisor of a rank that runs. Ignored if the rank is known."""
+        if rank in self._supervisors:
             return
         try:
-            self._keepers[rank] = os.pidfd_open(pid)
+            self._supervisors[rank] = os.pidfd_open(pid)
         except ProcessLookupError:
             return
         self._delivered[rank] = 0
@@ -32,23 +32,23 @@ class RankSupervisors:
     def forward(self, number: int) -> None:
         """Send a signal to every rank that runs, and to each that starts later."""
         self._forwarded.append(number)
-        for rank in self._keepers:
+        for rank in self._supervisors:
             self._deliver(rank)
 
     def kill(self) -> None:
-        """Kill the keepers; their programs die with them."""
-        for pidfd in self._keepers.values():
+        """Kill the supervisors. Their programs die with them."""
+        for pidfd in self._supervisors.values():
             _send(pidfd, signal.SIGKILL)
 
     def close(self) -> None:
-        """Let go of the descriptors."""
-        for pidfd in self._keepers.values():
+        """Close the process descriptors."""
+        for pidfd in self._supervisors.values():
             os.close(pidfd)
-        self._keepers.clear()
+        self._supervisors.clear()
 
     def _deliver(self, rank: int) -> None:
         for number in self._forwarded[self._delivered[rank] :]:
-            _send(self._keepers[rank], number)
+            _send(self._supervisors[rank], number)
         self._delivered[rank] = len(self._forwarded)
 
 

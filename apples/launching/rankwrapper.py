@@ -1,18 +1,19 @@
-"""What hydra starts for every rank: the *front*, which forks the keeper and ends as the program did.
+"""The rank wrapper, which hydra or Slurm starts for every rank: it forks the supervisor and ends as the program did.
 
-Started by path as a bare script (`python -I -S rankwrapper.py RUN_DIR HOSTS [--label] -- PROGRAM ARGUMENTS`), so
-it and what it imports use only what they cannot do without. Per rank there are three processes:
+A bare script, `python -I -S rankwrapper.py [--fds NAME] RUN_DIR HOSTS [--label] -- PROGRAM ARGUMENTS`. It and the
+modules it imports avoid every import that they can, because each delays every rank. Per rank there are three processes:
 
-    hydra_pmi_proxy ── front ── keeper ── program
-                       (waits)  (records)
+    hydra_pmi_proxy ── rank wrapper ── supervisor ── program
+                          (waits)       (records)
 
-hydra kills the front without warning when any rank fails. The keeper stands in a session of its own, so it lives
-long enough to see how the program really ended. Every link has a parent-death signal; whoever is killed, the
-program goes. This is also where descriptors that hydra leaks into its ranks are closed: while a rank holds them,
-`mpiexec` cannot see that its proxy is dead.
+hydra kills the wrapper without warning when any rank fails. The supervisor has its own session, so it lives long
+enough to record how the program ended. Every link has a parent-death signal: if one process is killed, the program
+dies. The wrapper also closes descriptors that hydra leaks into its ranks. While a rank holds them, `mpiexec` cannot
+detect the death of its proxy.
 
-The environment variable `APPLES_RANK_FDS` holds four inherited descriptors: lifeline, events, stdout, stderr.
-Without it (a command pasted from `--dry-run`) output goes through hydra and only the parents are watched.
+The variable `APPLES_RANK_FDS` holds four inherited descriptors: lifeline, events, stdout, stderr. Without it (a command
+pasted from `--dry-run`) output goes through hydra and only the parents are watched. Ranks of a Slurm step inherit no
+descriptors; with `--fds` they fetch them from the file-descriptor server NAME of their host.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from apples.launching.statusfile import StatusFile, host_of
 
 
 def main(arguments: list[str]) -> None:
-    """Start the keeper, pass signals on to it, end as the program did. Does not return."""
+    """Start the supervisor, forward signals to it, end as the program did. Does not return."""
+    if arguments[0] == "--fds":
+        fetch_fds(arguments[1], arguments[3])
+        arguments = arguments[2:]
     parent = os.getppid()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     fds = inherited_fds()
@@ -42,16 +46,16 @@ def main(arguments: list[str]) -> None:
     split = arguments.index("--")
     (run_dir, hosts, *options), command = arguments[:split], arguments[split + 1 :]
     rank = int(os.environ.get("PMI_RANK", "0"))
-    front = os.getpid()
+    wrapper = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     pid = os.fork()
     if pid == 0:
         try:
             os.setsid()
             status = StatusFile(run_dir, rank, host_of(rank, hosts), fds.get("events"))
-            keeper = RankSupervisor(status, command, label="--label" in options, fds=fds)
+            supervisor = RankSupervisor(status, command, label="--label" in options, fds=fds)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-            die_like(keeper.run(front))
+            die_like(supervisor.run(wrapper))
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -62,19 +66,35 @@ def main(arguments: list[str]) -> None:
     die_like(os.waitpid(pid, 0)[1])
 
 
+def fetch_fds(name: str, hosts: str) -> None:
+    """Fetch descriptors and variables for a rank of a Slurm step, which inherits none."""
+    from apples.launching.fdserver import fetch
+
+    rank = os.environ.setdefault("PMI_RANK", os.environ.get("SLURM_PROCID", "0"))
+    try:
+        fds, variables = fetch(name, int(rank), hosts)
+    except OSError as error:
+        os.write(
+            2, f"apples: rank {rank} got no descriptors from its host agent: {error.strerror}\n".encode()
+        )
+        os._exit(LOST)
+    os.environ.update(variables)
+    os.environ["APPLES_RANK_FDS"] = ",".join(map(str, fds))
+
+
 def inherited_fds() -> dict[str, int]:
-    """Descriptors by purpose; takes our variable out of the program's environment."""
+    """Return the inherited descriptors by purpose, and remove our variable from the program's environment."""
     fds = {}
-    ours = os.environ.pop("APPLES_RANK_FDS", "")
-    if ours:
-        fds = dict(zip(("lifeline", "events", "stdout", "stderr"), map(int, ours.split(",")), strict=True))
+    numbers = os.environ.pop("APPLES_RANK_FDS", "")
+    if numbers:
+        fds = dict(zip(("lifeline", "events", "stdout", "stderr"), map(int, numbers.split(",")), strict=True))
     if "PMI_FD" in os.environ:
         fds["pmi"] = int(os.environ["PMI_FD"])
     return fds
 
 
 def parent_gone(fds: dict[str, int]) -> bool:
-    """Whether the other end of PMI is closed already: the parent died before we asked for its death signal."""
+    """Return whether the other end of PMI is closed: the parent died before its death signal was requested."""
     if "pmi" not in fds:
         return False
     poll = select.poll()

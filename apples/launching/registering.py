@@ -1,7 +1,7 @@
-"""Registers a rank's program with the node manager of its host, for policies that do not need the monitor in it.
+"""Registers a rank's program with the node manager of its host, for policies that need no monitor in the program.
 
-The connection stands for the program: its end tells the node manager that the rank is gone, and the end of the node
-manager tells the keeper to let the program run. Imported by the keeper, so it imports little.
+The connection represents the program. Its end reports to the node manager that the rank has ended. The end of the node
+manager makes the rank supervisor resume the program. Imported by the rank supervisor, so it imports little.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SOCKET, _JOB, _PAGES = "APPLES_NODE_SOCKET", "APPLES_JOB", "APPLES_MONITOR"
 
 
 def wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the keeper is to register: a node manager is named, and the program has no monitor that does it."""
+    """Return whether to register: the environment names a node manager, and no monitor in the program registers it."""
     return bool(environment.get(_SOCKET) and environment.get(_JOB)) and not environment.get(_PAGES)
 
 
 def register(environment: Mapping[str, str], rank: int, pid: int) -> int:
-    """Descriptor of the connection that stands for the program; raises `OSError` with the reason if it is refused."""
+    """Return the descriptor of the connection that represents the program; raises `OSError` after a refusal."""
     import _socket
 
     path, job = environment[_SOCKET], environment[_JOB]

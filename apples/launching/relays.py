@@ -1,7 +1,7 @@
-"""What passes through a keeper: labelled output, and the rank's conversation with hydra (PMI).
+"""Relays in a rank supervisor: labelled output, and the rank's conversation with hydra (PMI).
 
-Each relay offers `sources` to wait on and `pump(fd)`, which copies what is there and says whether `fd` may have
-more. Imported by the rank wrapper, so it imports little.
+Each relay has `sources` to wait on and `pump(fd)`, which copies available data and returns whether `fd` may have more.
+Imported by the rank wrapper, so it imports little.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BARRIER, FINALIZE = b"cmd=barrier_in\n", b"cmd=finalize\n"
 
 
 def write_all(fd: int, data: bytes) -> bool:
-    """Write everything; False when nobody reads any more."""
+    """Write all data; return False if the reader has closed its end."""
     while data:
         try:
             data = data[os.write(fd, data) :]
@@ -34,7 +34,7 @@ def write_all(fd: int, data: bytes) -> bool:
 
 
 def whole_lines(lines: list[bytes]) -> list[bytes]:
-    """The lines in pieces that a pipe takes at once, so that those of several ranks do not mix."""
+    """Return the lines joined to pieces of at most PIPE_BUF bytes, which a pipe takes at once: ranks do not mix."""
     pieces = [b""]
     for line in lines:
         if len(pieces[-1]) + len(line) > select.PIPE_BUF:
@@ -44,7 +44,7 @@ def whole_lines(lines: list[bytes]) -> list[bytes]:
 
 
 class Labeller:
-    """Copies one output of the program line by line, `[rank] ` before each."""
+    """Copies one output of the program line by line, with `[rank] ` before each line."""
 
     def __init__(self, source: int, target: int, rank: int) -> None:
         self.sources = [source]
@@ -53,7 +53,7 @@ class Labeller:
         self._partial = b""
 
     def pump(self, fd: int) -> bool:
-        """Copy whole lines; closes the source at its end or when nobody reads the target any more."""
+        """Copy complete lines. Close the source at its end, or if the reader of the target has closed its end."""
         data = os.read(fd, CHUNK)
         *lines, self._partial = (self._partial + data).split(b"\n")
         if self._partial and (not data or len(self._partial) > LONGEST_LINE):
@@ -69,16 +69,16 @@ class Labeller:
 
 
 class PmiRelay:
-    """Stands between the program and hydra, because hydra does not say who called MPI_Abort.
+    """Relays PMI between the program and hydra, because hydra does not report which rank called MPI_Abort.
 
-    hydra answers an abort by killing every rank, and MPI_Abort may even return before that. Heard here first,
-    it is kept from hydra, and the caller can be ended and recorded like a rank that exits with that code.
+    hydra answers an abort by killing every rank, and MPI_Abort may even return before that. The relay therefore keeps
+    an abort from hydra, and the supervisor ends the caller and records it like a rank that exits with that code.
 
     MPI_Finalize of MPICH 5 (UCX) makes a barrier over PMI, but an exit handler sends the finalize message. A program
     that ends by `_exit` or `quick_exit` skips the handler, and hydra then kills every other rank on the host.
 
-    aborted : exit code given to MPI_Abort, None as long as it was not called
-    job : hydra's name of the run, None as long as the program has not asked for it
+    aborted : exit code given to MPI_Abort, None if it was not called
+    job : hydra's name of the run, None until the program asks for it
     """
 
     def __init__(self, program: int, hydra: int) -> None:
@@ -91,7 +91,7 @@ class PmiRelay:
         self._answered = False
 
     def pump(self, fd: int) -> bool:
-        """Copy a message; False at the end of that direction."""
+        """Copy a message; return False at the end of that direction."""
         try:
             data = os.read(fd, CHUNK)
         except OSError:
@@ -114,27 +114,27 @@ class PmiRelay:
         return False
 
     def finalize(self) -> int | None:
-        """Send the finalize message that a program which has ended left out after MPI_Finalize.
+        """Send the finalize message that an ended program did not send after MPI_Finalize.
 
         Returns:
-            The descriptor on which hydra answers. None if nothing was sent: the program sent the message itself,
-            did not reach MPI_Finalize, or hydra is gone.
+            The descriptor on which hydra answers. None if nothing was sent: the program sent the message itself, did
+            not reach MPI_Finalize, or hydra has ended.
         """
         finalized = self._request == BARRIER and self._answered
         return self._hydra if finalized and write_all(self._hydra, FINALIZE) else None
 
 
 def abort_code(message: bytes) -> int:
-    """Exit code in PMI's `cmd=abort exitcode=5`; 1 where it names none."""
+    """Return the exit code in PMI's `cmd=abort exitcode=5`, 1 if it has none."""
     _, _, after = message.partition(b"exitcode=")
     word = after.split(None, 1)[0] if after.split() else b""
     return int(word) if word.lstrip(b"-").isdigit() else 1
 
 
 def segment_prefix(job: bytes) -> str:
-    """How the names of the shared-memory segments begin that MPICH makes in /dev/shm for this run.
+    """Return the prefix of the names of MPICH's shared-memory segments in /dev/shm for a run.
 
-    MPICH 5.0 names them after the 32-bit FNV-1a hash of the run's name, and leaves them there when it is killed.
+    MPICH 5.0 uses the 32-bit FNV-1a hash of the run's name, and leaves the segments if it is killed.
     """
     value = 0x811C9DC5
     for byte in job:

@@ -1,9 +1,9 @@
-"""Signals as something a loop can wait for, whether or not it runs in the main thread.
+"""Signals as events for a loop, in the main thread or any other.
 
-While an `SignalQueue` is open in the main thread, INT, TERM, HUP, USR1 and USR2 are put into it instead of ending
-the process; what was set before is put back afterwards. A signal that was ignored stays ignored (`nohup`).
-In any other thread nothing is installed, because Python allows it only in the main one; `post` still works.
-What a signal means for a run is decided in `apples.launching.termination`.
+While a `SignalQueue` is open in the main thread, INT, TERM, HUP, USR1 and USR2 are queued instead of ending the
+process. The previous handlers are restored afterwards, and an ignored signal stays ignored (`nohup`). Python installs
+handlers in the main thread only; elsewhere `post` still works. The effect of a signal on a run is decided in
+`apples.launching.termination`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SignalQueue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Put back the handlers that were there."""
+        """Restore the previous handlers."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._previous.clear()
@@ -47,11 +47,11 @@ class SignalQueue:
         os.close(self._write)
 
     def fileno(self) -> int:
-        """Descriptor to wait on."""
+        """Return the descriptor to wait on."""
         return self._read
 
     def post(self, number: int) -> None:
-        """Put a signal in, as if it had been received."""
+        """Add a signal as if it had been received."""
         self._received.append(signal.Signals(number))
         try:
             os.write(self._write, b"!")
@@ -60,7 +60,7 @@ class SignalQueue:
             return
 
     def take(self) -> list[signal.Signals]:
-        """All signals received since the last call."""
+        """Return all signals received since the last call."""
         try:
             os.read(self._read, 4096)
         except BlockingIOError:

@@ -1,7 +1,7 @@
-"""Runs a plan through Slurm: an allocation of its hosts, one `srun` step for all ranks, rank i on the host of the plan.
+"""Run a plan through Slurm: an allocation of its hosts, one `srun` step for all ranks, rank i on its host of the plan.
 
-Joins the others as `apples.launching.ssh` does: the same sTATIONS stand on the hosts, brought there by `srun`, with the
-same keepers below. The ranks are Slurm's own and meet through its PMI. Paper: Wolski et al. 2000, §2.1 (the actuator).
+It describes a launch for `apples.launching.engine`: `srun` starts the host agents, and rank wrappers and supervisors
+are the same. The ranks are Slurm's children and meet through its PMI. Paper: Wolski et al. 2000, §2.1 (the actuator).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,12 +16,11 @@ from typing import Protocol
 
 from apples.errors import LaunchError
 from apples.launching import preflight
-from apples.launching.agentconnection import HOST_AGENT, HostAddress, LivenessTimeouts
-from apples.launching.command import BARE
-from apples.launching.engine import launched
+from apples.launching.agentconnection import HostAddress, LivenessTimeouts
+from apples.launching.command import helper
+from apples.launching.engine import launch
 from apples.launching.launcher import LaunchRequest, Notify
-from apples.launching.remotecommand import Rendezvous
-from apples.launching.remoteprocesses import RemoteProcesses
+from apples.launching.processes import LaunchMethod
 from apples.launching.slurmallocation import Allocation, AllocationRefused, EnclosingAllocation, OwnAllocation
 from apples.launching.slurmcommand import END_S, shape, step_command, wanted_s
 from apples.launching.slurmverdict import explained, needs_explaining
@@ -37,11 +35,11 @@ from nws.base.durations import format_seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What the launcher has to know of the cluster.
+    """The facts about a cluster that the launcher needs.
 
-    hosts : that plans may name.  wishes : the user's.  most_s : longest time of the partition
-    threads : hardware threads of a core.  counts_memory : Slurm gives memory away as it does CPUs
-    enclosing : number of the job we run in, None where an allocation is to be made; left_s : its time
+    hosts : allowed in plans.  wishes : the user's options.  most_s : longest time of the partition
+    threads : hardware threads of a core.  counts_memory : Slurm allocates memory as it does CPUs
+    enclosing : number of the enclosing job, None if an allocation is to be made; left_s : its remaining time
     """
 
     hosts: tuple[str, ...]
@@ -55,9 +53,9 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyNodes:
-    """Hosts of an allocation that were looked at. unfit : those that cannot take part, and why, a predicate each
+    """Hosts of an allocation after their check. unfit : those that cannot take part, each with a predicate
 
-    interfaces : host → the network interface its ranks use; hosts that are missing leave it to the MPI library
+    interfaces : host → network interface of its ranks; hosts that are missing leave it to the MPI library
     """
 
     interfaces: Mapping[str, str] = field(default_factory=dict)
@@ -65,21 +63,21 @@ class ReadyNodes:
 
 
 class Ready(Protocol):
-    """Looks at the hosts of an allocation before ranks are started there."""
+    """Checks the hosts of an allocation before ranks are started there."""
 
     def __call__(self, job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
-        """What was found."""
+        """Return the result of the check."""
 
 
-def _as_they_are(job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
+def _unchecked(job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
     return ReadyNodes()
 
 
 class SlurmLauncher:
     """Real ranks on the nodes of a Slurm cluster.
 
-    ready : looks at the nodes once they are ours
-    grace : how long ranks have to end before they are killed.  silence : how long a host may say nothing
+    ready : checks the nodes once they are allocated
+    grace : time that ranks have to end before they are killed.  timeouts : when a silent host counts as lost
     """
 
     name = "slurm"
@@ -88,16 +86,16 @@ class SlurmLauncher:
         self,
         cluster: Cluster,
         *,
-        ready: Ready = _as_they_are,
+        ready: Ready = _unchecked,
         grace: GracePeriods | None = None,
-        silence: LivenessTimeouts | None = None,
+        timeouts: LivenessTimeouts | None = None,
     ) -> None:
         self._cluster, self._ready = cluster, ready
         self._grace = grace or GracePeriods()
-        self._silence = silence or LivenessTimeouts()
+        self._timeouts = timeouts or LivenessTimeouts()
 
     def check(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` when the run cannot start."""
+        """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` if the run cannot start."""
         if not request.plan.assignments:
             raise LaunchError("the plan has no ranks; make a plan for at least one")
         unknown = [host for host in request.plan.hosts if host not in self._cluster.hosts]
@@ -114,7 +112,7 @@ class SlurmLauncher:
         check_pmi()
 
     def command_line(self, request: LaunchRequest) -> list[str]:
-        """What `run` executes: `salloc` where there is no allocation yet, and `srun` in it."""
+        """Return the command that `run` executes: `srun`, inside `salloc` unless there is an allocation already."""
         job = self._cluster.enclosing or "JOB"
         where = (preflight.find_program(request), os.getcwd())
         step = step_command(request, runner.find("srun"), job, "DOOR", where)
@@ -123,7 +121,10 @@ class SlurmLauncher:
         return commands.salloc(self._shape(request), self._cluster.wishes, step)
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
-        """Run to the end and judge it; no process and no job is left, whatever happens. Raises `LaunchError`."""
+        """Run to the end and return the outcome. No process and no job is left, whatever happens.
+
+        Raises `LaunchError`.
+        """
         request = steered(request)
         self.check(request)
         try:
@@ -150,34 +151,27 @@ class SlurmLauncher:
 
     def _run_in(self, allocation: Allocation, request: LaunchRequest, notify: Notify) -> Outcome:
         hosts = request.plan.hosts
-        readied = self._ready(allocation.number, hosts, notify)
-        if readied.unfit:
-            what = "; ".join(f"{host} {why}" for host, why in readied.unfit.items())
-            return _not_started(what, readied.unfit)
+        ready = self._ready(allocation.number, hosts, notify)
+        if ready.unfit:
+            what = "; ".join(f"{host} {why}" for host, why in ready.unfit.items())
+            return _not_started(what, ready.unfit)
         limited = _limited(request, allocation.left_s)
-        srun, door = runner.find("srun"), f"apples-{secrets.token_hex(16)}"
-        program = preflight.find_program(request)
-        places = {
-            host: (
-                HostAddress(host=host, interface=readied.interfaces.get(host)),
-                [
-                    *runner.without_enclosing(),
-                    *on_node(srun, allocation.number, host),
-                    sys.executable,
-                    *BARE,
-                    str(HOST_AGENT),
-                ],
-            )
-            for host in hosts
-        }
-
-        def command(spread: Rendezvous) -> list[str]:
-            return step_command(limited, srun, allocation.number, door, (program, spread.directory))
-
-        def start() -> RemoteProcesses:
-            return RemoteProcesses(limited, places, command, self._silence)
-
-        outcome = launched(limited, start, self._grace, notify)
+        srun, name = runner.find("srun"), f"apples-{secrets.token_hex(16)}"
+        program, inside = preflight.find_program(request), runner.without_enclosing()
+        method = LaunchMethod(
+            agents={
+                host: (
+                    HostAddress(host=host, interface=ready.interfaces.get(host)),
+                    [*inside, *on_node(srun, allocation.number, host), *helper("serve")],
+                )
+                for host in hosts
+            },
+            command=lambda rendezvous: step_command(
+                limited, srun, allocation.number, name, (program, rendezvous.directory)
+            ),
+            timeouts=self._timeouts,
+        )
+        outcome = launch(limited, method, self._grace, notify)
         if outcome.ended == "time limit" and limited.time_limit_s != request.time_limit_s:
             more = "what the allocation leaves; give more with --time-limit"
             outcome = replace(outcome, message=f"{outcome.message}, {more}")
@@ -192,7 +186,7 @@ class SlurmLauncher:
         )
 
     def _check_time(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError` for a run that certainly does not end in the time there is."""
+        """Raise `LaunchError` if the run cannot end in the available time."""
         inside = self._cluster.enclosing is not None
         most_s = self._cluster.left_s - END_S if inside else self._cluster.most_s
         least_s = request.plan.predicted_s
@@ -204,15 +198,15 @@ class SlurmLauncher:
                 )
             least_s = min(least_s, request.time_limit_s)
         if least_s > most_s or most_s <= 0:
-            whose = "is left of this allocation" if inside else "is the time limit of the partition"
+            limit = "is left of this allocation" if inside else "is the time limit of the partition"
             raise LaunchError(
                 f"the run is predicted to take {format_seconds(least_s)} and {format_seconds(max(most_s, 0.0))} "
-                f"{whose}; use another --partition, or cut it short with --time-limit"
+                f"{limit}; use another --partition, or cut it short with --time-limit"
             )
 
 
 def check_pmi() -> None:
-    """Raise `LaunchError` where `srun` cannot tell ranks of each other in the way our MPI understands."""
+    """Raise `LaunchError` if `srun` does not offer the PMI that MPICH's ranks use."""
     types = parse_mpi_types(runner.asked(["srun", "--mpi=list"]))
     if PMI not in types:
         raise LaunchError(
@@ -222,7 +216,7 @@ def check_pmi() -> None:
 
 
 def _away(fate: Job | None, hosts: Sequence[str]) -> dict[str, str]:
-    """Hosts of a job that a failing node has ended in which nothing can be started now, and why."""
+    """Return the hosts of a job ended by a failing node that are not available now, each with the reason."""
     if fate is None or fate.state != "NODE_FAIL":
         return {}
     nodes = parse_nodes(runner.tried(["scontrol", "-o", "show", "nodes"]))
@@ -230,7 +224,7 @@ def _away(fate: Job | None, hosts: Sequence[str]) -> dict[str, str]:
 
 
 def _limited(request: LaunchRequest, left_s: float) -> LaunchRequest:
-    """The request with a time limit that lets the ranks end before Slurm ends them."""
+    """Return the request with a time limit that ends the ranks before Slurm does."""
     if math.isinf(left_s) or math.isnan(left_s):
         return request
     most_s = max(1.0, left_s - END_S)
@@ -239,5 +233,5 @@ def _limited(request: LaunchRequest, left_s: float) -> LaunchRequest:
 
 
 def _not_started(message: str, lost: Mapping[str, str]) -> Outcome:
-    """Hosts were not to be had: a run that may be tried again without them."""
+    """Return the outcome of a run whose hosts were not available. It may be tried again without them."""
     return Outcome(ended="failed", exit_code=125, observed_s=0.0, message=message, lost=dict(lost))

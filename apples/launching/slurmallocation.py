@@ -1,7 +1,8 @@
-"""Allocations: the one we are in, or one that is made, waited for, held and given back. Decides nothing about runs.
+"""Allocations: the enclosing one, or one that is made, waited for, held and released. Decides nothing about runs.
 
-`salloc` makes it, under `allocationkeepalive.py`, which gives it back whatever becomes of us. While the job waits, its
-state and expected start are told as they change; a wait that cannot end is an error with Slurm's reason.
+`salloc` makes it under a keep-alive (`apples.launching.allocationkeepalive`), which releases it even if the launcher is
+killed. While the job waits, changes of its state and expected start are reported. A wait that cannot end is an error
+with Slurm's reason.
 """
 
 from __future__ import annotations
@@ -11,24 +12,20 @@ import os
 import re
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
 from apples.errors import LaunchError
 from apples.launching import allocationkeepalive
-from apples.launching.command import BARE
+from apples.launching.command import helper
 from apples.launching.launcher import Notify
 from apples.model.hostlist import fold
 from apples.slurm import runner
 from apples.slurm.commands import Shape, Wishes, salloc
 from apples.slurm.meanings import WAITS, hopeless, meaning
 from apples.slurm.records import Job
-
-KEEP_ALIVE = Path(allocationkeepalive.__file__)
 
 #: Seconds between looks at a job that waits, and until an allocation that was given back must be gone.
 LOOK_S, GONE_S = 2.0, 15.0
@@ -39,9 +36,9 @@ _PENDING = re.compile(r"(?:Pending|Granted) job allocation (\d+)")
 
 
 class AllocationRefused(LaunchError):
-    """Slurm does not give what the plan needs.
+    """Slurm does not allocate the hosts of the plan.
 
-    unavailable : hosts of the plan that are not to be had any more; the plan is to be made without them
+    unavailable : hosts that are not available any more; the plan is to be made without them
     """
 
     def __init__(self, text: str, unavailable: Mapping[str, str] | None = None) -> None:
@@ -50,28 +47,28 @@ class AllocationRefused(LaunchError):
 
 
 class Allocation(Protocol):
-    """Nodes that are ours for a while; a context manager.
+    """Nodes that are allocated to this process; a context manager.
 
-    number : of the job.  left_s : until its time limit, inf for none
+    number : of the job.  left_s : seconds until its time limit, inf for none
     """
 
     number: str
     left_s: float
 
     def __enter__(self) -> Self:
-        """Ours from here on."""
+        """Wait until the nodes are allocated."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """No longer needed."""
+        """Release the nodes."""
 
     def fate(self) -> Job | None:
-        """What Slurm says of the job, for finding out why it ended; None where it says nothing."""
+        """Return Slurm's record of the job, which explains its end; None if Slurm has none."""
 
 
 class EnclosingAllocation:
-    """The allocation in which we run ourselves; it is not ours to give back."""
+    """The allocation in which the launcher itself runs. It is not released."""
 
     def __init__(self, number: str, left_s: float) -> None:
         self.number, self.left_s = number, left_s
@@ -82,7 +79,7 @@ class EnclosingAllocation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stays."""
+        """Keep the allocation."""
 
     def fate(self) -> Job | None:
         """See `Allocation.fate`."""
@@ -90,7 +87,7 @@ class EnclosingAllocation:
 
 
 class OwnAllocation:
-    """An allocation that is made on entry, which may take long, and given back on exit, whatever happens."""
+    """An allocation that is made on entry, which may take long, and released on exit, whatever happens."""
 
     def __init__(self, shape: Shape, wishes: Wishes, notify: Notify) -> None:
         self.number = ""
@@ -98,11 +95,11 @@ class OwnAllocation:
         self._shape, self._wishes, self._notify = shape, wishes, notify
         self._guard: subprocess.Popen[bytes] | None = None
         self._lifeline = self._answer = self._salloc = -1
-        self._said = b""
-        self._told = ""
+        self._stderr = b""
+        self._reported = ""
 
     def __enter__(self) -> Self:
-        """Raises `AllocationRefused` with Slurm's reason, `ProgramNotFound` where there is no Slurm."""
+        """Make it. Raises `AllocationRefused` with Slurm's reason, `ProgramNotFound` without Slurm."""
         try:
             self._start()
             self._wait()
@@ -114,12 +111,12 @@ class OwnAllocation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give it back."""
+        """Release it."""
         self.close()
 
     def fate(self) -> Job | None:
-        """See `Allocation.fate`; what `salloc` was told counts more than what the controller shows meanwhile."""
-        text = self._said.decode(errors="replace").lower()
+        """See `Allocation.fate`. Messages of `salloc` count more than the controller's record at that moment."""
+        text = self._stderr.decode(errors="replace").lower()
         if "time limit" in text:
             return Job(number=self.number, state="TIMEOUT")
         if "preempted" in text:
@@ -127,13 +124,13 @@ class OwnAllocation:
         deadline = time.monotonic() + CLEARED_S
         job = runner.job(self.number)
         while job is not None and job.state == "COMPLETING" and time.monotonic() < deadline:
-            # why it ended is shown when all its nodes are cleared
+            # Slurm shows the reason when all nodes are cleared.
             time.sleep(LOOK_S / 4)
             job = runner.job(self.number)
         return job
 
     def close(self) -> None:
-        """Give it back and wait until it is; does nothing the second time."""
+        """Release it and wait for that. Idempotent."""
         guard, self._guard = self._guard, None
         if self._lifeline >= 0:
             os.close(self._lifeline)
@@ -145,7 +142,7 @@ class OwnAllocation:
         if guard.poll() is None:
             guard.kill()
             guard.wait()
-        self._hear(guard)
+        self._read_stderr(guard)
         if guard.returncode < 0 and self.number:
             # It was killed, perhaps with the job still in the queue. A job that is cancelled while its `salloc` gives
             # it back can leave that waiting for ever, so one comes after the other.
@@ -164,7 +161,7 @@ class OwnAllocation:
         self._answer, answer = os.pipe()
         command = salloc(self._shape, self._wishes, ["hold"])
         command[0] = runner.find("salloc")
-        words = [sys.executable, *BARE, str(KEEP_ALIVE), "guard", str(lifeline), str(answer), *command]
+        words = helper("guard", str(lifeline), str(answer), *command)
         try:
             self._guard = subprocess.Popen(
                 words,
@@ -173,7 +170,7 @@ class OwnAllocation:
                 stderr=subprocess.PIPE,
                 pass_fds=(lifeline, answer),
                 env=runner.slurm_environment(),
-                # A Ctrl-C at the terminal ends it through us, in its turn.
+                # A Ctrl-C at the terminal ends it through the launcher.
                 start_new_session=True,
             )
         finally:
@@ -183,7 +180,7 @@ class OwnAllocation:
         os.set_blocking(self._guard.stderr.fileno(), False)
 
     def _wait(self) -> None:
-        """Until the nodes are ours; raises `AllocationRefused`."""
+        """Wait until the nodes are allocated; raises `AllocationRefused`."""
         assert self._guard is not None
         assert self._guard.stderr is not None
         poll = select.poll()
@@ -200,39 +197,39 @@ class OwnAllocation:
                         self._salloc = os.pidfd_open(int(salloc_pid))
                     return
                 raise self._refusal(self._guard.wait())
-            self._hear()
+            self._read_stderr()
             if time.monotonic() >= look_at:
                 self._look()
                 look_at = time.monotonic() + LOOK_S
 
-    def _hear(self, guard: subprocess.Popen[bytes] | None = None) -> None:
-        """Take what `salloc` has said so far."""
+    def _read_stderr(self, guard: subprocess.Popen[bytes] | None = None) -> None:
+        """Read the available output of `salloc`."""
         guard = guard or self._guard
         if guard is None or guard.stderr is None:
             return
         with contextlib.suppress(BlockingIOError):
             while chunk := os.read(guard.stderr.fileno(), 1 << 16):
-                self._said += chunk
-        match = _PENDING.search(self._said.decode(errors="replace"))
+                self._stderr += chunk
+        match = _PENDING.search(self._stderr.decode(errors="replace"))
         if match is not None:
             self.number = match[1]
 
     def _refusal(self, code: int) -> AllocationRefused:
-        self._hear()
-        said = self._said.decode(errors="replace")
-        what = f"Slurm gives no allocation of {fold(self._shape.hosts)}: {meaning(said, code)}"
+        self._read_stderr()
+        text = self._stderr.decode(errors="replace")
+        what = f"Slurm gives no allocation of {fold(self._shape.hosts)}: {meaning(text, code)}"
         return AllocationRefused(what)
 
     def _look(self) -> None:
-        """Tell what the job waits for, if that is new; raises `AllocationRefused` when it will wait in vain."""
+        """Report why the job waits, if that is new; raises `AllocationRefused` if the wait cannot end."""
         job = runner.job(self.number) if self.number else None
         if job is None or job.state != "PENDING":
             return
-        # an expected start that is put off by seconds, look after look, is no news
+        # An expected start that moves by seconds is not new.
         news = f"{job.reason} {job.expected[: len('2026-01-01T10:00')]}"
-        if news != self._told:
+        if news != self._reported:
             self._notify(waiting_text(job))
-            self._told = news
+            self._reported = news
         why = hopeless(job.reason)
         if why is not None:
             raise AllocationRefused(
@@ -241,7 +238,7 @@ class OwnAllocation:
             )
 
     def _unavailable(self, reason: str) -> dict[str, str]:
-        """Hosts of the plan that are gone since it was made."""
+        """Return the hosts of the plan that are not available any more."""
         if reason not in ("ReqNodeNotAvail", "NodeDown"):
             return {}
         nodes = runner.nodes()
@@ -250,7 +247,7 @@ class OwnAllocation:
 
 
 def waiting_text(job: Job) -> str:
-    """What a job waits for, and until when, as far as Slurm says."""
+    """Return why a job waits and when it is expected to start, as far as Slurm reports it."""
     why = WAITS.get(job.reason or "None", f"({job.reason})")
     until = "" if job.expected in ("", "N/A", "Unknown") else f"; expected to start at {job.expected}"
     return f"job {job.number} waits {why}{until}"

@@ -1,19 +1,14 @@
-"""Builds the command of a run through Slurm, and what its allocation has to be like; runs nothing."""
+"""The command of a run through Slurm, and the shape of its allocation; runs nothing."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
-from pathlib import Path
 
-from apples.launching.command import BARE, chain_of_hosts
+from apples.launching.command import chain_of_hosts, helper, wrapped
 from apples.launching.launcher import LaunchRequest
 from apples.slurm import commands
 from apples.slurm.commands import Shape
-
-HERE = Path(__file__).parent
-STEP, RANK = HERE / "slurmstep.py", HERE / "slurmrank.py"
 
 #: Seconds an allocation lasts longer than its run: for starting, and for ending with a checkpoint before Slurm kills.
 START_S, END_S = 30.0, 15.0
@@ -23,21 +18,23 @@ UNPREDICTED_S = 600.0
 RANK_BYTES = 128 * 2**20
 
 
-def step_command(request: LaunchRequest, srun: str, job: str, door: str, where: tuple[str, str]) -> list[str]:
-    """The whole command that starts the ranks. door : name of the doors.  where : the program, and its directory"""
+def step_command(request: LaunchRequest, srun: str, job: str, name: str, where: tuple[str, str]) -> list[str]:
+    """Return the whole command that starts the ranks.
+
+    Args:
+        name: of the file-descriptor servers
+        where: the program, and its directory
+    """
     program, directory = where
-    run_dir, chain = str(request.run_dir.absolute()), chain_of_hosts(request)
-    label = ["--label"] if request.label else []
     return [
-        *(sys.executable, *BARE, str(STEP), door, chain, run_dir),
+        *helper("step", name, chain_of_hosts(request), str(request.run_dir.absolute())),
         *commands.ranks(srun, job, len(request.plan.assignments), directory),
-        *(sys.executable, *BARE, str(RANK), door, run_dir, chain, *label),
-        *("--", program, *request.command[1:]),
+        *wrapped(request, program, "--fds", name),
     ]
 
 
 def wanted_s(request: LaunchRequest) -> float:
-    """Seconds the allocation has to last: the user's limit, else the prediction's upper bound, and some more."""
+    """Return the seconds that the allocation must last: the user's limit or the predicted upper bound, with margins."""
     plan = request.plan
     predicted = max(plan.high_s, plan.predicted_s)
     run_s = request.time_limit_s or predicted or UNPREDICTED_S
@@ -45,9 +42,12 @@ def wanted_s(request: LaunchRequest) -> float:
 
 
 def shape(request: LaunchRequest, *, threads: int, counts_memory: bool, most_s: float = math.inf) -> Shape:
-    """The allocation of a plan: its hosts, each with as many ranks as the one that has most.
+    """Return the allocation of a plan: its hosts, each with as many ranks as the host with most.
 
-    threads : hardware threads of a core.  counts_memory : Slurm gives memory away.  most_s : the partition's limit
+    Args:
+        threads: hardware threads of a core
+        counts_memory: Slurm allocates memory
+        most_s: the partition's limit
     """
     assignments, workload = request.plan.assignments, request.workload
     ranks = Counter(a.host for a in assignments)

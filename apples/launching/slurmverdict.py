@@ -1,7 +1,7 @@
-"""What an outcome means when Slurm had a hand in it: pure, from what the launch showed and what became of the job.
+"""The outcome of a launch with Slurm's part in it, computed from the launch's outcome and the job's record. Pure.
 
-A run that finished has finished, whatever Slurm did afterwards, and what the user asked for stays what it was. A job
-that somebody else ended explains why ranks and hosts seemed to be lost.
+A finished run stays finished, whatever Slurm did afterwards, and so does the effect of a user's request. A job that
+was ended from outside explains why ranks and hosts were lost.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from apples.slurm.records import Job
 
 TERMINATED, KILLED = 143, 137
 
-#: What is said of `mpiexec` and its proxies holds for what stands in their place.
+#: Messages about `mpiexec` and its proxies are valid for their replacements.
 _WORDS = {"(mpiexec ": "(srun ", "mpiexec or hydra_pmi_proxy": "srun or slurmstepd"}
-#: Said by every step on clusters that bind no ranks to CPUs, which is as we want it.
+#: Printed by every step on clusters that do not bind ranks to CPUs, as intended.
 _NOISE = "lacks support for cpu binding"
 
 #: States of a job that goes on, or that we ended ourselves.
@@ -25,11 +25,13 @@ _OURS = ("RUNNING", "COMPLETING", "COMPLETED", "PENDING")
 
 
 def explained(outcome: Outcome, fate: Job | None, away: Mapping[str, str] | None = None) -> Outcome:
-    """The outcome with Slurm's part in it; fate : the job as Slurm remembers it, None where it does not.
+    """Return the outcome with Slurm's part in it.
 
-    away : hosts that Slurm itself has lost, each with a predicate
+    Args:
+        fate: Slurm's record of the job, None if it has none
+        away: hosts that Slurm itself has lost, each with a predicate
     """
-    outcome = replace(outcome, message=_in_terms_of_slurm(outcome.message))
+    outcome = replace(outcome, message=_with_slurm_names(outcome.message))
     if outcome.ended != "failed" or fate is None or fate.state in _OURS:
         return outcome
     job = f"job {fate.number}"
@@ -38,7 +40,7 @@ def explained(outcome: Outcome, fate: Job | None, away: Mapping[str, str] | None
             message = f"{job} was ended by Slurm at its time limit; ask for more with --time-limit"
             return replace(outcome, ended="time limit", exit_code=TIME_LIMIT, message=message, lost={})
         case "CANCELLED":
-            message = f"{job} was cancelled by somebody (scancel)"
+            message = f"{job} was cancelled (scancel)"
             return replace(outcome, ended="interrupted", exit_code=TERMINATED, message=message, lost={})
         case "PREEMPTED":
             message = f"{job} was preempted: Slurm gave its nodes to a job of higher priority"
@@ -59,9 +61,10 @@ def explained(outcome: Outcome, fate: Job | None, away: Mapping[str, str] | None
 
 
 def needs_explaining(outcome: Outcome) -> bool:
-    """Whether Slurm may have had a hand in it: not where ranks failed by themselves, unless they were told to end.
+    """Return whether Slurm may have ended the run.
 
-    Nor where some hosts were lost and others were not: a job ends on all of them.
+    It did not if ranks failed by themselves, unless they were asked to end, or if only some hosts were lost: a job ends
+    on all of them.
     """
     hosts = {status.host for status in outcome.statuses}
     if outcome.lost and outcome.lost.keys() < hosts:
@@ -69,7 +72,7 @@ def needs_explaining(outcome: Outcome) -> bool:
     return outcome.ended == "failed" and outcome.exit_code in (LAUNCHER_FAILED, TERMINATED, KILLED)
 
 
-def _in_terms_of_slurm(message: str) -> str:
-    for ours, slurms in _WORDS.items():
-        message = message.replace(ours, slurms)
+def _with_slurm_names(message: str) -> str:
+    for name, replacement in _WORDS.items():
+        message = message.replace(name, replacement)
     return "\n".join(line for line in message.splitlines() if not line.endswith(_NOISE))

@@ -1,25 +1,23 @@
-"""Runs a plan over several hosts: `mpiexec` here, one ssh connection to each host, rank i on the host of the plan.
+"""Run a plan over several hosts: `mpiexec` here, one ssh connection to each host, rank i on its host.
 
-Joins the others as `apples.launching.mpiexec` does for one machine. Which hosts can take part was found out before, by
-`apples.remote.preflight`. A host that is lost on the way ends the run; what follows from that is the caller's.
-Paper: Wolski et al. 2000, §2.1 (the actuator).
+It describes a launch for `apples.launching.engine`. `apples.remote.preflight` has checked before which hosts can take
+part. A host that is lost during the run ends it; the caller decides how to continue. Paper: Wolski et al. 2000, §2.1
+(the actuator).
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from apples.errors import LaunchError
 from apples.launching import preflight
-from apples.launching.agentconnection import HOST_AGENT, HostAddress, LivenessTimeouts
-from apples.launching.command import BARE, ONE_THREAD
-from apples.launching.engine import launched
+from apples.launching.agentconnection import HostAddress, LivenessTimeouts
+from apples.launching.command import Rendezvous, carried, helper, rank_environment, spread_command
+from apples.launching.engine import launch
 from apples.launching.launcher import LaunchRequest, Notify
-from apples.launching.remotecommand import Rendezvous, carried, spread_command
-from apples.launching.remoteprocesses import RemoteProcesses
+from apples.launching.processes import LaunchMethod
 from apples.launching.steering import steered
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
@@ -29,66 +27,63 @@ from apples.remote.ssh import find_ssh, ssh_command
 class SshLauncher:
     """Real ranks on several hosts.
 
-    places : host → how it is reached; hosts of plans must be among them
-    bin_dir : where `mpiexec` is, by default beside the interpreter; on every host at the same path
-    grace : how long ranks have to end before they are killed.  silence : how long a host may say nothing
+    addresses : host → its address; hosts of plans must be among them
+    bin_dir : directory of `mpiexec`, by default that of the interpreter; the same path on every host
+    grace : time that ranks have to end before they are killed.  timeouts : when a silent host counts as lost
     """
 
     name = "ssh"
 
     def __init__(
         self,
-        places: Mapping[str, HostAddress],
+        addresses: Mapping[str, HostAddress],
         *,
         bin_dir: Path | None = None,
         grace: GracePeriods | None = None,
-        silence: LivenessTimeouts | None = None,
+        timeouts: LivenessTimeouts | None = None,
     ) -> None:
-        self._places = dict(places)
+        self._addresses = dict(addresses)
         self._bin_dir = bin_dir
         self._grace = grace or GracePeriods()
-        self._silence = silence or LivenessTimeouts()
+        self._timeouts = timeouts or LivenessTimeouts()
 
     def check(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` when the run cannot start."""
+        """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` if the run cannot start."""
         if not request.plan.assignments:
             raise LaunchError("the plan has no ranks; make a plan for at least one")
-        unknown = [host for host in request.plan.hosts if host not in self._places]
+        unknown = [host for host in request.plan.hosts if host not in self._addresses]
         if unknown:
-            legal = ", ".join(self._places) or "none"
+            legal = ", ".join(self._addresses) or "none"
             raise LaunchError(f"hosts {', '.join(unknown)} are not among those that were checked: {legal}")
         preflight.check_time_limit(request)
         preflight.check_run_dir(request)
         self.command_line(request)
-        if any(self._places[host].address is not None for host in request.plan.hosts):
+        if any(self._addresses[host].address is not None for host in request.plan.hosts):
             find_ssh()
 
     def command_line(self, request: LaunchRequest) -> list[str]:
-        """The command `run` executes, but for the address and the directory, which sTATIONS tell.
+        """Return the command that `run` executes, without the address and directory that agents report.
 
         Raises `ProgramNotFound` or `NotExecutable`.
         """
         return self._command(request, Rendezvous(launcher="ADDRESS", directory=os.getcwd()))
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
-        """Run to the end and judge it; no process is left on any host, whatever happens. Raises `LaunchError`."""
+        """Run to the end and return the outcome. No process is left on any host. Raises `LaunchError`."""
         self.check(request)
         request = steered(request)
-        places = {host: (self._places[host], self._station(host)) for host in request.plan.hosts}
+        method = LaunchMethod(
+            agents={host: (self._addresses[host], self._agent_command(host)) for host in request.plan.hosts},
+            command=lambda rendezvous: self._command(request, rendezvous),
+            timeouts=self._timeouts,
+        )
+        return launch(request, method, self._grace, notify)
 
-        def start() -> RemoteProcesses:
-            return RemoteProcesses(
-                request, places, lambda spread: self._command(request, spread), self._silence
-            )
-
-        return launched(request, start, self._grace, notify)
-
-    def _command(self, request: LaunchRequest, spread: Rendezvous) -> list[str]:
+    def _command(self, request: LaunchRequest, rendezvous: Rendezvous) -> list[str]:
         mpiexec, program = preflight.find_mpiexec(self._bin_dir), preflight.find_program(request)
-        names = carried({**ONE_THREAD, **os.environ, **request.environment})
-        return spread_command(request, mpiexec, program, spread, names)
+        names = carried(rank_environment(request, os.environ))
+        return spread_command(request, mpiexec, program, rendezvous, names)
 
-    def _station(self, host: str) -> list[str]:
-        command = [sys.executable, *BARE, str(HOST_AGENT)]
-        address = self._places[host].address
-        return command if address is None else ssh_command(find_ssh(), address, command)
+    def _agent_command(self, host: str) -> list[str] | None:
+        address = self._addresses[host].address
+        return None if address is None else ssh_command(find_ssh(), address, helper("serve"))

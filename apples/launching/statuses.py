@@ -1,7 +1,7 @@
-"""What the rank wrappers recorded of their ranks, read back from the run directory. Decides nothing.
+"""The ranks' status files, read from the run directory. Decides nothing.
 
-A rank has no file (it never started), a file without an end (it runs, or its keeper was killed) or a whole one.
-Files appear complete, so one that cannot be parsed was made by somebody else and is an error.
+A rank has no file (it never started), a file without an end (it runs, or its supervisor was killed) or a complete one.
+Files are renamed into place, so a file that cannot be parsed is an error.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ EndedBy = Literal["itself", "request", "parent"]
 class RankRecord:
     """One status file.
 
-    pid, keeper : the program and the process that watches it.  started, ended : seconds since the epoch
-    ended_by : "itself"; "request", after a signal or because the launcher let go; "parent", killed because its
-        parents were
-    error : what happened instead of an exit or a signal, as in `cannot run …`, `aborted the run …`
+    pid, keeper : processes of the program and its supervisor.  started, ended : seconds since the epoch
+    ended_by : "itself"; "request", after a signal or a closed lifeline; "parent", because its parents were killed
+    error : an event instead of an exit or a signal, as in `cannot run …`, `aborted the run …`
     """
 
     rank: int
@@ -40,16 +39,16 @@ class RankRecord:
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended otherwise than with exit code 0."""
+        """Return whether it ended with another exit code than 0."""
         return self.ended is not None and self.exit_code != 0
 
     @property
     def shell_code(self) -> int:
-        """Exit code as a shell shows it, 128 + signal for a killed rank; 0 while it runs."""
+        """Return the exit code as a shell shows it, 128 + signal for a killed rank; 0 while it runs."""
         return 128 + self.signal if self.signal is not None else self.exit_code or 0
 
     def describe(self) -> str:
-        """`rank 3 on beta was killed by signal 9 (KILL)`."""
+        """Return one line, as in `rank 3 on beta was killed by signal 9 (KILL)`."""
         who = f"rank {self.rank} on {self.host}"
         if self.ended is None:
             return f"{who} runs (pid {self.pid})"
@@ -61,7 +60,7 @@ class RankRecord:
 
 
 def signal_name(number: int) -> str:
-    """`KILL` for 9; real-time signals have no name of their own and are called by number."""
+    """Return `KILL` for 9. Real-time signals have no name and are called by number."""
     try:
         return Signals(number).name.removeprefix("SIG")
     except ValueError:
@@ -69,7 +68,7 @@ def signal_name(number: int) -> str:
 
 
 def status_path(run_dir: Path, rank: int) -> Path:
-    """Where the rank wrapper of a rank writes."""
+    """Return the path of a rank's status file."""
     return run_dir / f"status-{rank:05d}.json"
 
 
@@ -87,11 +86,11 @@ def read_status(run_dir: Path, rank: int) -> RankRecord | None:
 
 
 def parse_status(text: bytes) -> RankRecord:
-    """Record out of a status file's text; raises `ValueError` or `TypeError` for what is none."""
+    """Return the record in a status file's text; raises `ValueError` or `TypeError` for other text."""
     return RankRecord(**json.loads(text))
 
 
 def clear_statuses(run_dir: Path) -> None:
-    """Remove what an earlier run left."""
+    """Remove the status files of an earlier run."""
     for path in run_dir.glob("status-*.json*"):
         path.unlink()

@@ -1,6 +1,6 @@
-"""Writes `status-00003.json`: how one rank started and ended. Imported by the rank wrapper, so it imports little.
+"""Writes `status-00003.json`, the start and end of one rank. Imported by the rank wrapper, so it imports little.
 
-`apples.launching.statuses` reads these files and says what their fields mean.
+`apples.launching.statuses` reads these files and documents their fields.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from nws.base.files import write_whole
 
 
 def quoted(text: str) -> str:
-    """`text` as a JSON string, without the import of json (2 ms)."""
+    """Return `text` as a JSON string, without the import of json (2 ms)."""
     return '"' + "".join(c if c >= " " and c not in '"\\' else f"\\u{ord(c):04x}" for c in text) + '"'
 
 
 def host_of(rank: int, hosts: str) -> str:
-    """Host of a rank in `alpha:2,beta:1`, which lists the chain in rank order; empty beyond its end."""
+    """Return the host of a rank in `alpha:2,beta:1`, which lists the chain in rank order; empty beyond its end."""
     for entry in hosts.split(","):
         name, _, count = entry.rpartition(":")
         rank -= int(count)
@@ -27,9 +27,9 @@ def host_of(rank: int, hosts: str) -> str:
 
 
 class StatusFile:
-    """The status file of one rank, and the bell that tells the launcher to look at it.
+    """The status file of one rank, and the descriptor that notifies the host agent of changes.
 
-    pid : the program, once it runs.  bell : descriptor that gets the rank after each change, None for nobody
+    pid : the program, once it runs.  bell : descriptor that gets the rank after each change, None for none
     """
 
     def __init__(self, run_dir: str, rank: int, host: str, bell: int | None) -> None:
@@ -44,7 +44,11 @@ class StatusFile:
         self._write({})
 
     def ended(self, wait_status: int, *, ended_by: str, error: str | None = None) -> None:
-        """Record the end; `wait_status` as `os.waitpid` gives it."""
+        """Record the end.
+
+        Args:
+            wait_status: value that `os.waitpid` returned
+        """
         killed = os.WIFSIGNALED(wait_status)
         self._write(
             {
@@ -57,7 +61,7 @@ class StatusFile:
         )
 
     def _write(self, end: dict[str, object]) -> None:
-        """Complete or not at all: written beside, then renamed."""
+        """Write the file beside its place and rename it, so that readers never see a part."""
         fields: dict[str, object] = {
             "rank": self.rank,
             "host": quoted(self.host),

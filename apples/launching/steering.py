@@ -1,7 +1,7 @@
-"""Progress of a run as it reaches the launcher, and new slabs as they reach the run: two files in its run directory.
+"""Progress from a run and new slabs to it: two files in the run directory of rank 0's host.
 
-Where the run directory of rank 0's host is not the launcher's, that host's station reads the one and writes the other.
-Imported by the station, so it imports little. What is told and ordered is `apples.adapting.progress`.
+That host's agent reads the one and writes the other. Imported by the host agent, so it imports little. Their contents
+are defined in `apples.adapting.progress`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHUNK = 1 << 20
 
 
 class FileTail:
-    """A file that somebody appends lines to, and that need not be there yet."""
+    """A file to which another process appends lines. It need not exist yet."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class FileTail:
         self._partial = b""
 
     def lines(self) -> list[bytes]:
-        """Whole lines that are new since the last call."""
+        """Return the complete lines that are new since the last call."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._read)
@@ -48,19 +48,19 @@ class FileTail:
 
 
 def offer(directory: str, heights: str) -> None:
-    """Put new slabs where the run looks for them, whole."""
+    """Write new slabs where the run looks for them. Readers see the file complete or not at all."""
     write_whole(os.path.join(directory, SLABS), heights + "\n")
 
 
 def clear(directory: str) -> None:
-    """Remove what an earlier run left."""
+    """Remove the files of an earlier run."""
     for name in (PROGRESS, SLABS):
         if os.path.exists(path := os.path.join(directory, name)):
             os.unlink(path)
 
 
 def steered(request: LaunchRequest) -> LaunchRequest:
-    """The request with an environment that makes the ranks tell how they go; as it was where nobody listens."""
+    """Return the request with variables that make the ranks report progress; unchanged without a controller."""
     if request.controller is None:
         return request
     from dataclasses import replace

@@ -1,16 +1,15 @@
-"""How a run is brought to its end: a pure state machine, events and the time in, instructions out.
+"""The termination of a run: a pure state machine. Arguments are events and the time, return values are instructions.
 
-No clock, no processes, no signals inside: `apples.launching.mpiexec` acts on what it answers, and the tests
-need no waiting. The rules:
+It has no clock, processes or signals; `apples.launching.engine` carries out the instructions. The rules:
 
-- INT, TERM, HUP, USR1, USR2 are passed on to the ranks; the first of INT, TERM and HUP also shows their states
-  and marks the run as interrupted.
-- An controller's wish for a checkpoint and the end is a TERM to all ranks, which have the time they need for it.
-- The second of these, the time limit, or the first rank that fails, *ends* the run: TERM to all ranks; after a
-  grace the lifeline is cut, upon which the keepers kill; after another, what is left is killed from here.
-- After the first failure a moment passes before the others are ended, so that ranks which fail together
-  (a bad input, read by all) are all seen to fail by themselves. From then on it goes faster than for people:
-  what waits for a dead neighbour has nothing left to save.
+- INT, TERM, HUP, USR1 and USR2 are forwarded to the ranks. The first INT, TERM or HUP also shows the ranks' states and
+  marks the run as interrupted.
+- If the controller orders a checkpoint and the end, all ranks get TERM, and as much time as the checkpoint takes.
+- A second interrupt, the time limit, or the first failed rank *ends* the run. The ranks get TERM. After a grace period
+  the lifeline is cut, and the supervisors kill their programs. After another one the launcher kills what is left.
+- After the first failure a moment passes before the others get TERM, so that ranks which fail together (they all read a
+  bad input) are all recorded as failed. The following periods are shorter than after an interrupt: ranks that wait for
+  a dead neighbour have nothing to save.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Cause = Literal["failed", "time limit", "interrupted", "adapted"]
 
 
 class Step(Enum):
-    """How far the ending has gone, in order."""
+    """The steps of a termination, in order."""
 
     RUNNING = 0
     FAILED = 1
@@ -37,12 +36,12 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GracePeriods:
-    """Seconds between the steps of an ending.
+    """Seconds between the steps of a termination.
 
     together_s : from the first failure to TERM
-    failure_s : from TERM to the cut when a rank failed
-    request_s : the same for a user or the time limit; also from the first interrupted rank's end to TERM
-    cut_s : from the cut to killing what is left from here
+    failure_s : from TERM to the cut after a failure
+    request_s : the same after an interrupt or the time limit; also from the first interrupted rank's end to TERM
+    cut_s : from the cut to killing from the launcher
     """
 
     together_s: float = 0.25
@@ -60,26 +59,26 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class ShowStates:
-    """Instruction: tell the user what every rank is doing and what happens next."""
+    """Instruction: show the user the state of every rank, and the effect of another interrupt."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutLifeline:
-    """Instruction: let go of the keepers, which then kill their programs."""
+    """Instruction: close the lifeline, upon which the supervisors kill their programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class KillEverything:
-    """Instruction: kill `mpiexec` and every keeper."""
+    """Instruction: kill `mpiexec`, its proxies and every supervisor."""
 
 
 Instruction = Forward | ShowStates | CutLifeline | KillEverything
 
 
 class Termination:
-    """One run's way to its end. Times are seconds on any one clock.
+    """The termination state of one run. Times are seconds on any one clock.
 
-    cause : why the run is or was ended, None while it goes its own way
+    cause : why the run was ended, None while it runs by itself
     interrupt : the first signal that asked for the end
     """
 
@@ -94,11 +93,11 @@ class Termination:
 
     @property
     def wake_at(self) -> float | None:
-        """When `tick` has something to do, None for never."""
+        """Return the time of the next `tick` that has an effect, None for never."""
         return self._limit_at if self.step is Step.RUNNING else self._next_at
 
     def signalled(self, signal: Signals, now: float) -> list[Instruction]:
-        """A signal reached the launcher."""
+        """Return the instructions after a signal to the launcher."""
         if signal not in INTERRUPTS:
             return [Forward(signal=signal)]
         if self.step in (Step.FAILED, Step.TERMINATING):
@@ -113,14 +112,14 @@ class Termination:
         return self._terminate(now, self._grace.request_s)
 
     def adapt(self) -> list[Instruction]:
-        """The run is to write a checkpoint and end, to go on elsewhere; nothing if it is ending already."""
+        """Return the instructions that make the ranks write a checkpoint and end; none if the run is ending already."""
         if self._adapting or self.interrupt is not None or self.step is not Step.RUNNING:
             return []
         self._adapting = True
         return [Forward(signal=SIGTERM)]
 
     def rank_failed(self, now: float) -> list[Instruction]:
-        """A rank ended otherwise than with exit code 0; after an interrupt that is what was asked for."""
+        """Return the instructions after a rank ended with another exit code than 0, as it may after an interrupt."""
         if self.step is not Step.RUNNING:
             return []
         interrupted = self.interrupt is not None
@@ -132,7 +131,7 @@ class Termination:
         return []
 
     def tick(self, now: float) -> list[Instruction]:
-        """Time has passed."""
+        """Return the instructions that are due at time `now`."""
         due = self.wake_at
         if due is None or now < due:
             return []
@@ -147,7 +146,7 @@ class Termination:
         return [KillEverything()]
 
     def over(self) -> None:
-        """All processes are gone: an interrupt that needed no further step is the cause after all."""
+        """Record that all processes have ended: an interrupt that needed no further step becomes the cause."""
         if self.cause is None and (self.interrupt is not None or self._adapting):
             self.cause = "interrupted" if self.interrupt is not None else "adapted"
 

@@ -1,9 +1,8 @@
-"""What a finished launch amounts to: pure, from rank records and the way the run ended to an `Outcome`.
+"""The outcome of a finished launch, computed from rank records and the termination. Pure.
 
 `mpiexec`'s exit code proves nothing (MPICH joins the codes of its ranks bit by bit: 3, 4 and 5 give 7, and a run
-whose ranks never started can give 0). A run is finished when every rank has recorded exit code 0. Among
-the ranks that failed, those that were ended because of another are not to blame, and the earliest of the rest
-is named.
+whose ranks never started can give 0). A run is finished when every rank has recorded exit code 0. Of the ranks that
+failed, those that were ended because of another are not to blame, and the first of the others is named.
 """
 
 from __future__ import annotations
@@ -23,24 +22,28 @@ ADAPTED = 143
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResult:
-    """What is known of a launch once everything has ended.
+    """The facts of a launch after all processes have ended.
 
-    hosts : host of every rank, in rank order.  records : their records, None where there is none
-    mpiexec_code : exit code of `mpiexec` as Python gives it, negative for a signal.  mpiexec_said : its output
-    lost : hosts that were lost, and how
+    hosts : host of every rank, in rank order.  records : their records, None for ranks without one
+    mpiexec_code : exit code of `mpiexec`, negative for a signal.  mpiexec_stderr : its output
+    lost : lost hosts, each with the reason
     """
 
     hosts: Sequence[str]
     records: Sequence[RankRecord | None]
     mpiexec_code: int
-    mpiexec_said: str
+    mpiexec_stderr: str
     observed_s: float
     time_limit_s: float | None = None
     lost: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge(launch: LaunchResult, ending: Termination) -> Outcome:
-    """The outcome of a launch; `ending.cause` says why it was ended, if it was."""
+    """Return the outcome of a launch.
+
+    Args:
+        termination: its `cause` is the reason why the run was ended, None if it ended by itself
+    """
     if ending.cause == "time limit":
         limit = format_seconds(launch.time_limit_s or 0.0)
         return _outcome(launch, "time limit", TIME_LIMIT, f"the run was ended at its time limit of {limit}")
@@ -58,7 +61,7 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
             return _outcome(launch, "adapted", ADAPTED, "the run was ended to go on with another plan")
         return _outcome(launch, "failed", max(r.shell_code for r in odd), _blame(odd, len(launch.hosts)))
     if launch.lost:
-        # No rank takes a host along. But its peers may fail because it is gone, and before its loss is seen.
+        # A rank cannot bring down a host. But other ranks may fail with the host, before its loss is detected.
         return replace(
             _outcome(launch, "failed", LAUNCHER_FAILED, _lost(launch.lost)), lost=dict(launch.lost)
         )
@@ -70,19 +73,19 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
 
 
 def _is_odd(record: RankRecord) -> bool:
-    """Ended otherwise than ranks do that were asked for a checkpoint; the last ones may be killed with the first."""
+    """Return whether a rank ended unlike one that was asked for a checkpoint; the last may be killed with the first."""
     if record.exit_code is None:
         return _to_blame(record)
     return record.exit_code not in (0, ADAPTED)
 
 
 def _to_blame(record: RankRecord) -> bool:
-    """Failed by itself; one without an end lost its keeper, which nothing of ours kills first."""
+    """Return whether a rank failed by itself, or lost its supervisor, which the launcher never kills first."""
     return record.ended is None or (record.failed and record.ended_by == "itself")
 
 
 def _lost(lost: Mapping[str, str]) -> str:
-    """Hosts are named with their reasons, a few of them."""
+    """Return the names of the lost hosts with their reasons, at most eight."""
     named = "; ".join(f"{host} {why}" for host, why in list(lost.items())[:8])
     return named + ("; …" if len(lost) > 8 else "")
 
@@ -95,7 +98,7 @@ def _blame(culprits: Sequence[RankRecord], ranks: int) -> str:
 
 
 def _launcher_lost(launch: LaunchResult) -> Outcome:
-    """No rank failed by itself, and yet not all finished: what started them is to blame."""
+    """Return the outcome of a run that did not finish although no rank failed by itself: its starters are to blame."""
     silent = [rank for rank, record in enumerate(launch.records) if record is None]
     lost = [r for r in launch.records if r is not None and r.ended is None]
     absent: dict[str, str] = {}
@@ -107,13 +110,13 @@ def _launcher_lost(launch: LaunchResult) -> Outcome:
             # Nothing started anywhere: that is not a matter of hosts.
             absent = {}
     elif lost:
-        what = f"rank {lost[0].rank} on {lost[0].host} vanished without a status: its keeper was killed"
+        what = f"rank {lost[0].rank} on {lost[0].host} vanished without a status: its supervisor was killed"
     else:
         what = "the ranks were ended because mpiexec or hydra_pmi_proxy was killed; none failed by itself"
     code = launch.mpiexec_code
     how = f"was killed by signal {-code} ({signal_name(-code)})" if code < 0 else f"ended with code {code}"
-    said = launch.mpiexec_said.strip()
-    message = f"{what} (mpiexec {how})" + (f": {said}" if said else "")
+    stderr = launch.mpiexec_stderr.strip()
+    message = f"{what} (mpiexec {how})" + (f": {stderr}" if stderr else "")
     return replace(_outcome(launch, "failed", LAUNCHER_FAILED, message), lost=absent)
 
 

@@ -111,7 +111,7 @@ class SshPlatform:
             if address is None and told is not None and here is not None:
                 interface = next((name for name, own in told.interfaces.items() if here in own), None)
             places[host.name] = HostAddress(host=host.name, address=address, interface=interface)
-        return SshLauncher(places, silence=LivenessTimeouts(connect_s=CONNECT_S))
+        return SshLauncher(places, timeouts=LivenessTimeouts(connect_s=CONNECT_S))
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Check every host of the pool; raises `NoFeasiblePlan` with all reasons when none is fit."""

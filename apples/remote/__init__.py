@@ -1,1 +1,1 @@
-"""Other machines, over the user's own ssh: how they are reached, what they are like, which of them can take a run."""
+"""Other hosts over ssh: checks before a run, speed tests, reachability."""

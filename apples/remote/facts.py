@@ -1,7 +1,7 @@
-"""What a host told when it was checked, and whether it can take part in a run. Pure.
+"""The facts that a host reported in its check, and whether it can take part in a run. Pure.
 
-A host can take part when everything that a run starts there is there in the same versions, when the others can reach
-it by the address it has, and when its clock, memory and disk will do. All that is wrong is told at once.
+A host can take part if it has the same versions of all software that a run starts, if the others can reach it by its
+address, and if its clock, memory and disk suffice. All problems are reported at once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ LEAST_MEMORY_BYTES = 64e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a run asks of every host.
+    """The requirements of a run for every host.
 
-    versions : distribution → version, as here.  files : must be there
-    disk_bytes : path to be written → bytes it will take.  tokens : path → name of a file beside it that only hosts
-        which share that directory see.  shared_memory_bytes : what one rank takes of /dev/shm
+    versions : distribution → version, as on this machine.  files : must exist
+    disk_bytes : path to be written → bytes it will take.  shared_memory_bytes : of /dev/shm for one rank
+    tokens : path → name of a file beside it, which only hosts that share the directory see
+    wished : paths of which the facts are wanted, but not required
     """
 
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -37,7 +38,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """CPU and memory of a host as its sensors read them once; fields as in `nws.client.hostprobe.survey`."""
+    """CPU and memory of a host from one reading of its sensors; fields as in `nws.client.hostprobe.survey`."""
 
     availability: float
     capacity: float
@@ -49,12 +50,12 @@ class Survey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """What a host told.
+    """The facts that a host reported.
 
-    name : what it calls itself.  resolved : numeric addresses of that name, there
-    reached_at, reached_from : its address and ours as the connection came in, None where there was none (this machine)
-    interfaces : interface → numeric addresses.  skew_s : its clock less ours
-    survey : None where it could not be made, `survey_error` says why then
+    name : its own host name.  resolved : numeric addresses of that name, on the host
+    reached_at, reached_from : its address and ours on the ssh connection, None without one (this machine)
+    interfaces : interface → numeric addresses.  skew_s : its clock minus ours
+    survey : None if it failed, with the reason in `survey_error`
     """
 
     name: str
@@ -73,12 +74,12 @@ class HostFacts:
 
     @property
     def interface(self) -> str | None:
-        """The interface through which it was reached; None where that cannot be told."""
+        """Return the interface through which it was reached; None if that is not known."""
         return next((name for name, own in self.interfaces.items() if self.reached_at in own), None)
 
 
 def request(needs: Needs) -> dict[str, Any]:
-    """What a host is asked, as `apples.remote.hostcheck` reads it."""
+    """Return the request of a check, as `apples.remote.hostcheck` reads it."""
     return {
         "files": list(needs.files),
         "disks": {path: needs.tokens.get(path) for path in (*needs.disk_bytes, *needs.wished)},
@@ -86,7 +87,11 @@ def request(needs: Needs) -> dict[str, Any]:
 
 
 def parse(document: Mapping[str, Any], received_s: float) -> HostFacts:
-    """Facts out of an answer that came at `received_s` of our clock; raises `KeyError`, `TypeError` or `ValueError`."""
+    """Return the facts in an answer; raises `KeyError`, `TypeError` or `ValueError`.
+
+    Args:
+        received_s: the time of our clock when the answer arrived
+    """
     network, survey = document["network"], document["survey"]
     return HostFacts(
         name=str(network["name"]),
@@ -106,9 +111,10 @@ def parse(document: Mapping[str, Any], received_s: float) -> HostFacts:
 
 
 def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple[str, ...]:
-    """Why a host cannot take part, a sentence each without its subject; none when it can.
+    """Return the reasons why a host cannot take part, each a sentence without its subject; an empty tuple if it can.
 
-    known_as : numeric addresses that its name resolves to here
+    Args:
+        known_as: numeric addresses to which its name resolves here
     """
     return (
         *_installed(facts, needs),
@@ -118,7 +124,7 @@ def problems(facts: HostFacts, needs: Needs, known_as: tuple[str, ...]) -> tuple
 
 
 def holds(facts: HostFacts, path: str, size_bytes: float) -> bool:
-    """Whether a host that was asked for it can write so much at `path`, in the very directory that we see."""
+    """Return whether a host can write `size_bytes` at `path`, in the same directory as this machine."""
     disk = facts.disks.get(path)
     return disk is not None and bool(disk["shared"]) and not _disk(disk, path, size_bytes, shared=True)
 
@@ -141,7 +147,7 @@ def _installed(facts: HostFacts, needs: Needs) -> list[str]:
 
 
 def _named(facts: HostFacts, known_as: tuple[str, ...]) -> list[str]:
-    """Names in both directions; nothing is asked of a host that was not reached through a network."""
+    """Return the problems of names and addresses. Hosts that were not reached through a network have none."""
     if facts.reached_at is None or _loopback(facts.reached_at):
         return []
     found = []

@@ -1,8 +1,8 @@
-"""Runs on every host that is checked: its text is sent there, so that it works whatever is installed.
+"""The check of one host. The program text is sent there, so that it works with any installation.
 
-One line of JSON with the request comes in, one line with what was found goes out, after `MARK`; then orders may follow,
-one a line, until the input ends. Standard library alone; what else it wants to know is asked of what is installed
-there, and each thing that is missing is told instead of failing. Judges nothing: that is `apples.remote.facts`.
+One line of JSON with the request is read, one line with the facts is written after `MARK`. Orders may follow, one a
+line, until the input ends. It needs the standard library only, and reports software that is missing instead of failing.
+It judges nothing: that is `apples.remote.facts`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROGRAMS = ("mpiexec", "hydra_pmi_proxy")
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of what is installed of `DISTRIBUTIONS`."""
+    """Return the versions of Python and of the installed `DISTRIBUTIONS`."""
     from importlib import metadata
 
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
@@ -42,7 +42,7 @@ def versions() -> dict[str, str]:
 
 
 def disk(path: str, token: str | None) -> dict[str, Any]:
-    """Free bytes where `path` would be written, and whether a file `token` of the asking host is seen beside it."""
+    """Return the free bytes where `path` would be written, and whether the launcher's file `token` is beside it."""
     directory = os.path.dirname(os.path.abspath(path))
     found = directory
     while not os.path.isdir(found):
@@ -58,9 +58,9 @@ def disk(path: str, token: str | None) -> dict[str, Any]:
 
 
 def network() -> dict[str, Any]:
-    """How we were reached, our own name and what it resolves to here, and our interfaces with their addresses.
+    """Return the address by which we were reached, our own name and its addresses, and our interfaces with theirs.
 
-    Where it was not ssh that called us, `APPLES_REACHED_AT` says by which address others reach this host.
+    Without ssh, `APPLES_REACHED_AT` is the address by which others reach this host.
     """
     connection = os.environ.get("SSH_CONNECTION", "").split()
     name = socket.gethostname()
@@ -87,7 +87,7 @@ def network() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """Model name of the CPU, empty where the system does not say."""
+    """Return the model name of the CPU, empty if the system does not report it."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         for line in file:
             key, _, value = line.partition(":")
@@ -97,7 +97,7 @@ def cpu_model() -> str:
 
 
 def facts(request: dict[str, Any]) -> dict[str, Any]:
-    """Everything that is asked for; `request` as `apples.remote.facts.request` writes it."""
+    """Return all facts of a request, which `apples.remote.facts.request` writes."""
     beside = os.path.dirname(sys.executable)
     found: dict[str, Any] = {
         "versions": versions(),
@@ -128,7 +128,11 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def kernel(command: list[str]) -> dict[str, Any]:
-    """Document that a benchmark wrote: `command`, and the file it is to write as its last word; or the `error`."""
+    """Return the document that a benchmark wrote, or its `error`.
+
+    Args:
+        command: its word OUTPUT is replaced by the path of the document
+    """
     with tempfile.TemporaryDirectory(prefix="apples-probe-") as directory:
         output = os.path.join(directory, "benchmark.json")
         words = [output if word == "OUTPUT" else word for word in command]
@@ -144,7 +148,7 @@ def kernel(command: list[str]) -> dict[str, Any]:
 
 
 def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-    """What is found for the request and for each order after it."""
+    """Yield the facts for the request, then the answer to each order."""
     yield facts(json.loads(next(lines)))
     server = None
     try:

@@ -1,7 +1,7 @@
-"""Asks all hosts of a pool at once whether they can take part, each over one ssh connection, within a time limit.
+"""Checks all hosts of a pool at once, each over one ssh connection, within a time limit.
 
-What is asked and how answers are judged stands in `apples.remote.facts`; here it meets processes and the clock. Which
-hosts are left for a plan is for the caller to decide.
+Requests and answers are defined in `apples.remote.facts`; this module adds processes and the clock. The caller decides
+which hosts remain for a plan.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from apples.remote import facts
-from apples.remote.conversation import HostCheckError, HostConnection
 from apples.remote.facts import HostFacts, Needs
+from apples.remote.hostconnection import HostCheckError, HostConnection
 
 Given = TypeVar("Given")
 Found = TypeVar("Found")
@@ -29,9 +29,9 @@ AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A host to be asked: its name in the pool, and what ssh is told, None for this machine.
+    """A host to be checked: its name in the pool, and the destination for ssh, None for this machine.
 
-    through : words before a command that run it there instead of ssh, none for ssh
+    through : command prefix that replaces ssh, empty for ssh
     """
 
     name: str
@@ -41,9 +41,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A host that was asked.
+    """A host that was checked.
 
-    facts : what it told, None where it did not answer.  problems : why it cannot take part, none when it can
+    facts : its report, None if it did not answer.  problems : why it cannot take part, empty if it can
     """
 
     candidate: Candidate
@@ -53,17 +53,17 @@ class Checked:
 
     @property
     def fit(self) -> bool:
-        """Whether it can take part."""
+        """Return whether it can take part."""
         return self.facts is not None and not self.problems
 
     @property
     def reason(self) -> str:
-        """All that is wrong, in one line."""
+        """Return all problems in one line."""
         return "; ".join(self.problems)
 
 
 def check(candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S) -> tuple[Checked, ...]:
-    """Every host with what it told, in the order given; raises `ProgramNotFound` where there is no ssh."""
+    """Return every host with its facts, in the order of the arguments; raises `ProgramNotFound` without ssh."""
     with asked(candidates, needs, limit_s=limit_s) as found:
         return tuple(checked for checked, _ in found)
 
@@ -72,26 +72,27 @@ def check(candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIM
 def asked(
     candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S
 ) -> Iterator[list[tuple[Checked, HostConnection]]]:
-    """The same, with the conversations still open for orders; they are closed at the end, whatever happens."""
-    conversations = []
+    """Return the same with the connections still open for orders; all are closed at the end, whatever happens."""
+    connections = []
     try:
         for candidate in candidates:
-            conversations.append(HostConnection(candidate.address, facts.request(needs), candidate.through))
-        pairs = list(zip(candidates, conversations, strict=True))
+            connections.append(HostConnection(candidate.address, facts.request(needs), candidate.through))
+        pairs = list(zip(candidates, connections, strict=True))
         checked = together(
             lambda pair: _check(*pair, needs, limit_s), pairs, stop=lambda pair: pair[1].stop()
         )
-        yield list(zip(_duplicates_told(checked), conversations, strict=True))
+        yield list(zip(_without_duplicates(checked), connections, strict=True))
     finally:
-        together(HostConnection.close, conversations)
+        together(HostConnection.close, connections)
 
 
 def together(
     work: Callable[[Given], Found], items: Sequence[Given], *, stop: Callable[[Given], None] | None = None
 ) -> list[Found]:
-    """The work on all items at once, results in their order.
+    """Call `work` with all items at once; return the results in their order.
 
-    stop : makes the work on one item end soon; called for all when this is interrupted
+    Args:
+        stop: makes the work on one item end soon; called for all items after an interrupt
     """
     if not items:
         return []
@@ -105,22 +106,22 @@ def together(
             raise
 
 
-def _check(candidate: Candidate, conversation: HostConnection, needs: Needs, limit_s: float) -> Checked:
+def _check(candidate: Candidate, connection: HostConnection, needs: Needs, limit_s: float) -> Checked:
     started = time.monotonic()
     try:
-        answer = conversation.hear(limit_s)
-        told = facts.parse(answer, time.time())
+        answer = connection.receive(limit_s)
+        report = facts.parse(answer, time.time())
     except HostCheckError as trouble:
         return Checked(candidate=candidate, problems=(str(trouble),), took_s=time.monotonic() - started)
     except (KeyError, TypeError, ValueError) as error:
         why = f"gave an answer that cannot be understood ({type(error).__name__}: {error})"
         return Checked(candidate=candidate, problems=(why,), took_s=time.monotonic() - started)
-    wrong = facts.problems(told, needs, addresses_of(candidate))
-    return Checked(candidate=candidate, facts=told, problems=wrong, took_s=time.monotonic() - started)
+    wrong = facts.problems(report, needs, addresses_of(candidate))
+    return Checked(candidate=candidate, facts=report, problems=wrong, took_s=time.monotonic() - started)
 
 
 def addresses_of(candidate: Candidate) -> tuple[str, ...]:
-    """Numeric addresses that a host's name has here; none where only ssh's own configuration knows it."""
+    """Return the numeric addresses of a host's name on this machine; none if only ssh's own configuration knows it."""
     if candidate.address is None:
         return ()
     name = candidate.address.rpartition("@")[2]
@@ -130,14 +131,14 @@ def addresses_of(candidate: Candidate) -> tuple[str, ...]:
         return ()
 
 
-def _duplicates_told(checked: Sequence[Checked]) -> list[Checked]:
-    """A machine that answers under two names takes part once."""
+def _without_duplicates(checked: Sequence[Checked]) -> list[Checked]:
+    """Return the hosts with a problem added to each that is the same machine as an earlier one."""
     seen: dict[tuple[str, str], str] = {}
     found = []
     for one in checked:
-        told, problems = one.facts, one.problems
-        if told is not None and told.reached_at is not None:
-            key = (told.name, told.reached_at)
+        report, problems = one.facts, one.problems
+        if report is not None and report.reached_at is not None:
+            key = (report.name, report.reached_at)
             if key in seen:
                 problems = (
                     *problems,

@@ -1,8 +1,8 @@
-"""Which host is slow, and why: pure, from what each was found to deliver.
+"""Slow hosts and the reasons, computed from measurements of each host. Pure.
 
-A host can be slow because its control groups hold it back (throttled), because others use it (busy), because its CPU
-is slower than the others', or because its links are. Each is told apart by what was measured: the kernel counts
-seconds of CPU and so knows nothing of load, the share of a CPU knows nothing of the CPU.
+A host can be slow because its control groups limit it (throttled), because other processes use it (busy), because its
+CPU is slower than the others', or because its links are. The measurements separate these: the kernel counts CPU
+seconds, which do not depend on the load, and the CPU share does not depend on the speed of the CPU.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ QUICK_LATENCY_S, QUICK_BANDWIDTH_BPS = 0.5e-3, 50e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One host.
+    """The speed of one host, and the reasons if it is slow.
 
-    speed : cells and iterations a second that one new process would do, None where that is not known
+    speed : cells and iterations a second of one new process, None if not known
     relative : the same over the fastest host's.  latency_s, bandwidth_Bps : medians of its links, both directions
-    reasons : what holds it back, a sentence each
+    reasons : one sentence each
     """
 
     host: str
@@ -41,7 +41,7 @@ class Verdict:
 def verdicts(
     surveys: Mapping[str, Survey], kernels: Mapping[str, Kernel], links: Sequence[LinkSpeed]
 ) -> list[Verdict]:
-    """Every surveyed host, in the order given."""
+    """Return a verdict for every surveyed host, in the order of the argument."""
     cells = {host: k.seconds_per_cell for host, k in kernels.items() if k.seconds_per_cell}
     speeds = {host: surveys[host].availability / cells[host] for host in surveys if host in cells}
     best = max(speeds.values(), default=0.0)
@@ -70,7 +70,7 @@ def verdicts(
 
 
 def slowest(found: Sequence[Verdict]) -> Verdict | None:
-    """The host that would hold the others up most: of those with a reason, the one of least speed; None for none."""
+    """Return the host of least speed among those with a reason, None if there are none."""
     held = [verdict for verdict in found if verdict.reasons]
     return min(
         held, key=lambda v: (v.relative if v.relative is not None else 0.0, -len(v.reasons)), default=None
@@ -78,7 +78,7 @@ def slowest(found: Sequence[Verdict]) -> Verdict | None:
 
 
 def typical(links: Sequence[LinkSpeed]) -> tuple[float | None, float | None]:
-    """Median latency (s) and bandwidth (bytes/s) of links that could be measured; None where there are none."""
+    """Return the median latency (s) and bandwidth (bytes/s) of the measured links; None without any."""
     latencies = [link.latency_s for link in links if link.latency_s is not None]
     widths = [link.bandwidth_Bps for link in links if link.bandwidth_Bps is not None]
     return (median(latencies) if latencies else None, median(widths) if widths else None)
@@ -105,7 +105,7 @@ def _cpu(host: str, cells: Mapping[str, float]) -> list[str]:
 
 
 def _links(host: str, hosts: Mapping[str, Survey], links: Sequence[LinkSpeed]) -> list[str]:
-    """A host's links are slow when they are slow to all the others, compared with what the others have."""
+    """Return the reasons about links: a host's links are slow if all are, compared with the links of the others."""
     own = [link for link in links if host in (link.source, link.target)]
     rest = [link for link in links if host not in (link.source, link.target)]
     failed = [link for link in own if link.error is not None]

@@ -1,7 +1,7 @@
 """A short speed test of hosts that were checked: the application's kernel on each, and the links between them.
 
-All hosts compute at once. Links take turns as in a tournament, so that no host is in two probes at a time; a pair is
-measured in both directions. What the figures mean is said in `apples.remote.slowness`.
+All hosts compute at once. Links are measured in rounds of a tournament, so that no host is in two probes at a time, and
+in both directions. `apples.remote.slowness` interprets the values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from apples.remote.conversation import HostCheckError, HostConnection
+from apples.remote.hostconnection import HostCheckError, HostConnection
 from apples.remote.preflight import Checked, together
 
 #: A mesh that one process goes over in a moment, and that fits every host's memory.
@@ -24,7 +24,7 @@ CheckedConnection = tuple[Checked, HostConnection]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """Seconds of CPU for one cell and iteration of the heat equation; None with the reason where it failed."""
+    """CPU seconds for one cell and iteration of the heat equation; None with the reason if it failed."""
 
     seconds_per_cell: float | None
     error: str | None = None
@@ -32,7 +32,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSpeed:
-    """From one host to another: one way latency and bandwidth, None with the reason where the probe failed."""
+    """From one host to another: one-way latency and bandwidth, None with the reason if the probe failed."""
 
     source: str
     target: str
@@ -42,7 +42,7 @@ class LinkSpeed:
 
 
 def kernels(hosts: Sequence[CheckedConnection]) -> dict[str, Kernel]:
-    """The kernel on every host, by name."""
+    """Return the kernel's speed on every host, by name."""
     command = [sys.executable, *KERNEL]
 
     def one(host: CheckedConnection) -> Kernel:
@@ -60,7 +60,7 @@ def kernels(hosts: Sequence[CheckedConnection]) -> dict[str, Kernel]:
 
 
 def links(hosts: Sequence[CheckedConnection]) -> list[LinkSpeed]:
-    """Every ordered pair of hosts whose addresses are known, in the order they were measured."""
+    """Return every ordered pair of hosts with known addresses, in the order of measurement."""
     addresses = addresses_among([checked for checked, _ in hosts])
     reached = [host for host in hosts if host[0].candidate.name in addresses]
     if len(reached) < 2:
@@ -85,7 +85,7 @@ def links(hosts: Sequence[CheckedConnection]) -> list[LinkSpeed]:
 
 
 def addresses_among(checked: Sequence[Checked]) -> dict[str, str]:
-    """Numeric address of each host as the others reach it, in their order; those that cannot be told are missing."""
+    """Return the numeric address of each host as the others reach it, in their order. Unknown ones are missing."""
     told = [one.facts for one in checked]
     here = next((facts.reached_from for facts in told if facts is not None and facts.reached_from), None)
     found: dict[str, str] = {}
@@ -98,7 +98,7 @@ def addresses_among(checked: Sequence[Checked]) -> dict[str, str]:
 
 
 def tournament(count: int) -> list[list[tuple[int, int]]]:
-    """Turns in which everybody meets everybody once, and nobody two at a time.
+    """Return rounds in which every two of `count` meet once, and none meets two at a time.
 
     >>> tournament(4)
     [[(0, 3), (1, 2)], [(0, 2), (3, 1)], [(0, 1), (2, 3)]]

@@ -1,7 +1,7 @@
-"""The command that runs something on another machine, and what its failures mean. Runs nothing.
+"""The command that runs a program on another machine, and the meanings of its failures. Runs nothing.
 
-It is the user's own `ssh`: configuration, agent, jump hosts and known keys hold. Nothing may ask: a password or an
-unknown host key is a failure at once. A machine is called as `ssh` takes it, `host` or `user@host`.
+It is the user's own `ssh`, with its configuration, agent, jump hosts and known keys. It never prompts: a password or an
+unknown host key is a failure at once. A destination is `host` or `user@host`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONS = (
     *("-o", "ClearAllForwardings=yes"),
 )
 
-#: What ssh says (small letters) → what it means and what to do; the first that fits.
+#: ssh's output in lower case → meaning and remedy; the first match counts.
 _MEANINGS = (
     (
         "remote host identification has changed",
@@ -61,12 +61,12 @@ _MEANINGS = (
     ("connection closed", "hung up before the login; ask its sshd's log why"),
     ("connection reset", "hung up before the login; ask its sshd's log why"),
     ("kex_exchange_identification", "hung up before the login; ask its sshd's log why"),
-    ("bad configuration option", "cannot be called: {said}; correct ~/.ssh/config"),
+    ("bad configuration option", "cannot be called: {last}; correct ~/.ssh/config"),
 )
 
 
 def find_ssh() -> str:
-    """Path of `ssh`; raises `ProgramNotFound`."""
+    """Return the path of `ssh`; raises `ProgramNotFound`."""
     found = shutil.which("ssh")
     if found is None:
         raise ProgramNotFound(
@@ -77,22 +77,24 @@ def find_ssh() -> str:
 
 
 def ssh_command(ssh: str, address: str, command: Sequence[str]) -> list[str]:
-    """The command line that runs `command` at `address`, which `ssh` would otherwise ask the user things about."""
+    """Return the command line that runs `command` at `address` without prompts."""
     return [ssh, *_OPTIONS, "--", address, shlex.join(command)]
 
 
-def meaning(address: str, code: int, said: str, program: str) -> str:
-    """Why `program` could not be run at `address`, a sentence without its subject.
+def meaning(address: str, code: int, stderr: str, program: str) -> str:
+    """Return why `program` could not be run at `address`, a sentence without its subject.
 
-    code : exit code of ssh.  said : what it printed to stderr
+    Args:
+        code: exit code of ssh
+        stderr: its output
     """
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     last = lines[-1] if lines else ""
     if code == FAILED:
-        text = said.lower()
+        text = stderr.lower()
         for mark, what in _MEANINGS:
             if mark in text:
-                return what.format(address=address, said=last)
+                return what.format(address=address, last=last)
         return f"cannot be reached: ssh ended with code {code}" + (f": {last}" if last else "")
     if code == 127:
         return (

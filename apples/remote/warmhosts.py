@@ -1,7 +1,6 @@
-"""Hosts on which kernels have been compiled already, kept on disk: compiling takes long where a cache is cold.
+"""Hosts on which kernels have been compiled, stored on disk: compiling takes long with a cold cache.
 
-Written and read under the rules of `apples.model.jsonstore`. What is forgotten or wrong costs one more look at
-a warm cache.
+The file follows the rules of `apples.model.jsonstore`. A missing or wrong entry costs one look at a warm cache.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ class WarmHosts:
     """The hosts of one file, each as a text of host, machine and application."""
 
     def __init__(self, path: Path) -> None:
-        """path : made with the first host."""
+        """Use the file at `path`, which the first host creates."""
         self._path = path
 
     def known(self) -> list[str]:
-        """All of them, the oldest first; raises `HistoryError` where the file cannot be used."""
+        """Return all hosts, the oldest first; raises `HistoryError` if the file cannot be used."""
         return [text for texts in jsonstore.read_all([self._path], FORMAT, _decode) for text in texts]
 
     def add(self, texts: Iterable[str]) -> None:
-        """Keep some more; raises `HistoryError`."""
+        """Add hosts; raises `HistoryError`."""
         jsonstore.write(self._path, FORMAT, {"hosts": list(dict.fromkeys([*self.known(), *texts]))[-MOST:]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """What compiles an application's kernels, and the hosts where that was done."""
+    """The command that compiles an application's kernels, and the hosts where it has run."""
 
     command: tuple[str, ...]
     warm: WarmHosts
@@ -51,11 +50,13 @@ class Kernels:
         compile_on: Callable[[str], str | None],
         notify: Callable[[str], None],
     ) -> dict[str, str]:
-        """Have them compiled on every host that is new, on all at once; hosts where that failed, and why.
+        """Compile the kernels on every new host, on all at once; return the hosts where that failed, with the reasons.
 
-        Ranks would all compile at their start, and benchmarks would count it. Raises `HistoryError`.
-        machines : host → what it is, as far as kernels depend on it.  compile_on : runs the command there; None, or
-            why it failed
+        Otherwise all ranks would compile at their start, and benchmarks would count it. Raises `HistoryError`.
+
+        Args:
+            machines: host → the properties of it on which kernels depend
+            compile_on: runs the command there; returns None, or why it failed
         """
         if not self.command:
             return {}

@@ -1,1 +1,1 @@
-"""What Slurm says and is told: records out of its answers, commands, meanings of its complaints; one thin runner."""
+"""Slurm's commands and answers: command lines, records, meanings of its errors, and one runner."""

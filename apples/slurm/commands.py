@@ -1,7 +1,7 @@
-"""Builds Slurm's command lines; runs nothing.
+"""Slurm's command lines; runs nothing.
 
-Whatever an enclosing job or step left in the environment (task counts, memory, distribution) would be taken for our
-wish, so commands run without it and say everything themselves.
+Slurm takes variables of an enclosing job or step (task counts, memory, distribution) for options. Commands therefore
+run without them and give every option themselves.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PMI = "pmi2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the user asked of Slurm, in Slurm's own words; None where nothing was said.
+    """The user's options for Slurm, under Slurm's names; None if not given.
 
-    nodes : least and most.  immediate_s : how long to wait for the nodes, None for as long as it takes
+    nodes : least and most.  immediate_s : seconds to wait for the nodes, None for no limit
     """
 
     partition: str | None = None
@@ -39,9 +39,9 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """An allocation: these nodes with as many ranks on each.
+    """An allocation: nodes, with as many ranks on each.
 
-    threads : of one core, all of which a rank gets.  memory_bytes : of each node, 0 to leave it to Slurm
+    threads : hardware threads of a core, all of which a rank gets.  memory_bytes : of each node, 0 for Slurm's default
     minutes : time limit
     """
 
@@ -53,14 +53,14 @@ class Shape:
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what belongs to an enclosing job or step."""
+    """Return the environment without the variables of an enclosing job or step."""
     return {
         name: value for name, value in environment.items() if name in _KEPT or not name.startswith(_FOREIGN)
     }
 
 
 def minutes(wanted_s: float, most_s: float = math.inf) -> int:
-    """Slurm's time limit for a run of `wanted_s`: whole minutes, rounded up, at least one, at most `most_s`.
+    """Return Slurm's time limit for a run of `wanted_s`: whole minutes, rounded up, at least one, at most `most_s`.
 
     >>> minutes(61), minutes(61, 60), minutes(0)
     (2, 1, 1)
@@ -70,7 +70,7 @@ def minutes(wanted_s: float, most_s: float = math.inf) -> int:
 
 
 def salloc(shape: Shape, wishes: Wishes, command: Sequence[str]) -> list[str]:
-    """The command that makes the allocation and holds it as long as `command` runs."""
+    """Return the command that makes the allocation and holds it while `command` runs."""
     each = shape.ranks_each
     options = [
         "salloc",
@@ -97,9 +97,9 @@ def salloc(shape: Shape, wishes: Wishes, command: Sequence[str]) -> list[str]:
 
 
 def on_node(srun: str, job: str, node: str) -> list[str]:
-    """The words before a command that run it once on one node of a job, beside whatever else runs there.
+    """Return a command prefix that runs a command once on one node of a job, beside other steps.
 
-    Output is not held back until a line ends: what is said there is no text.
+    Output is not buffered by lines, because it is binary.
     """
     return [
         *(srun, f"--jobid={job}", "--overlap", "--quiet", f"--nodelist={node}", "--nodes=1", "--ntasks=1"),
@@ -109,9 +109,9 @@ def on_node(srun: str, job: str, node: str) -> list[str]:
 
 
 def ranks(srun: str, job: str, count: int, directory: str) -> list[str]:
-    """The words before a command that run it as every rank of one step, where SLURM_HOSTFILE says.
+    """Return a command prefix that runs a command as every rank of one step, on the hosts in SLURM_HOSTFILE.
 
-    No rank's end ends the others: what an end means is decided elsewhere.
+    The end of a rank does not end the others: `apples.launching.termination` decides that.
     """
     return [
         *(srun, f"--jobid={job}", "--overlap", "--distribution=arbitrary", f"--ntasks={count}"),

@@ -1,7 +1,6 @@
-"""Links between nodes that were measured once, kept on disk: a cluster's network is the same tomorrow.
+"""Measured links between nodes, stored on disk: a cluster's network rarely changes.
 
-Written and read under the rules of `apples.model.jsonstore`. What is forgotten is measured again in the next
-allocation.
+The file follows the rules of `apples.model.jsonstore`. A missing link is measured in the next allocation.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ MOST = 20_000
 class LinkStore:
     """The links of one cluster, in one file.
 
-    cluster : its name; nodes of two clusters may be called the same
+    cluster : its name, because nodes of two clusters may have the same names
     """
 
     def __init__(self, path: Path, cluster: str) -> None:
-        """path : made with the first link."""
+        """Use the file at `path`, which the first link creates."""
         self._path, self._cluster = path, cluster
 
     def among(self, hosts: Sequence[str]) -> list[LinkSpeed]:
-        """Links with both ends in `hosts`; raises `HistoryError` where the file cannot be used."""
+        """Return the links with both ends in `hosts`; raises `HistoryError` if the file cannot be used."""
         wanted = set(hosts)
         return [link for link in self._all() if link.source in wanted and link.target in wanted]
 
     def missing(self, hosts: Sequence[str]) -> list[str]:
-        """Those of the hosts that have a link to another which is not known, in their order."""
+        """Return the hosts that have an unknown link to another, in the order of the argument."""
         known = {(link.source, link.target) for link in self._all()}
         return [a for a in hosts if any(b != a and not {(a, b), (b, a)} <= known for b in hosts)]
 
     def add(self, links: Iterable[LinkSpeed]) -> None:
-        """Keep those that could be measured; raises `HistoryError`."""
+        """Store the links that could be measured; raises `HistoryError`."""
         whole = [link for link in links if link.latency_s is not None and link.bandwidth_Bps is not None]
         kept = {(link.source, link.target): link for link in [*self._all(), *whole]}
         everything = [entry for entry in self._read() if entry["cluster"] != self._cluster]

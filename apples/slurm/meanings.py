@@ -1,6 +1,6 @@
-"""What Slurm's commands complain of, and what to do about it. Pure; runs nothing.
+"""Meanings of the error messages of Slurm's commands, each with its remedy. Pure; runs nothing.
 
-The first mark found in what a command said decides; what no mark fits is passed on in Slurm's own words.
+The first mark found in a message decides. A message without a mark is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -71,9 +71,11 @@ _MEANINGS = (
 
 
 def meaning(said: str, code: int | None = None) -> str:
-    """What a command's complaint means, one sentence with what to do.
+    """Return the meaning of an error message, one sentence with its remedy.
 
-    said : what it printed to stderr.  code : how it ended, None for killed after its time
+    Args:
+        said: the command's output to stderr
+        code: its exit code, None if it was killed after its time limit
     """
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     text = said.lower()
@@ -88,7 +90,7 @@ def meaning(said: str, code: int | None = None) -> str:
 
 
 def _bare(line: str) -> str:
-    """`salloc: error: text` without who says it."""
+    """Return `salloc: error: text` without its prefix."""
     for mark in (": error: ", ": fatal: "):
         line = line.rpartition(mark)[2]
     return line
@@ -125,9 +127,10 @@ HOPELESS = {
 
 
 def hopeless(reason: str) -> str | None:
-    """What a job's reason means for us if it will wait for ever, None for one that will not.
+    """Return why a job will wait forever, None if it will not.
 
-    reason : Slurm's word, or its sentence with underscores for blanks
+    Args:
+        reason: Slurm's word, or its sentence with underscores for blanks
     """
     word = reason.partition(",")[0]
     if word in HOPELESS:

@@ -1,7 +1,7 @@
-"""Looks at the nodes of an allocation: the same check as over ssh, carried by `srun`; links and kernels that are new.
+"""Checks the nodes of an allocation: the same check as over ssh, through `srun`, and links and kernels that are new.
 
-What is asked and judged stands in `apples.remote`. Nodes are looked at inside an allocation only: before it is ours,
-nothing can be started there.
+Requests and answers are those of `apples.remote`. Nodes are checked inside an allocation only, because nothing can be
+started on them before.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ Notify = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheckResult:
-    """Nodes that were looked at. facts : of those that can take part.  unfit : why the others cannot, a predicate"""
+    """Nodes that were checked. facts : of those that can take part.  unfit : why the others cannot, a predicate"""
 
     facts: Mapping[str, HostFacts] = field(default_factory=dict)
     unfit: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def interfaces(self) -> dict[str, str]:
-        """Host → network interface that has the address by which Slurm calls it, where that can be told."""
+        """Return host → network interface with the address that Slurm uses, as far as known."""
         return {host: told.interface for host, told in self.facts.items() if told.interface is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheck:
-    """What is to be looked at.
+    """The nodes to be checked, and the measurements wanted.
 
-    job : that the nodes belong to.  addresses : node → the name or address by which Slurm calls it
-    links : measured where they are not known, None where somebody else says what they are like
-    kernels : to be compiled where they are not yet, None for none
+    job : to which the nodes belong.  addresses : node → name or address that Slurm uses for it
+    links : store of links, of which missing ones are measured; None if they come from elsewhere
+    kernels : to be compiled if they are not yet, None for none
     """
 
     job: str
@@ -60,7 +60,7 @@ class NodeCheck:
 
 
 def look(what: NodeCheck, needs: Needs, notify: Notify) -> NodeCheckResult:
-    """Ask all nodes at once, then measure and compile what is new; raises `ProgramNotFound`, `HistoryError`."""
+    """Check all nodes at once, then measure and compile what is new; raises `ProgramNotFound`, `HistoryError`."""
     nodes = list(what.addresses)
     notify(f"checking {len(nodes)} node{'s' * (len(nodes) != 1)}")
     with _asked(what, needs) as found:
@@ -95,7 +95,7 @@ def _measure_links(what: NodeCheck, fit: Sequence[CheckedConnection], notify: No
 
 
 def _compile(what: NodeCheck, facts: Mapping[str, HostFacts], notify: Notify) -> dict[str, str]:
-    """Nodes on which the kernels could not be compiled, and why."""
+    """Return the nodes on which the kernels could not be compiled, with the reasons."""
     if what.kernels is None:
         return {}
     command, srun = what.kernels.command, runner.find("srun")
@@ -115,7 +115,7 @@ def _compile(what: NodeCheck, facts: Mapping[str, HostFacts], notify: Notify) ->
 
 
 def _numeric(address: str) -> str:
-    """The numeric form of an address or name, empty where it does not resolve here."""
+    """Return the numeric form of an address or name, empty if it does not resolve here."""
     with contextlib.suppress(OSError):
         return str(socket.getaddrinfo(address, None)[0][4][0])
     return ""

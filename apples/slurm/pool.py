@@ -1,7 +1,7 @@
-"""Which nodes of a partition a run may be planned on, and what each has to give. Pure.
+"""The nodes of a partition on which a run may be planned, and the capacity of each. Pure.
 
-Every node of one allocation gets the same number of CPUs, because Slurm gives others only by chance: so there is one
-number for the pool, the one that offers most in all, and nodes with fewer idle CPUs are left out with that reason.
+Every node of one allocation gets the same number of CPUs, because Slurm gives others only by chance. The pool therefore
+has one number, the one with the largest total, and nodes with fewer idle CPUs are left out with that reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apples.slurm.records import Node, Partition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a node has to give.
+    """The capacity of a node.
 
     slots : ranks it takes, one a core.  share : of a core each gets.  memory_bytes : for all of them
     """
@@ -36,7 +36,11 @@ class Pool:
 
 
 def offered(partition: Partition, nodes: Mapping[str, Node], wishes: Wishes, *, counts_memory: bool) -> Pool:
-    """What the partition has to give now; counts_memory : Slurm gives memory away as it does CPUs."""
+    """Return the capacity of the partition at present.
+
+    Args:
+        counts_memory: Slurm allocates memory as it does CPUs
+    """
     found: list[Offer] = []
     absent: dict[str, str] = {}
     for name in partition.nodes:
@@ -75,7 +79,7 @@ def _offer(node: Node, partition: Partition, *, counts_memory: bool) -> Offer:
 
 
 def _even(offers: Sequence[Offer], absent: dict[str, str]) -> Pool:
-    """The same number of slots for all: the number that makes most of them."""
+    """Return the pool with the same number of slots for all: the number with the largest total."""
     if not offers:
         return Pool(offers=(), absent=absent)
     each = max({offer.slots for offer in offers}, key=lambda n: (n * sum(o.slots >= n for o in offers), n))
@@ -94,7 +98,7 @@ def _even(offers: Sequence[Offer], absent: dict[str, str]) -> Pool:
 
 
 def fits(constraint: str, features: Sequence[str]) -> bool:
-    """Whether a node with these features may fit; what is more than `a&b` or `a|b` is left to Slurm.
+    """Return whether a node with these features may fit. Slurm decides where it is more than `a&b` or `a|b`.
 
     >>> fits("ib&big", ["ib"]), fits("ib|big", ["ib"]), fits("[a*2]", [])
     (False, True, True)
@@ -109,5 +113,5 @@ def fits(constraint: str, features: Sequence[str]) -> bool:
 
 
 def cpu_type(node: Node) -> str:
-    """What nodes have in common that compute alike, as far as Slurm says: architecture and features."""
+    """Return a text that is equal for nodes which compute alike, as far as Slurm reports: architecture and features."""
     return " ".join(["slurm", node.architecture or "unknown", *sorted(node.features)])

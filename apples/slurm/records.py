@@ -1,7 +1,7 @@
-"""Slurm's answers as records: nodes, partitions and jobs out of one-line `scontrol -o show`. Pure.
+"""Records of nodes, partitions and jobs, parsed from one-line `scontrol -o show`. Pure.
 
-A field that a release does not print counts as unknown, never as an error: only what is needed is read. Times are
-Slurm's own texts, turned into seconds. Source: the manual pages scontrol(1) and squeue(1).
+A field that a release does not print is unknown, not an error, and only needed fields are read. Slurm's texts of times
+are converted to seconds. Source: the manual pages scontrol(1) and squeue(1).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Node:
 
     states : words of its state, without marks.  reason : why it is drained or down, empty for none
     cpus, allocated_cpus : as Slurm counts them, hardware threads included.  threads : of one core
-    memory_bytes : what Slurm gives away; allocated_bytes of that is given.  free_bytes : as its system sees it, unknown
-        (nan) while it does not answer.  load : its CPU load, nan where unknown
+    memory_bytes : that Slurm allocates; allocated_bytes of it are allocated
+    free_bytes : as its system reports it.  load : its CPU load; both are nan if unknown
     """
 
     name: str
@@ -66,7 +66,7 @@ class Node:
 
     @property
     def away(self) -> str:
-        """Why nothing is started there, a predicate; empty when something may be."""
+        """Return why nothing can be started there, a predicate; empty if something can."""
         found = next((AWAY[state] for state in self.states if AWAY.get(state)), "")
         return f"{found}: {self.reason}" if found and self.reason else found
 
@@ -75,7 +75,7 @@ class Node:
 class Partition:
     """One partition.
 
-    max_time_s, default_time_s : inf for no limit, nan for none stated.  shared : jobs on one CPU at most, 1 for none
+    max_time_s : inf for no limit.  shared : jobs on one CPU at most, 1 for none
     exclusive : a job has its nodes alone.  state : UP, or why nothing starts
     """
 
@@ -91,9 +91,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One job as Slurm remembers it.
+    """One job in Slurm's memory.
 
-    left_s : until its time limit, inf for none, nan while it has not started.  expected : start in Slurm's words
+    left_s : until its time limit, inf for none, nan before its start.  expected : start, in Slurm's format
     """
 
     number: str
@@ -106,7 +106,7 @@ class Job:
 
 
 def fields(line: str) -> dict[str, str]:
-    """`Key=value` pairs of one line; values that say nothing are empty."""
+    """Return the `Key=value` pairs of one line; the value is empty where Slurm prints a placeholder."""
     found, places = {}, list(_KEY.finditer(line))
     ends = [*(place.start() for place in places[1:]), len(line)]
     # a line without keys has an end and no places
@@ -117,7 +117,7 @@ def fields(line: str) -> dict[str, str]:
 
 
 def seconds(text: str) -> float:
-    """Slurm's span of time, `2-03:04:05`, `03:04:05` or `04:05`; inf for `UNLIMITED`, nan for what is none."""
+    """Return Slurm's duration, `2-03:04:05`, `03:04:05` or `04:05`; inf for `UNLIMITED`, nan for other text."""
     if text.upper() in ("UNLIMITED", "INFINITE"):
         return math.inf
     match = _TIME.fullmatch(text)
@@ -130,7 +130,7 @@ def seconds(text: str) -> float:
 
 
 def parse_nodes(text: str) -> dict[str, Node]:
-    """Nodes by name, out of `scontrol -o show nodes`."""
+    """Return the nodes by name, from `scontrol -o show nodes`."""
     return {node.name: node for line in text.splitlines() if (node := _node(fields(line))) is not None}
 
 
@@ -159,7 +159,7 @@ def _node(found: dict[str, str]) -> Node | None:
 
 
 def parse_partitions(text: str) -> dict[str, Partition]:
-    """Partitions by name, out of `scontrol -o show partition`."""
+    """Return the partitions by name, from `scontrol -o show partition`."""
     return {one.name: one for line in text.splitlines() if (one := _partition(fields(line))) is not None}
 
 
@@ -182,7 +182,11 @@ def _partition(found: dict[str, str]) -> Partition | None:
 
 
 def parse_job(text: str, now: datetime) -> Job | None:
-    """A job out of `scontrol -o show job`, None where there is none; now : local time, as Slurm writes it."""
+    """Return the job in `scontrol -o show job`, None if there is none.
+
+    Args:
+        now: local time, as Slurm writes it
+    """
     found = fields(text.splitlines()[0]) if text.strip() else {}
     if not found.get("JobId"):
         return None
@@ -202,7 +206,7 @@ def parse_job(text: str, now: datetime) -> Job | None:
 
 
 def allocated_cpus(text: str) -> dict[str, int]:
-    """Node → CPUs of a job there, out of `scontrol -d -o show job`.
+    """Return node → CPUs of a job there, from `scontrol -d -o show job`.
 
     >>> allocated_cpus("JobId=1 Nodes=n1 CPU_IDs=0-1,3 Mem=5 GRES= Nodes=n[2-3] CPU_IDs=0 Mem=5 GRES=")
     {'n1': 3, 'n2': 1, 'n3': 1}
@@ -216,7 +220,7 @@ def allocated_cpus(text: str) -> dict[str, int]:
 
 
 def allocated_memory(text: str) -> dict[str, float]:
-    """Node → bytes of memory of a job there, out of `scontrol -d -o show job`; 0 where Slurm does not count memory."""
+    """Return node → bytes of memory of a job there, from `scontrol -d -o show job`; 0 if Slurm counts no memory."""
     found = {}
     for names, megabytes in re.findall(r" Nodes=(\S+) CPU_IDs=\S+ Mem=(\d+)", text):
         found.update(dict.fromkeys(expand(names), int(megabytes) * 2.0**20))
@@ -224,13 +228,13 @@ def allocated_memory(text: str) -> dict[str, float]:
 
 
 def parse_configuration(text: str) -> dict[str, str]:
-    """Settings of the cluster out of `scontrol show config`."""
+    """Return the settings of the cluster in `scontrol show config`."""
     pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def parse_mpi_types(text: str) -> tuple[str, ...]:
-    """Names out of `srun --mpi=list`: one a line, or after a colon."""
+    """Return the names in `srun --mpi=list`: one a line, or after a colon."""
     lines = [line.strip().removeprefix("srun:").strip() for line in text.splitlines()]
     return tuple(line for line in lines if re.fullmatch(r"[a-z][a-z0-9_]*", line))
 

@@ -1,4 +1,4 @@
-"""Runs one of Slurm's commands to its end and gives what it printed; every failure is an error with what to do."""
+"""Runs one of Slurm's commands and returns its output; every failure is an error that names the remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER_S = 20.0
 
 
 def find(name: str) -> str:
-    """Path of one of Slurm's commands; raises `ProgramNotFound`."""
+    """Return the path of one of Slurm's commands; raises `ProgramNotFound`."""
     found = shutil.which(name)
     if found is None:
         raise ProgramNotFound(
@@ -29,7 +29,7 @@ def find(name: str) -> str:
 
 
 def asked(command: Sequence[str], *, limit_s: float = ANSWER_S) -> str:
-    """What the command prints; raises `ProgramNotFound` where there is no Slurm, else `LaunchError` with the reason."""
+    """Return the output of a command; raises `ProgramNotFound` without Slurm, else `LaunchError` with the reason."""
     result = _run(command, limit_s)
     if isinstance(result, str):
         raise LaunchError(f"{command[0]}: {result}")
@@ -37,35 +37,35 @@ def asked(command: Sequence[str], *, limit_s: float = ANSWER_S) -> str:
 
 
 def tried(command: Sequence[str], *, limit_s: float = ANSWER_S) -> str:
-    """What the command prints, and nothing where it fails: for what is of use but not needed."""
+    """Return the output of a command, empty if it fails: for information that is optional."""
     result = _run(command, limit_s)
     return "" if isinstance(result, str) else result.stdout
 
 
 def job(number: str) -> Job | None:
-    """A job as Slurm remembers it, None where it does not, or does not answer."""
+    """Return a job in Slurm's memory, None if it is not there, or Slurm does not answer."""
     return parse_job(tried(["scontrol", "-o", "show", "job", number]), datetime.now())
 
 
 def nodes() -> dict[str, Node]:
-    """All nodes; raises `LaunchError` where the controller does not answer."""
+    """Return all nodes; raises `LaunchError` if the controller does not answer."""
     return parse_nodes(asked(["scontrol", "-o", "show", "nodes"]))
 
 
 def slurm_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Our environment without what an enclosing job or step left there for its own commands."""
+    """Return our environment without the variables of an enclosing job or step."""
     return clean_environment(os.environ if environment is None else environment)
 
 
 def without_enclosing() -> list[str]:
-    """Words before a command that free it of what an enclosing job left in our environment."""
+    """Return a command prefix that removes the variables of an enclosing job from the environment."""
     kept = slurm_environment()
     gone = [name for name in os.environ if name not in kept]
     return ["/usr/bin/env", *(word for name in gone for word in ("-u", name))] if gone else []
 
 
 def ended(words: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
-    """A command that has ended, free of what an enclosing job left; raises `subprocess.TimeoutExpired`."""
+    """Run a command without the variables of an enclosing job; raises `subprocess.TimeoutExpired`."""
     return subprocess.run(
         words,
         stdin=subprocess.DEVNULL,
@@ -80,7 +80,7 @@ def ended(words: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[s
 
 
 def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str] | str:
-    """The result, or why there is none."""
+    """Return the result, or the reason of the failure."""
     try:
         result = ended([find(command[0]), *command[1:]], limit_s)
     except subprocess.TimeoutExpired as expired:

@@ -25,7 +25,7 @@ def ranks(command):
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        others = (b"rankwrapper.py", b"mpiexec", b"hydra_pmi_proxy", b"parentdeath.py")
+        others = (b"rankwrapper.py", b"mpiexec", b"hydra_pmi_proxy", b"hostagent.py")
         if ours and b"--slabs" in words and not any(word.endswith(others) for word in words):
             found.append(int(entry.name))
     return found

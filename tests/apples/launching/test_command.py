@@ -10,7 +10,7 @@ from apples.launching.command import chain_of_hosts, mpiexec_command, rank_envir
 from apples.launching.statusfile import host_of
 
 
-def test_every_rank_starts_through_the_shim(runs) -> None:
+def test_every_rank_starts_through_the_rank_wrapper(runs) -> None:
     request = runs.request("app", "--size", "64", hosts=["alpha", "alpha", "beta"])
     command = mpiexec_command(request, "/env/bin/mpiexec", "/opt/app")
     assert " ".join(command[:9]) == "/env/bin/mpiexec -launcher fork -rmk user -hosts localhost -n 3"
@@ -19,20 +19,20 @@ def test_every_rank_starts_through_the_shim(runs) -> None:
     assert command[13:] == [str(runs.directory), "alpha:2,beta:1", "--", "/opt/app", "--size", "64"]
 
 
-def test_labels_are_the_shims_work(runs) -> None:
+def test_labels_are_an_option_of_the_rank_wrapper(runs) -> None:
     command = mpiexec_command(runs.request("app", label=True), "mpiexec", "/opt/app")
     assert command[-3:] == ["--label", "--", "/opt/app"]
     assert "--label" not in mpiexec_command(runs.request("app"), "mpiexec", "/opt/app")
 
 
-def test_the_tether_comes_first() -> None:
+def test_the_parent_death_wrapper_comes_first() -> None:
     command = with_parent_death(["/env/bin/mpiexec", "-n", "2"], 4711)
-    assert command[3].endswith("parentdeath.py")
-    assert command[4:] == ["4711", "/env/bin/mpiexec", "-n", "2"]
+    assert command[3].endswith("hostagent.py")
+    assert command[4:] == ["exec", "4711", "/env/bin/mpiexec", "-n", "2"]
 
 
 @pytest.mark.parametrize("hosts", [["a"], ["a", "b", "a"], ["a", "a", "b", "b", "b"]])
-def test_the_shim_reads_the_chain_that_we_write(runs, hosts: list[str]) -> None:
+def test_rank_wrapper_reads_the_chain_of_hosts(runs, hosts: list[str]) -> None:
     written = chain_of_hosts(runs.request("app", hosts=hosts))
     assert [host_of(rank, written) for rank in range(len(hosts))] == hosts
     assert host_of(len(hosts), written) == ""
@@ -40,16 +40,15 @@ def test_the_shim_reads_the_chain_that_we_write(runs, hosts: list[str]) -> None:
 
 def test_one_thread_per_rank_unless_somebody_says_otherwise(runs) -> None:
     request = runs.request("app", environment={"NUMBA_NUM_THREADS": "3"})
-    environment = rank_environment(request, {"OMP_NUM_THREADS": "2"}, (3, 4, 5, 6))
+    environment = rank_environment(request, {"OMP_NUM_THREADS": "2"})
     assert environment["OMP_NUM_THREADS"] == "2"
     assert environment["NUMBA_NUM_THREADS"] == "3"
-    assert environment["APPLES_RANK_FDS"] == "3,4,5,6"
-    alone = rank_environment(runs.request("app"), {}, (3, 4, 5, 6))
+    alone = rank_environment(runs.request("app"), {})
     assert (alone["OMP_NUM_THREADS"], alone["NUMBA_NUM_THREADS"]) == ("1", "1")
 
 
 def test_an_enclosing_mpiexec_is_forgotten(runs) -> None:
     base = {"PMI_FD": "7", "PMI_RANK": "1", "HYDI_CONTROL_FD": "5", "MPI_LOCALNRANKS": "2", "HOME": "/root"}
-    environment = rank_environment(runs.request("app"), base, (3, 4, 5, 6))
+    environment = rank_environment(runs.request("app"), base)
     assert environment["HOME"] == "/root"
     assert not any(name.startswith(("PMI_", "HYDI_", "MPI_")) for name in environment)

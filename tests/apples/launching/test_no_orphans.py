@@ -1,6 +1,6 @@
 """Whoever of a run's processes is killed without warning, no rank is left.
 
-launcher ── mpiexec ── proxy ── front ── keeper ── program
+launcher ── agent ── mpiexec ── proxy ── front ── keeper ── program
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ STUBBORN = ("sh", "-c", "trap '' INT TERM HUP ALRM; while :; do sleep 1; done")
 MPI = "from mpi4py import MPI; import os, time; MPI.COMM_WORLD.barrier(); os.write(1, b'in\\n'); time.sleep(600)"
 
 
-@pytest.mark.parametrize("part", ["launcher", "mpiexec", "proxy", "front", "keeper", "program"])
+@pytest.mark.parametrize("part", ["launcher", "agent", "mpiexec", "proxy", "front", "keeper", "program"])
 def test_one_process_is_killed(launch, runs, wait_for, part: str) -> None:
     launched = launch(*STUBBORN)
     launched.wait_until_running()
     chain = launched.chain()
-    assert [len(chain[name]) for name in chain] == [1, 1, 1, 2, 2, 2]
+    assert [len(chain[name]) for name in chain] == [1, 1, 1, 1, 2, 2, 2]
     os.kill(chain[part][-1], signal.SIGKILL)
     wait_for(lambda: not runs.left())
     returned, _, err = launched.ended()
@@ -35,7 +35,7 @@ def test_one_process_is_killed(launch, runs, wait_for, part: str) -> None:
         assert err.startswith("failed: ")
 
 
-@pytest.mark.parametrize("part", ["launcher", "mpiexec", "proxy", "keeper", "program"])
+@pytest.mark.parametrize("part", ["launcher", "agent", "mpiexec", "proxy", "keeper", "program"])
 def test_one_process_of_an_mpi_run_is_killed(launch, runs, wait_for, part: str) -> None:
     launched = launch(sys.executable, "-c", MPI)
     for _ in range(2):
@@ -49,7 +49,7 @@ def test_everything_above_the_keepers_is_killed_at_once(launch, runs, wait_for) 
     launched = launch(*STUBBORN)
     launched.wait_until_running()
     chain = launched.chain()
-    for part in ("launcher", "mpiexec", "proxy", "front"):
+    for part in ("launcher", "agent", "mpiexec", "proxy", "front"):
         for pid in chain[part]:
             os.kill(pid, signal.SIGKILL)
     wait_for(lambda: not runs.left())
@@ -79,7 +79,7 @@ def test_the_culprit_keeper_is_said_to_have_vanished(launch) -> None:
     os.kill(launched.chain()["keeper"][0], signal.SIGKILL)
     returned, _, err = launched.ended()
     assert returned == 125
-    assert "vanished without a status: its keeper was killed" in err
+    assert "vanished without a status: its supervisor was killed" in err
 
 
 def test_a_proxy_that_was_killed_is_not_blamed_on_a_rank(launch) -> None:

@@ -2,13 +2,13 @@
 
 import sys
 
-from apples.launching.remotecommand import (
+from apples.launching.command import (
     Rendezvous,
     carried,
     groups_of,
     hostfile,
     launch_environment,
-    rank_environment,
+    network_environment,
     spread_command,
 )
 
@@ -61,6 +61,6 @@ def test_the_environment_of_mpiexec(runs):
 
 
 def test_the_interface_is_passed_unless_the_user_has_chosen():
-    assert rank_environment("ens3", {}) == {"UCX_NET_DEVICES": "ens3", "FI_TCP_IFACE": "ens3"}
-    assert rank_environment("ens3", {"UCX_NET_DEVICES": "ib0"}) == {"FI_TCP_IFACE": "ens3"}
-    assert rank_environment(None, {}) == {}
+    assert network_environment("ens3", {}) == {"UCX_NET_DEVICES": "ens3", "FI_TCP_IFACE": "ens3"}
+    assert network_environment("ens3", {"UCX_NET_DEVICES": "ib0"}) == {"FI_TCP_IFACE": "ens3"}
+    assert network_environment(None, {}) == {}

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("fake_ssh")
 def launcher(silence: LivenessTimeouts = PATIENT) -> SshLauncher:
     places = {host: HostAddress(host=host, address=host) for host in HOSTS}
     places["here"] = HostAddress(host="here")
-    return SshLauncher(places, grace=QUICK, silence=silence)
+    return SshLauncher(places, grace=QUICK, timeouts=silence)
 
 
 def run(request, silence: LivenessTimeouts = PATIENT) -> Outcome:
@@ -136,17 +136,17 @@ def ranks(runs, count: int) -> list[dict]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_station_that_is_killed_takes_its_ranks_along(runs, wait_for, number) -> None:
+def test_a_killed_host_agent_takes_its_ranks_along(runs, wait_for, number) -> None:
     def act() -> None:
         wait_for(lambda: ranks(runs, 2))
-        (station,) = (
+        (agent,) = (
             pid
             for pid, command in runs.left().items()
-            if "hostagent.py" in command and command.startswith(sys.executable)
+            if "hostagent.py serve" in command and command.startswith(sys.executable)
         )
-        os.kill(station, number)
+        os.kill(agent, number)
 
-    # our marker is in the environment of ssh, and so in that of the station behind it
+    # our marker is in the environment of ssh, and so in that of the host agent behind it
     os.environ["APPLES_TEST_MARKER"] = runs.marker
     try:
         outcome = follow(runs.request("sleep", "60", hosts=["alpha", "alpha"]), act)

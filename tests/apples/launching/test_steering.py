@@ -68,7 +68,7 @@ class Watching:
 
 @pytest.fixture(params=["mpiexec", "ssh"])
 def run(request, runs, fake_ssh):
-    """Launch two ranks under a controller, here or over two host agents."""
+    """Launch two ranks under an controller, here or over two host agents."""
 
     def go(order, *words):
         command = (sys.executable, "-c", RANK, *words)
@@ -77,7 +77,7 @@ def run(request, runs, fake_ssh):
         else:
             silence = LivenessTimeouts(connect_s=60.0, lost_s=60.0)
             places = {host: HostAddress(host=host, address=host) for host in ("alpha", "beta")}
-            launcher, hosts = SshLauncher(places, grace=QUICK, silence=silence), ["beta", "alpha"]
+            launcher, hosts = SshLauncher(places, grace=QUICK, timeouts=silence), ["beta", "alpha"]
         controller = Watching(order)
         asked = dataclasses.replace(runs.request(*command, hosts=hosts), controller=controller)
         said: list[str] = []
@@ -112,7 +112,7 @@ def test_both_sides_mean_the_same_places():
     assert ours == (application.PROGRESS_VARIABLE, application.SLABS_VARIABLE, application.EVERY_VARIABLE)
 
 
-def test_a_run_without_a_controller_is_told_nothing(runs):
+def test_run_without_controller_gets_no_variables(runs):
     assert (
         steering.steered(runs.request("true")).environment.keys() == runs.request("true").environment.keys()
     )

@@ -38,7 +38,7 @@ def verdict(
         hosts=[f"host{rank}" for rank in range(len(records))],
         records=records,
         mpiexec_code=mpiexec_code,
-        mpiexec_said=said,
+        mpiexec_stderr=said,
         observed_s=4.2,
         time_limit_s=90.0,
     )
@@ -118,7 +118,7 @@ def test_a_lost_host_is_to_blame_for_what_its_peers_did() -> None:
         hosts=["alpha", "beta"],
         records=[record(0, exit_code=15), record(1, ended=None, exit_code=None, ended_by=None)],
         mpiexec_code=15,
-        mpiexec_said="",
+        mpiexec_stderr="",
         observed_s=1.0,
         lost={"beta": "was not heard of for 10 s"},
     )

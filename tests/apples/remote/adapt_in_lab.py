@@ -50,7 +50,7 @@ with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
         controller=controller,
     )
     places = {host: HostAddress(host=host, address=host, interface="eth0") for host in hosts}
-    launcher = SshLauncher(places, silence=LivenessTimeouts(connect_s=60.0, lost_s=60.0))
+    launcher = SshLauncher(places, timeouts=LivenessTimeouts(connect_s=60.0, lost_s=60.0))
     outcome = launcher.run(request, lambda line: None)
     told = {
         "ended": outcome.ended,

@@ -19,7 +19,7 @@ places = {h: HostAddress(host=h, address=None if h == own else h, interface="eth
 launcher = SshLauncher(
     places,
     grace=GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0),
-    silence=LivenessTimeouts(connect_s=60.0, lost_s=float(lost_s)),
+    timeouts=LivenessTimeouts(connect_s=60.0, lost_s=float(lost_s)),
 )
 with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
     request = LaunchRequest(

@@ -1,4 +1,4 @@
-"""Real conversations through a fake ssh: all hosts at once, each failure with its reason, nobody waited for long."""
+"""Real host checks through a fake ssh: all hosts at once, each failure with its reason, nobody waited for long."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from apples.remote import hostcheck, preflight
-from apples.remote.conversation import HostCheckError, HostConnection
 from apples.remote.facts import Needs
+from apples.remote.hostconnection import HostCheckError, HostConnection
 from apples.remote.preflight import Candidate
 
 
@@ -56,10 +56,10 @@ def test_a_host_that_says_nothing_is_not_waited_for(fake_ssh):
     assert mute.reason == "did not answer within 0.2 s; it is off, overloaded, or cut off"
 
 
-def test_nothing_of_a_conversation_is_left(fake_ssh):
-    conversation = HostConnection("mute", {})
-    conversation.close()
-    assert conversation._process.returncode == -9
+def test_closed_connection_leaves_no_process(fake_ssh):
+    connection = HostConnection("mute", {})
+    connection.close()
+    assert connection._process.returncode == -9
     with preflight.asked(candidates("alpha"), needs(), limit_s=60.0) as found:
         process = found[0][1]._process
     assert process.returncode == 0
@@ -73,7 +73,7 @@ def test_this_machine_is_asked_without_ssh(monkeypatch, tmp_path):
 
 def test_orders_after_the_check(fake_ssh):
     with HostConnection("alpha", {"files": [], "disks": {}}) as alpha:
-        alpha.hear(60.0)
+        alpha.receive(60.0)
         port = alpha.ask({"do": "serve", "address": "127.0.0.1"}, 30.0)["port"]
         order = {"do": "link", "peer": "beta", "address": "127.0.0.1", "port": port, "within_s": 5.0}
         # one host is both ends here: the server answers on a thread of its own
@@ -93,7 +93,7 @@ def test_orders_after_the_check(fake_ssh):
 
 def test_a_host_that_breaks_off_is_told(fake_ssh):
     with HostConnection("alpha", {"files": [], "disks": {}}) as alpha:
-        alpha.hear(60.0)
+        alpha.receive(60.0)
         with pytest.raises(HostCheckError, match=r"broke off with code 1: KeyError: 'do'"):
             alpha.ask({}, 30.0)
 

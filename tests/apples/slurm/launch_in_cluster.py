@@ -27,7 +27,7 @@ launcher = SlurmLauncher(
         left_s=options.get("left_s", 600.0),
     ),
     grace=GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0),
-    silence=LivenessTimeouts(connect_s=60.0, lost_s=options.get("lost_s", 60.0)),
+    timeouts=LivenessTimeouts(connect_s=60.0, lost_s=options.get("lost_s", 60.0)),
 )
 with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
     plan = unplanned(hosts, scheduler="test", application="test")

@@ -178,7 +178,7 @@ def test_a_cancelled_job_is_told(cluster, launch):
     cluster.testbed.run("head", "scancel", job)
     ended, _, _ = outcome(process)
     assert (ended["ended"], ended["exit_code"]) == ("interrupted", 143)
-    assert ended["message"] == f"job {job} was cancelled by somebody (scancel)"
+    assert ended["message"] == f"job {job} was cancelled (scancel)"
 
 
 def test_a_preempted_job_is_told(cluster, launch):

@@ -3,10 +3,10 @@
 import pytest
 
 from apples.errors import HistoryError
+from apples.launching.fdserver import group_of
 from apples.launching.launcher import LaunchRequest
 from apples.launching.slurmallocation import waiting_text
 from apples.launching.slurmcommand import shape, wanted_s
-from apples.launching.slurmrank import group_of
 from apples.launching.slurmverdict import explained, needs_explaining
 from apples.model.plan import Outcome, RankStatus, unplanned
 from apples.model.template import Workload
@@ -139,7 +139,7 @@ FAILED = Outcome(
 @pytest.mark.parametrize(
     ("state", "ended", "code", "lost", "message"),
     [
-        ("CANCELLED", "interrupted", 143, {}, "job 5 was cancelled by somebody (scancel)"),
+        ("CANCELLED", "interrupted", 143, {}, "job 5 was cancelled (scancel)"),
         ("TIMEOUT", "time limit", 124, {}, "job 5 was ended by Slurm at its time limit"),
         ("PREEMPTED", "failed", 125, {}, "job 5 was preempted"),
         ("NODE_FAIL", "failed", 125, {"n2": "is down"}, "job 5 was ended because a node failed: n2 is down"),

@@ -1,6 +1,6 @@
-"""One conversation with a host: its check is sent there over one ssh connection, and may then be given orders.
+"""A connection to a host for its check: the check's program is sent over one ssh connection, and may then get orders.
 
-Every answer has a time limit, and a host that fails in any way is a `HostCheckError` with a reason for the user.
+Every answer has a time limit. A host that fails in any way raises `HostCheckError` with a reason for the user.
 """
 
 from __future__ import annotations
@@ -26,34 +26,38 @@ HOSTCHECK = Path(__file__).with_name("hostcheck.py")
 #: Reads so many bytes of program as the first line says, and runs it; the rest of the input is the program's.
 BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(compile(i.read(int(i.readline())), 'hostcheck', 'exec'))"
 
-#: Seconds for ssh to say why it ended, once it has.
+#: Seconds for ssh to print why it ended.
 _LAST_WORDS_S = 2.0
 
 
 class HostCheckError(Exception):
-    """A host does not answer as it should; the text is a sentence without its subject."""
+    """A host does not answer as expected. The text is a sentence without its subject."""
 
 
 class HostConnection:
-    """A host being asked; a context manager that leaves no process behind.
+    """A connection to the check of one host; a context manager that leaves no process.
 
-    address : what ssh is told, None for this machine.  through : words that run a command there instead of ssh
+    address : destination for ssh, None for this machine.  through : command prefix that replaces ssh
     """
 
     def __init__(self, address: str | None, request: Mapping[str, Any], through: Sequence[str] = ()) -> None:
-        """Start to ask; raises `ProgramNotFound` where there is no ssh, `OSError` where it cannot be started."""
+        """Start the check; raises `ProgramNotFound` without ssh, `OSError` if it cannot be started."""
         self._address, self._through = address, tuple(through)
         command = [sys.executable, "-c", BOOTSTRAP]
         if self._through:
             command = [*self._through, *command]
         elif address is not None:
             command = ssh_command(find_ssh(), address, command)
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  closed with the rest
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  closed with the rest
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,
         )
         program = HOSTCHECK.read_bytes()
-        self._heard = b""
+        self._received = b""
         self._write(b"%d\n%b%b\n" % (len(program), program, json.dumps(request).encode()))
 
     def __enter__(self) -> Self:
@@ -65,41 +69,41 @@ class HostConnection:
         self.close()
 
     def stop(self) -> None:
-        """Make whoever waits for an answer stop waiting; it is still to be closed."""
+        """Kill the local process, so that a thread that waits for an answer stops waiting. Call `close` afterwards."""
         self._process.kill()
 
     def close(self) -> None:
-        """End it, whatever it is doing."""
+        """End the check, whatever it is doing."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            # one that is through leaves by itself, and tells sshd
+            # A check that is done ends by itself, and so does its ssh connection.
             self._process.wait(0.5)
         self._process.kill()
         self._process.wait()
         self._process.stdout.close()
-        self._said.close()
+        self._stderr.close()
 
     def ask(self, order: Mapping[str, Any], within_s: float) -> dict[str, Any]:
-        """The answer to one order; raises `HostCheckError`."""
+        """Return the answer to one order; raises `HostCheckError`."""
         self._write(json.dumps(order).encode() + b"\n")
-        return self.hear(within_s)
+        return self.receive(within_s)
 
-    def hear(self, within_s: float) -> dict[str, Any]:
-        """The next answer; raises `HostCheckError` when there is none in time."""
+    def receive(self, within_s: float) -> dict[str, Any]:
+        """Return the next answer; raises `HostCheckError` if there is none in time."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         deadline = time.monotonic() + within_s
         while True:
-            line, found, rest = self._heard.partition(b"\n")
+            line, found, rest = self._received.partition(b"\n")
             if found:
-                self._heard = rest
+                self._received = rest
                 text = line.decode(errors="replace")
                 if text.startswith(MARK):
                     return dict(json.loads(text.removeprefix(MARK)))
-                # Whatever a login shell prints is passed over.
+                # Output of a login shell is skipped.
                 continue
             left_s = deadline - time.monotonic()
             if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
@@ -109,7 +113,7 @@ class HostConnection:
             data = os.read(fd, 1 << 16)
             if not data:
                 raise HostCheckError(self._why_ended())
-            self._heard += data
+            self._received += data
 
     def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None
@@ -124,12 +128,12 @@ class HostConnection:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        self._said.seek(0)
-        said = self._said.read().decode(errors="replace")
+        self._stderr.seek(0)
+        text = self._stderr.read().decode(errors="replace")
         if self._through:
-            last = (said.strip().splitlines() or [""])[-1]
+            last = (text.strip().splitlines() or [""])[-1]
             return f"cannot be asked through {os.path.basename(self._through[0])} (exit code {code}): {last}"
         if self._address is None:
-            last = (said.strip().splitlines() or [""])[-1]
+            last = (text.strip().splitlines() or [""])[-1]
             return f"ended its own check with code {code}: {last}"
-        return meaning(self._address, code, said, sys.executable)
+        return meaning(self._address, code, text, sys.executable)

@@ -1,0 +1,89 @@
+"""The launcher's side of the remote shells of `mpiexec`: a socket that receives commands and returns exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import select
+import shlex
+import socket
+import sys
+
+
+class RemoteShellServer:
+    """Socket of one launch on which remote shells deliver their commands; readable when there is work.
+
+    name : of the abstract socket. It is random, and only processes of the same user are accepted
+    """
+
+    def __init__(self) -> None:
+        self.name = f"apples-{secrets.token_hex(16)}"
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind("\0" + self.name)
+        self._listener.listen(128)
+        self._poll = select.epoll()
+        self._poll.register(self._listener, select.EPOLLIN)
+        self._accepted: dict[int, socket.socket] = {}
+        self._waiting: dict[int, tuple[str, socket.socket]] = {}
+        self._orders = 0
+
+    def fileno(self) -> int:
+        """Return the descriptor to wait on."""
+        return self._poll.fileno()
+
+    def orders(self) -> list[tuple[int, str, list[str]]]:
+        """Return the new orders, each as (number, host, command)."""
+        found = []
+        for fd, _ in self._poll.poll(0):
+            if fd == self._listener.fileno():
+                self._accept()
+            else:
+                found += self._read(self._accepted.pop(fd))
+        return found
+
+    def answer(self, number: int, code: int) -> None:
+        """Send the exit code of an order to its remote shell."""
+        _, connection = self._waiting.pop(number, ("", None))
+        if connection is not None:
+            # The remote shell may have ended.
+            with contextlib.suppress(OSError):
+                connection.sendall(str(code & 0xFF).encode())
+            connection.close()
+
+    def host_lost(self, host: str) -> None:
+        """Answer every order for a host with 255, as ssh does when its connection breaks."""
+        for number in [n for n, (name, _) in self._waiting.items() if name == host]:
+            self.answer(number, 255)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in [*self._accepted.values(), *(c for _, c in self._waiting.values())]:
+            connection.close()
+        self._listener.close()
+        self._poll.close()
+
+    def _accept(self) -> None:
+        connection, _ = self._listener.accept()
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        if int.from_bytes(credentials[4:8], sys.byteorder) != os.getuid():
+            connection.close()
+            return
+        self._accepted[connection.fileno()] = connection
+        self._poll.register(connection, select.EPOLLIN)
+
+    def _read(self, connection: socket.socket) -> list[tuple[int, str, list[str]]]:
+        """Read one line with a host and a command; an empty list if the remote shell has ended."""
+        self._poll.unregister(connection)
+        line = b""
+        while not line.endswith(b"\n") and (data := connection.recv(1 << 16)):
+            line += data
+        if not line:
+            connection.close()
+            return []
+        asked = json.loads(line)
+        number, self._orders = self._orders, self._orders + 1
+        self._waiting[number] = (asked["host"], connection)
+        # ssh joins the words, and the shell on the host splits them: hydra quotes its words for that.
+        return [(number, asked["host"], shlex.split(" ".join(asked["command"])))]
