@@ -1,5 +1,5 @@
-"""The weather service over HTTP: who may ask what, how much of it, and what the answers look like.
+"""The weather service over HTTP: permissions, limits, and the form of responses.
 
-`app.create_app` is the application over a `nws.service` core, `run` puts it on a socket. Nothing here measures,
-keeps or forecasts; nothing here but `run` starts threads of its own or touches signals.
+`app.create_app` builds the application over a `nws.service` core, `run` binds it to a socket. No module measures,
+stores or forecasts. Only `run` starts threads of its own and handles signals.
 """

@@ -1,7 +1,6 @@
-"""What every answer looks like: JSON by orjson, and one form for everything that is refused.
+"""The form of every response: JSON by orjson, and one form for all refusals.
 
-A number that is not one (NaN) is null. An error never carries more than its message and its problems; what
-went wrong inside the server goes to the log.
+NaN becomes null. An error contains only its message and its problems; details of a server failure go to the log.
 """
 
 from __future__ import annotations
@@ -15,46 +14,46 @@ from starlette.responses import Response
 
 from nws.base.errors import ServiceError, StoreError, UsageError, WeatherError
 
-#: Problems listed of one request; the message says when there are more.
+#: Maximum number of problems in a response; a last entry counts the others.
 MOST_PROBLEMS = 20
-#: When asking again makes sense where nobody knows better, seconds.
+#: Retry-After if the error has none, seconds.
 _RETRY_AFTER_S = 10
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
 def encode(document: Any) -> bytes:
-    """A document of plain values, dataclasses and numpy arrays as JSON, UTF-8."""
+    """Return a document of plain values, dataclasses and numpy arrays as JSON in UTF-8."""
     return orjson.dumps(document, option=_OPTIONS)
 
 
 def answer(document: Any, status: int = 200) -> Response:
-    """A document as a response."""
+    """Return a document as a response."""
     return encoded(encode(document), status)
 
 
 def encoded(body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """JSON that is made already, as a response."""
+    """Return encoded JSON as a response."""
     return Response(body, status, headers, media_type="application/json")
 
 
 def refused(
     status: int, message: str, problems: Iterable[str] = (), *, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The answer to a request that is not carried out."""
+    """Return the response to a request that is refused."""
     listed = list(problems)
     if len(listed) > MOST_PROBLEMS:
         listed = [*listed[:MOST_PROBLEMS], f"and {len(listed) - MOST_PROBLEMS} more"]
-    # what a client sent may stand in a message, lone surrogates included; JSON cannot carry those
+    # a message may quote a client's text with lone surrogates, which JSON cannot represent
     error = {"status": status, "message": _clean(message), "problems": [_clean(p) for p in listed]}
     return encoded(orjson.dumps({"error": error}), status, headers)
 
 
 def refusal_of(error: WeatherError) -> Response:
-    """The answer that an error of ours is; 507 when the store cannot keep or give what was asked."""
+    """Return the response for one of our errors; 507 if the store cannot be written or read."""
     if isinstance(error, ServiceError):
         headers = {}
         wait_s = error.retry_after_s
-        # a limit of the settings, unlike a rate, is there later as well
+        # waiting helps against a rate, but not against a configured limit
         if wait_s is None and error.status == 503:
             wait_s = _RETRY_AFTER_S
         if wait_s is not None:

@@ -1,4 +1,4 @@
-"""The application: routes of the interface, the weather page, and the gate around both."""
+"""The application: routes of the interface, the weather page, and the middleware around both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nws.server.driver import SourceCounters
     from nws.service.core import WeatherService
 
-#: Where the weather page's files are, when they are installed.
+#: Installed files of the weather page.
 WEB = Path(__file__).resolve().parent.parent / "web"
 
 
@@ -39,10 +39,13 @@ def create_app(
     sources: Sequence[SourceCounters] = (),
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Starlette:
-    """Application over a service; the caller closes the service after the application has ended.
+    """Return the application over a service; the caller closes the service after the application has ended.
 
-    tokens : who may do what.  web : folder with `index.html` and `static`, None for no page
-    sources : counts of what is read from elsewhere, for `/metrics`.  monotonic : seconds, for rates and durations
+    Args:
+        tokens: tokens by role
+        web: folder with `index.html` and `static`, None for no page
+        sources: counts of other monitors, for `/metrics`
+        monotonic: seconds, for rates and durations
     """
     backend = Backend(service, tokens, tuple(sources))
     gate = Middleware(
@@ -59,13 +62,13 @@ def create_app(
         lifespan=backend.lifespan,
     )
     app.state.backend = backend
-    # a path with a slash too many is another path; nobody is sent elsewhere
+    # a path with an extra slash is another path, not a redirection
     app.router.redirect_slashes = False
     return app
 
 
 def _operations(backend: Backend) -> list[BaseRoute]:
-    """One route for each path, so that a wrong method is told from a wrong path."""
+    """Return one route per path, so that a wrong method is distinguished from a wrong path."""
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS:
         by_path.setdefault(operation.path, {})[operation.method] = operation
@@ -97,7 +100,7 @@ def _index(file: Path) -> Callable[[Request], Awaitable[Response]]:
 
 
 def _named(route: str, app: ASGIApp) -> ASGIApp:
-    """The same application, counted under a route of its own."""
+    """Return the application, counted under a route of its own."""
 
     async def named(scope: Scope, receive: Receive, send: Send) -> None:
         scope["nws"].route = route
@@ -107,10 +110,10 @@ def _named(route: str, app: ASGIApp) -> ASGIApp:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """What Starlette itself refuses."""
+    """Return the response for an error that Starlette raises."""
     assert isinstance(error, HTTPException)
     messages = {
-        404: f"nothing at {request.url.path[:200]}; /openapi.json describes what there is",
+        404: f"nothing at {request.url.path[:200]}; /openapi.json describes all paths",
         405: f"{request.method} is not for {request.url.path[:200]}",
     }
     message = messages.get(error.status_code, str(error.detail))

@@ -1,6 +1,6 @@
-"""What the routes work with: the service core, the thread that writes, threads that read, and who may ask.
+"""The state behind the routes: service core, writer thread, reader threads, and permissions.
 
-The event loop only moves bytes; everything that may wait for the core's lock or the disk runs in a thread. The
+The event loop only transfers bytes. Work that may wait for the core's lock or the disk runs in a thread. The
 lifespan of the application starts and ends those threads and the housekeeping.
 """
 
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-#: Threads that answer questions; the work is mostly Python's, more threads would only share one interpreter.
+#: Reader threads; their work is mostly Python code, so more threads would only share one interpreter.
 READERS = 4
-#: Time between two calls of the service's housekeeping, seconds.
+#: Seconds between two calls of the service's housekeeping.
 TICK_S = 1.0
-#: Lines that one peer can make the log have, a minute.
+#: Maximum number of log lines per minute caused by one client.
 LOG_LINES_PER_MINUTE = 3
-#: A body longer than this is parsed in a thread, bytes.
+#: Size in bytes from which a body is parsed in a thread.
 _LONG_BODY_BYTES = 65_536
 
 
 class Backend:
-    """Everything a route needs; made once for an application."""
+    """The objects used by all routes; one per application."""
 
     def __init__(
         self, service: WeatherService, tokens: Tokens, sources: tuple[SourceCounters, ...] = ()
@@ -61,25 +61,25 @@ class Backend:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="nws-reader")
 
     async def ask(self, call: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
-        """Result of a call that may block, made in a thread."""
+        """Return the result of a call that may block, run in a thread."""
         return await asyncio.get_running_loop().run_in_executor(
             self._readers, partial(call, *arguments, **named)
         )
 
     def log_client(self, request: Request, text: str) -> None:
-        """A line in the log about what a peer did; a few a minute of each peer."""
-        peer = request.client.host if request.client else "somebody"
+        """Log an action of a client, with a limit per minute and client."""
+        peer = request.client.host if request.client else "unknown client"
         if self.log_limit.ask(peer, time.monotonic()) == 0:
             _LOG.info("%s: %s", peer, text)
 
     async def document(self, request: Request) -> dict[str, Any]:
-        """The JSON object that the request carries."""
+        """Return the JSON object in the body of a request."""
         body = await read_body(request, self.service.config.limits.body_bytes)
         return await self.ask(parse_object, body) if len(body) > _LONG_BODY_BYTES else parse_object(body)
 
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
-        """Threads and housekeeping while the application runs; what was accepted is kept before this ends."""
+        """Run threads and housekeeping during the application's life; at the end, store all accepted batches."""
         self.writer.start()
         housekeeping = asyncio.create_task(self._housekeeping())
         try:
@@ -118,7 +118,7 @@ Handler = Callable[[Backend, Request], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation of the interface. roles : any of them is enough; None: open to everybody."""
+    """One operation of the interface. roles: any of them is sufficient; None: no token needed."""
 
     method: str
     path: str
@@ -127,7 +127,7 @@ class Operation:
 
 
 async def run(backend: Backend, operation: Operation, request: Request) -> Response:
-    """Answer one request by its operation: the role checked, every error of ours an answer."""
+    """Return the response of an operation; check the role and convert errors to responses."""
     context: RequestContext = request.scope["nws"]
     context.route = operation.path
     try:
@@ -152,4 +152,4 @@ def _admit(operation: Operation, context: RequestContext) -> None:
         raise Unauthorized(f"a token of the role {wanted} is needed; send it as Authorization: Bearer TOKEN")
     if not context.roles:
         raise Unauthorized("the token is not known here")
-    raise Forbidden(f"the token is good for {', '.join(sorted(context.roles))}; {wanted} is needed")
+    raise Forbidden(f"the token has the role {', '.join(sorted(context.roles))}; {wanted} is needed")

@@ -1,7 +1,6 @@
-"""Bodies and query strings of requests: read within bounds, and refused with everything that is wrong.
+"""Bodies and query strings of requests: read within bounds, and refused with a list of all problems.
 
-A body is counted while it arrives; one byte beyond the bound ends it. Nothing unknown is ignored: a parameter that
-an operation does not have is a mistake of who wrote it.
+A body is counted while it arrives; one byte beyond the bound ends it. An unknown parameter is an error.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from starlette.requests import Request
 
 from nws.base.errors import Malformed, Refused, ServiceError
 
-#: Time for a body to arrive, seconds.
+#: Seconds in which a body must arrive.
 BODY_S = 30.0
-#: A body refused before it was read is thrown away up to this length, so that its sender reads the refusal.
+#: A body refused before it was read is discarded up to this size, so that the client reads the refusal.
 _THROWN_AWAY_BYTES = 64_000_000
-#: Times beyond this are milliseconds, or nonsense; seconds.
+#: Larger times are not seconds but milliseconds, or errors; seconds.
 _FARTHEST_S = 1e11
 
 
@@ -31,7 +30,7 @@ class TooLarge(ServiceError):
 
 
 class WrongType(ServiceError):
-    """A body that is not JSON by its own headers."""
+    """A body not declared as JSON by its headers."""
 
     default_status = 415
 
@@ -43,7 +42,7 @@ class TooSlow(ServiceError):
 
 
 async def read_body(request: Request, most_bytes: int) -> bytes:
-    """The body, which must call itself JSON; raises `WrongType`, `TooLarge`, `TooSlow`."""
+    """Return the body of a request declared as JSON; raises `WrongType`, `TooLarge`, `TooSlow`."""
     _check_type(request)
     announced = request.headers.get("content-length")
     if announced is not None and int(announced) > most_bytes:
@@ -63,7 +62,7 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
 
 
 def must_close(request: Request, error: ServiceError) -> bool:
-    """Whether the connection must end with this refusal, as what follows of the body is too much or too slow."""
+    """Return whether the connection must close, because the remaining body is too large or too slow."""
     if error.status == 408:
         return True
     announced = request.headers.get("content-length")
@@ -71,7 +70,7 @@ def must_close(request: Request, error: ServiceError) -> bool:
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in a body; raises `Malformed`."""
+    """Return the JSON object in a body; raises `Malformed`."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -82,9 +81,9 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 
 def check_columns(document: dict[str, Any], names: Collection[str]) -> None:
-    """Raise `Malformed` where a column has anything but numbers in it.
+    """Raise `Malformed` if a column contains anything but numbers.
 
-    An array of text makes room for the longest in every place, which a short body can make more than there is.
+    An array of text reserves the longest text's size per element, so that a short body could exhaust the memory.
     """
     problems = [
         f"{name}: expected a list of numbers"
@@ -112,9 +111,9 @@ def _kind(value: object) -> str:
 
 
 class Query:
-    """The query string of one request; `check` at the end raises `Refused` with all that is wrong.
+    """The query string of one request; `check` at the end raises `Refused` with all problems.
 
-    legal : names this operation takes.  repeated : those of them that may come more than once
+    legal: names of this operation's parameters.  repeated: those that may occur more than once
     """
 
     def __init__(self, request: Request, legal: Collection[str], repeated: Collection[str] = ()) -> None:
@@ -132,15 +131,15 @@ class Query:
                 self._problems.append(f"{name}: given {len(values)} times; once is legal")
 
     def all(self, name: str) -> list[str] | None:
-        """Every value of a repeated parameter; None without any."""
+        """Return every value of a repeated parameter; None if it is absent."""
         return self._values.get(name)
 
     def text(self, name: str) -> str | None:
-        """A value as it is; None when absent."""
+        """Return a value as text; None if it is absent."""
         return self._values.get(name, [None])[0]
 
     def time(self, name: str, default: float) -> float:
-        """Seconds since the epoch, no farther from it than thousands of years."""
+        """Return a value as seconds since the epoch, within a few thousand years of it."""
         given = self.text(name)
         if given is None:
             return default
@@ -156,7 +155,7 @@ class Query:
         return value
 
     def whole(self, name: str, default: int, *, most: int) -> int:
-        """A whole number, 1 to `most`."""
+        """Return a value as a whole number from 1 to `most`."""
         given = self.text(name)
         if given is None:
             return default
@@ -166,7 +165,7 @@ class Query:
         return int(given)
 
     def choice(self, name: str, legal: Collection[str], default: str) -> str:
-        """One of `legal`."""
+        """Return a value that must be one of `legal`."""
         given = self.text(name)
         if given is None or given in legal:
             return given or default
@@ -174,10 +173,10 @@ class Query:
         return default
 
     def problem(self, text: str) -> None:
-        """Something else that is wrong."""
+        """Add a problem."""
         self._problems.append(text)
 
     def check(self) -> None:
-        """Raise `Refused` when anything was wrong."""
+        """Raise `Refused` if there was any problem."""
         if self._problems:
             raise Refused("the query is not acceptable: " + self._problems[0], problems=self._problems)

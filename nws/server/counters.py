@@ -1,4 +1,4 @@
-"""Requests counted and timed by route, for `/metrics`. Used from the event loop's thread only."""
+"""Counts and durations of requests by route, for `/metrics`. Used only from the event loop's thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 @dataclass(slots=True)
 class Durations:
-    """Histogram of one route: requests in each bucket, the last beyond all bounds; their sum in seconds."""
+    """Histogram of one route: requests per bucket, the last above all bounds, and the sum in seconds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     total_s: float = 0.0
@@ -21,8 +21,8 @@ class Durations:
 class RequestCounters:
     """Counts since the server started.
 
-    requests : (route, method, status) → requests; a route is its template, and ``other`` where there is none
-    durations : route → histogram.  refused : reason → requests turned away before any route
+    requests: (route, method, status) → requests; a route is its template, or ``other``
+    durations: route → histogram.  refused: reason → requests refused before any route
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class RequestCounters:
         self.refused: Counter[str] = Counter()
 
     def count(self, route: str, method: str, status: int, seconds: float) -> None:
-        """One request is answered."""
+        """Count one request with its response."""
         self.requests[route, method, status] += 1
         durations = self.durations.get(route)
         if durations is None:

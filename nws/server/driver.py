@@ -1,8 +1,7 @@
-"""Other monitors read at their periods, and what they say put into the service.
+"""Periodic reads of other monitors, whose measurements are put into the service.
 
-`nws.timing.periodic` keeps the time, whatever the wall clock is set to; a read that was missed, skipped or failed
-is counted,
-a failure told once when it starts and once when it ends, and leaves a gap. What a source says is the source's affair.
+`nws.timing.periodic` keeps the periods independent of the wall clock. A missed, skipped or failed read is counted
+and leaves a gap. A failure is logged when it starts and when it ends.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ _LOG = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """Somebody who has measured already."""
+    """A monitor that has measurements."""
 
     def read(self, now: float) -> Sequence[Measurement]:
-        """Measurements that are new; raises `WeatherError`."""
+        """Return the new measurements; raises `WeatherError`."""
 
 
 class SourceCounters:
-    """Counts of one source since the server started. `name`: for people and `/metrics`."""
+    """Counts of one source since the server started. `name`: for logs and `/metrics`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.done = self.failed = self.samples = 0
-        #: What the timetable counts, which is where reads are lost.
+        #: Returns the counts of the scheduler, which include reads that did not start.
         self.runs: Callable[[], Tally] | None = None
 
     def counts(self) -> Mapping[str, int]:
-        """Reads by what became of them."""
+        """Return the number of reads by outcome."""
         runs = None if self.runs is None else self.runs()
         return {
             "done": self.done,
@@ -56,7 +55,7 @@ class SourceCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driven:
-    """A source, and how often it is read. period_s : seconds"""
+    """A source and its period. period_s: seconds"""
 
     source: Source
     period_s: float
@@ -66,7 +65,7 @@ class Driven:
 class Driver:
     """Reads sources into a service while it is open; a context manager.
 
-    clock : seconds since the epoch, told to the sources
+    clock: seconds since the epoch, an argument of the sources
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Driver:
             self._thread.join()
 
     def read(self, one: Driven) -> None:
-        """Read one source once, now; failures are counted and told, never raised."""
+        """Read one source now; a failure is counted and logged, never raised."""
         name = one.counters.name
         try:
             found = one.source.read(self._clock())
@@ -112,11 +111,11 @@ class Driver:
             self._failing.discard(name)
 
     def _start(self) -> None:
-        # what was lost is counted, and shown with the metrics
+        # lost reads are counted and appear in the metrics
         table = self._table = Timetable(report=_LOG.debug)
         for place, one in enumerate(self._driven):
             name = str(place)
-            # not all at the same moment
+            # spread the first reads over time
             table.every(name, partial(self.read, one), one.period_s, first_s=0.2 * place)
             one.counters.runs = partial(_tally, table, name)
         self._thread = threading.Thread(target=table.run, name="nws-sources", daemon=True)

@@ -1,7 +1,7 @@
-"""How many requests a client may make: a token bucket for each, in a table of bounded size.
+"""Request rates: a token bucket per client, in a table of bounded size.
 
-Pure: the time is passed in, nothing waits. A client is whatever key the caller chooses. When the table is full the
-client that was seen longest ago is forgotten, which can only give it more than its share, never less.
+The time is an argument, and no function waits. A client is any key that the caller chooses. If the table is full,
+the client seen longest ago is dropped, which can only increase its share.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class _Bucket:
 
 
 class RateLimit:
-    """Token buckets that hold a minute's worth of requests and fill evenly.
+    """Token buckets that hold one minute's requests and fill evenly.
 
-    per_minute : requests, at least 1.  clients : most clients that are told apart
+    per_minute: requests, at least 1.  clients: maximum number of buckets
     """
 
     def __init__(self, per_minute: float, *, clients: int = 10_000) -> None:
@@ -31,18 +31,18 @@ class RateLimit:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def __len__(self) -> int:
-        """Clients in the table."""
+        """Return the number of clients in the table."""
         return len(self._buckets)
 
     def ask(self, client: str, now: float) -> float:
-        """0.0 when `client` may make a request at `now` (seconds, monotonic), else the seconds to wait."""
+        """Return 0.0 if `client` may make a request at `now` (seconds, monotonic), else the seconds to wait."""
         bucket = self._buckets.get(client)
         if bucket is None:
             if len(self._buckets) >= self._clients:
                 self._buckets.popitem(last=False)
             bucket = self._buckets[client] = _Bucket(self._most, now)
         self._buckets.move_to_end(client)
-        # a clock that stands or goes back fills nothing and takes nothing
+        # a clock that does not advance neither fills nor empties a bucket
         bucket.left = min(self._most, bucket.left + max(now - bucket.at, 0.0) * self._rate)
         bucket.at = max(now, bucket.at)
         if bucket.left < 1.0:

@@ -1,6 +1,6 @@
-"""Lines of the service to stderr, written by a thread of their own: a terminal that stands still holds nobody up.
+"""Log lines of the service to stderr, written by a thread, so that a blocked terminal does not block the service.
 
-Each line has its time, unless a journal that adds it reads them. What cannot be written for long is dropped.
+Each line has its time, unless a journal reads and adds it. Lines that cannot be written for long are dropped.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import sys
 from collections.abc import Iterator
 from logging.handlers import QueueHandler, QueueListener
 
-#: Lines that wait to be written; of more the newest are lost.
+#: Maximum number of lines in the queue; beyond it new lines are dropped.
 MOST_WAITING = 1000
 
 
 class _Waiting(QueueHandler):
-    """Puts lines in a queue that has an end."""
+    """A handler that puts lines into a bounded queue."""
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Leave the record for the thread, or drop it."""
+        """Queue the record, or drop it if the queue is full."""
         with contextlib.suppress(queue.Full):
             self.queue.put_nowait(record)
 
 
 class _Writer(QueueListener):
-    """The thread that writes them."""
+    """The thread that writes the lines."""
 
     def __init__(self, waiting: queue.Queue[logging.LogRecord], handler: logging.Handler) -> None:
         super().__init__(waiting, handler)
         self._lines = waiting
 
     def enqueue_sentinel(self) -> None:
-        """Tell the thread to end, in place of a line where there is no room."""
+        """Signal the end to the thread; if the queue is full, drop a line for that."""
         while True:
             try:
                 super().enqueue_sentinel()
@@ -47,7 +47,7 @@ class _Writer(QueueListener):
 
 @contextlib.contextmanager
 def log_to_stderr(level: int = logging.INFO) -> Iterator[None]:
-    """Lines of the weather service, and errors of what carries it, to stderr as long as this is open."""
+    """Log lines of the weather service, and errors of its HTTP libraries, to stderr while this context is open."""
     when = "" if "JOURNAL_STREAM" in os.environ else "%(asctime)s "
     stream = logging.StreamHandler(sys.stderr)
     stream.setFormatter(logging.Formatter(f"nws: {when}%(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))

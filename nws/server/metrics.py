@@ -1,7 +1,7 @@
-"""The page `/metrics`: the weather itself, the hosts and their sensors, the service, its requests, its process.
+"""The page `/metrics`: the weather, the hosts and their sensors, the service, its requests, its process.
 
-Every series has the same four families, told apart by the labels `resource`, `host`, `peer` (pairs only) and `unit`,
-so that a name never depends on what somebody measures. The names are in docs/weather-api.md.
+Every series appears in the same four families with the labels `resource`, `host`, `peer` (pairs only) and `unit`,
+so that no family name depends on the measured resource. The names are in docs/weather-api.md.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _SERIES_FAMILIES = (
 _RUNS = ("done", "failed", "missed", "skipped", "merged")
 _SENSOR = (
     ("buffered", "nws_sensor_buffered_samples", "gauge", "Measurements a sensor has not delivered yet."),
-    ("dropped", "nws_sensor_dropped_samples_total", "counter", "Measurements a sensor had to give up."),
+    ("dropped", "nws_sensor_dropped_samples_total", "counter", "Measurements a sensor dropped."),
     ("cpu_s", "nws_sensor_cpu_seconds_total", "counter", "CPU time a sensor has used."),
     ("rss_bytes", "nws_sensor_resident_memory_bytes", "gauge", "Memory a sensor uses."),
 )
-#: Labels of series, made once; a name takes about 300 bytes.
+#: Cache of series' labels; about 300 bytes each.
 _LABELS: dict[str, str] = {}
 _MOST_LABELS = 200_000
 
 
 def render(backend: Backend) -> str:
-    """The whole page, as of now."""
+    """Return the page for the present instant."""
     page = Exposition()
     _weather(page, backend.service.snapshot().document["series"])
     _hosts(page, backend.service.hosts())
@@ -77,11 +77,11 @@ def _made(names: Sequence[str]) -> list[str]:
 
 def _hosts(page: Exposition, hosts: Sequence[HostState]) -> None:
     page.one("nws_hosts", "gauge", "Hosts the service knows.", len(hosts))
-    page.one("nws_hosts_lost", "gauge", "Hosts not heard of lately.", sum(h.lost for h in hosts))
-    page.family("nws_host_lost", "gauge", "1 for a host not heard of lately.")
+    page.one("nws_hosts_lost", "gauge", "Hosts whose lease has run out.", sum(h.lost for h in hosts))
+    page.family("nws_host_lost", "gauge", "1 for a host whose lease has run out.")
     for host in hosts:
         page.sample("nws_host_lost", host.lost, {"host": host.name})
-    page.family("nws_host_last_seen_timestamp_seconds", "gauge", "When a host was last heard of.")
+    page.family("nws_host_last_seen_timestamp_seconds", "gauge", "Time of a host's last contact.")
     for host in hosts:
         if host.last_seen is not None:
             page.sample("nws_host_last_seen_timestamp_seconds", host.last_seen, {"host": host.name})
@@ -107,14 +107,17 @@ def _service(page: Exposition, backend: Backend, counts: Counters) -> None:
         page.sample("nws_samples_total", getattr(counts, f"samples_{outcome}"), {"outcome": outcome})
     page.one("nws_batches_total", "counter", "Batches of measurements.", counts.batches)
     page.one(
-        "nws_batches_failed_total", "counter", "Batches the store could not keep.", counts.batches_failed
+        "nws_batches_failed_total", "counter", "Batches the store could not write.", counts.batches_failed
     )
     page.one(
-        "nws_transactions_total", "counter", "Groups of batches put together.", backend.writer.transactions
+        "nws_transactions_total",
+        "counter",
+        "Transactions, each of one or more batches.",
+        backend.writer.transactions,
     )
     page.one("nws_waiting_samples", "gauge", "Measurements that wait for the store.", backend.writer.waiting)
     page.one("nws_series", "gauge", "Series the service knows.", counts.series)
-    page.one("nws_events_total", "counter", "Events taken in.", counts.events)
+    page.one("nws_events_total", "counter", "Events stored.", counts.events)
     page.one("nws_schedule_version", "gauge", "Version of the measuring schedule.", counts.schedule_version)
     page.one("nws_store_bytes", "gauge", "Size of the store's files.", counts.store_bytes)
     page.one("nws_healthy", "gauge", "0 while the store cannot be written.", backend.service.health().ok)
@@ -130,17 +133,17 @@ def _service(page: Exposition, backend: Backend, counts: Counters) -> None:
         "Times it could not be.",
         counts.battery_save_failures,
     )
-    page.one("nws_forecaster_save_seconds", "gauge", "How long the last save took.", counts.battery_save_s)
-    page.one("nws_restore_seconds", "gauge", "How long the service took to start.", counts.restore_s)
+    page.one("nws_forecaster_save_seconds", "gauge", "Duration of the last save.", counts.battery_save_s)
+    page.one("nws_restore_seconds", "gauge", "Duration of the service's start.", counts.restore_s)
     page.one("nws_tick_failures_total", "counter", "Failures of the housekeeping.", backend.tick_failures)
 
 
 def _sources(page: Exposition, backend: Backend) -> None:
-    page.family("nws_source_reads_total", "counter", "Reads of other monitors by what became of them.")
+    page.family("nws_source_reads_total", "counter", "Reads of other monitors by outcome.")
     for source in backend.sources:
         for outcome, count in source.counts().items():
             page.sample("nws_source_reads_total", count, {"source": source.name, "outcome": outcome})
-    page.family("nws_source_samples_total", "counter", "Measurements taken over from other monitors.")
+    page.family("nws_source_samples_total", "counter", "Measurements stored from other monitors.")
     for source in backend.sources:
         page.sample("nws_source_samples_total", source.samples, {"source": source.name})
 
@@ -151,7 +154,7 @@ def _requests(page: Exposition, backend: Backend) -> None:
     for (route, method, status), count in sorted(counters.requests.copy().items()):
         pairs = {"route": route, "method": method, "status": str(status)}
         page.sample("nws_http_requests_total", count, pairs)
-    page.family("nws_http_turned_away_total", "counter", "Requests no route has seen, by reason.")
+    page.family("nws_http_turned_away_total", "counter", "Requests refused before any route, by reason.")
     for reason, count in sorted(counters.refused.copy().items()):
         page.sample("nws_http_turned_away_total", count, {"reason": reason})
     name = "nws_http_request_duration_seconds"
@@ -169,12 +172,12 @@ def _requests(page: Exposition, backend: Backend) -> None:
 def _process(page: Exposition, started: float) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     page.one("process_cpu_seconds_total", "counter", "CPU time used.", used.ru_utime + used.ru_stime)
-    page.one("process_start_time_seconds", "gauge", "When the application was made.", started)
+    page.one("process_start_time_seconds", "gauge", "Start time of the application.", started)
     page.one("process_resident_memory_bytes", "gauge", "Memory used.", resident_bytes())
     page.one("process_open_fds", "gauge", "Files and connections open.", len(os.listdir("/proc/self/fd")))
 
 
 def resident_bytes() -> int:
-    """Memory of this process, bytes, from /proc."""
+    """Return the resident memory of this process in bytes, from /proc."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")

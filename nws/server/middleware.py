@@ -1,7 +1,7 @@
-"""What every request passes before any route sees it, and every answer on its way out.
+"""The middleware around every request: checks before the routes, headers and counts after them.
 
-In order: headers that may come only once, the host name it was sent to, its token, its rate. Answers get the
-security headers, are counted and timed. Whether a token's role is enough is decided by the route.
+Checked in this order: headers that may occur only once, the Host header, the token, the rate. Responses get the
+security headers and are counted and timed. The route checks whether the token's role is sufficient.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ONCE = (
     b"x-nws-host",
     b"x-nws-key",
 )
-#: The page may load its own files, and ask its own server; nothing else, and nobody may frame it.
+#: The page may load only its own files, connect only to its own server, and not be framed.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -52,7 +52,7 @@ _METHODS = ("GET", "HEAD", "POST", "DELETE", "PUT", "PATCH", "OPTIONS")
 
 @dataclass(slots=True)
 class RequestContext:
-    """What the gate knows of a request. `roles`: what its token allows; `route`: template, set by the route."""
+    """The checked properties of a request. `roles`: of its token; `route`: template, set by the route."""
 
     roles: frozenset[Role]
     token_given: bool
@@ -75,21 +75,21 @@ class RequestMiddleware:
         self._monotonic = monotonic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Check a request and pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         began = self._monotonic()
         status = 0
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 present = {name for name, _ in message["headers"]}
                 message["headers"] = [*message["headers"], *(h for h in _HEADERS if h[0] not in present)]
                 if b"cache-control" not in present:
-                    # a static file may be kept, if it is asked for anew whether it has changed
+                    # a static file may be cached if the browser revalidates it
                     kept = b"no-cache" if b"etag" in present else b"no-store"
                     message["headers"].append((b"cache-control", kept))
             await send(message)
@@ -98,27 +98,28 @@ class RequestMiddleware:
         try:
             early_refusal = self._early_refusal(scope, context, began)
             if early_refusal is not None:
-                await early_refusal(scope, receive, dressed)
+                await early_refusal(scope, receive, send_with_headers)
             else:
-                await self._app(scope, receive, dressed)
+                await self._app(scope, receive, send_with_headers)
         except ClientDisconnect:
             status = status or 499
         except Exception:
             _LOG.exception("%s %s failed", scope["method"], context.route)
             if status == 0:
-                await refused(500, "the server failed; its log says why")(scope, receive, dressed)
+                await refused(500, "the server failed; see its log")(scope, receive, send_with_headers)
         finally:
             method = scope["method"] if scope["method"] in _METHODS else "other"
             self._counters.count(context.route, method, status or 499, self._monotonic() - began)
 
     def _early_refusal(self, scope: Scope, context: RequestContext, now: float) -> Response | None:
-        """The refusal of a request that no route is to see, if it is one."""
+        """Return the refusal of a request that must not reach a route, else None."""
         try:
             headers = self._single(scope)
             if any(c < " " or c == "\x7f" for c in scope["path"]):
                 raise Malformed("the path has control characters")
-            if not self._tokens.required and not _is_here(headers.get(b"host", b"localhost")):
-                # a page from elsewhere whose name was made to lead here must not get at a server without tokens
+            if not self._tokens.required and not _is_loopback(headers.get(b"host", b"localhost")):
+                # DNS rebinding: a foreign page whose name resolves to loopback must not reach a server
+                # without tokens
                 raise Malformed(
                     "the Host header names no loopback address; without tokens only those are answered"
                 )
@@ -159,8 +160,8 @@ def _bearer(header: bytes | None) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _is_here(host: bytes) -> bool:
-    """Whether a Host header names this machine's loopback."""
+def _is_loopback(host: bytes) -> bool:
+    """Return whether a Host header names a loopback address."""
     name = host.decode("latin-1").lower()
     name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
     if name == "localhost" or name.endswith(".localhost"):

@@ -1,6 +1,6 @@
-"""The description of the interface in OpenAPI 3.1: every path, who may use it, and every way it can answer.
+"""The OpenAPI 3.1 description of the interface: every path, its roles, and every possible response.
 
-Shapes of documents are in `nws.server.schemas`. The tests hold real answers against it.
+`nws.server.schemas` defines the documents. The tests validate real responses against this description.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from nws.service.config import ServiceConfig
 
 _REASONS = {
-    "400": "Not a request that can be understood.",
-    "401": "No token, or one that is not known.",
-    "403": "Not with this token, or not with this host's key.",
-    "404": "Nothing of that name.",
-    "405": "Not a method of this path.",
+    "400": "The request cannot be parsed.",
+    "401": "The token is missing or unknown.",
+    "403": "The token's role or the host's key does not permit this.",
+    "404": "The name is unknown.",
+    "405": "The path does not support this method.",
     "408": "The request did not arrive in time.",
     "409": "Another host holds this name.",
-    "413": "The body is longer than is taken.",
-    "415": "The body does not call itself JSON.",
-    "422": "Understood, and not acceptable.",
-    "429": "A limit is reached; Retry-After says when to ask again, where that helps.",
-    "431": "Request line and headers are longer than is taken.",
-    "500": "The server failed; its log says why.",
-    "503": "Not now; Retry-After says when to ask again.",
-    "507": "The store cannot be written or read; what only reads goes on where it can.",
+    "413": "The body is too large.",
+    "415": "The Content-Type is not JSON.",
+    "422": "The request was parsed, but a value is not acceptable.",
+    "429": "A limit is reached; Retry-After is set if waiting helps.",
+    "431": "Request line and headers are too large.",
+    "500": "The server failed; its log has the reason.",
+    "503": "Temporarily unavailable; see Retry-After.",
+    "507": "The store cannot be written or read.",
 }
 _ALWAYS = ("400", "405", "408", "422", "429", "431", "500", "503")
 _TOKEN = ("401", "403")
@@ -47,13 +47,13 @@ _TIMES = {
     ),
 }
 _IDENTITY = {
-    "X-NWS-Host": ("header", described(HOST, "Host that sends; it may write its own series only.")),
+    "X-NWS-Host": ("header", described(HOST, "The sending host; it may write only its own series.")),
     "X-NWS-Key": ("header", {"type": "string", "maxLength": 200, "description": "Key of that host."}),
 }
 
 
 def document(config: ServiceConfig) -> dict[str, Any]:
-    """The description for a service with this configuration."""
+    """Return the description of a service with this configuration."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -87,15 +87,18 @@ def _paths() -> dict[str, Any]:
 
 def _care() -> dict[str, Any]:
     return {
-        "/healthz": {
-            "get": _operation("health", "Whether the service can do its work", "Health", also="503")
-        },
+        "/healthz": {"get": _operation("health", "Health of the service", "Health", also="503")},
         "/openapi.json": {"get": _operation("description", "This document", {"type": "object"})},
         "/metrics": {
             "get": _operation("metrics", "For Prometheus", None, roles=("read",), parameters={}),
         },
         "/v1/schedule": {
-            "get": _operation("schedule", "Who probes whom, when", "ScheduleAnswer", roles=("read", "write"))
+            "get": _operation(
+                "schedule",
+                "The measuring schedule",
+                "ScheduleAnswer",
+                roles=("read", "write"),
+            )
         },
     }
 
@@ -109,7 +112,7 @@ def _host_paths() -> dict[str, Any]:
             "get": _operation("host", "One host", "HostState", roles=("read",), errors=("404",)),
             "post": _operation(
                 "register",
-                "A sensor tells who its host is",
+                "Register a sensor's host",
                 "Registered",
                 roles=("write",),
                 body="Registration",
@@ -123,7 +126,7 @@ def _host_paths() -> dict[str, Any]:
         "/v1/measurements": {
             "post": _operation(
                 "put",
-                "Deliver measurements, or a sign of life",
+                "Deliver measurements, or a sign of life without any",
                 "Receipt",
                 roles=("write",),
                 body="Batch",
@@ -165,7 +168,7 @@ def _series_paths() -> dict[str, Any]:
             "parameters": _parameters(series),
             "get": _operation(
                 "plot",
-                "One series ready to be drawn",
+                "One series for a plot",
                 "Plot",
                 roles=("read",),
                 parameters=_TIMES | {"points": ("query", {"type": "integer", "minimum": 1, "maximum": 5000})},
@@ -190,7 +193,7 @@ def _whole_grid() -> dict[str, Any]:
         "/v1/snapshot": {
             "get": _operation(
                 "snapshot",
-                "Everything at once, in columns",
+                "All hosts and series, in columns",
                 "Snapshot",
                 roles=("read",),
                 parameters={
@@ -203,7 +206,7 @@ def _whole_grid() -> dict[str, Any]:
         "/v1/events": {
             "get": _operation(
                 "events",
-                "What happened, oldest first",
+                "Events, oldest first",
                 "Events",
                 roles=("read",),
                 parameters=_TIMES | {"most": ("query", {"type": "integer", "minimum": 1, "maximum": 10_000})},
@@ -211,7 +214,7 @@ def _whole_grid() -> dict[str, Any]:
             ),
             "post": _operation(
                 "note",
-                "Tell of something that happened",
+                "Record an event",
                 "Event",
                 roles=("write",),
                 body="Event",
@@ -233,7 +236,12 @@ def _operation(
     errors: tuple[str, ...] = (),
     also: str | None = None,
 ) -> dict[str, Any]:
-    """One operation. answer : schema of what it says, None for text; also : a status that says it too."""
+    """Return the description of one operation.
+
+    Args:
+        answer: schema of the response, None for text
+        also: a further status with the same schema
+    """
     schema = ref(answer) if isinstance(answer, str) else answer
     content = {"text/plain": {"schema": {"type": "string"}}}
     if schema is not None:

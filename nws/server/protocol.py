@@ -1,8 +1,8 @@
-"""HTTP on one connection: uvicorn's protocol with bounds on what a slow or hostile peer can hold.
+"""HTTP on one connection: uvicorn's protocol with bounds on the resources of a slow or hostile peer.
 
-A request's line and headers are bounded in size and time, an answer that the peer does not read is given up, and
-connections beyond a number are turned away at once. What is no HTTP is answered in the API's own form. The time
-for a body is bounded where bodies are read.
+Request line and headers are bounded in size and time. A response that the peer does not read is aborted, and
+connections beyond a maximum are refused at once. Input that is not HTTP is answered in the API's error form.
+`nws.server.bodies` bounds the time for a body.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-#: Time for the line and headers of a request, from the first byte or from the connection's beginning, seconds.
+#: Seconds for request line and headers, from the first byte or from the start of the connection.
 HEADERS_S = 10.0
-#: Time for a whole request to arrive, with what is read and thrown away after a refusal, seconds.
+#: Seconds for a whole request, including the part discarded after a refusal.
 MESSAGE_S = 60.0
-#: Time in which the peer must read something of an answer, seconds.
+#: Seconds in which the peer must read some of a response.
 READING_S = 30.0
-#: Bytes of request line and headers, and number of headers.
+#: Maximum bytes of request line and headers, and maximum number of headers.
 MOST_HEAD_BYTES = 65_536
 MOST_HEADERS = 100
-#: Requests a peer may send ahead of their answers.
+#: Maximum number of pipelined requests.
 MOST_PIPELINED = 32
-#: Connections at once, unless the process may not open so many files.
+#: Maximum number of connections, unless the process may open fewer files.
 MOST_CONNECTIONS = 8192
 
 
 class _TooLarge(Exception):
-    """More of a request's head, or more requests ahead, than a server keeps."""
+    """A request head that is too large, or too many pipelined requests."""
 
 
 def refusal(status: HTTPStatus, message: str) -> bytes:
-    """A whole answer that closes the connection."""
+    """Return a complete response that closes the connection."""
     body = orjson.dumps({"error": {"status": status.value, "message": message, "problems": []}})
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n"
@@ -46,24 +46,25 @@ def refusal(status: HTTPStatus, message: str) -> bytes:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection; made by uvicorn. most_connections : at once, of all peers together"""
+    """One connection, created by uvicorn. most_connections: of all peers together"""
 
     most_connections: ClassVar[int] = MOST_CONNECTIONS
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        # requests are counted, not listed; where one goes wrong the application says so
+        # requests are counted instead; the application logs failures
         self.access_log = False
         self._head_bytes = 0
-        # requests of this connection that are not answered yet
+        # unanswered requests of this connection
         self._open: list[RequestResponseCycle] = []
-        # when what is awaited of the peer must be there, and the timer that looks; a timer for each request costs more
+        # deadline for the peer's next step, and the one timer that checks it; a timer per request costs
+        # more
         self._deadline: float | None = None
         self._look: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection, or turn it away."""
+        """Count the connection, or refuse it."""
         super().connection_made(transport)
         if len(self.connections) > self.most_connections:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again later")
@@ -71,7 +72,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._expect(HEADERS_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is left behind; who still answers learns that nobody listens."""
+        """Release everything; requests in progress see a disconnected client."""
         self._deadline = None
         if self._look is not None:
             self._look.cancel()
@@ -83,7 +84,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; what it cannot parse is refused and closed."""
+        """Feed the parser; input that it cannot parse is refused and the connection closed."""
         if self.transport.is_closing() or self.parser is None:
             return
         self._unset_keepalive_if_required()
@@ -93,7 +94,7 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # nothing is upgraded to here: the request is answered as it is, and nothing after it is read
+            # no upgrade: the request is answered normally, and later bytes are not read
             self.cycle.keep_alive = False
             self.cycle.more_body = False
             self.cycle.message_event.set()
@@ -104,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(HTTPStatus.BAD_REQUEST, "not an HTTP/1.1 request")
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Start a request."""
         super().on_message_begin()
         self._head_bytes = 0
         self._expect(HEADERS_S)
@@ -112,37 +113,37 @@ class BoundedProtocol(HttpToolsProtocol):
             raise _TooLarge(f"more than {MOST_PIPELINED} requests sent ahead of their answers")
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the request's target."""
+        """Add a part of the request's target."""
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Add one header."""
         self._count(len(name) + len(value) + 4)
         if len(self.headers) >= MOST_HEADERS:
             raise _TooLarge(f"more than {MOST_HEADERS} headers")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The application is started."""
+        """Start the application."""
         self._expect(MESSAGE_S)
         super().on_headers_complete()
         self._open = [cycle for cycle in self._open if not cycle.response_complete]
         self._open.append(self.cycle)
 
     def on_message_complete(self) -> None:
-        """All of the request is here."""
+        """Note that the request is complete."""
         self._arrived()
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """The peer does not keep up with the answer."""
+        """Start the deadline: the peer does not keep up with the response."""
         self._read()
         self._unread = self.loop.call_later(READING_S, self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Stop the deadline: the peer reads again."""
         self._read()
         super().resume_writing()
 
@@ -184,7 +185,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if cycle is None or cycle.response_complete:
             self.transport.write(refusal(status, message))
         elif not self.pipeline and not cycle.response_started:
-            # the application waits for the rest of a request that will not come
+            # the application waits for a part of a request that will not arrive
             cycle.disconnected = True
             cycle.message_event.set()
             self.transport.write(refusal(status, message))
@@ -192,5 +193,5 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def bounded(most_connections: int) -> type[BoundedProtocol]:
-    """The protocol with another bound on connections."""
+    """Return the protocol with another bound on connections."""
     return type("BoundedProtocol", (BoundedProtocol,), {"most_connections": most_connections})

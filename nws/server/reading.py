@@ -1,4 +1,4 @@
-"""Routes that ask: parameters checked here, answers from the core."""
+"""Routes that query: they check parameters, the core returns the values."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from nws.server.backend import Backend
 from nws.server.bodies import Query
 from nws.server.metrics import render
 
-#: Bounds of what one answer holds.
+#: Bounds of one response.
 MOST_SAMPLES = 100_000
 MOST_POINTS = 5_000
 MOST_EVENTS = 10_000
 MOST_NAMES = 5_000
 _LONGEST_NAME = 200
-#: What a plot shows unless it is told, seconds.
+#: Default period of a plot, seconds.
 _PLOTTED_S = 86_400.0
 
 
 def host_of(request: Request) -> str:
-    """The host in the path; raises `Refused` when no host can be called so."""
+    """Return the host in the path; raises `Refused` if it is not a legal name."""
     name: str = request.path_params["host"]
     if not is_host_name(name):
         raise Refused(f"{name[:80]!r} is not a host name: expected {HOST_NAME_LEGAL}")
@@ -40,7 +40,7 @@ def _series_of(request: Request) -> str:
 
 
 async def health(backend: Backend, request: Request) -> Response:
-    """``/healthz``: open to everybody; 503 when nothing works."""
+    """Return the health: ``/healthz``, without a token; status 503 if the service fails."""
     Query(request, ()).check()
     try:
         found = await backend.ask(backend.service.health)
@@ -50,14 +50,14 @@ async def health(backend: Backend, request: Request) -> Response:
 
 
 async def metrics(backend: Backend, request: Request) -> Response:
-    """``/metrics``: Prometheus' text format."""
+    """Return the metrics: ``/metrics`` in Prometheus' text format."""
     Query(request, ()).check()
     text = await backend.ask(render, backend)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def schedule(backend: Backend, request: Request) -> Response:
-    """Who probes whom, when."""
+    """Return the measuring schedule and the addresses of peers."""
     Query(request, ()).check()
     return answer(await backend.ask(_schedule, backend))
 
@@ -68,20 +68,20 @@ def _schedule(backend: Backend) -> dict[str, Any]:
 
 
 async def hosts(backend: Backend, request: Request) -> Response:
-    """All hosts, alive and lost."""
+    """Return all hosts, alive and lost."""
     Query(request, ()).check()
     found = await backend.ask(backend.service.hosts)
     return encoded(await backend.ask(encode, {"now": backend.service.now(), "hosts": found}))
 
 
 async def host(backend: Backend, request: Request) -> Response:
-    """One host."""
+    """Return one host."""
     Query(request, ()).check()
     return answer(await backend.ask(backend.service.host, host_of(request)))
 
 
 async def series(backend: Backend, request: Request) -> Response:
-    """All series, or those of a host or a resource."""
+    """Return all series, or those of a host or a resource."""
     query = Query(request, ("host", "resource"))
     query.check()
     found = await backend.ask(
@@ -91,9 +91,9 @@ async def series(backend: Backend, request: Request) -> Response:
 
 
 def _span(backend: Backend, query: Query, length_s: float | None = None) -> tuple[float, float]:
-    """Times asked about; without any, everything, or the last `length_s` seconds."""
+    """Return the queried times; by default everything, or the last `length_s` seconds."""
     now = backend.service.now()
-    # samples may be a little ahead of the clock, and belong to everything
+    # samples may be slightly ahead of the clock, and are part of everything
     until = query.time("until", now if length_s is not None else now + backend.service.config.limits.ahead_s)
     since = query.time("since", 0.0 if length_s is None else until - length_s)
     if since > until:
@@ -102,7 +102,7 @@ def _span(backend: Backend, query: Query, length_s: float | None = None) -> tupl
 
 
 async def samples(backend: Backend, request: Request) -> Response:
-    """Samples of one series, raw or rolled up."""
+    """Return samples of one series, raw or in buckets."""
     name = _series_of(request)
     query = Query(request, ("since", "until", "resolution", "most"))
     since, until = _span(backend, query)
@@ -118,7 +118,7 @@ async def samples(backend: Backend, request: Request) -> Response:
 
 
 async def plot(backend: Backend, request: Request) -> Response:
-    """One series ready to be drawn."""
+    """Return one series for a plot."""
     name = _series_of(request)
     query = Query(request, ("since", "until", "points"))
     since, until = _span(backend, query, _PLOTTED_S)
@@ -132,7 +132,7 @@ async def plot(backend: Backend, request: Request) -> Response:
 
 
 async def forecasts(backend: Backend, request: Request) -> Response:
-    """Forecasts of series by name, or of all."""
+    """Return forecasts of series by name, or of all."""
     query = Query(request, ("series",), repeated=("series",))
     names = query.all("series")
     if names is not None and len(names) > MOST_NAMES:
@@ -163,7 +163,7 @@ async def forecasts(backend: Backend, request: Request) -> Response:
 
 
 async def snapshot(backend: Backend, request: Request) -> Response:
-    """Everything at once, in columns."""
+    """Return all hosts and series, in columns."""
     query = Query(request, ("hosts", "composed"))
     text = query.text("hosts")
     names = None if text is None else [n for n in text.split(",") if n]
@@ -182,7 +182,7 @@ async def snapshot(backend: Backend, request: Request) -> Response:
 
 
 async def events(backend: Backend, request: Request) -> Response:
-    """What happened, oldest first."""
+    """Return events, oldest first."""
     query = Query(request, ("since", "until", "most"))
     since, until = _span(backend, query)
     most = query.whole("most", 1000, most=MOST_EVENTS)

@@ -1,4 +1,4 @@
-"""Every operation of the interface: method, path, role, and what answers it."""
+"""Every operation of the interface: method, path, role and handler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADMIN = frozenset({Role.ADMIN})
 
 
 async def openapi(backend: Backend, request: Request) -> Response:
-    """The description of all this."""
+    """Return the OpenAPI description."""
     Query(request, ()).check()
     return answer(document(backend.service.config))
 

@@ -1,7 +1,7 @@
 """A server on a socket: in this process until a signal ends it, or in a thread for tests and programs.
 
-Ending is graceful: what was accepted is answered and kept, the state of the forecasters is saved. Lines for people
-go to the log, one for each thing worth knowing, never with a token in it.
+Shutdown is graceful: accepted requests are answered and stored, and the forecasters' state is saved. The log has
+one line per notable event, and never a token.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-#: Time for requests under way when the server is asked to end, seconds.
+#: Seconds for requests in progress during shutdown.
 GRACE_S = 10
-#: A connection without requests is closed after so long; sensors deliver more often than that, seconds.
+#: Seconds after which an idle connection is closed; sensors deliver more often.
 IDLE_S = 75
-#: How long one thread keeps the interpreter while another wants it, seconds.
+#: Seconds for which one thread keeps the interpreter while another waits for it.
 SWITCH_S = 5e-4
 #: Files that the process needs beside its connections.
 _OTHER_FILES = 64
 
 
 def serve(setup: Setup) -> int:
-    """Serve until SIGTERM (returns 0) or SIGINT (130). Raises `ConfigError` for a port that is taken,
-    `StoreError`, and `ServiceError` where it ends by itself before it answers."""
+    """Serve until SIGTERM (returns 0) or SIGINT (returns 130).
+
+    Raises `ConfigError` for a port in use, `StoreError`, and `ServiceError` if the server ends before it answers.
+    """
     from nws.service.core import WeatherService
 
-    # the thread that moves bytes must not wait long for one that computes
+    # the event loop's thread must not wait long for a computing thread
     sys.setswitchinterval(SWITCH_S)
     most = raise_file_limit()
     warm_up()
@@ -76,14 +78,14 @@ def serve(setup: Setup) -> int:
                 notify("STOPPING=1")
         _LOG.info("ended, state saved")
     if not server.started and not received:
-        raise ServiceError(f"{url}: the server did not start; the log says why", status=503)
+        raise ServiceError(f"{url}: the server did not start; see its log", status=503)
     return 130 if received == [signal.SIGINT] else 0
 
 
 class ServerThread:
     """A server in a thread of this process; a context manager. The caller closes the service afterwards.
 
-    port : 0 lets the system choose; `url` tells.  web : folder of the page, None for none
+    port: 0 lets the system choose, see `url`.  web: folder of the page, None for none
     """
 
     def __init__(
@@ -107,14 +109,14 @@ class ServerThread:
         )
 
     def start(self) -> None:
-        """Start, and return when requests are answered; raises `ServiceError` when that does not come about."""
+        """Start, and return when requests are answered; raises `ServiceError` on failure."""
         self._thread.start()
         while not self._ready.wait(0.05):
             if not self._thread.is_alive():
-                raise ServiceError(f"{self.url}: the server did not start; the log says why", status=503)
+                raise ServiceError(f"{self.url}: the server did not start; see its log", status=503)
 
     def stop(self) -> None:
-        """Answer what is under way, and end."""
+        """Finish the requests in progress, and end."""
         self.uvicorn.should_exit = True
         if self._thread.is_alive():
             self._thread.join()
@@ -129,12 +131,12 @@ class ServerThread:
 
 
 def bind(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
-    """A socket at an address; raises `ConfigError` when somebody else has it."""
+    """Return a socket bound to an address; raises `ConfigError` if it is in use."""
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # `::` means everybody, `::1` nobody but this host
+            # `::` accepts IPv4 as well, `::1` only this host
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.bind((address, port))
     except OSError as error:
@@ -144,13 +146,13 @@ def bind(family: socket.AddressFamily, address: str, port: int) -> socket.socket
             13: "needs more rights; choose a port of 1024 or more",
             99: "is no address of this host; see `ip address`",
         }
-        why = reasons.get(error.errno or 0, f"cannot be listened at: {error.strerror}")
+        why = reasons.get(error.errno or 0, f"cannot be bound: {error.strerror}")
         raise ConfigError(f"listen {address} port {port}: {why}") from None
     return listening
 
 
 def sources(config: ServiceConfig) -> list[Driven]:
-    """What is to be read from elsewhere by the settings."""
+    """Return the configured sources with their periods."""
     if not config.prometheus:
         return []
     from nws.sources.prometheus import PrometheusSource
@@ -166,7 +168,7 @@ def sources(config: ServiceConfig) -> list[Driven]:
 
 
 def warm_up() -> None:
-    """Have the forecasters compiled or loaded, some seconds at first, before anybody waits for an answer."""
+    """Compile or load the forecasters' kernels, up to some seconds, before the first request."""
     from nws.forecasting.bank import BatteryBank
     from nws.forecasting.hindsight import expected
 
@@ -178,7 +180,7 @@ def warm_up() -> None:
 
 
 def raise_file_limit() -> int:
-    """Let this process open as many files as it may; returns the connections that leaves room for."""
+    """Raise the limit of open files; return the number of connections within it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_CONNECTIONS + _OTHER_FILES
     most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
@@ -188,7 +190,7 @@ def raise_file_limit() -> int:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, which leaves signals to us and says when it is ready."""
+    """uvicorn's server, without its signal handling and with a callback when it is ready."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object]) -> None:
         super().__init__(config)
@@ -205,7 +207,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def _signals(server: _Server) -> Iterator[list[int]]:
-    """SIGTERM and SIGINT end the server; a second one does not wait for clients. Yields those received."""
+    """End the server on SIGTERM and SIGINT, at once on a second one; yield the received signals."""
     received: list[int] = []
 
     def handle(number: int, _: FrameType | None) -> None:
@@ -230,7 +232,7 @@ def _uvicorn_config(app: Starlette, most_connections: int) -> uvicorn.Config:
         "interface": "asgi3",
         "log_config": None,
         "access_log": False,
-        # who is asking is who is connected; a header that anybody can write does not change that
+        # any client can write this header, so the client is the connected address
         "proxy_headers": False,
         "server_header": False,
         "timeout_keep_alive": IDLE_S,

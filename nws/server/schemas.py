@@ -1,7 +1,7 @@
-"""Shapes of every document of the interface, as JSON Schema (2020-12, as OpenAPI 3.1 has it).
+"""The documents of the interface as JSON Schema (2020-12, as used by OpenAPI 3.1).
 
-Objects are closed: what is not named here is neither sent nor taken. What a number that is not known looks like
-(null) stands with each.
+Objects are closed: other properties are neither sent nor accepted. Types state where null represents an unknown
+number.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 
 
 def closed(properties: Schema, *, optional: tuple[str, ...] = (), text: str = "") -> Schema:
-    """An object of these properties, all of them required but the optional ones."""
+    """Return the schema of an object with these properties, all required but the optional ones."""
     schema: Schema = {
         "type": "object",
         "properties": properties,
@@ -25,17 +25,17 @@ def closed(properties: Schema, *, optional: tuple[str, ...] = (), text: str = ""
 
 
 def many(of: Schema, text: str = "") -> Schema:
-    """A list."""
+    """Return the schema of a list."""
     return {"type": "array", "items": of} | ({"description": text} if text else {})
 
 
 def ref(name: str) -> Schema:
-    """A named schema."""
+    """Return a reference to a named schema."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def described(schema: Schema, text: str) -> Schema:
-    """The same schema, described."""
+    """Return the schema with a description."""
     return schema | {"description": text}
 
 
@@ -57,7 +57,7 @@ SERIES: Schema = {
     "description": "RESOURCE@HOST or RESOURCE@FROM>TO",
     "examples": ["cpu.new@alpha", "network.latency@alpha>beta", "x.power@alpha"],
 }
-UNIT = described(TEXT, "CPU, CPUs, B, s, B/s, or nothing for series from elsewhere.")
+UNIT = described(TEXT, "CPU, CPUs, B, s, B/s, or empty for series of other monitors.")
 
 _STATUS: Schema = {
     "type": "object",
@@ -72,7 +72,7 @@ _HOST_STATE = closed(
     {
         "name": HOST,
         "address": described(
-            MAYBE_TEXT, "Where its echo server answers; null for a host that never registered."
+            MAYBE_TEXT, "Address of its echo server; null for a host that never registered."
         ),
         "port": {"type": ["integer", "null"], "minimum": 0, "maximum": 65535},
         "site": MAYBE_TEXT,
@@ -82,7 +82,7 @@ _HOST_STATE = closed(
         "version": TEXT,
         "registered_at": MAYBE_TIME,
         "last_seen": MAYBE_TIME,
-        "lost": described(FLAG, "Not heard of for longer than `lost_after`."),
+        "lost": described(FLAG, "No contact for longer than `lost_after`."),
         "cliques": many(TEXT),
         "series": COUNT,
         "status": ref("SensorStatus"),
@@ -140,7 +140,7 @@ _REGISTERED = closed(
     {
         "now": TIME,
         "key": described(
-            TEXT, "At the first registration only; to be kept, and sent as X-NWS-Key from then on."
+            TEXT, "Only at the first registration; to be stored and sent as X-NWS-Key from then on."
         ),
         "every": closed({"cpu": NUMBER, "memory": NUMBER, "deliver": NUMBER}, text="Periods, seconds."),
         "schedule": ref("Schedule"),
@@ -154,12 +154,12 @@ _BATCH = closed(
         "source": {
             "type": ["string", "null"],
             "pattern": "^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$",
-            "description": "Name of a numbered stream; what was acknowledged of it is not kept twice.",
+            "description": "Name of a numbered stream; samples acknowledged before are dropped.",
         },
         "first": described(MAYBE_COUNT, "Number of the first sample here."),
         "series": many(SERIES, "Each once."),
-        "index": many(COUNT, "Place in `series` of each sample."),
-        "t": many(NUMBER, "When each was measured, seconds since the epoch."),
+        "index": many(COUNT, "Index into `series` of each sample."),
+        "t": many(NUMBER, "Time of each sample, seconds since the epoch."),
         "value": many(NUMBER, "In the unit of its series."),
         "status": {"anyOf": [ref("SensorStatus"), {"type": "null"}]},
     },
@@ -169,12 +169,12 @@ _BATCH = closed(
 _RECEIPT = closed(
     {
         "now": TIME,
-        "accepted": described(COUNT, "Samples kept."),
-        "next": described(COUNT, "Number expected next of the stream."),
-        "schedule": described(COUNT, "Version of the schedule now."),
+        "accepted": described(COUNT, "Samples stored."),
+        "next": described(COUNT, "Number of the stream's next sample."),
+        "schedule": described(COUNT, "Present version of the schedule."),
         "refused": closed(
             {"count": COUNT, "reasons": many(TEXT) | {"maxItems": 20}},
-            text="Samples that are acknowledged and were not kept, and why.",
+            text="Samples that are acknowledged but not stored, with reasons.",
         ),
     }
 )
@@ -192,12 +192,10 @@ _SAMPLES = closed(
     {
         "series": SERIES,
         "unit": UNIT,
-        "resolution_s": described(
-            NUMBER, "0 for samples as they were measured, else the length of a bucket."
-        ),
+        "resolution_s": described(NUMBER, "0 for samples as measured, else the length of a bucket."),
         "t": many(NUMBER, "Oldest first."),
         "value": many(MAYBE, "Of buckets, the mean."),
-        "truncated": described(FLAG, "There are older ones in the range than `most` allowed."),
+        "truncated": described(FLAG, "The range contains older samples than `most` allowed."),
         "low": many(MAYBE),
         "high": many(MAYBE),
         "count": many(COUNT),
@@ -213,7 +211,7 @@ _PLOT = closed(
         "value": many(MAYBE, "null at a gap."),
         "low": many(MAYBE),
         "high": many(MAYBE),
-        "forecast": many(MAYBE, "What was expected of each point before it was seen."),
+        "forecast": many(MAYBE, "Forecast of each point, made before it was known."),
         "error": many(MAYBE, "Mean absolute error of such forecasts until then."),
     }
 )
@@ -224,7 +222,7 @@ _FORECAST = closed(
         "value": MAYBE,
         "mae": described(MAYBE, "Mean absolute error expected; null while only one sample is known."),
         "rmse": MAYBE,
-        "method": described(TEXT, "The predictor, and what chose it."),
+        "method": described(TEXT, "The predictor, and its selection criterion."),
         "samples": COUNT,
         "last": MAYBE,
         "measured_at": MAYBE_TIME,
@@ -250,7 +248,7 @@ _COLUMNS = closed(
         "measured_at": many(MAYBE),
         "age_s": many(MAYBE),
         "samples": many(COUNT),
-        "method": many(COUNT, "Place in `methods`."),
+        "method": many(COUNT, "Index into `methods`."),
     },
     text="One row for each series.",
 )
@@ -264,9 +262,9 @@ _COMPOSED = closed(
         "bandwidth_error_Bps": many(MAYBE),
         "measured_at": many(MAYBE),
         "age_s": many(MAYBE),
-        "through": many(many(HOST), "Hosts on the way."),
+        "through": many(many(HOST), "Hosts on the path."),
     },
-    text="Pairs that nobody measures, put together from pairs that somebody does.",
+    text="Pairs that are not measured, composed from measured pairs.",
 )
 _SNAPSHOT = closed(
     {
@@ -287,7 +285,7 @@ _ERROR = closed(
             {
                 "status": {"type": "integer", "minimum": 400, "maximum": 599},
                 "message": TEXT,
-                "problems": many(TEXT, "Everything that is wrong, where it is more than one thing."),
+                "problems": many(TEXT, "All problems, if there are several."),
             }
         )
     }

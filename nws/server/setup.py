@@ -1,7 +1,7 @@
-"""What a server would do by its settings, checked before it does any of it.
+"""The prepared server: all settings checked before anything is opened for writing or listens.
 
-Tokens and certificate are read, the address is looked up, and a server that others could reach without a token is
-refused. Nothing is opened for writing and nothing listens yet.
+Tokens and certificate are read and the address is looked up. A server that other hosts could reach without a token
+is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nws.service.config import Listen, ServiceConfig, Tls
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """A server that may be started. address : looked up; store : file; warnings : what its user should know"""
+    """A server that may be started. address: looked up; store: file; warnings: for the user"""
 
     config: ServiceConfig
     tokens: Tokens
@@ -32,12 +32,12 @@ class Setup:
     warnings: tuple[str, ...]
 
     def url(self, port: int) -> str:
-        """Where it answers."""
+        """Return the server's address."""
         shown = f"[{self.address}]" if ":" in self.address else self.address
         return f"{'https' if self.tls else 'http'}://{shown}:{port}"
 
     def lines(self) -> list[str]:
-        """What it would do, for people."""
+        """Return a description of the server as lines of text."""
         config = self.config
         limits, keep = config.limits, config.keep
         cliques = (
@@ -49,7 +49,7 @@ class Setup:
         return [
             f"grid:        {config.grid}",
             f"listens at:  {self.url(config.listen.port)}",
-            f"tokens:      {roles or 'none: everybody on this host may do everything'}",
+            f"tokens:      {roles or 'none: any program on this host has every role'}",
             f"TLS:         {config.tls.certificate if config.tls else 'no'}",
             f"store:       {self.store}{'' if self.store.exists() else ' (new)'}",
             f"keeps:       samples {_days(keep.samples_s)}, minutes {_days(keep.minutes_s)}, "
@@ -65,9 +65,10 @@ class Setup:
 
 
 def prepare(config: ServiceConfig, *, store: Path | None = None) -> Setup:
-    """Check everything that can be checked; raises `ConfigError` with all problems.
+    """Return the checked settings; raises `ConfigError` with all problems.
 
-    store : file of the memory, before what the settings say
+    Args:
+        store: file of the memory; takes precedence over the settings
     """
     problems: list[str] = []
     warnings: list[str] = []
@@ -92,7 +93,7 @@ def prepare(config: ServiceConfig, *, store: Path | None = None) -> Setup:
     if not problems and not _is_loopback(address):
         if not tokens.required:
             problems.append(
-                f"listen {config.listen}: reaches beyond this host, and no tokens are set: anybody could write; "
+                f"listen {config.listen}: reaches beyond this host, and no tokens are set: any client could write; "
                 "make tokens with `nws token FILE`, name them under `tokens:` in the settings file (--config), "
                 "or listen at 127.0.0.1"
             )
@@ -115,20 +116,20 @@ def prepare(config: ServiceConfig, *, store: Path | None = None) -> Setup:
 
 
 def resolve(listen: Listen) -> tuple[socket.AddressFamily, str]:
-    """Family and address of a host name; raises `ConfigError`."""
+    """Return family and address of a host name; raises `ConfigError`."""
     try:
         found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise ConfigError(
             f"listen {listen}: {listen.host!r} is no address of this host ({error}); such as 127.0.0.1:8090"
         ) from None
-    # where a name has both kinds the old one is what clients find first
+    # for a name with both families clients try IPv4 first
     family, _, _, _, where = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return family, str(where[0])
 
 
 def tls_context(files: Tls, warnings: list[str]) -> ssl.SSLContext:
-    """Context with this certificate and key; raises `ConfigError`. Appends to `warnings`."""
+    """Return a context with this certificate and key; raises `ConfigError`. Appends to `warnings`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     for what, path in (("certificate", files.certificate), ("key", files.key)):
@@ -138,10 +139,10 @@ def tls_context(files: Tls, warnings: list[str]) -> ssl.SSLContext:
             raise ConfigError(f"tls.{what}: {path}: {error.strerror}; name a PEM file") from None
         if what == "key" and mode & 0o007:
             warnings.append(
-                f"{path}: mode {stat.S_IMODE(mode):04o} lets everybody read the key; run: chmod o= {path}"
+                f"{path}: mode {stat.S_IMODE(mode):04o} lets all users read the key; run: chmod o= {path}"
             )
     try:
-        # a key with a passphrase would ask for it on the terminal
+        # without a password function, a key with a passphrase would prompt on the terminal
         context.load_cert_chain(files.certificate, files.key, password=lambda: b"")
     except OSError as error:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""Bearer tokens: read from files that only their owner can read, made, and compared.
+"""Bearer tokens: created, read from files that only their owner can read, and compared.
 
-A token is worth a role. Only hashes are kept, and all of them are compared every time, so that how long a refusal
-takes says nothing about any token. Which role a request needs is decided where requests are answered.
+A token has a role. Only hashes are stored, and every comparison covers all of them, so that its duration reveals
+nothing. The routes decide the role that a request needs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 from nws.base.errors import ConfigError, UsageError
 
 _LEGAL = re.compile(rb"[A-Za-z0-9._~+/=-]{16,512}")
-#: A file this long is no token; nobody reads on.
+#: A longer file is not a token; it is read up to here.
 _MOST_BYTES = 4096
 
 
 class Role(StrEnum):
-    """What a token is good for; `ADMIN` is good for everything."""
+    """The role of a token; `ADMIN` includes all others."""
 
     READ = "read"
     """Everything that only asks."""
@@ -41,23 +41,23 @@ NO_ROLE: frozenset[Role] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Who may do what. `digests`: role → SHA-256 of its tokens; without any, everybody may do everything."""
+    """Permissions. `digests`: role → SHA-256 of its tokens; without any, every request has every role."""
 
     digests: Mapping[Role, tuple[bytes, ...]]
 
     @classmethod
     def none(cls) -> Tokens:
-        """No tokens: for loopback only."""
+        """Return no tokens: for loopback only."""
         return cls(digests={})
 
     @classmethod
     def of(cls, tokens: Mapping[Role, Iterable[str]]) -> Tokens:
-        """These tokens, as text."""
+        """Return tokens from their text."""
         return cls(digests={role: tuple(_digest(t) for t in some) for role, some in tokens.items()})
 
     @classmethod
     def load(cls, files: Mapping[Role, Iterable[Path]]) -> Tokens:
-        """Tokens from their files; raises `ConfigError` with all files that are unfit, and what to do."""
+        """Return tokens from their files; raises `ConfigError` with all unfit files and remedies."""
         problems: list[str] = []
         found: dict[Role, list[str]] = {}
         for role, paths in files.items():
@@ -72,37 +72,37 @@ class Tokens:
 
     @property
     def required(self) -> bool:
-        """Whether requests need a token at all."""
+        """Return whether requests need a token at all."""
         return any(self.digests.values())
 
     def roles(self, token: str | None) -> frozenset[Role]:
-        """What this token allows; nothing when it is unknown or absent."""
+        """Return the roles of a token; none if it is unknown or absent."""
         if not self.required:
             return EVERY_ROLE
         if token is None:
             return NO_ROLE
         digest = _digest(token)
-        # every one is compared, whatever the earlier ones said
+        # compare all, so that the duration does not depend on the token
         known = {role for role, some in self.digests.items() for d in some if hmac.compare_digest(digest, d)}
         return EVERY_ROLE if Role.ADMIN in known else frozenset(known)
 
 
 def fingerprint(token: str) -> str:
-    """Short name of a token for tables of clients; the token cannot be had from it."""
+    """Return a short name of a token for tables of clients; the token cannot be derived from it."""
     return _digest(token).hex()[:16]
 
 
 def read_token(path: Path) -> str:
-    """The token in a file; raises `ConfigError` when it is unfit or may be read by others than its owner."""
+    """Return the token in a file; raises `ConfigError` if it is invalid or readable by others than its owner."""
     try:
-        # not blocking: a pipe by that name must not hold the server up
+        # non-blocking: a pipe of that name must not block the server
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 raise ConfigError(f"{path}: not a regular file; make a token with: nws token {path}.token")
             if mode & 0o077:
                 raise ConfigError(
-                    f"{path}: mode {stat.S_IMODE(mode):04o} lets others than its owner at the token; "
+                    f"{path}: mode {stat.S_IMODE(mode):04o} gives others than its owner access to the token; "
                     f"expected 0600; run: chmod 600 {path}"
                 )
             content = file.read(_MOST_BYTES + 1)
@@ -120,20 +120,18 @@ def read_token(path: Path) -> str:
 
 
 def create_token(path: Path) -> None:
-    """A new random token in a new file of mode 0600; raises `UsageError` when there is a file already."""
+    """Write a new random token to a new file of mode 0600; raises `UsageError` if the file exists."""
     try:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise UsageError(
-            f"{path}: exists and is left as it is; name a new file, or remove this one"
-        ) from None
+        raise UsageError(f"{path}: exists and was not changed; name a new file, or remove this one") from None
     except OSError as error:
         raise UsageError(
             f"{path}: cannot be made: {error.strerror}; name a file in a directory you may write to"
         ) from None
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
-            # the umask may have taken more than it should
+            # the umask may have removed permissions of the owner
             os.fchmod(file.fileno(), 0o600)
             file.write(secrets.token_urlsafe(32) + "\n")
     except OSError as error:

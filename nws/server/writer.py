@@ -1,8 +1,8 @@
-"""Puts on their way to the store: one thread, and one transaction for all that wait at the same time.
+"""The writer thread: one transaction stores all batches that wait at the same time.
 
-While one transaction is on its way to the disk the next puts gather; a busy service thus needs no more transactions
-than an idle one, and the event loop never waits for the disk. A put is answered when it is kept, or refused on its
-own. What waits is bounded in samples; beyond that puts are refused for a moment.
+While one transaction is written, further batches gather. A busy service thus needs no more transactions than an
+idle one, and the event loop never waits for the disk. Each batch is acknowledged once stored, or refused
+individually. The queue is bounded in samples; beyond that batches are refused temporarily.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-#: Samples that may wait for the store; a disk that stands still for seconds is covered.
+#: Maximum number of queued samples; covers a disk that blocks for some seconds.
 MOST_WAITING = 400_000
-#: Samples taken into one transaction, so that the first of them does not wait for ever more to join.
+#: Maximum number of samples per transaction, which bounds the delay of the first of them.
 MOST_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Put:
-    """A batch, who sent it, and who waits for the receipt. `check`: whether the key must be the host's."""
+    """A batch, its sender, and the future of its receipt. `check`: whether the key must be the host's."""
 
     batch: Batch
     host: str | None
@@ -41,12 +41,12 @@ class _Put:
 
     @property
     def size(self) -> int:
-        """Samples; a batch without any is work as well."""
+        """Return the number of samples, plus one because an empty batch also takes time."""
         return len(self.batch.t) + 1
 
 
 class Writer:
-    """The thread that puts; made and used on one event loop. `start` it, and `stop` it when all is answered."""
+    """The writer thread, used on one event loop. Call `start`, and `stop` after the last request."""
 
     def __init__(self, service: WeatherService) -> None:
         self._service = service
@@ -54,36 +54,42 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="nws-writer", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failing = False
-        # on the event loop's thread only
+        # used only on the event loop's thread
         self._waiting = 0
         self.transactions = 0
         self.most_together = 0
 
     @property
     def waiting(self) -> int:
-        """Samples that wait for the store now."""
+        """Return the number of queued samples."""
         return self._waiting
 
     def start(self) -> None:
-        """Begin to work for the running event loop."""
+        """Start the thread for the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what was accepted; blocks until it is kept."""
+        """Store the queued batches and end the thread; blocks until then."""
         self._queue.put(None)
         self._thread.join()
 
     async def put(self, batch: Batch, *, host: str | None, key: str | None, check: bool) -> PutReceipt:
-        """Keep a batch; raises what the service says of it, and 503 when too much waits already.
+        """Store a batch and return its receipt; raises the service's error, or status 503 if the queue is full.
 
-        host : who sent it, None for anybody's series.  key, check : the host's key, and whether it is needed
+        Args:
+            batch: the measurements
+            host: the sender, None for series of any host
+            key: the host's key
+            check: verify the key
         """
         assert self._loop is not None
         size = len(batch.t) + 1
         if self._waiting and self._waiting + size > MOST_WAITING:
             raise ServiceError(
-                "more measurements arrive than can be kept; deliver again later", status=503, retry_after_s=2
+                "more measurements arrive than can be stored; deliver again later",
+                status=503,
+                retry_after_s=2,
             )
         item = _Put(batch=batch, host=host, key=key, check=check, waiting=self._loop.create_future())
         self._waiting += size
@@ -102,7 +108,7 @@ class Writer:
                 return
 
     def _gather(self) -> tuple[list[_Put], bool]:
-        """All that waits, at least one; and whether the end was among it."""
+        """Return all queued batches, at least one, and whether the end of the queue was reached."""
         item = self._queue.get()
         group: list[_Put] = []
         size = 0
@@ -132,7 +138,7 @@ class Writer:
                 [(group[place].batch, group[place].host) for place in legal]
             )
         except Exception as error:
-            # the store failed for all of them, or we did; the one who waits tells which
+            # a failure of the store or in our code: each sender receives it
             receipts = [error] * len(legal)
         for place, receipt in zip(legal, receipts, strict=True):
             results[place] = receipt
@@ -140,11 +146,11 @@ class Writer:
         return [r if r is not None else AssertionError("a put without an outcome") for r in results]
 
     def _notice(self, failure: StoreError | None, tried: bool) -> None:
-        """Tell once when the store begins to fail, and once when it works again."""
+        """Log when the store starts to fail, and when it works again."""
         if failure is not None and not self._failing:
-            _LOG.error("measurements cannot be kept: %s", failure)
+            _LOG.error("measurements cannot be stored: %s", failure)
         elif failure is None and tried and self._failing:
-            _LOG.warning("measurements are kept again")
+            _LOG.warning("measurements are stored again")
         if tried:
             self._failing = failure is not None
 

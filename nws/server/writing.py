@@ -1,4 +1,4 @@
-"""Routes that change something: who the sender is checked here, what it wants by the core."""
+"""Routes that change data: they check the sender, the core checks the content."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nws.service import parsing
 from nws.service.records import Event
 
 _LONGEST_KEY = 200
-#: A batch of so many bytes of JSON becomes a record in a thread.
+#: Number of samples from which a batch is converted in a thread.
 _LONG_BATCH = 2_000
 
 
 def sender(request: Request) -> tuple[str | None, str | None]:
-    """Host and key that the request names, as they are; raises `Refused` when they cannot be any."""
+    """Return the host and key in a request's headers; raises `Refused` if they are not legal."""
     host, key = request.headers.get("x-nws-host"), request.headers.get("x-nws-key")
     if host is not None and not is_host_name(host):
         raise Refused(f"X-NWS-Host {host[:80]!r} is not a host name: expected {HOST_NAME_LEGAL}")
@@ -32,12 +32,12 @@ def sender(request: Request) -> tuple[str | None, str | None]:
 
 
 async def register(backend: Backend, request: Request) -> Response:
-    """A sensor tells who it is, and is registered how to measure."""
+    """Register a host and return its measuring settings."""
     Query(request, ()).check()
     name = host_of(request)
     host, key = sender(request)
     if host is not None and host != name:
-        raise Refused(f"X-NWS-Host says {host}, the path {name}; a host registers itself")
+        raise Refused(f"X-NWS-Host is {host}, but the path has {name}; a host registers itself")
     record = parsing.registration(await backend.document(request))
     registered = await backend.ask(backend.service.register, name, record, key)
     if registered.key is not None:
@@ -46,7 +46,7 @@ async def register(backend: Backend, request: Request) -> Response:
 
 
 async def forget(backend: Backend, request: Request) -> Response:
-    """A host is given up."""
+    """Forget a host."""
     Query(request, ()).check()
     name = host_of(request)
     await backend.ask(backend.service.forget, name)
@@ -55,7 +55,7 @@ async def forget(backend: Backend, request: Request) -> Response:
 
 
 async def measurements(backend: Backend, request: Request) -> Response:
-    """A batch of measurements, or none as a sign of life."""
+    """Store a batch of measurements, which may be empty (a sign of life)."""
     Query(request, ()).check()
     host, key = sender(request)
     context: RequestContext = request.scope["nws"]
@@ -71,13 +71,13 @@ async def measurements(backend: Backend, request: Request) -> Response:
         len(document.get("value") or ()) > _LONG_BATCH if isinstance(document.get("value"), list) else False
     )
     batch = await backend.ask(parsing.batch, document) if long else parsing.batch(document)
-    # who holds an admin's token may write for a host whose key it does not have
+    # an admin's token may write for a host without its key
     check = host is not None and not (admin and backend.tokens.required and key is None)
     return answer(await backend.writer.put(batch, host=host, key=key, check=check))
 
 
 async def event(backend: Backend, request: Request) -> Response:
-    """Something happened."""
+    """Record an event."""
     Query(request, ()).check()
     host, key = sender(request)
     context: RequestContext = request.scope["nws"]
@@ -89,7 +89,9 @@ async def event(backend: Backend, request: Request) -> Response:
         )
     if host is not None:
         if record.host not in (None, host):
-            raise Refused(f"X-NWS-Host says {host}, the event {record.host}; a host tells of itself")
+            raise Refused(
+                f"X-NWS-Host is {host}, but the event is of {record.host}; a host reports its own events"
+            )
         await backend.ask(backend.service.check_key, host, key)
     await backend.ask(backend.service.event, record)
     return answer(record)

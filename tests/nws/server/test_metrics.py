@@ -123,7 +123,7 @@ def test_requests_are_counted_by_route_and_timed(page, call):
     assert of_route[-1] == values(families, f"{name}_count", name)[(("route", "/v1/hosts/{host}"),)]
 
 
-def test_a_path_or_a_method_that_somebody_made_up_makes_no_new_name(page, call):
+def test_unknown_paths_and_methods_make_no_new_labels(page, call):
     for n in range(5):
         call("GET", f"/made/up/{n}")
         call(f"MADEUP{n}", "/v1/hosts")

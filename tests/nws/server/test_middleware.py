@@ -60,7 +60,7 @@ def test_writing_needs_the_role_write(guarded, method, path):
     assert guarded(method, path, {}).status_code == 401
     answer = guarded(method, path, {}, token=R)
     assert answer.status_code == 403
-    assert "good for read; write is needed" in error(answer)
+    assert "role read; write is needed" in error(answer)
     for token in (W, A):
         assert guarded(method, path, REGISTRATION, token=token).status_code != 401
 

@@ -31,7 +31,7 @@ def test_on_loopback_no_token_is_needed(tmp_path):
     setup = prepare(config(), store=tmp_path / "weather.db")
     assert setup.url(8090) == "http://127.0.0.1:8090"
     assert setup.warnings == ()
-    assert "none: everybody on this host may do everything" in "\n".join(setup.lines())
+    assert "none: any program on this host has every role" in "\n".join(setup.lines())
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
@@ -140,7 +140,5 @@ def test_a_server_that_ends_before_it_answers_is_an_error(tmp_path, monkeypatch)
 
     monkeypatch.setattr("nws.server.run._Server.startup", fails)
     setup = prepare(config(listen=Listen(host="127.0.0.1", port=0)), store=tmp_path / "weather.db")
-    with pytest.raises(
-        ServiceError, match=r"http://127\.0\.0\.1:\d+: the server did not start; the log says why"
-    ):
+    with pytest.raises(ServiceError, match=r"http://127\.0\.0\.1:\d+: the server did not start; see its log"):
         serve(setup)

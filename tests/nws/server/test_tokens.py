@@ -118,7 +118,7 @@ def test_two_tokens_are_never_the_same(tmp_path):
 
 def test_a_file_that_is_there_is_never_overwritten(token_file):
     path = token_file()
-    with pytest.raises(UsageError, match="exists and is left as it is"):
+    with pytest.raises(UsageError, match="exists and was not changed"):
         create_token(path)
     assert read_token(path) == SECRET
 

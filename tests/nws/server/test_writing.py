@@ -40,7 +40,7 @@ def test_a_name_that_is_held_is_not_given_twice(call, alpha):
 
 def test_a_host_registers_itself_only(call, alpha):
     answer = call("POST", "/v1/hosts/beta", REGISTRATION, headers=alpha)
-    assert "X-NWS-Host says alpha, the path beta" in error(answer, 422)
+    assert "X-NWS-Host is alpha, but the path has beta" in error(answer, 422)
 
 
 @pytest.mark.parametrize("name", ["-a", "a%20b", "a>b", "a@b", "ä", "a" * 65, ".", "%2e%2e", "a%0ab"])
@@ -221,7 +221,7 @@ def test_the_log_tells_when_the_store_fails_and_when_it_works_again(call, servic
     for _ in range(3):
         call("POST", "/v1/measurements", BATCH)
     lines = [r.message for r in caplog.records if r.name == "nws.server.writer"]
-    assert lines == ["measurements cannot be kept: no room left", "measurements are kept again"]
+    assert lines == ["measurements cannot be stored: no room left", "measurements are stored again"]
 
 
 def test_an_event_is_kept_and_comes_back(call):
@@ -231,9 +231,9 @@ def test_an_event_is_kept_and_comes_back(call):
     assert call("GET", "/v1/events?since=13").json() == {"events": []}
 
 
-def test_a_host_tells_events_of_itself_only(call, alpha):
+def test_a_host_reports_only_its_own_events(call, alpha):
     event = {"t": 1.0, "kind": "note", "host": "beta"}
-    assert "tells of itself" in error(call("POST", "/v1/events", event, headers=alpha), 422)
+    assert "reports its own events" in error(call("POST", "/v1/events", event, headers=alpha), 422)
     assert call("POST", "/v1/events", event | {"host": "alpha"}, headers=alpha).status_code == 200
     wrong = alpha | {"X-NWS-Key": "wrong"}
     assert call("POST", "/v1/events", event | {"host": None}, headers=wrong).status_code == 403
