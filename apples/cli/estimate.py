@@ -10,10 +10,13 @@ import json
 import os
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from apples.cli.optiongroups import option, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,37 +27,49 @@ if TYPE_CHECKING:
 _SUBMITTERS = ("sbatch", "salloc", "srun")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateOptions:
+    """Options of `apples estimate`."""
+
+    walltime: str | None = option(
+        "--walltime", metavar="TIME", help="Wall time to request: 4:00:00, 90m, 2h."
+    )
+    user: str | None = option("--user", metavar="NAME", help="Owner of the job (default: you).")
+    project: str | None = option(
+        "--project", metavar="NAME", help="Project or account that the job is charged to."
+    )
+    trace: Path | None = option(
+        "--trace", type=click.Path(path_type=Path), metavar="FILE", help="Job log: SWF or sacct's output."
+    )
+    queue: Path | None = option(
+        "--queue",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Use the store of an `apples manager --queue` as history.",
+    )
+    model: str | None = option(
+        "--model",
+        metavar="WORDS",
+        help="Use the prediction of `apples-run WORDS` if it is calibrated: '640 --app heat'.",
+    )
+    score: bool = option(
+        "--score", is_flag=True, help="Print the accuracy of each source of estimates in the queue."
+    )
+    config: str | None = option("--config", metavar="FILE", help="Settings (YAML), as in configs/queue.yaml.")
+    key: str | None = option(
+        "--key", metavar="NAME", help="Similar jobs: triple (default), double, user, project or all."
+    )
+    percentile: float | None = option(
+        "--percentile", type=click.FloatRange(0, 100), metavar="P", help="Of run time / request (default 85)."
+    )
+    as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
+    dry_run: bool = option("--dry-run", is_flag=True, help="With a submit command: print it, do not run it.")
+
+
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--walltime", metavar="TIME", help="What would be requested: 4:00:00, 90m, 2h.")
-@click.option("--user", metavar="NAME", help="Whose job (default: yours).")
-@click.option("--project", metavar="NAME", help="Project or account it is charged to.")
-@click.option(
-    "--trace",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Job log: SWF or sacct's output.",
-)
-@click.option(
-    "--queue",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The store of a queue of ours as history.",
-)
-@click.option(
-    "--model",
-    metavar="WORDS",
-    help="Believe what `apples-run WORDS` predicts, if it is calibrated: '640 --app heat'.",
-)
-@click.option("--score", is_flag=True, help="How near each source of estimates came in our own queue.")
-@click.option("--config", metavar="FILE", help="Settings (YAML), as in configs/queue.yaml.")
-@click.option("--key", metavar="NAME", help="Similar jobs: triple (default), double, user, project or all.")
-@click.option(
-    "--percentile", type=click.FloatRange(0, 100), metavar="P", help="Of run time / request (default 85)."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--dry-run", is_flag=True, help="With a submit command: print it instead of running it.")
+@with_options(EstimateOptions)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- sbatch …]")
-def estimate(walltime: str | None, command: tuple[str, ...], **options: Any) -> None:
+def estimate(command: tuple[str, ...], options: EstimateOptions) -> None:
     """Print the adjusted estimate of a job and the history it rests on.
 
     With a submit command behind `--`, run it with --time and --time-min filled in.
@@ -65,22 +80,20 @@ def estimate(walltime: str | None, command: tuple[str, ...], **options: Any) -> 
     from apples.errors import ConfigError
     from apples.queueing.estimates import ModelFirst, SimilarJobs
     from apples.queueing.jobs import QueueJob
-    from nws.base.durations import parse_duration
+    from nws.base.durations import parse_period
 
-    if options["score"]:
+    if options.score:
         _score(options)
         return
-    if walltime is None:
-        raise ConfigError("--walltime TIME is missing: what would be requested, or --score")
-    request = parse_duration(walltime, what="--walltime")
-    if request <= 0:
-        raise ConfigError(f"--walltime {walltime}: expected more than 0 seconds")
+    if options.walltime is None:
+        raise ConfigError("--walltime TIME is missing: the wall time to request, or --score")
+    request = parse_period(options.walltime, what="--walltime")
     if command:
         _check_command(command)
     scheme = _scheme(options)
-    ends = read_history(options["trace"], options["queue"], scheme)
+    ends = read_history(options.trace, options.queue, scheme)
     book = SimilarJobs(scheme)
-    user, project = ends.words(options["user"] or getpass.getuser(), options["project"] or "")
+    user, project = ends.words(options.user or getpass.getuser(), options.project or "")
     model_s = _believed(options)
     job = QueueJob(
         id=0, procs=1, request_s=request, submit_s=0.0, user=user, project=project, model_s=model_s
@@ -90,39 +103,41 @@ def estimate(walltime: str | None, command: tuple[str, ...], **options: Any) -> 
     found = ModelFirst(book).estimate(job, ends.now_s)
     document = _document(job, found, book.history(job, ends.now_s), scheme)
     if command:
-        _submit(command, request, found.seconds, options["dry_run"])
-    elif options["as_json"]:
+        _submit(command, request, found.seconds, options.dry_run)
+    elif options.as_json:
         click.echo(json.dumps(document, allow_nan=False))
     else:
         click.echo("\n".join(_lines(document)))
 
 
-def _scheme(options: dict[str, Any]) -> Scheme:
+def _scheme(options: EstimateOptions) -> Scheme:
     """The file's, with the command line over it."""
     from dataclasses import replace
 
     from apples.queueing.configuration import QueueFile, load_queue_file
 
-    config = options["config"]
-    given = {name: options[name] for name in ("key", "percentile") if options[name] is not None}
+    config = options.config
+    given: dict[str, Any] = {
+        name: v for name, v in (("key", options.key), ("percentile", options.percentile)) if v is not None
+    }
     chosen = load_queue_file(config) if config is not None else QueueFile()
     return replace(chosen.estimates.scheme, **given)
 
 
-def _believed(options: dict[str, Any]) -> float | None:
+def _believed(options: EstimateOptions) -> float | None:
     """What the model says, s; None with a note where it cannot say."""
-    if options["model"] is None:
+    if options.model is None:
         return None
     from apples.cli.estimate_model import Prediction, predict
 
-    found = predict(options["model"])
+    found = predict(options.model)
     if isinstance(found, Prediction):
         return found.seconds
     click.echo(f"· no estimate of the model: {found}", err=True)
     return None
 
 
-def _score(options: dict[str, Any]) -> None:
+def _score(options: EstimateOptions) -> None:
     """How near each source of estimates came in our own queue."""
     from dataclasses import asdict
 
@@ -130,9 +145,9 @@ def _score(options: dict[str, Any]) -> None:
     from apples.livequeue.history import scores
     from apples.livequeue.paths import store_path
 
-    path = store_path(options["queue"])
+    path = store_path(options.queue)
     found = scores(path)
-    if options["as_json"]:
+    if options.as_json:
         click.echo(json.dumps({"version": 1, "estimators": {n: asdict(score) for n, score in found.items()}}))
         return
     rows = [

@@ -1,106 +1,120 @@
-"""`apples manager`: beats time for the node managers of a machine. Nothing is decided here."""
+"""`apples manager`: coordinate the node managers of a machine. Nothing is decided here."""
 
 from __future__ import annotations
 
 import signal
 from contextlib import ExitStack
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from apples.cli.serve_queue import QueueBeside, check_queue_options, queue_only, queue_options, serve_queue
+from apples.cli.optiongroups import HeadedCommand, given_words, headed, with_options
+from apples.cli.serve_queue import QueueBeside, QueueManagerOptions, serve_queue
 from nws.base.detach import service
 from nws.base.files import write_whole
 
+_nodes = headed("Node managers")
+_QUEUE_FIELDS = tuple(each.name for each in fields(QueueManagerOptions))
 
-@click.command()
-@click.option(
-    "--listen", metavar="HOST:PORT", help="Where nodes connect, TCP and UDP (default 127.0.0.1:7171)."
-)
-@click.option("--policy", metavar="NAME", help="fcs (default), gang or batch.")
-@click.option("--slice", "slice_text", metavar="TIME", help="Time slice (default 100ms).")
-@click.option(
-    "--mpl", type=click.IntRange(min=1), help="At most so many jobs share a processor; others wait."
-)
-@click.option(
-    "--multicast", metavar="GROUP", help="Multicast group of the beats, or none (default 239.192.71.71)."
-)
-@click.option("--key", type=click.Path(path_type=Path), help="File of mode 0600 with the key nodes share.")
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="Settings (YAML), as in configs/sharing.yaml."
-)
-@click.option(
-    "--new-key", type=click.Path(path_type=Path), metavar="FILE", help="Make a new key there, and end."
-)
-@click.option(
-    "--place-file",
-    type=click.Path(path_type=Path),
-    help="Write HOST:PORT there once it listens (for port 0).",
-)
-@click.option("--while-needed", is_flag=True, help="End when the last node has gone.")
-@queue_options
-@service(
-    lambda options: "apples-queue" if queue_only(options) else "apples-manager",
-    parts=lambda options: 1 if queue_only(options) or options["queue"] is None else 2,
-)
-def manager(
-    listen: str | None,
-    policy: str | None,
-    slice_text: str | None,
-    mpl: int | None,
-    multicast: str | None,
-    key: Path | None,
-    config: Path | None,
-    new_key: Path | None,
-    place_file: Path | None,
-    while_needed: bool,
-    **queue: Any,
-) -> int:
-    """Say to all node managers of a machine, slice by slice, whose turn it is; with --queue, keep a queue of jobs.
 
-    Ends on TERM and INT; jobs run on then, as their operating systems like, and those of a queue are found again.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineManagerOptions:
+    """Options of a manager of nodes; `queue` are those of a queue's manager."""
+
+    listen: str | None = _nodes(
+        "--listen", metavar="HOST:PORT", help="Where nodes connect, TCP and UDP (default 127.0.0.1:7171)."
+    )
+    policy: str | None = _nodes("--policy", metavar="NAME", help="fcs (default), gang or batch.")
+    slice_text: str | None = _nodes("--slice", metavar="TIME", help="Time slice (default 100ms).")
+    mpl: int | None = _nodes(
+        "--mpl", type=click.IntRange(min=1), help="Limit of jobs that share a processor; others wait."
+    )
+    multicast: str | None = _nodes(
+        "--multicast",
+        metavar="GROUP",
+        help="Multicast group of the heartbeats, or none (default 239.192.71.71).",
+    )
+    key: Path | None = _nodes(
+        "--key", type=click.Path(path_type=Path), help="File of mode 0600 with the key that nodes share."
+    )
+    config: Path | None = _nodes(
+        "--config", type=click.Path(path_type=Path), help="Settings (YAML), as in configs/sharing.yaml."
+    )
+    new_key: Path | None = _nodes(
+        "--new-key",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write a new key to FILE, and exit.",
+    )
+    place_file: Path | None = _nodes(
+        "--place-file",
+        type=click.Path(path_type=Path),
+        help="Write HOST:PORT to FILE once the manager listens (for port 0).",
+        metavar="FILE",
+    )
+    while_needed: bool = _nodes("--while-needed", is_flag=True, help="Exit when the last node disconnects.")
+    queue: QueueManagerOptions = field(default_factory=QueueManagerOptions)
+
+    @property
+    def queue_only(self) -> bool:
+        """Return whether the manager keeps a queue and serves no node managers."""
+        return self.queue.queue is not None and self.key is self.config is self.new_key is None
+
+
+def _service_name(given: dict[str, Any]) -> str:
+    return "apples-queue" if given["options"].queue_only else "apples-manager"
+
+
+def _service_processes(given: dict[str, Any]) -> int:
+    options: MachineManagerOptions = given["options"]
+    return 1 if options.queue_only or options.queue.queue is None else 2
+
+
+@click.command(cls=HeadedCommand)
+@with_options(MachineManagerOptions)
+@service(_service_name, parts=_service_processes)
+def manager(options: MachineManagerOptions) -> int:
+    """Send the time slices of coscheduled jobs to all node managers of a machine; with --queue, keep a queue of jobs.
+
+    Ends on TERM and INT. Running jobs continue uncoordinated then; a queue's jobs are found again at the next start.
     """
-    check_queue_options(queue)
-    if queue_only({**queue, "key": key, "config": config, "new_key": new_key}):
-        given: dict[str, object] = {
-            "--listen": listen,
-            "--policy": policy,
-            "--slice": slice_text,
-            "--mpl": mpl,
-        }
-        given |= {
-            "--multicast": multicast,
-            "--place-file": place_file,
-            "--while-needed": while_needed or None,
-        }
-        return serve_queue(queue, [name for name, value in given.items() if value is not None], say)
+    options.queue.check()
+    if options.queue_only:
+        return serve_queue(options.queue, list(given_words(options, skip=_QUEUE_FIELDS)), say)
     from apples.daemons.managerdaemon import ManagerDaemon
-    from apples.daemons.paths import new_key as make_key
-    from apples.daemons.paths import read_key
+    from apples.daemons.paths import new_key, read_key
     from apples.daemons.settings import settings_of
 
-    if new_key is not None:
-        make_key(new_key)
+    if options.new_key is not None:
+        new_key(options.new_key)
         click.echo(
-            f"{new_key}: a new key; copy it to every node, readable by its node manager only", err=True
+            f"{options.new_key}: a new key; copy it to every node, readable by its node manager only",
+            err=True,
         )
         return 0
     sharing = settings_of(
-        config, listen=listen, policy=policy, slice_text=slice_text, mpl=mpl, multicast=multicast, key=key
+        options.config,
+        listen=options.listen,
+        policy=options.policy,
+        slice_text=options.slice_text,
+        mpl=options.mpl,
+        multicast=options.multicast,
+        key=options.key,
     )
     secret = read_key(sharing.needed_key())
     sharing.check_manager()
     with ExitStack() as stack:
         follow = {}
-        if queue["queue"] is not None:
-            follow["counted"] = stack.enter_context(QueueBeside(queue)).counted
-        daemon = ManagerDaemon(sharing, secret, log=say, while_needed=while_needed, **follow)
-        if place_file is not None:
-            write_whole(place_file, f"{daemon.place}\n")
+        if options.queue.queue is not None:
+            follow["counted"] = stack.enter_context(QueueBeside(options.queue)).counted
+        daemon = ManagerDaemon(sharing, secret, log=say, while_needed=options.while_needed, **follow)
+        if options.place_file is not None:
+            write_whole(options.place_file, f"{daemon.place}\n")
         return 130 if daemon.run() == signal.SIGINT else 0
 
 
 def say(line: str) -> None:
-    """One line for people."""
+    """Print a line on standard error."""
     click.echo(line, err=True)

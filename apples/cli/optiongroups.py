@@ -83,6 +83,27 @@ def headed(heading: str) -> Callable[..., Any]:
     return declare
 
 
+def given_words(record: Any, skip: Collection[str] = ()) -> dict[str, list[str]]:
+    """Return the options of a record that differ from their defaults, as words of a command line by long flag.
+
+    skip : names of fields to leave out
+    """
+    words: dict[str, list[str]] = {}
+    for each in fields(record):
+        value = getattr(record, each.name)
+        if each.name in skip:
+            continue
+        if _KEY not in each.metadata:
+            words |= given_words(value, skip)
+        elif value != each.default:
+            on, _, off = each.metadata[_KEY][0][-1].partition("/")
+            values = value if isinstance(value, tuple) else (value,)
+            words[on] = (
+                [off or on] if value is False else [on] if value is True else [f"{on}={v}" for v in values]
+            )
+    return words
+
+
 def record_of(record: type[Record], values: Mapping[str, Any]) -> Record:
     """Return a record with the values of a command's parameters; fields without a value keep their default."""
     found: dict[str, Any] = {}

@@ -8,8 +8,6 @@ are then, on at most as many ranks.
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import sys
 import tempfile
 import threading
@@ -26,13 +24,16 @@ if TYPE_CHECKING:
 #: The request is the bound times this, and so long for measuring, planning and starting ranks, seconds.
 _MARGIN, _AROUND_S = 1.25, 30.0
 _EVERY_S = 0.05
-_OURS = ("queue", "detach", "project", "max_ranks")
+#: Options that the job itself does not get.
+_QUEUE_ONLY = ("queue", "detach", "project", "max_ranks")
 
 
-def run_queued(context: click.Context, size: int, options: RunOptions, console: Console) -> int:
+def run_queued(size: int, options: RunOptions, console: Console) -> int:
     """Submit, and unless detached wait for the end and pass the output on. Returns the job's exit code."""
     from apples.cli.assemble import assemble
+    from apples.cli.optiongroups import given_words
     from apples.livequeue.client import ask
+    from apples.livequeue.jobs import job_document
     from nws.base.durations import format_seconds
 
     processors = int(ask("queue")["processors"])
@@ -42,7 +43,7 @@ def run_queued(context: click.Context, size: int, options: RunOptions, console: 
     plan, limit_s = decision.plan, request.time_limit_s
     bound_s = plan.high_s * _MARGIN if limit_s is None else limit_s
     ranks = len(plan.assignments)
-    asked = {
+    asked: dict[str, Any] = {
         "procs": ranks,
         "request_s": bound_s + _AROUND_S,
         "model_s": plan.predicted_s + decision.weather_s + decision.planning_s,
@@ -55,8 +56,10 @@ def run_queued(context: click.Context, size: int, options: RunOptions, console: 
         click.echo(json.dumps({**decision.document(), "queue": asked}))
         return 0
     command = [sys.executable, "-c", "from apples.cli.run import main; main()"]
-    command += [str(size), "--max-ranks", str(ranks), *given_words(context)]
-    document = _document(command, f"{request.template.name}-{size}", options.sharing.project) | asked
+    command += [str(size), f"--max-ranks={ranks}"]
+    command += [word for words in given_words(options, skip=_QUEUE_ONLY).values() for word in words]
+    name = f"{request.template.name}-{size}"
+    document = job_document(command, **asked, name=name, project=options.sharing.project)
     if options.sharing.detach:
         click.echo(ask("submit", document, again=True))
         return 0
@@ -72,42 +75,6 @@ def run_queued(context: click.Context, size: int, options: RunOptions, console: 
                 ask("cancel", [ask("submit", document, again=True)], again=True)
             raise
         return _follow(number, output, error)
-
-
-def given_words(context: click.Context) -> list[str]:
-    """The options of this call as words again, less those that are about the queue."""
-    words: list[str] = []
-    for parameter in context.command.params:
-        name = parameter.name
-        if not isinstance(parameter, click.Option) or name is None or name in _OURS:
-            continue
-        if context.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE:
-            continue
-        value = context.params[name]
-        if parameter.is_flag:
-            flags = parameter.opts if value else parameter.secondary_opts
-            words.append(flags[-1])
-            continue
-        for one in value if parameter.multiple else (value,):
-            words += [parameter.opts[-1], str(one)]
-    return words
-
-
-def _document(command: list[str], name: str, project: str | None) -> dict[str, Any]:
-    umask = os.umask(0)
-    os.umask(umask)
-    here = Path.cwd()
-    return {
-        "token": secrets.token_hex(16),
-        "name": name,
-        "project": project or "",
-        "command": command,
-        "directory": str(here),
-        "environment": dict(os.environ),
-        "umask": umask,
-        "output": str(here / "apples-%j.out"),
-        "error": str(here / "apples-%j.out"),
-    }
 
 
 def _follow(number: int, output: Path, error: Path) -> int:

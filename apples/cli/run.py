@@ -56,7 +56,7 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     sharing, output = options.sharing, options.output
     console = Console(quiet=output.quiet, verbose=output.verbose)
     if sharing.queue:
-        return queued_run.run_queued(context, size, options, console)
+        return queued_run.run_queued(size, options, console)
     with ExitStack() as stack:
         session = None
         if sharing.policy is not None:

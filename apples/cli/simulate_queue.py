@@ -7,11 +7,13 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from apples.cli.optiongroups import HeadedCommand, headed, option, with_options
 from nws.base.files import Replacement
 
 if TYPE_CHECKING:
@@ -20,59 +22,90 @@ if TYPE_CHECKING:
     from apples.simulation.batch.machine import Progress, ReplaySchedule
     from apples.simulation.batch.trace import Trace
 
+_policy, _estimates = headed("Policy"), headed("Estimates")
+
 _QUEUE = ("priority", "backfill", "overrun", "increment")
 _ESTIMATES = ("source", "adjust", "learn_from", "key", "window", "percentile", "floor", "minimum", "last")
 _NAMED_OTHERWISE = {"source": "estimates", "minimum": "min-similar"}
 _PLACE = re.compile(r"^options:1: (?:queue|estimates)\.(?P<name>\w+): ", re.MULTILINE)
 
 
-@click.command()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """Options of `apples simulate-queue`; those of policy and estimates are text that the settings' rules check."""
+
+    procs: int | None = option(
+        "--procs", type=click.IntRange(min=1), help="Processors of the machine (default: the log's)."
+    )
+    config: str | None = _policy(
+        "--config", metavar="FILE", help="Settings (YAML), as in configs/queue.yaml; options override it."
+    )
+    priority: str | None = _policy(
+        "--priority",
+        metavar="NAME",
+        help="fcfs (default), sjf, wfp, or an expression over wait, estimate, …",
+    )
+    backfill: str | None = _policy("--backfill", metavar="NAME", help="none, easy (default) or conservative.")
+    overrun: str | None = _policy(
+        "--overrun", metavar="RULE", help="Past its estimate: request (default), increment, doubling, half."
+    )
+    increment: str | None = _policy("--increment", metavar="TIME", help="Of that rule (default 5m).")
+    source: str | None = _estimates(
+        "--estimates", metavar="SOURCE", help="request (default), history, recent or actual."
+    )
+    adjust: str | None = _estimates(
+        "--adjust",
+        metavar="WHERE",
+        help="selective (default), regular, or a list: priority,backfill,running.",
+    )
+    learn_from: str | None = _estimates(
+        "--learn-from", metavar="ENDS", help="Job ends to learn from: simulation (default) or log."
+    )
+    key: str | None = _estimates(
+        "--key", metavar="NAME", help="Similar jobs: triple (default), double, user, project or all."
+    )
+    window: str | None = _estimates(
+        "--window", metavar="TIME", help="Age limit of similar jobs (default 30d)."
+    )
+    percentile: str | None = _estimates(
+        "--percentile", metavar="P", help="Of their run time / request (default 85)."
+    )
+    floor: str | None = _estimates("--floor", metavar="A", help="Least adjustment (default 0.5).")
+    minimum: str | None = _estimates(
+        "--min-similar",
+        metavar="N",
+        help="Least number of similar jobs; with fewer the request is used (default 10).",
+    )
+    last: str | None = _estimates(
+        "--last", metavar="N", help="Number of jobs that `recent` averages (default 2)."
+    )
+    event_order: str = option(
+        "--event-order", default="batch", metavar="NAME", help="At equal times: batch (default) or pyss."
+    )
+    kill: bool = option("--kill", is_flag=True, help="End jobs of the log at their requested time.")
+    month: int | None = option(
+        "--month",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Only jobs of the log's N-th 30 days, from 0.",
+    )
+    load: float | None = option(
+        "--load", type=click.FloatRange(min=0, min_open=True), help="Stretch arrivals to this offered load."
+    )
+    starts: Path | None = option(
+        "--starts",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Write `id submit start` of each job.",
+    )
+    as_json: bool = option("--json", is_flag=True, help="One JSON document on stdout.")
+    quiet: bool = option("-q", "--quiet", is_flag=True, help="No notes and no progress on stderr.")
+
+
+@click.command(cls=HeadedCommand)
 @click.argument("trace", type=click.Path(path_type=Path), metavar="TRACE")
-@click.option(
-    "--procs", type=click.IntRange(min=1), help="Processors of the machine (default: as the log says)."
-)
-@click.option(
-    "--config", metavar="FILE", help="Settings (YAML), as in configs/queue.yaml; options go before it."
-)
-@click.option(
-    "--priority", metavar="NAME", help="fcfs (default), sjf, wfp, or an expression over wait, estimate, …"
-)
-@click.option("--backfill", metavar="NAME", help="none, easy (default) or conservative.")
-@click.option(
-    "--overrun", metavar="RULE", help="Past its estimate: request (default), increment, doubling, half."
-)
-@click.option("--increment", metavar="TIME", help="Of that rule (default 5m).")
-@click.option("--estimates", "source", metavar="SOURCE", help="request (default), history, recent or actual.")
-@click.option(
-    "--adjust", metavar="WHERE", help="selective (default), regular, or a list: priority,backfill,running."
-)
-@click.option("--learn-from", metavar="ENDS", help="Whose ends teach: simulation (default) or log.")
-@click.option("--key", metavar="NAME", help="Similar jobs: triple (default), double, user, project or all.")
-@click.option("--window", metavar="TIME", help="Similar jobs ended at most so long ago (default 30d).")
-@click.option("--percentile", metavar="P", help="Of their run time / request (default 85).")
-@click.option("--floor", metavar="A", help="Least adjustment (default 0.5).")
-@click.option(
-    "--min-similar", "minimum", metavar="N", help="Similar jobs, or the request stands (default 10)."
-)
-@click.option("--last", metavar="N", help="Jobs that `recent` averages (default 2).")
-@click.option(
-    "--event-order", default="batch", metavar="NAME", help="At equal times: batch (default) or pyss."
-)
-@click.option(
-    "--kill", is_flag=True, help="End jobs of the log that ran longer than requested when the request ends."
-)
-@click.option(
-    "--month", type=click.IntRange(min=0), metavar="N", help="Only jobs of the log's N-th 30 days, from 0."
-)
-@click.option(
-    "--load", type=click.FloatRange(min=0, min_open=True), help="Stretch arrivals to this offered load."
-)
-@click.option(
-    "--starts", type=click.Path(path_type=Path), metavar="FILE", help="Write `id submit start` of each job."
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("-q", "--quiet", is_flag=True, help="No notes and no progress on stderr.")
-def simulate_queue(trace: Path, procs: int | None, config: str | None, **options: Any) -> None:
+@with_options(ReplayOptions)
+def simulate_queue(trace: Path, options: ReplayOptions) -> None:
     """Replay the job log TRACE (Standard Workload Format or sacct's output, plain or .gz) under a policy."""
     from dataclasses import asdict
 
@@ -82,37 +115,38 @@ def simulate_queue(trace: Path, procs: int | None, config: str | None, **options
     from apples.simulation.batch.machine import Replay, simulate
     from apples.simulation.batch.reading import read_trace
 
-    chosen = _settings(config, options)
+    chosen = _settings(options)
     how = Replay(
         queue=chosen.queue.settings(),
         switches=chosen.estimates.switches(),
-        event_order=options["event_order"],
+        event_order=options.event_order,
     )
-    console = Console(quiet=options["quiet"])
+    console = Console(quiet=options.quiet)
     log = read_trace(trace)
-    log = log.fitting(procs or log.processors) if procs or log.processors else log
+    procs = options.procs or log.processors
+    log = log.fitting(procs) if procs else log
     for line in log.intake.report():
         console.note(line)
-    if options["kill"]:
+    if options.kill:
         log = log.killed_at_request()
     estimator = chosen.estimates.estimator()
     jobs, estimates = _chosen_jobs(log, chosen, estimator, options)
-    if not jit.is_kept(replay.advance_pyss if options["event_order"] == "pyss" else replay.advance):
+    if not jit.is_kept(replay.advance_pyss if options.event_order == "pyss" else replay.advance):
         console.note(jit.NOTE)
-    with _progress(len(jobs), options["quiet"]) as progress:
+    with _progress(len(jobs), options.quiet) as progress:
         schedule = simulate(jobs, how, estimates, progress)
-    if options["starts"] is not None:
-        _write_starts(options["starts"], schedule)
+    if options.starts is not None:
+        _write_starts(options.starts, schedule)
     document = _document(schedule, chosen, options)
     if estimator is not None:
         document["estimators"] = {name: asdict(score) for name, score in estimator.scores().items()}
-    if options["as_json"]:
+    if options.as_json:
         click.echo(json.dumps(document, allow_nan=False))
     else:
         click.echo("\n".join(_lines(document)))
 
 
-def _settings(config: str | None, options: dict[str, Any]) -> QueueFile:
+def _settings(options: ReplayOptions) -> QueueFile:
     """The file, with what the command line says put over it and checked as if it stood there."""
     from dataclasses import asdict
 
@@ -121,9 +155,10 @@ def _settings(config: str | None, options: dict[str, Any]) -> QueueFile:
     from nws.base.reader import Document, validate
     from nws.base.yamltree import Tree
 
-    merged = asdict(load_queue_file(config) if config is not None else QueueFile())
+    merged = asdict(load_queue_file(options.config) if options.config is not None else QueueFile())
     for section, names in (("queue", _QUEUE), ("estimates", _ESTIMATES)):
-        merged[section].update({name: _number(options[name]) for name in names if options[name] is not None})
+        given = {name: getattr(options, name) for name in names}
+        merged[section].update({name: _number(v) for name, v in given.items() if v is not None})
     try:
         return validate(Document(path=Path("options"), tree=Tree(value=merged)), QueueFile)
     except ConfigError as error:
@@ -147,7 +182,7 @@ def _number(text: str) -> str | int | float:
 
 
 def _chosen_jobs(
-    log: Trace, chosen: QueueFile, estimator: Scoreboard | None, options: dict[str, Any]
+    log: Trace, chosen: QueueFile, estimator: Scoreboard | None, options: ReplayOptions
 ) -> tuple[Trace, Any]:
     """(jobs to replay, what is known of their run times at submission)."""
     import numpy as np
@@ -160,21 +195,21 @@ def _chosen_jobs(
         known = np.maximum(log.run, 1.0)
     elif estimator is not None and chosen.estimates.learn_from == "log":
         known = log_estimates(log, estimator)
-    if options["month"] is not None:
-        picked = log.in_month(options["month"])
+    if options.month is not None:
+        picked = log.in_month(options.month)
         if not picked.any():
             days = float(log.submit[-1] - log.submit[0]) / 86400
             raise ConfigError(
-                f"--month {options['month']}: no job; the log has {days:.0f} days, from month 0 on"
+                f"--month {options.month}: no job; the log has {days:.0f} days, from month 0 on"
             )
         known = known[picked] if isinstance(known, np.ndarray) else known
         log = log.take(picked)
-    if options["load"] is not None:
+    if options.load is not None:
         if log.processors < 1:
             raise ConfigError(
-                f"--load {options['load']:g}: the log does not say how large the machine is; add --procs"
+                f"--load {options.load:g}: the log does not say how large the machine is; add --procs"
             )
-        log = log.stretched(log.offered_load(log.processors) / options["load"])
+        log = log.stretched(log.offered_load(log.processors) / options.load)
     return log, known
 
 
@@ -205,7 +240,7 @@ def _write_starts(path: Path, schedule: ReplaySchedule) -> None:
         ) from error
 
 
-def _document(schedule: ReplaySchedule, chosen: QueueFile, options: dict[str, Any]) -> dict[str, Any]:
+def _document(schedule: ReplaySchedule, chosen: QueueFile, options: ReplayOptions) -> dict[str, Any]:
     from dataclasses import asdict
 
     import numpy as np
@@ -228,7 +263,7 @@ def _document(schedule: ReplaySchedule, chosen: QueueFile, options: dict[str, An
                 "mean_wait_in_log_s": float(waits.mean()) if len(waits) else None,
             },
             **asdict(chosen),
-            "event_order": options["event_order"],
+            "event_order": options.event_order,
             "metrics": schedule.metrics(chosen.queue.priority).as_json(),
         }
     )

@@ -106,9 +106,9 @@ def test_what_is_given_out_is_said_once(cli, tmp_path):
     pool = tmp_path / "pool"
     pool.write_text("alpha slots=0\nbeta\n")
     said = call("manager", "--queue", "--procs", 2, "-H", "alpha", "--hostfile", pool, code=2)
-    assert "--procs and --host and --hostfile say what the queue gives out; keep one" in said
+    assert "--procs and --host and --hostfile exclude each other; keep one" in said
     assert f"{pool}:1: " in call("manager", "--queue", "--hostfile", pool, code=2)
-    assert "--host is of a queue; add --queue" in call("manager", "-H", "alpha", code=2)
+    assert "--host is for a queue; add --queue" in call("manager", "-H", "alpha", code=2)
 
 
 def test_hosts_as_launchers_read_them():

@@ -81,7 +81,7 @@ def test_what_will_not_do_is_said_at_once(manager, cli, tmp_path):
 
 def test_options_of_the_manager(manager, cli, tmp_path, state_file):
     call, _, _ = cli
-    assert "--procs is of a queue; add --queue" in call("manager", "--procs", 2, "--everybody", code=2)
+    assert "--procs is for a queue; add --queue" in call("manager", "--procs", 2, "--everybody", code=2)
     assert "--policy is for node managers; add --key FILE" in call(
         "manager", "--queue", "--policy", "fcs", code=2
     )

@@ -1,0 +1,115 @@
+"""Jobs of the queue as Python objects: submit a command, wait for its end, ask why it waits, cancel it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from apples.livequeue.client import ask
+from apples.livequeue.records import JobEnd
+
+#: Wall time of a job that requests none, seconds.
+DEFAULT_REQUEST_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedJob:
+    """A job that the queue accepted.
+
+    id : its number.  socket : of its manager, None for the usual one
+    """
+
+    id: int
+    socket: Path | None = None
+
+    def wait(self) -> JobEnd:
+        """Wait for the end of the job and return it; raise `NoDaemon` if no manager answers for 15 seconds."""
+        row = ask("wait", self.id, self.socket, again=True)
+        return JobEnd(
+            outcome=row["outcome"], exit_code=row["exit_code"], ended_at=row["ended"], detail=row["detail"]
+        )
+
+    def why(self) -> str:
+        """Return one sentence: the condition under which the job starts, or its state."""
+        return str(ask("why", self.id, self.socket))
+
+    def cancel(self) -> str:
+        """Take the job out of the queue, or stop it. Return "cancelled", "ending" or "over"."""
+        (answer,) = ask("cancel", [self.id], self.socket, again=True)
+        return str(answer["is"])
+
+
+def submit(
+    command: Sequence[str],
+    *,
+    procs: int = 1,
+    request_s: float = DEFAULT_REQUEST_S,
+    socket: Path | None = None,
+    **details: Any,
+) -> SubmittedJob:
+    """Put a command into the queue of `apples manager --queue` and return the job.
+
+    Args:
+        command: program and its arguments.
+        procs: number of processors.
+        request_s: wall time after which the job is ended, seconds.
+        socket: of the manager, None for the usual one.
+        details: `name`, `project`, `model_s`, `directory`, `output`, `error`, as for `job_document`.
+
+    Raises:
+        ConfigError: the queue cannot run such a job.
+        NoDaemon: no manager of a queue answers.
+    """
+    document = job_document(command, procs=procs, request_s=request_s, **details)
+    return SubmittedJob(int(ask("submit", document, socket, again=True)), socket)
+
+
+def job_document(
+    command: Sequence[str],
+    *,
+    procs: int,
+    request_s: float,
+    model_s: float | None = None,
+    name: str | None = None,
+    project: str | None = None,
+    directory: str | Path | None = None,
+    output: str | Path | None = None,
+    error: str | Path | None = None,
+) -> dict[str, Any]:
+    """Return a submission of this user, with this process's environment, as the manager reads it.
+
+    Args:
+        command: program and its arguments.
+        procs: number of processors.
+        request_s: wall time after which the job is ended, seconds.
+        model_s: predicted run time, seconds; None for an estimate from similar jobs.
+        name: of the job, by default the program's.
+        project: that the job is charged to.
+        directory: working directory, by default this process's.
+        output: file, relative to the directory; by default apples-%j.out, %j being the job's number.
+        error: file, by default the output's.
+    """
+    # The mask can be read by setting it only.
+    umask = os.umask(0)
+    os.umask(umask)
+    place = Path(directory or ".").absolute()
+    output = place / (output or "apples-%j.out")
+    return {
+        # With the same token, a repeated submission makes no second job.
+        "token": secrets.token_hex(16),
+        "name": name or Path(command[0]).name,
+        "project": project or "",
+        "command": list(command),
+        "directory": str(place),
+        "environment": dict(os.environ),
+        "umask": umask,
+        "output": str(output),
+        "error": str(place / (error or output)),
+        "procs": procs,
+        "request_s": request_s,
+        "model_s": model_s,
+    }
