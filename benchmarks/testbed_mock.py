@@ -198,7 +198,7 @@ def makespan(grid: Grid, scenario: Scenario, line: dict[str, Any]) -> float:
         request = LaunchRequest(
             plan=plan, workload=workload_of(run), command=("mhd3d",), run_dir=Path(directory)
         )
-        return world.launcher.run(request, lambda text: None).observed_s
+        return world.run(request, lambda text: None).observed_s
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from apples import applications
@@ -16,18 +15,16 @@ from apples.cli.resilience import read_resilience
 from apples.cli.runoptions import RunOptions
 from apples.cli.stores import open_benchmarks, open_history
 from apples.errors import ConfigError
-from apples.platforms.platform import Platform
+from apples.platforms.platform import Preparation
 from apples.run.agent import Agent
 from apples.run.costing import Costing
 from apples.run.request import RunRequest
 from nws.base.durations import parse_period
-from nws.client import state_dir
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.model.template import Template
     from apples.monitoring.job import MonitoredJob
-    from apples.run.request import Resilience
 
 
 def assemble(
@@ -63,9 +60,15 @@ def assemble(
     adapt = problems.collect(lambda: adapt_settings(run, resilience))
     if problems or platform is None or template is None or resilience is None:
         raise ConfigError(problems)
-    if pool.several_hosts:
-        prepare_hosts(platform, template)
-        _require_disk(platform, template, (size, settings), resilience)
+    room = size * template.workload(size, settings).bytes_per_row
+    platform.prepare(
+        Preparation(
+            warm_command=template.warm_command(),
+            checkpoint=resilience.file,
+            # A named checkpoint must fit on the disk, and be the same file on every host.
+            checkpoint_bytes=None if resilience.own else room,
+        )
+    )
     request = RunRequest(
         size=size,
         template=template,
@@ -89,31 +92,3 @@ def assemble(
     costing = Costing(open_benchmarks(), history, stated)
     report = None if service is None else service.report
     return Agent(platform, history, costing, console.note, report=report), request
-
-
-def prepare_hosts(platform: Platform, template: Template) -> None:
-    """Let a platform of several hosts compile the application's kernels there."""
-    from apples.platforms.slurm import SlurmPlatform
-    from apples.platforms.ssh import SshPlatform
-    from apples.remote.warmhosts import WarmHosts
-
-    assert isinstance(platform, SshPlatform | SlurmPlatform)
-    platform.keep_warm(template.warm_command(), WarmHosts(state_dir() / "hosts" / "warm.json"))
-
-
-def _require_disk(
-    platform: Platform, template: Template, run: tuple[int, Mapping[str, str]], resilience: Resilience
-) -> None:
-    """Let a platform of several hosts check room and directory of the checkpoints."""
-    from apples.platforms.slurm import SlurmPlatform
-    from apples.platforms.ssh import SshPlatform
-
-    assert isinstance(platform, SshPlatform | SlurmPlatform)
-    if resilience.file is None:
-        return
-    if resilience.own:
-        platform.wish_disk(resilience.file)
-        return
-    # A named checkpoint must fit on the disk, and be the same file on every host.
-    size, settings = run
-    platform.need_disk(resilience.file, size * template.workload(size, settings).bytes_per_row)

@@ -79,17 +79,17 @@ def calibrate(
 
 def _platform(options: PoolOptions, template: Template, console: Console) -> Platform:
     """Return the machines to measure; machines elsewhere report their CPU types in the snapshot."""
-    from apples.cli.assemble import prepare_hosts
     from apples.cli.conflicts import pool_conflicts
     from apples.cli.pool import open_platform
     from apples.errors import ConfigError
+    from apples.platforms.platform import Preparation
 
     problems = pool_conflicts(options)
     if problems:
         raise ConfigError(problems)
     platform, _ = open_platform(options, None, console.note)
     if options.several_hosts:
-        prepare_hosts(platform, template)
+        platform.prepare(Preparation(warm_command=template.warm_command()))
         platform.snapshot(console.note)
     return platform
 

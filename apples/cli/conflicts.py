@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from apples.cli.runoptions import SERVICE_GRID, PoolOptions, RunOptions, SharingOptions
-
-_MOCK = "the mock grid has no real hosts"
-_MONITOR = "the monitor's pages are of this machine only"
-_WAIT = "the way of waiting can be set on this machine only"
+from apples.cli.runoptions import DEFAULT_LAUNCHER, SERVICE_GRID, PoolOptions, RunOptions, SharingOptions
 
 #: Options that shape a new Slurm allocation and have no effect inside an existing one.
 _ALLOCATION = ("partition", "account", "qos", "reservation", "constraint", "exclusive", "immediate")
-
-
-def job_around() -> str | None:
-    """Return the number of the Slurm allocation that this process runs in, None outside."""
-    return os.environ.get("SLURM_JOB_ID") or os.environ.get("SLURM_JOBID") or None
 
 
 def run_conflicts(options: RunOptions) -> list[str]:
@@ -49,26 +39,29 @@ def run_conflicts(options: RunOptions) -> list[str]:
 
 def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> list[str]:
     """Return the problems of a pool's options with its launcher."""
+    from apples.platforms.finding import find_platform
+
     sharing = sharing or SharingOptions()
     given = [name for name in (*_ALLOCATION, "nodes") if getattr(pool, name)]
-    reasons = [
-        ("mock", pool.mock, _MOCK),
-        ("scenario", pool.scenario, _MOCK),
-        ("monitor", sharing.monitor, _MONITOR),
-        ("wait", sharing.wait, _WAIT),
-    ]
+    if pool.launcher == DEFAULT_LAUNCHER:
+        return _not_slurm(given)
+    values = {
+        "mock": pool.mock,
+        "scenario": pool.scenario,
+        "monitor": sharing.monitor,
+        "wait": sharing.wait,
+        "policy": sharing.policy,
+        "queue": sharing.queue,
+    }
+    reasons = find_platform(pool.launcher).excludes
+    found = _excluded(
+        f"--launcher {pool.launcher}", [(name, values.get(name), why) for name, why in reasons.items()]
+    )
     if pool.launcher != "slurm":
-        odd = [f"--{name} is for --launcher slurm; add it, or leave --{name} out" for name in given]
-        if pool.launcher != "ssh":
-            return odd
-        reasons.append(("policy", sharing.policy, "a policy coschedules processes of this machine only"))
-        return [*_excluded("--launcher ssh", reasons), *_without_hosts(pool), *odd]
-    reasons += [
-        ("policy", sharing.policy, "Slurm shares its nodes itself"),
-        ("queue", sharing.queue, "Slurm has its own queue"),
-    ]
-    found = _excluded("--launcher slurm", reasons)
-    job = job_around()
+        return [*found, *_not_slurm(given)]
+    from apples.platforms.slurm import current_job
+
+    job = current_job()
     if job is not None:
         found += [
             f"--{name} is for a new allocation, but job {job} (SLURM_JOB_ID) is already allocated; leave it out, or "
@@ -108,7 +101,5 @@ def _excluded(option: str, others: Iterable[tuple[str, object, str]]) -> list[st
     return [f"{option} and --{name} exclude each other: {why}" for name, value, why in others if value]
 
 
-def _without_hosts(pool: PoolOptions) -> list[str]:
-    if any(value is not None for value in (pool.grid_file, pool.hosts, pool.hostfile)):
-        return []
-    return ["--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE"]
+def _not_slurm(given: Iterable[str]) -> list[str]:
+    return [f"--{name} is for --launcher slurm; add it, or leave --{name} out" for name in given]

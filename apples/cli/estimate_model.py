@@ -41,7 +41,7 @@ def predict(words: str) -> Prediction | str:
     size = int(given["size"])
     agent, request = assemble(size, record_of(RunOptions, given), Console(quiet=True))
     costs = Costing(open_benchmarks(), open_history()).known(agent.platform, request)
-    missing = sorted({host.cpu_type for host in agent.platform.grid.hosts} - set(costs.seconds_per_row))
+    missing = sorted({host.cpu_type for host in agent.platform.pool.hosts} - set(costs.seconds_per_row))
     if missing:
         return (
             f"{request.template.name} is not calibrated on {', '.join(missing)}; `apples calibrate` or a first "

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apples.cli.conflicts import job_around
-from apples.cli.optiongroups import Problems
+from apples.cli.program import parse_settings
 from apples.cli.runoptions import SERVICE_GRID, PoolOptions, WeatherOptions
 from apples.errors import ConfigError
 from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE
 from apples.model.grid import Grid, Host
-from apples.platforms.local import LocalPlatform
-from apples.platforms.platform import Platform, is_this_machine, this_machine
+from apples.platforms.finding import find_platform
+from apples.platforms.platform import Platform, PlatformSetup, is_this_machine
 from nws.base.durations import parse_duration
 from nws.base.errors import UsageError
 from nws.client import Endpoint, state_dir
@@ -27,15 +25,9 @@ if TYPE_CHECKING:
     from apples.model.gridfile import GridFile
     from apples.model.snapshots import TimeShares
     from apples.platforms.serviceforecasts import ServiceWeather
-    from apples.slurm.commands import Wishes
 
 #: Source of a grid that no file describes.
 BUILT_IN = "built in"
-
-#: Scenario, load and seed of the mock grid by default.
-DEFAULT_SCENARIO, DEFAULT_LOAD, DEFAULT_SEED = "centurion", "loaded", 1
-
-_NODES = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 
 def ignore(text: str) -> None:
@@ -66,104 +58,48 @@ def open_platform(
     turns: TimeShares | None = None,
 ) -> tuple[Platform, GridFile | None]:
     """Return the platform that the options select, and its grid file if there is one; raise `ConfigError`."""
-    if options.simulated:
-        return _open_mock(options)
+    kind = find_platform(options.platform)
     # A job of the queue keeps to the hosts that the queue gave it, unless it names others.
     given = os.environ.get(HOSTS_VARIABLE)
-    if given and options.hosts is None and options.hostfile is None:
+    if given and options.hosts is None and options.hostfile is None and not kind.simulated:
         options = replace(options, hosts=given)
     of_service = options.grid_file == SERVICE_GRID and service is not None
     file = None if of_service else open_grid_file(options.grid_file)
     grid = None if file is None else file.grid
     if service is not None and of_service:
         grid = service.pool(notify)
-    if options.launcher == "slurm":
-        return _open_slurm(options, service, grid, fixed=file is not None), file
-    if options.launcher == "ssh" and grid is None and not of_service:
-        return _open_listed(options, service), file
-    pool = choose_hosts(grid or this_machine(), options)
-    if options.launcher == "ssh":
-        from apples.platforms.ssh import SshPlatform
-
-        return SshPlatform(pool, service=service), file
-    return LocalPlatform(pool, service=service, turns=turns), file
-
-
-def _listed_grid(asked: Mapping[str, int | None]) -> Grid:
-    """Return a grid of hosts that only a list names; their number of slots is 1 until they report it."""
-    hosts = tuple(Host(name=name, slots=slots or 1) for name, slots in asked.items())
-    return Grid(name="hosts by name", hosts=hosts, source="the hosts named")
-
-
-def _open_listed(options: PoolOptions, service: ServiceWeather | None) -> Platform:
-    """Return hosts over ssh that only a list names; they report their slots and types themselves."""
-    from apples.platforms.ssh import SshPlatform
-
-    asked = asked_hosts(options)
-    pool = choose_hosts(_listed_grid(asked), options)
-    open_slots = frozenset(name for name, slots in asked.items() if slots is None)
-    return SshPlatform(pool, open_slots=open_slots, open_types=frozenset(asked), service=service)
-
-
-def _open_slurm(
-    options: PoolOptions, service: ServiceWeather | None, grid: Grid | None, *, fixed: bool
-) -> Platform:
-    """Return a Slurm cluster, restricted to the hosts of the grid or of a list if there is one.
-
-    fixed : a grid file states the slots and CPU types
-    """
-    from apples.platforms.slurm import Given, SlurmPlatform
-
-    asked = asked_hosts(options)
-    if grid is None and asked:
-        grid = _listed_grid(asked)
-    given = Given(
-        wishes=slurm_request(options),
-        grid=None if grid is None else choose_hosts(grid, options),
-        open_types=frozenset() if fixed else frozenset(asked),
-        open_slots=frozenset(name for name, slots in asked.items() if slots is None and not fixed),
-        job=job_around(),
-        state=state_dir() / "hosts",
+    platform = kind.open(
+        PlatformSetup(
+            grid=grid,
+            stated=file is not None,
+            of_service=of_service,
+            listed=asked_hosts(options),
+            restrict=lambda pool: choose_hosts(pool, options),
+            options=launcher_options(options, kind),
+            service=service,
+            turns=turns,
+            state=state_dir() / "hosts",
+        )
     )
-    return SlurmPlatform(given, service=service)
+    return platform, file or platform.grid_file
 
 
-def slurm_request(options: PoolOptions) -> Wishes:
-    """Return the allocation to request from Slurm; raise `ConfigError` with every problem."""
-    from apples.slurm.commands import Wishes
+def launcher_options(options: PoolOptions, kind: type[Platform]) -> dict[str, str]:
+    """Return the platform's own options; raise `ConfigError` for those that it does not have.
 
-    problems = Problems()
-    nodes, immediate = None, options.immediate
-    if options.nodes is not None:
-        match = _NODES.fullmatch(options.nodes.strip())
-        least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-        if not 1 <= least <= most:
-            problems.append(f"--nodes {options.nodes}: expected MIN or MIN-MAX, for example 2 or 2-4")
-        nodes = (least, most)
-    immediate_s = None
-    if immediate is not None:
-        immediate_s = problems.collect(lambda: parse_duration(immediate, what="--immediate"))
-    names = {
-        name: getattr(options, name) for name in ("partition", "account", "qos", "reservation", "constraint")
+    An option of the command line that has the name of a platform's option is one of them.
+    """
+    found = {
+        name: str(value)
+        for name in kind.options
+        if (value := getattr(options, name, None)) is not None and value is not False
     }
-    problems += [f"--{name}: expected a name, got nothing" for name, value in names.items() if value == ""]
-    problems.check()
-    return Wishes(nodes=nodes, exclusive=options.exclusive, immediate_s=immediate_s, **names)
-
-
-def _open_mock(options: PoolOptions) -> tuple[Platform, GridFile]:
-    """Return a mock grid on the hosts of the grid file, or of the file that its scenario names."""
-    from apples.platforms.mock import open_mock
-    from apples.simulation.scenario import load_scenario
-
-    name, file = options.scenario, open_grid_file(options.grid_file)
-    if file is None:
-        name = name or DEFAULT_SCENARIO
-        file = open_grid_file(load_scenario(name)[0].grid)
-        assert file is not None
-    grid = choose_hosts(file.grid, options)
-    seed = DEFAULT_SEED if options.seed is None else options.seed
-    return open_mock(name, seed=seed, load=options.load or DEFAULT_LOAD, grid=grid), file
+    found |= parse_settings(options.launcher_options, flag="--launcher-option", example="seed=1")
+    unknown = [name for name in found if name not in kind.options]
+    if unknown:
+        legal = ", ".join(kind.options) or "none"
+        raise ConfigError(f"--launcher {kind.name} has no option {', '.join(unknown)}; legal are {legal}")
+    return found
 
 
 def open_grid_file(name: str | None) -> GridFile | None:

@@ -48,7 +48,8 @@ def probe(
     Exit codes: 0 all hosts can take part, 1 some cannot, 3 none can, 2 usage.
     """
     from apples.cli.console import Console
-    from apples.platforms.ssh import address_of, needs_of_ranks
+    from apples.platforms.platform import address_of
+    from apples.platforms.requirements import needs_of_ranks
     from apples.remote import preflight, slowness, speed
     from nws.base.durations import parse_duration
 

@@ -6,14 +6,17 @@ Every command that opens a pool uses these records; `only` of `with_options` cho
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from apples.cli.optiongroups import headed
 
-#: Launchers that start ranks on several machines.
-SEVERAL_HOSTS = ("ssh", "slurm")
+if TYPE_CHECKING:
+    from apples.platforms.platform import Platform
+
+#: Launcher without --launcher: this machine.
+DEFAULT_LAUNCHER = "mpiexec"
 
 #: Value of --grid for the pool of the weather service.
 SERVICE_GRID = "nws"
@@ -46,11 +49,18 @@ class PoolOptions:
     exclude: str | None = _hosts("-x", "--exclude", metavar="LIST", help="Leave these hosts out.")
     launcher: str = _hosts(
         "--launcher",
-        type=click.Choice(["mpiexec", *SEVERAL_HOSTS]),
-        default="mpiexec",
+        metavar="NAME",
+        default=DEFAULT_LAUNCHER,
         show_default=True,
         help="mpiexec: ranks on this machine; ssh: on all hosts of the pool that pass a check; slurm: on nodes of a "
-        "new or the current Slurm allocation.",
+        "new or the current Slurm allocation; or another installed platform.",
+    )
+    launcher_options: tuple[str, ...] = _hosts(
+        "--launcher-option",
+        multiple=True,
+        default=(),
+        metavar="KEY=VALUE",
+        help="Option of the launcher; may be repeated.",
     )
     partition: str | None = _slurm(
         "--partition", metavar="NAME", help="Partition (default: the cluster's default)."
@@ -77,13 +87,23 @@ class PoolOptions:
 
     @property
     def simulated(self) -> bool:
-        """Return whether the pool is a mock grid."""
-        return self.mock or self.scenario is not None
+        """Return whether ranks are simulated."""
+        return self.platform != DEFAULT_LAUNCHER and self._platform_class().simulated
 
     @property
     def several_hosts(self) -> bool:
         """Return whether the launcher starts ranks on several machines."""
-        return self.launcher in SEVERAL_HOSTS
+        return self.platform != DEFAULT_LAUNCHER and self._platform_class().several_hosts
+
+    @property
+    def platform(self) -> str:
+        """Return the name of the platform that the options select."""
+        return "mock" if self.mock or self.scenario is not None else self.launcher
+
+    def _platform_class(self) -> type[Platform]:
+        from apples.platforms.finding import find_platform
+
+        return find_platform(self.platform)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

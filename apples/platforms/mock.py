@@ -1,23 +1,26 @@
-"""A mock grid with everything an agent needs round it: sensors, forecasts, benchmarks, a launcher, a clock.
+"""A mock grid as a platform: simulated hosts with sensors, forecasts, benchmarks, a launcher and a clock.
 
-`open_mock` is the way in: a scenario, a seed and perhaps another grid. The agent gets snapshots made from
-forecasts, which are made from sensor readings up to the present and nothing else. The same seed gives the same
-platform to the last bit; runs change it only by taking time.
+`open_mock` opens one from a scenario, a seed and optionally another grid. Snapshots are made of forecasts, and these of
+sensor readings up to the present only. The same seed gives a bit-identical platform; runs change it by taking time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 
-from apples.launching.launcher import Notify
+from apples.errors import ConfigError
+from apples.launching.launcher import LaunchRequest, Notify
 from apples.model.config import configs_dir, find_config
 from apples.model.grid import Grid, Host, Snapshot
-from apples.model.gridfile import load_grid
+from apples.model.gridfile import load_grid, load_grid_file
+from apples.model.plan import Outcome
 from apples.model.snapshots import from_forecasts, without
 from apples.model.template import Benchmark, BenchmarkRequest, Workload
+from apples.platforms.platform import Platform, PlatformSetup
 from apples.simulation import mock_benchmark
 from apples.simulation.mock_grid import MockGrid
 from apples.simulation.mock_launcher import MockLauncher
@@ -25,33 +28,74 @@ from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.scenario import Scenario, load_scenario
 from nws.testing import InMemoryWeather
 
+#: Scenario of grids without one of their name.
+ANY_GRID = "workstations"
+
+#: Scenario, load and seed without options.
+DEFAULT_SCENARIO, DEFAULT_LOAD, DEFAULT_SEED = "centurion", "loaded", 1
+
 #: Midnight of 1 January 2000 UTC: the platform's second 0, so that its times read like times.
 EPOCH = 946_684_800.0
 #: Streams of chance of the observers, apart from those of the truth (`mock_grid`).
 _SENSORS, _BENCHMARKS = 101, 102
 
 
-class MockPlatform:
-    """A platform (`apples.platforms.platform.Platform`) that is simulated.
+class MockPlatform(Platform):
+    """Simulated hosts of a grid.
 
-    grid : the hosts.  truth : what is true of them, for experiments to let time pass and hosts die; never for plans
-    weather : forecasts from the sensors, up to the last `snapshot`.  launcher : runs plans and takes their time
+    truth : true speeds and loads, for experiments that let time pass or hosts fail; never an input of plans
+    weather : forecasts from the sensors up to the last `snapshot`
     """
 
     name = "mock"
+    simulated = True
+    options: ClassVar[Mapping[str, str]] = {
+        "scenario": "true speeds and loads (YAML)",
+        "load": "loaded (default) or unloaded",
+        "seed": "seed (default 1)",
+    }
 
-    def __init__(self, grid: Grid, scenario: Scenario, *, load: str, seed: int) -> None:
-        self.grid, self.scenario = grid, scenario
-        self.truth = MockGrid(grid, scenario, load=load, seed=seed)
-        self.launcher = MockLauncher(self.truth)
+    def __init__(self, pool: Grid, scenario: Scenario, *, load: str, seed: int) -> None:
+        super().__init__(pool)
+        self.scenario = scenario
+        self.truth = MockGrid(pool, scenario, load=load, seed=seed)
         self.weather = InMemoryWeather()
-        self._dropped: dict[str, str] = {}
+        self._launcher = MockLauncher(self.truth)
         self._benchmark_rng = np.random.default_rng([seed, _BENCHMARKS])
         rng = np.random.default_rng([seed, _SENSORS])
         self._sensors = MockSensors(self.truth, rng, since=-scenario.sensors.history_s)
 
+    @classmethod
+    def open(cls, setup: PlatformSetup) -> Self:
+        """Return a mock grid on the hosts of the grid, or of the file that its scenario names."""
+        scenario, file, grid = setup.options.get("scenario"), None, setup.grid
+        if grid is None:
+            scenario = scenario or DEFAULT_SCENARIO
+            file = load_grid_file(find_config(load_scenario(scenario)[0].grid))
+            grid = file.grid
+        seed = setup.options.get("seed", str(DEFAULT_SEED))
+        if not seed.isdecimal():
+            raise ConfigError(f"seed {seed}: expected a whole number of 0 or more")
+        load = setup.options.get("load", DEFAULT_LOAD)
+        truth, pool = _scenario_and_pool(scenario, setup.restrict(grid))
+        platform = cls(pool, truth, load=load, seed=int(seed))
+        platform.grid_file = file
+        return platform
+
+    def check(self, request: LaunchRequest) -> None:
+        """Raise `LaunchError` if a host of the plan is unknown or dead."""
+        self._launcher.check(request)
+
+    def command_line(self, request: LaunchRequest) -> list[str]:
+        """Return the ranks' own command."""
+        return self._launcher.command_line(request)
+
+    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
+        """Run the plan in simulated time."""
+        return self._launcher.run(request, notify)
+
     def now(self) -> float:
-        """Seconds since the epoch, in this platform's time."""
+        """Return seconds since the epoch, in simulated time."""
         return EPOCH + self.truth.now
 
     def rest(self, seconds: float) -> None:
@@ -65,16 +109,12 @@ class MockPlatform:
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """What the forecasters expect of every host and link now."""
-        notify(f"mock grid {self.grid.name}: reading the sensors of {len(self.grid.hosts)} hosts")
+        notify(f"mock grid {self.pool.name}: reading the sensors of {len(self.pool.hosts)} hosts")
         self.observe()
-        source = f"forecasts of the sensors of mock grid {self.grid.name}"
-        found = from_forecasts(self.grid, self.weather.forecasts(), now=self.now(), source=source)
+        source = f"forecasts of the sensors of mock grid {self.pool.name}"
+        found = from_forecasts(self.pool, self.weather.forecasts(), now=self.now(), source=source)
         absent = self._dropped | dict.fromkeys(self.truth.dead(), "it does not answer")
         return without(found, absent)
-
-    def drop(self, hosts: Mapping[str, str]) -> None:
-        """These hosts are no part of the pool any more, each for a reason."""
-        self._dropped |= hosts
 
     def write_s(self, path: Path, size_bytes: float) -> float:
         """Seconds that all ranks together take to write so much."""
@@ -83,10 +123,6 @@ class MockPlatform:
     def machine(self, host: Host) -> str:
         """What a benchmark of this host holds for: its CPU type in this scenario."""
         return f"mock {self.scenario.name} {host.cpu_type}"
-
-    def reaches(self, host: Host) -> bool:
-        """Every host of a mock grid can be benchmarked."""
-        return True
 
     def benchmark(self, request: BenchmarkRequest) -> Benchmark:
         """What a dedicated run of the application on one host measures; raises `LaunchError`."""
@@ -112,25 +148,30 @@ class MockPlatform:
         )
 
 
-#: Scenario for grids that have none of their own name.
-ANY_GRID = "workstations"
-
-
 def open_mock(
     scenario: str | Path | None = None, *, seed: int, load: str = "loaded", grid: Grid | None = None
 ) -> MockPlatform:
-    """Platform of a scenario (a file, or a name in `configs/mock/`) under one of its loads.
+    """Return the mock grid of a scenario under one of its loads.
 
-    grid : other hosts than the scenario's own grid file names. Without a scenario it is the one of the grid's
-    name, else `workstations`. Raises `ConfigError` with every problem of the files, or when the scenario knows
-    nothing of a CPU type or of the load.
+    Args:
+        scenario: A file, or a name in `configs/mock/`; without it the one of the grid's name, else `workstations`.
+        seed: Seed of all random numbers.
+        load: A load of the scenario.
+        grid: Other hosts than those of the scenario's own grid file.
+
+    Raises:
+        ConfigError: The files have problems, or the scenario lacks a CPU type or the load.
     """
+    truth, pool = _scenario_and_pool(scenario, grid)
+    return MockPlatform(pool, truth, load=load, seed=seed)
+
+
+def _scenario_and_pool(scenario: str | Path | None, grid: Grid | None) -> tuple[Scenario, Grid]:
     if scenario is None:
         named = "" if grid is None else grid.name
-        own = configs_dir() / "mock" / f"{named}.yaml"
-        scenario = named if named and own.is_file() else ANY_GRID
+        scenario = named if named and (configs_dir() / "mock" / f"{named}.yaml").is_file() else ANY_GRID
     truth, path = load_scenario(scenario)
     if grid is None:
         beside = path.parent / truth.grid
         grid = load_grid(beside if beside.is_file() else find_config(truth.grid))
-    return MockPlatform(grid, truth, load=load, seed=seed)
+    return truth, grid

@@ -1,92 +1,184 @@
-"""Where a run can happen: the machines, their weather, their benchmarks and the launcher, behind one seam.
+"""`Platform`: machines on which a run can take place, and what all platforms share.
 
-The agent plans and runs in a `Platform` and does not know which. `LocalPlatform` is this machine: real sensors, real
-ranks. The mock grid's platform stands in `apples.simulation`. Nothing here decides.
+A platform knows its pool, forecasts it (`snapshot`), runs plans and benchmarks, and drops hosts. The agent plans and
+runs on a `Platform` and does not know which one. Each platform is a class in one file, found by an entry point of the
+group `apples.platforms`, whose name is the value of `--launcher`. docs/add-a-platform.md shows how to write one.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import platform
+import platform as python_platform
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import LaunchError
-from apples.launching.launcher import Launcher, LaunchRequest, Notify
+from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.preflight import names_of_this_machine
 from apples.model.grid import Grid, Host, Snapshot
-from apples.model.plan import unplanned
+from apples.model.plan import Outcome, unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Workload
 from nws.client import local_host, usable_cpus
+from nws.series import Forecast, Resource, Series
 
-#: Sensor rounds before a plan: enough for an expected error when the weather is new, one when it is known.
-_ROUNDS_NEW, _ROUNDS_KNOWN, _KNOWN_SAMPLES = 3, 1, 10
-_ROUND_INTERVAL_S = 0.2
+if TYPE_CHECKING:
+    from apples.model.gridfile import GridFile
+    from apples.model.snapshots import TimeShares
+    from apples.platforms.serviceforecasts import ServiceWeather
+    from apples.remote.speed import LinkSpeed
 
-#: Written to find out how fast a directory takes files.
+#: Bytes written to measure the speed of a directory.
 _SAMPLE_BYTES = 4 << 20
 
-OWN_SENSORS = "sensors on this machine"
-NOT_MEASURED = "the grid file (no host of it is this machine, nothing was measured)"
+
+def _unrestricted(grid: Grid) -> Grid:
+    return grid
 
 
-class Platform(Protocol):
-    """Machines on which plans can be made and run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformSetup:
+    """Values from which a platform is opened.
+
+    grid : hosts of a grid file or of the weather service, None if the user named neither
+    stated : the grid is of a file, which states slots and CPU types.  of_service : the grid is the service's pool
+    listed : host → slots, None where not given, of a list of hosts (-H, --hostfile)
+    restrict : returns a grid with only those hosts that the user allows; raises `ConfigError`
+    options : the platform's own options, name → value
+    service : asked for forecasts first, None for none.  turns : time shares of coscheduled jobs on this machine
+    state : directory of this package's files
+    """
+
+    grid: Grid | None = None
+    stated: bool = False
+    of_service: bool = False
+    listed: Mapping[str, int | None] = field(default_factory=dict)
+    restrict: Callable[[Grid], Grid] = _unrestricted
+    options: Mapping[str, str] = field(default_factory=dict)
+    service: ServiceWeather | None = None
+    turns: TimeShares | None = None
+    state: Path = Path()
+
+    def listed_grid(self) -> Grid:
+        """Return a grid of the listed hosts; a host has 1 slot until it reports its number."""
+        hosts = tuple(Host(name=name, slots=slots or 1) for name, slots in self.listed.items())
+        return Grid(name="hosts by name", hosts=hosts, source="the hosts named")
 
     @property
-    def name(self) -> str:
-        """Name of the platform, as records keep it."""
+    def open_slots(self) -> frozenset[str]:
+        """Return the hosts whose number of slots is not known."""
+        return frozenset(name for name, slots in self.listed.items() if slots is None and not self.stated)
 
     @property
-    def grid(self) -> Grid:
-        """The pool of hosts."""
+    def open_types(self) -> frozenset[str]:
+        """Return the hosts whose CPU type is not known."""
+        return frozenset(() if self.stated else self.listed)
 
-    @property
-    def launcher(self) -> Launcher:
-        """What runs plans here."""
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """Requirements of a run on every host that takes part.
+
+    warm_command : compiles the application's kernels; empty for none
+    checkpoint : path of the checkpoint, None for none
+    checkpoint_bytes : bytes that must be free there, on a file system that all hosts share; None to only find out
+        whether they share it
+    """
+
+    warm_command: Sequence[str] = ()
+    checkpoint: Path | None = None
+    checkpoint_bytes: float | None = None
+
+
+class Platform(ABC):
+    """Machines on which plans can be made and run.
+
+    name : value of `--launcher`, and name of the platform in records.  pool : the hosts
+    grid_file : file that the platform itself chose for its pool; it may know costs of applications
+    several_hosts : ranks run on several machines, so a run can continue without a lost host
+    simulated : ranks are not real processes
+    excludes : option of `apples-run` that this platform cannot be combined with → reason
+    options : own option → help; `PlatformSetup.options` has no others
+    """
+
+    name: ClassVar[str]
+    several_hosts: ClassVar[bool] = False
+    simulated: ClassVar[bool] = False
+    excludes: ClassVar[Mapping[str, str]] = {}
+    options: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, pool: Grid) -> None:
+        self.pool = pool
+        self.grid_file: GridFile | None = None
+        self._dropped: dict[str, str] = {}
+
+    @classmethod
+    @abstractmethod
+    def open(cls, setup: PlatformSetup) -> Self:
+        """Return the platform of a setup; raise `ConfigError` if it cannot be opened."""
+
+    @abstractmethod
     def snapshot(self, notify: Notify) -> Snapshot:
-        """Find out what every host will deliver now."""
+        """Return forecasts of every host and link now; raise `NoFeasiblePlan` if no host is usable."""
 
-    def reaches(self, host: Host) -> bool:
-        """Whether a benchmark can be run on this host."""
+    @abstractmethod
+    def check(self, request: LaunchRequest) -> None:
+        """Raise `LaunchError` if the run cannot start; change nothing."""
 
-    def machine(self, host: Host) -> str:
-        """What a benchmark of this host holds for: hosts with the same text share it."""
+    @abstractmethod
+    def command_line(self, request: LaunchRequest) -> list[str]:
+        """Return the command that `run` would execute."""
 
-    def benchmark(self, request: BenchmarkRequest) -> Benchmark:
-        """Run the application's benchmark on one host; raises `LaunchError`."""
-
-    def now(self) -> float:
-        """Seconds since the epoch, in this platform's time."""
+    @abstractmethod
+    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
+        """Run the plan to its end, leave no process behind, and return the outcome; raise `LaunchError`."""
 
     def drop(self, hosts: Mapping[str, str]) -> None:
-        """Remove hosts from the pool, each with a reason; later snapshots list them as absent."""
+        """Remove hosts, each with a reason, from the pool; later snapshots list them as absent."""
+        self._dropped |= hosts
+
+    def benchmark(self, request: BenchmarkRequest) -> Benchmark:
+        """Run the application's benchmark on one host for a second or two; raise `LaunchError`."""
+        return launched_benchmark(self, request)
+
+    def reaches(self, host: Host) -> bool:
+        """Return whether a benchmark can run on this host."""
+        return True
+
+    def machine(self, host: Host) -> str:
+        """Return the key of a host's benchmarks: hosts with the same text share them."""
+        return f"{host.cpu_type} {fingerprint()}"
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
         """Return seconds to write so many bytes at `path`; None unless all hosts of the last snapshot share it."""
+        return None
+
+    def prepare(self, preparation: Preparation) -> None:  # noqa: B027 - optional, not abstract
+        """Take note of a run's requirements, to be met by every host of later snapshots."""
+
+    def now(self) -> float:
+        """Return seconds since the epoch, by this platform's clock."""
+        return time.time()
 
 
-def launched_benchmark(launcher: Launcher, request: BenchmarkRequest) -> Benchmark:
-    """Run the application's benchmark with real ranks, a second or two; raises `LaunchError`."""
+def launched_benchmark(platform: Platform, request: BenchmarkRequest) -> Benchmark:
+    """Run the application's benchmark with real ranks; raise `LaunchError`."""
     with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
         run_dir = Path(directory)
         output = run_dir / "benchmark.json"
         template, ranks = request.template, request.ranks
-        outcome = launcher.run(
+        outcome = platform.run(
             LaunchRequest(
-                plan=unplanned(
-                    [request.host.name] * request.ranks,
-                    scheduler="benchmark",
-                    application=request.template.name,
-                ),
+                plan=unplanned([request.host.name] * ranks, scheduler="benchmark", application=template.name),
                 workload=Workload(application=template.name, size=ranks),
                 command=tuple(template.benchmark_command(output, request.options, request.rows)),
                 run_dir=run_dir,
@@ -95,7 +187,7 @@ def launched_benchmark(launcher: Launcher, request: BenchmarkRequest) -> Benchma
             lambda _: None,
         )
         if outcome.ended == "interrupted":
-            # The launcher took the signal for the ranks; it was meant for us as well, whatever it means here.
+            # The launcher handled the signal for the ranks; it also meant this process.
             signal.raise_signal(outcome.exit_code - 128)
             raise KeyboardInterrupt
         if not outcome.finished:
@@ -105,28 +197,31 @@ def launched_benchmark(launcher: Launcher, request: BenchmarkRequest) -> Benchma
         return template.read_benchmark(output, outcome.observed_s)
 
 
-def warmed(command: Sequence[str], notify: Notify) -> None:
-    """Run a command that compiles kernels, passing on what it says; raises `LaunchError`."""
-    said = []
+def run_warm_command(command: Sequence[str], notify: Notify) -> None:
+    """Run a command that compiles kernels and forward its stderr lines; raise `LaunchError`."""
+    lines = []
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         try:
             for line in process.stderr:
-                said.append(line)
+                lines.append(line)
                 notify(line.rstrip())
         except BaseException:
             process.kill()
             raise
     if process.returncode != 0:
         raise LaunchError(
-            f"{' '.join(command)} failed with exit code {process.returncode}: {''.join(said).strip()}"
+            f"{' '.join(command)} failed with exit code {process.returncode}: {''.join(lines).strip()}"
         )
 
 
 def measured_write_s(directory: Path, size_bytes: float) -> float | None:
-    """Seconds that writing so much to disk would take there, from a smaller file; None where nothing can be written."""
+    """Return the seconds of a synchronised write of `size_bytes`, extrapolated from a smaller file.
+
+    None where the directory cannot be written.
+    """
     try:
         little_s, sample_s = (_write_s(directory, size) for size in (1, _SAMPLE_BYTES))
     except OSError:
@@ -143,20 +238,41 @@ def _write_s(directory: Path, size_bytes: int) -> float:
         return time.perf_counter() - started
 
 
+def single_forecast(value: float, now: float, method: str) -> Forecast:
+    """Return a forecast from one value whose error is unknown."""
+    nan = math.nan
+    return Forecast(value=value, mae=nan, rmse=nan, method=method, samples=1, measured_at=now, last=value)
+
+
+def link_forecasts(links: Iterable[LinkSpeed], now: float, method: str) -> dict[Series, Forecast]:
+    """Return the forecasts of measured links, each from one value."""
+    found = {}
+    for link in links:
+        for resource, value in ((Resource.LATENCY, link.latency_s), (Resource.BANDWIDTH, link.bandwidth_Bps)):
+            if value is not None:
+                found[Series(resource, link.source, link.target)] = single_forecast(value, now, method)
+    return found
+
+
 def this_machine() -> Grid:
-    """A grid of one host: this machine, with a slot for each CPU we may use."""
+    """Return a grid of one host: this machine, with one slot for each usable CPU."""
     host = Host(name=local_host(), slots=usable_cpus(), cpu_type=cpu_model())
     return Grid(name=host.name, hosts=(host,))
 
 
 def is_this_machine(host: Host) -> bool:
-    """Whether a host means this machine, by its address or its name."""
+    """Return whether the host's address or name means this machine."""
     return (host.address or host.name) in names_of_this_machine()
+
+
+def address_of(host: Host) -> str | None:
+    """Return the argument for ssh; None for this machine."""
+    return None if is_this_machine(host) else host.address or host.name
 
 
 @cache
 def cpu_model() -> str:
-    """Model name of this machine's CPU."""
+    """Return the model name of this machine's CPU."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -165,12 +281,12 @@ def cpu_model() -> str:
         key, _, value = line.partition(":")
         if key.strip() == "model name" and value.strip():
             return " ".join(value.split())
-    return platform.machine() or "unknown"
+    return python_platform.machine() or "unknown"
 
 
 @cache
 def fingerprint() -> str:
-    """Versions that decide how fast the application's kernels are."""
-    parts = [f"python {platform.python_version()}"]
+    """Return the versions that determine the speed of the application's kernels."""
+    parts = [f"python {python_platform.python_version()}"]
     parts += [f"{name} {version(name)}" for name in ("apples-grid", "numba", "numpy")]
     return ", ".join(parts)

@@ -8,14 +8,15 @@ briefly. The protocol is `nws.client`'s. Source: Wolski et al. 2000, ยง3.2 and ย
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from apples.launching.launcher import Notify
 from apples.launching.preflight import names_of_this_machine
-from apples.model.grid import Grid, Host
+from apples.model.grid import Grid, Host, Snapshot
 from apples.model.hostlist import fold
+from apples.model.snapshots import from_forecasts, with_composed
 from nws.base.errors import WeatherError
 from nws.client import (
     Endpoint,
@@ -44,6 +45,10 @@ _NAMED = 6
 
 #: Of an event's text; services take a little more.
 _LONGEST_TEXT = 500
+
+
+Measure = Callable[[Mapping[Series, Forecast] | None], tuple[Mapping[Series, Forecast], str]]
+"""Returns a platform's own forecasts and their source, given the service's forecasts or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,20 +196,60 @@ class ServiceWeather:
             )
 
 
-def with_local(
-    outlook: ServiceForecasts, local: Mapping[Series, Forecast], *, host: str, clock_s: float
-) -> Mapping[Series, Forecast]:
-    """The outlook's forecasts, completed by what this machine measured of itself.
+def forecast_snapshot(
+    pool: Grid,
+    service: ServiceWeather | None,
+    measure: Measure,
+    *,
+    silent: str,
+    now: Callable[[], float],
+    notify: Notify,
+    links_only: bool = False,
+) -> Snapshot:
+    """Return a snapshot from the service's forecasts and a platform's own; the service's have priority.
 
-    clock_s : time of this machine's clock now; times are moved to the service's
+    A service that does not answer is reported in one line, and the platform's own forecasts are used alone.
+
+    Args:
+        pool: The hosts.
+        service: The weather service, None for none.
+        measure: Returns the own forecasts and their source; its argument is the service's, None without them.
+        silent: The line for a service that does not answer, with `{}` for the reason.
+        now: The platform's clock, seconds since the epoch.
+        links_only: Of the service, use only the forecasts of links.
     """
-    ahead_s = outlook.now - clock_s
-    own = {
-        series: replace(forecast, measured_at=forecast.measured_at + ahead_s)
-        for series, forecast in local.items()
-        if series.host == host and series.peer in (None, host)
-    }
-    return {**own, **outlook.forecasts}
+    found: ServiceForecasts | None = None
+    notes: tuple[str, ...] = ()
+    if service is not None:
+        try:
+            found = service.forecasts(pool)
+        except WeatherError as error:
+            notes = (silent.format(str(error).splitlines()[0]),)
+        else:
+            if links_only:
+                pairs = {s: f for s, f in found.forecasts.items() if s.peer is not None}
+                found = replace(found, forecasts=pairs, stale=(), notes=())
+            notes = found.notes
+    for note in notes:
+        notify(note)
+    own, source = measure(None if found is None else found.forecasts)
+    clock_s = now()
+    if found is None:
+        return replace(from_forecasts(pool, own, now=clock_s, source=source), notes=notes)
+    # The ages of all forecasts are counted on the service's clock.
+    ahead_s = found.now - clock_s
+    moved = {s: replace(f, measured_at=f.measured_at + ahead_s) for s, f in own.items()}
+    sources = (source, f"links from {found.source}") if links_only else (found.source, source if own else "")
+    snapshot = from_forecasts(
+        pool,
+        {**moved, **found.forecasts},
+        now=found.now,
+        source=", and ".join(text for text in sources if text),
+        through=found.through,
+    )
+    if found.matrix is not None:
+        snapshot = with_composed(snapshot, found.matrix, found.names, now=found.now)
+    return replace(snapshot, stale=tuple(map(str, found.stale)), notes=notes)
 
 
 def _spellings(host: Host) -> list[str]:

@@ -1,44 +1,56 @@
-"""A Slurm cluster as a platform: idle nodes of a partition, or the allocation we are in; ranks through `srun`.
+"""A Slurm cluster as a platform: idle nodes of a partition, or the current allocation; ranks are started by `srun`.
 
-Outside an allocation plans are made over what a partition has idle, and each run gets an allocation of its hosts; its
-nodes are looked at when they are ours. Inside one the pool is its nodes, which are looked at before every plan. CPUs
-of an allocation are ours alone, so no sensor is asked what they deliver. Nothing here decides.
+Outside an allocation, plans use the idle nodes of a partition, each run gets an allocation of its hosts, and the nodes
+are checked once they are allocated. Inside an allocation the pool is its nodes, checked before every plan. Allocated
+CPUs belong to the run alone, so no sensor is asked for them.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
-from apples.launching.launcher import Launcher, Notify
+from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.slurm import Cluster, ReadyNodes, SlurmLauncher
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.hostlist import fold
-from apples.model.snapshots import from_forecasts
-from apples.model.template import Benchmark, BenchmarkRequest
-from apples.platforms.platform import fingerprint, launched_benchmark, measured_write_s
-from apples.platforms.serviceforecasts import ServiceWeather
-from apples.platforms.ssh import needed
+from apples.model.plan import Outcome
+from apples.platforms.platform import (
+    Platform,
+    PlatformSetup,
+    Preparation,
+    fingerprint,
+    link_forecasts,
+    measured_write_s,
+    single_forecast,
+)
+from apples.platforms.requirements import Requirements
+from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
 from apples.remote.facts import HostFacts, holds
-from apples.remote.warmhosts import Kernels, WarmHosts
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
 from apples.slurm.linkstore import LinkStore
 from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look
 from apples.slurm.pool import Offer, Pool, cpu_type, offered
 from apples.slurm.records import Node, Partition
-from nws.base.errors import WeatherError
+from nws.base.durations import parse_duration
 from nws.series import Forecast, Resource, Series
 
 ALLOCATED = "what Slurm gives"
+SILENT = "no weather of links from the service ({})"
 
 #: Seconds that nodes of a job which has just ended may take to be free.
 SETTLED_S, LOOK_S = 5.0, 0.5
+
+_NODES = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 #: File systems that every node of a cluster sees at the same place.
 _SHARED = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "panfs", "fuse.glusterfs", "orangefs")
@@ -61,53 +73,83 @@ class Given:
     state: Path
 
 
-class SlurmPlatform:
-    """Nodes that Slurm gives."""
+class SlurmPlatform(Platform):
+    """Nodes that Slurm allocates."""
 
     name = "slurm"
+    several_hosts = True
+    excludes: ClassVar[Mapping[str, str]] = {
+        "mock": "the mock grid has no real hosts",
+        "scenario": "the mock grid has no real hosts",
+        "monitor": "the monitor's pages are of this machine only",
+        "wait": "the way of waiting can be set on this machine only",
+        "policy": "Slurm shares its nodes itself",
+        "queue": "Slurm has its own queue",
+    }
+    options: ClassVar[Mapping[str, str]] = {
+        "partition": "partition (default: the cluster's default)",
+        "account": "account charged for the allocation",
+        "qos": "quality of service",
+        "reservation": "use nodes of this reservation",
+        "constraint": "use nodes with these features (a&b, a|b)",
+        "nodes": "MIN[-MAX], number of nodes to plan over",
+        "exclusive": "yes: share the nodes with no other job",
+        "immediate": "TIME after which to give up if the nodes are not allocated",
+    }
 
     def __init__(self, given: Given, *, service: ServiceWeather | None = None) -> None:
-        """service : whose forecasts of links are used"""
-        self.grid = given.grid or Grid(name="slurm", hosts=(), source="Slurm")
+        """service : asked for forecasts of links."""
+        super().__init__(given.grid or Grid(name="slurm", hosts=(), source="Slurm"))
         self._given, self._service = given, service
         self._cluster = Cluster(hosts=(), wishes=given.wishes, enclosing=given.job)
         self._nodes: Mapping[str, Node] = {}
         self._facts: dict[str, HostFacts] = {}
         self._links: LinkStore | None = None
-        self._disk_bytes: dict[str, float] = {}
-        self._wished: list[str] = []
-        self._dropped: dict[str, str] = {}
-        self._kernels: Kernels | None = None
+        self._requirements = Requirements(given.state / "warm.json")
 
-    def need_disk(self, path: Path, size_bytes: float) -> None:
-        """Every host must be able to write so much at `path`, and see what the others write there."""
-        self._disk_bytes[str(path.absolute())] = size_bytes
+    @classmethod
+    def open(cls, setup: PlatformSetup) -> Self:
+        """Return the cluster, restricted to the hosts of the grid or of the list if there is one."""
+        grid = setup.grid
+        if grid is None and setup.listed:
+            grid = setup.listed_grid()
+        given = Given(
+            wishes=read_wishes(setup.options),
+            grid=None if grid is None else setup.restrict(grid),
+            open_types=setup.open_types,
+            open_slots=setup.open_slots,
+            job=current_job(),
+            state=setup.state,
+        )
+        return cls(given, service=setup.service)
 
-    def wish_disk(self, path: Path) -> None:
-        """Find out with each look whether all hosts see the directory of `path`; none is left out for it."""
-        self._wished.append(str(path.absolute()))
-
-    def keep_warm(self, command: Sequence[str], hosts: WarmHosts) -> None:
-        """Before ranks are started, have `command` compile the kernels on every node that `hosts` does not know."""
-        self._kernels = Kernels(command=tuple(command), warm=hosts)
-
-    def drop(self, hosts: Mapping[str, str]) -> None:
-        """See `apples.platforms.platform.Platform.drop`."""
-        self._dropped |= hosts
+    def prepare(self, preparation: Preparation) -> None:
+        """Include the run's requirements in each check."""
+        self._requirements.add(preparation)
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
-        """See `apples.platforms.platform.Platform.write_s`; before nodes were looked at, only file systems of
-        clusters count."""
-        told = [self._facts[host.name] for host in self.grid.hosts if host.name in self._facts]
-        if len(told) < len(self.grid.hosts):
+        """Return the seconds measured here; before nodes are checked, only on cluster file systems."""
+        facts = [self._facts[host.name] for host in self.pool.hosts if host.name in self._facts]
+        if len(facts) < len(self.pool.hosts):
             shared = _file_system(path.parent) in _SHARED
         else:
-            shared = all(holds(facts, str(path.absolute()), size_bytes) for facts in told)
+            shared = all(holds(one, str(path.absolute()), size_bytes) for one in facts)
         return measured_write_s(path.parent, size_bytes) if shared else None
 
+    def check(self, request: LaunchRequest) -> None:
+        """Raise `LaunchError` if the run cannot start."""
+        self._launcher.check(request)
+
+    def command_line(self, request: LaunchRequest) -> list[str]:
+        """Return the `salloc` or `srun` command."""
+        return self._launcher.command_line(request)
+
+    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
+        """Run the ranks on the nodes that were available in the last snapshot."""
+        return self._launcher.run(request, notify)
+
     @property
-    def launcher(self) -> Launcher:
-        """Runs plans over the hosts that were to be had when last asked."""
+    def _launcher(self) -> SlurmLauncher:
         return SlurmLauncher(self._cluster, ready=self._ready)
 
     def snapshot(self, notify: Notify) -> Snapshot:
@@ -120,10 +162,10 @@ class SlurmPlatform:
         for host, why in pool.absent.items():
             notify(f"without {host}: {why}")
         hosts = tuple(self._host(offer) for offer in offers)
-        self.grid = replace(self.grid, hosts=hosts)
+        self.pool = replace(self.pool, hosts=hosts)
         threads = max(offer.node.threads for offer in offers)
         self._cluster = replace(self._cluster, hosts=tuple(h.name for h in hosts), threads=threads)
-        return replace(self._weather(offers, notify), absent=absent)
+        return replace(self._forecast(offers, notify), absent=absent)
 
     def reaches(self, host: Host) -> bool:
         """Every host that is to be had."""
@@ -135,14 +177,6 @@ class SlurmPlatform:
         node = self._nodes.get(host.name)
         kind = told.cpu_model if told is not None else cpu_type(node) if node is not None else host.cpu_type
         return f"{kind} {fingerprint()}"
-
-    def benchmark(self, request: BenchmarkRequest) -> Benchmark:
-        """Real ranks on that host for a second or two, in an allocation of their own where we are in none."""
-        return launched_benchmark(self.launcher, request)
-
-    def now(self) -> float:
-        """The clock on the wall."""
-        return time.time()
 
     def _idle(self, notify: Notify) -> Pool:
         """What the partition has to give now, with what the launcher must know of it."""
@@ -156,7 +190,7 @@ class SlurmPlatform:
             else tuple(self._named(partition.nodes, f"partition {partition.name}"))
         )
         partition = replace(partition, nodes=names)
-        self.grid = replace(self.grid, name=partition.name, source=f"partition {partition.name}")
+        self.pool = replace(self.pool, name=partition.name, source=f"partition {partition.name}")
         notify(f"looking at {len(names)} nodes of partition {partition.name}")
         deadline = time.monotonic() + SETTLED_S
         while True:
@@ -222,7 +256,7 @@ class SlurmPlatform:
         if len(offers) < least:
             reasons = "\n".join(f"{host}: {why}" for host, why in absent.items())
             what = "no node can be had" if least == 1 else f"{len(offers)} of {least} nodes can be had"
-            raise NoFeasiblePlan(f"{what} in {self.grid.source}:\n{reasons}".rstrip(":\n"))
+            raise NoFeasiblePlan(f"{what} in {self.pool.source}:\n{reasons}".rstrip(":\n"))
         best = sorted(offers, key=lambda o: (-o.slots * o.share, -o.memory_bytes))[:most]
         kept = [offer for offer in offers if offer in best]
         more = {o.node.name: f"--nodes allows {most}" for o in offers if o not in kept}
@@ -247,43 +281,27 @@ class SlurmPlatform:
             stated = replace(stated, slots=offer.slots)
         return replace(stated, name=node.name, slots=min(stated.slots, offer.slots))
 
-    def _weather(self, offers: Sequence[Offer], notify: Notify) -> Snapshot:
-        now = self.now()
-        forecasts: dict[Series, Forecast] = {}
-        for offer in offers:
-            name = offer.node.name
-            forecasts[Series(Resource.CPU_NEW, name)] = _told(offer.share, now)
-            forecasts[Series(Resource.CPU_CAPACITY, name)] = _told(offer.share * offer.slots, now)
-            if math.isfinite(offer.memory_bytes):
-                forecasts[Series(Resource.MEMORY_FREE, name)] = _told(offer.memory_bytes, now)
-        links, source = self._link_forecasts(now), ALLOCATED
-        notes: tuple[str, ...] = ()
-        if self._service is not None:
-            try:
-                outlook = self._service.forecasts(self.grid)
-            except WeatherError as error:
-                notes = (f"no weather of links from the service ({str(error).splitlines()[0]})",)
-                notify(notes[0])
-            else:
-                pairs = {s: f for s, f in outlook.forecasts.items() if s.peer is not None}
-                links |= {s: replace(f, measured_at=now) for s, f in pairs.items()}
-                source = f"{ALLOCATED}, and links from {outlook.source}"
-        found = from_forecasts(self.grid, {**forecasts, **links}, now=now, source=source)
-        return replace(found, notes=notes)
+    def _forecast(self, offers: Sequence[Offer], notify: Notify) -> Snapshot:
+        def measure(known: Mapping[Series, Forecast] | None) -> tuple[Mapping[Series, Forecast], str]:
+            now = self.now()
+            own: dict[Series, Forecast] = {}
+            for offer in offers:
+                values = {
+                    Resource.CPU_NEW: offer.share,
+                    Resource.CPU_CAPACITY: offer.share * offer.slots,
+                    Resource.MEMORY_FREE: offer.memory_bytes,
+                }
+                for resource, value in values.items():
+                    if math.isfinite(value):
+                        own[Series(resource, offer.node.name)] = single_forecast(value, now, self.name)
+            if self._links is not None and not self.pool.links:
+                links = self._links.among([host.name for host in self.pool.hosts])
+                own |= link_forecasts(links, now, self.name)
+            return own, ALLOCATED
 
-    def _link_forecasts(self, now: float) -> dict[Series, Forecast]:
-        """Links that were measured once, unless the user's grid says what they are like."""
-        found: dict[Series, Forecast] = {}
-        if self._links is None or self.grid.links:
-            return found
-        for link in self._links.among([host.name for host in self.grid.hosts]):
-            for resource, value in (
-                (Resource.LATENCY, link.latency_s),
-                (Resource.BANDWIDTH, link.bandwidth_Bps),
-            ):
-                if value is not None:
-                    found[Series(resource, link.source, link.target)] = _told(value, now)
-        return found
+        return forecast_snapshot(
+            self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify, links_only=True
+        )
 
     def _ready(self, job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
         """Nodes of a fresh allocation, looked at; those of the one we are in were looked at before the plan."""
@@ -298,10 +316,10 @@ class SlurmPlatform:
         what = NodeCheck(
             job=job,
             addresses={name: node.address or name for name, node in nodes.items()},
-            links=None if self._service is not None or self.grid.links else self._links,
-            kernels=self._kernels,
+            links=None if self._service is not None or self.pool.links else self._links,
+            kernels=self._requirements.kernels,
         )
-        with needed(self._disk_bytes, self._wished) as needs:
+        with self._requirements.needs() as needs:
             return look(what, needs, notify)
 
 
@@ -338,11 +356,31 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _told(value: float, now: float) -> Forecast:
-    """A value that somebody has said, with no idea of its error."""
-    return Forecast(
-        value=value, mae=math.nan, rmse=math.nan, method="slurm", samples=1, measured_at=now, last=value
-    )
+def current_job() -> str | None:
+    """Return the number of the Slurm allocation that this process runs in, None outside."""
+    return os.environ.get("SLURM_JOB_ID") or os.environ.get("SLURM_JOBID") or None
+
+
+def read_wishes(options: Mapping[str, str]) -> Wishes:
+    """Return the allocation to request from Slurm; raise `ConfigError` with every problem."""
+    problems: list[str] = []
+    nodes, immediate_s = None, None
+    if "nodes" in options:
+        match = _NODES.fullmatch(options["nodes"].strip())
+        least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if not 1 <= least <= most:
+            problems.append(f"--nodes {options['nodes']}: expected MIN or MIN-MAX, for example 2 or 2-4")
+        nodes = (least, most)
+    if "immediate" in options:
+        try:
+            immediate_s = parse_duration(options["immediate"], what="--immediate")
+        except ConfigError as error:
+            problems += error.problems
+    names = {name: options.get(name) for name in ("partition", "account", "qos", "reservation", "constraint")}
+    problems += [f"--{name}: expected a name, got nothing" for name, value in names.items() if value == ""]
+    if problems:
+        raise ConfigError(problems)
+    return Wishes(nodes=nodes, exclusive=bool(options.get("exclusive")), immediate_s=immediate_s, **names)
 
 
 def _file_system(directory: Path) -> str:

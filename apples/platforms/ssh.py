@@ -1,55 +1,65 @@
-"""Many machines as a platform: who of the pool is fit, what each delivers now, and ranks over ssh.
+"""Hosts reached over ssh as a platform: a check of all hosts before every plan, and ranks over ssh.
 
-Every snapshot begins with the check of all hosts, so a plan is always made for those that are there now; the others are
-told with their reasons and stand in the plan as left out. The check also reads each host's sensors once and, in a small
-pool, measures the links: the weather where no service has better. Nothing here decides.
+Each snapshot checks all hosts of the pool, so a plan uses only hosts that can take part now. The others are absent,
+each with its reason. The check also reads each host's sensors once and, in a small pool, measures the links.
+These values are used where no weather service has better ones.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
-import os
-import secrets
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar, Self
 
-from apples.errors import LaunchError, NoFeasiblePlan
+from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
-from apples.launching.command import RANK_WRAPPER
-from apples.launching.launcher import Launcher, Notify
-from apples.launching.preflight import SHARED_BYTES_FIXED, SHARED_BYTES_PER_RANK
+from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.ssh import SshLauncher
 from apples.model.grid import Grid, Host, Snapshot
-from apples.model.snapshots import from_forecasts, with_composed
-from apples.model.template import Benchmark, BenchmarkRequest
-from apples.platforms.platform import is_this_machine, launched_benchmark, measured_write_s, warmed
-from apples.platforms.serviceforecasts import ServiceWeather
-from apples.remote import hostcheck, preflight, speed
-from apples.remote.facts import HostFacts, Needs, holds
+from apples.model.plan import Outcome
+from apples.platforms.platform import (
+    Platform,
+    PlatformSetup,
+    Preparation,
+    address_of,
+    link_forecasts,
+    measured_write_s,
+    run_warm_command,
+    single_forecast,
+    this_machine,
+)
+from apples.platforms.requirements import Requirements
+from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
+from apples.remote import preflight, speed
+from apples.remote.facts import HostFacts, holds
 from apples.remote.preflight import Candidate, Checked
 from apples.remote.speed import CheckedConnection, LinkSpeed
 from apples.remote.ssh import find_ssh, ssh_command
-from apples.remote.warmhosts import Kernels, WarmHosts
-from nws.base.errors import WeatherError
 from nws.series import Forecast, Resource, Series
 
 CHECKED = "one look at each host over ssh"
+SILENT = f"no weather from the service ({{}}); planning with {CHECKED}"
 
-#: Seconds that a host which has just been checked may take to be there for a run; one that takes longer is lost.
+#: Seconds in which a host that passed the check must answer at the start of a run; otherwise it is lost.
 CONNECT_S = 12.0
 
-#: Hosts of a pool whose links are measured with the check; more of them would take longer than most runs are worth.
+#: Largest pool whose links are measured with the check; for more hosts that would take longer than most runs.
 MOST_LINKED = 8
 
 
-class SshPlatform:
-    """The hosts of a pool that can be reached over ssh, this machine among them if it is in the pool."""
+class SshPlatform(Platform):
+    """Hosts of a pool that are reachable over ssh; this machine may be one of them."""
 
     name = "ssh"
+    several_hosts = True
+    excludes: ClassVar[Mapping[str, str]] = {
+        "mock": "the mock grid has no real hosts",
+        "scenario": "the mock grid has no real hosts",
+        "monitor": "the monitor's pages are of this machine only",
+        "wait": "the way of waiting can be set on this machine only",
+        "policy": "a policy coschedules processes of this machine only",
+    }
 
     def __init__(
         self,
@@ -59,52 +69,72 @@ class SshPlatform:
         open_types: frozenset[str] = frozenset(),
         service: ServiceWeather | None = None,
         limit_s: float = preflight.LIMIT_S,
+        state: Path = Path(),
     ) -> None:
-        """pool : the hosts the user allows.  limit_s : what the check of a host may take
+        """Open no connection yet.
 
-        open_slots, open_types : hosts of which nobody has said how many ranks they take, or what CPU they have
-        service : whose weather is asked first
+        Args:
+            pool: Hosts that the user allows; `self.pool` is restricted to the usable ones by each snapshot.
+            open_slots: Hosts that report their number of slots.
+            open_types: Hosts that report their CPU type.
+            service: Asked for forecasts first.
+            limit_s: Time limit of a host's check.
+            state: Directory of the list of hosts with compiled kernels.
         """
-        self.grid = pool
-        self._pool, self._open_slots, self._open_types = pool, open_slots, open_types
+        super().__init__(pool)
+        self._allowed, self._open_slots, self._open_types = pool, open_slots, open_types
         self._service, self._limit_s = service, limit_s
         self._facts: Mapping[str, HostFacts] = {}
         self._links: list[LinkSpeed] = []
-        self._disk_bytes: dict[str, float] = {}
-        self._wished: list[str] = []
-        self._dropped: dict[str, str] = {}
-        self._kernels: Kernels | None = None
+        self._requirements = Requirements(state / "warm.json")
 
-    def need_disk(self, path: Path, size_bytes: float) -> None:
-        """Every host must be able to write so much at `path`, and see what the others write there."""
-        self._disk_bytes[str(path.absolute())] = size_bytes
+    @classmethod
+    def open(cls, setup: PlatformSetup) -> Self:
+        """Return the hosts of the grid, of the service or of the list."""
+        service, state = setup.service, setup.state
+        if setup.grid is not None or setup.of_service:
+            return cls(setup.restrict(setup.grid or this_machine()), service=service, state=state)
+        if not setup.listed:
+            raise ConfigError(
+                "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE"
+            )
+        pool = setup.restrict(setup.listed_grid())
+        return cls(
+            pool, open_slots=setup.open_slots, open_types=setup.open_types, service=service, state=state
+        )
 
-    def wish_disk(self, path: Path) -> None:
-        """Find out with each check whether all hosts see the directory of `path`; none is left out for it."""
-        self._wished.append(str(path.absolute()))
+    def prepare(self, preparation: Preparation) -> None:
+        """Include the run's requirements in each check."""
+        self._requirements.add(preparation)
 
     def write_s(self, path: Path, size_bytes: float) -> float | None:
-        """See `apples.platforms.platform.Platform.write_s`; measured here."""
-        told = self._facts.values()
-        if not all(holds(facts, str(path.absolute()), size_bytes) for facts in told):
+        """Return the seconds measured here; None unless all usable hosts share the file system."""
+        if not all(holds(facts, str(path.absolute()), size_bytes) for facts in self._facts.values()):
             return None
         return measured_write_s(path.parent, size_bytes)
 
     def drop(self, hosts: Mapping[str, str]) -> None:
-        """These hosts are no part of the pool any more, each for a reason; they are not asked again."""
-        self._dropped |= hosts
-        self._pool = self._pool.restrict(h.name for h in self._pool.hosts if h.name not in hosts)
+        """Remove the hosts from the pool; they are not checked again."""
+        super().drop(hosts)
+        self._allowed = self._allowed.restrict(h.name for h in self._allowed.hosts if h.name not in hosts)
 
-    def keep_warm(self, command: Sequence[str], hosts: WarmHosts) -> None:
-        """Before plans are made, have `command` compile the kernels on every host that `hosts` does not know."""
-        self._kernels = Kernels(command=tuple(command), warm=hosts)
+    def check(self, request: LaunchRequest) -> None:
+        """Raise `LaunchError` if the run cannot start."""
+        self._launcher.check(request)
+
+    def command_line(self, request: LaunchRequest) -> list[str]:
+        """Return the `mpiexec` command."""
+        return self._launcher.command_line(request)
+
+    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
+        """Run the ranks on the hosts that were usable in the last snapshot."""
+        return self._launcher.run(request, notify)
 
     @property
-    def launcher(self) -> Launcher:
-        """Runs plans over the hosts that were fit when last asked."""
+    def _launcher(self) -> SshLauncher:
         here = self._address_here()
         places = {}
-        for host in self.grid.hosts:
+        for host in self.pool.hosts:
             told = self._facts.get(host.name)
             address = address_of(host)
             interface = None if told is None else told.interface
@@ -115,7 +145,7 @@ class SshPlatform:
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Check every host of the pool; raises `NoFeasiblePlan` with all reasons when none is fit."""
-        checked = self.check(notify)
+        checked = self.check_hosts(notify)
         absent = {one.candidate.name: f"it {one.reason}" for one in checked if not one.fit}
         self._facts = {one.candidate.name: one.facts for one in checked if one.fit and one.facts is not None}
         absent |= self._warm(notify)
@@ -129,18 +159,18 @@ class SshPlatform:
             notify(f"without {host}: {why}")
         hosts = tuple(
             self._as_told(host, self._facts[host.name])
-            for host in self._pool.hosts
+            for host in self._allowed.hosts
             if host.name in self._facts
         )
-        self.grid = replace(self._pool, hosts=hosts)
-        return replace(self._weather(notify), absent={**self._dropped, **absent})
+        self.pool = replace(self._allowed, hosts=hosts)
+        return replace(self._forecast(notify), absent={**self._dropped, **absent})
 
-    def check(self, notify: Notify) -> tuple[Checked, ...]:
-        """Every host of the pool with what it told and what is wrong with it."""
-        candidates = [Candidate(name=host.name, address=address_of(host)) for host in self._pool.hosts]
+    def check_hosts(self, notify: Notify) -> tuple[Checked, ...]:
+        """Return the facts and the problems of every allowed host."""
+        candidates = [Candidate(name=host.name, address=address_of(host)) for host in self._allowed.hosts]
         notify(f"checking {len(candidates)} host{'s' * (len(candidates) != 1)}")
         with (
-            needed(self._disk_bytes, self._wished) as needs,
+            self._requirements.needs() as needs,
             preflight.asked(candidates, needs, limit_s=self._limit_s) as found,
         ):
             fit = [one for one in found if one[0].fit]
@@ -159,47 +189,24 @@ class SshPlatform:
         versions = [f"{name} {told.versions[name]}" for name in ("python", "apples-grid", "numba", "numpy")]
         return f"{told.cpu_model or host.cpu_type} {', '.join(versions)}"
 
-    def benchmark(self, request: BenchmarkRequest) -> Benchmark:
-        """Real ranks on that host for a second or two."""
-        return launched_benchmark(self.launcher, request)
-
-    def now(self) -> float:
-        """The clock on the wall."""
-        return time.time()
-
     def _measured_links(self, fit: Sequence[CheckedConnection], notify: Notify) -> list[LinkSpeed]:
         """The links of a small pool, where neither a service nor the grid file says what they are like."""
-        if self._service is not None or self._pool.links or not 2 <= len(fit) <= MOST_LINKED:
+        if self._service is not None or self._allowed.links or not 2 <= len(fit) <= MOST_LINKED:
             return []
         notify(f"measuring the links among {len(fit)} hosts")
         return speed.links(fit)
 
-    def _weather(self, notify: Notify) -> Snapshot:
-        now = self.now()
-        looked = {s: f for name, told in self._facts.items() for s, f in _forecasts(name, told, now).items()}
-        looked |= _link_forecasts(self._links, now)
-        if self._service is None:
-            return from_forecasts(self.grid, looked, now=now, source=CHECKED)
-        try:
-            outlook = self._service.forecasts(self.grid)
-        except WeatherError as error:
-            note = f"no weather from the service ({str(error).splitlines()[0]}); planning with {CHECKED}"
-            notify(note)
-            return replace(from_forecasts(self.grid, looked, now=now, source=CHECKED), notes=(note,))
-        for note in outlook.notes:
-            notify(note)
-        # What was looked at just now is moved to the service's clock; what the service says of a host counts more.
-        moved = {s: replace(f, measured_at=outlook.now) for s, f in looked.items()}
-        found = from_forecasts(
-            self.grid,
-            {**moved, **outlook.forecasts},
-            now=outlook.now,
-            source=f"{outlook.source}, and {CHECKED}",
-            through=outlook.through,
+    def _forecast(self, notify: Notify) -> Snapshot:
+        def measure(known: Mapping[Series, Forecast] | None) -> tuple[Mapping[Series, Forecast], str]:
+            now = self.now()
+            own = link_forecasts(self._links, now, "one look")
+            for name, facts in self._facts.items():
+                own |= _forecasts(name, facts, now)
+            return own, CHECKED
+
+        return forecast_snapshot(
+            self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify
         )
-        if outlook.matrix is not None:
-            found = with_composed(found, outlook.matrix, outlook.names, now=outlook.now)
-        return replace(found, stale=tuple(map(str, outlook.stale)), notes=outlook.notes)
 
     def _as_told(self, host: Host, told: HostFacts) -> Host:
         if host.name in self._open_slots and told.survey is not None:
@@ -210,17 +217,17 @@ class SshPlatform:
 
     def _warm(self, notify: Notify) -> dict[str, str]:
         """Hosts on which the kernels could not be compiled, and why."""
-        if self._kernels is None:
+        kernels = self._requirements.kernels
+        if kernels is None:
             return {}
-        kernels = self._kernels
-        hosts = {host.name: host for host in self._pool.hosts if host.name in self._facts}
+        hosts = {host.name: host for host in self._allowed.hosts if host.name in self._facts}
 
         def one(name: str) -> str | None:
             command, address = kernels.command, address_of(hosts[name])
             if address is not None:
                 command = tuple(ssh_command(find_ssh(), address, command))
             try:
-                warmed(command, lambda line: notify(f"{name}: {line}"))
+                run_warm_command(command, lambda line: notify(f"{name}: {line}"))
             except LaunchError as error:
                 return str(error)
             return None
@@ -236,40 +243,6 @@ class SshPlatform:
         )
 
 
-def needs_of_ranks() -> Needs:
-    """What every host must have so that ranks can be started there, whatever they run."""
-    return Needs(
-        versions=hostcheck.versions(),
-        files=(str(RANK_WRAPPER),),
-        shared_memory_bytes=SHARED_BYTES_FIXED + SHARED_BYTES_PER_RANK,
-    )
-
-
-@contextmanager
-def needed(disk_bytes: Mapping[str, float], wished: Sequence[str]) -> Iterator[Needs]:
-    """What is asked of every host; files by which hosts with the same file systems know them exist meanwhile.
-
-    disk_bytes : path → bytes that will be written there.  wished : paths of which it is only to be found out
-    """
-    tokens: dict[str, str] = {}
-    try:
-        for path in (*disk_bytes, *wished):
-            token = f".apples-shared-{secrets.token_hex(8)}"
-            with contextlib.suppress(OSError):
-                Path(path).with_name(token).touch()
-                tokens[path] = token
-        yield replace(needs_of_ranks(), disk_bytes=disk_bytes, tokens=tokens, wished=tuple(wished))
-    finally:
-        for path, token in tokens.items():
-            with contextlib.suppress(OSError):
-                os.unlink(Path(path).with_name(token))
-
-
-def address_of(host: Host) -> str | None:
-    """What ssh is told, None for this machine."""
-    return None if is_this_machine(host) else host.address or host.name
-
-
 def _forecasts(name: str, told: HostFacts, now: float) -> dict[Series, Forecast]:
     """What one look is worth: the value that was read, and no idea of its error."""
     survey = told.survey
@@ -280,26 +253,6 @@ def _forecasts(name: str, told: HostFacts, now: float) -> dict[Series, Forecast]
         Resource.CPU_CAPACITY: survey.capacity,
         Resource.MEMORY_FREE: survey.memory_bytes,
     }
-    return {Series(resource, name): _one_look(value, now) for resource, value in values.items()}
-
-
-def _link_forecasts(links: Sequence[LinkSpeed], now: float) -> dict[Series, Forecast]:
-    found = {}
-    for link in links:
-        for resource, value in ((Resource.LATENCY, link.latency_s), (Resource.BANDWIDTH, link.bandwidth_Bps)):
-            if value is not None:
-                found[Series(resource, link.source, link.target)] = _one_look(value, now)
-    return found
-
-
-def _one_look(value: float, now: float) -> Forecast:
-    """A value that was read once: its error is not known."""
-    return Forecast(
-        value=value,
-        mae=math.nan,
-        rmse=math.nan,
-        method="one look",
-        samples=1,
-        measured_at=now,
-        last=value,
-    )
+    return {
+        Series(resource, name): single_forecast(value, now, "one look") for resource, value in values.items()
+    }

@@ -172,7 +172,7 @@ class Agent:
         hosts = unmeasured(snapshot)
         if hosts:
             notes.append(
-                f"{fold(hosts)} not measured, taken as idle and as {self.platform.grid.source} states it"
+                f"{fold(hosts)} not measured, taken as idle and as {self.platform.pool.source} states it"
             )
             self.notify(notes[-1])
         return tuple(notes)

@@ -59,7 +59,7 @@ class Costing:
 
     def record_key(self, platform: Platform, request: RunRequest, rows: int | None = None) -> str:
         """What records are filed under: runs teach runs of the same costs on the same grid most."""
-        return f"{self.key(platform, request, rows)} on {platform.grid.name}"
+        return f"{self.key(platform, request, rows)} on {platform.pool.name}"
 
     def costs(self, platform: Platform, request: RunRequest, notify: Notify) -> Costs:
         """Corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
@@ -186,7 +186,7 @@ def slab_class(platform: Platform, request: RunRequest) -> int:
 
     What a row costs depends on how much of a slab stays in the caches.
     """
-    share = request.size / sum(host.slots for host in platform.grid.hosts)
+    share = request.size / sum(host.slots for host in platform.pool.hosts)
     return _class(request, round(math.log2(max(share, 1.0))))
 
 
@@ -217,7 +217,7 @@ def rank_counts(slots: int) -> list[int]:
 def _one_of_each_type(platform: Platform) -> list[Host]:
     """The host with most slots of every CPU type, those within reach first."""
     best: dict[str, Host] = {}
-    for host in platform.grid.hosts:
+    for host in platform.pool.hosts:
         rival = best.get(host.cpu_type)
         if rival is None or (platform.reaches(host), host.slots) > (platform.reaches(rival), rival.slots):
             best[host.cpu_type] = host

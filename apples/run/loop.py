@@ -69,7 +69,7 @@ class AttemptLoop:
 
     def command_line(self, decision: Decision) -> list[str]:
         """Return the command that `run` would execute."""
-        return self._platform.launcher.command_line(launch_request(self._request, decision, Path("RUN_DIR")))
+        return self._platform.command_line(launch_request(self._request, decision, Path("RUN_DIR")))
 
     def run(self, decision: Decision) -> Record:
         """Carry out the plan and return the record, which is then in the history with its outcome.
@@ -153,7 +153,7 @@ class AttemptLoop:
         started_at = self._platform.now()
         with tempfile.TemporaryDirectory(prefix="apples-run-") as directory:
             launch = launch_request(request, decision, Path(directory))
-            self._platform.launcher.check(launch)
+            self._platform.check(launch)
             if self._begun is None:
                 self._begun = new_record(request, decision, self._platform.now())
                 self._agent.history.append(self._begun)
@@ -162,7 +162,7 @@ class AttemptLoop:
                 f"running {request.template.name} {request.size} on {ranks} rank{'s' * (ranks != 1)}, "
                 f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
             )
-            outcome = self._platform.launcher.run(launch, self._notify)
+            outcome = self._platform.run(launch, self._notify)
             if not outcome.observations:
                 outcome = replace(outcome, observations=request.template.observations(Path(directory)))
         attempt = Attempt(

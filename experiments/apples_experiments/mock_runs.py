@@ -71,7 +71,7 @@ class Session:
         plan = planner(snapshot, workload, costs, options)
         started_at = self.world.now()
         request = LaunchRequest(plan=plan, workload=workload, command=(workload.application,), run_dir=Path())
-        outcome = self.world.launcher.run(request, _silent)
+        outcome = self.world.run(request, _silent)
         self._count += 1
         return Record(
             id=f"{self._count:06d}",
@@ -92,7 +92,7 @@ class Session:
 def benchmarks(settings: WolskiSettings, *, seed: int) -> Costs:
     """Benchmark of one host of each CPU type on dedicated machines, and no overhead yet."""
     world = Session(settings, seed=seed, load="unloaded").world
-    one_of = {host.cpu_type: host for host in reversed(world.grid.hosts)}
+    one_of = {host.cpu_type: host for host in reversed(world.pool.hosts)}
     table = {
         cpu_type: {1: world.measure(world.workload(1), host, 1).seconds_per_row}
         for cpu_type, host in sorted(one_of.items())

@@ -98,7 +98,7 @@ def _over_http(world: MockPlatform, seed: int, progress: Progress) -> tuple[int,
     sensors = MockSensors(world.truth, np.random.default_rng(seed), since=world.truth.now - _READ_S)
     rounds = list(sensors.read(world.truth.now))
     with InMemoryServer(clock=world.now) as server:
-        for host in world.grid.hosts:
+        for host in world.pool.hosts:
             server.register(host.name, cpus=host.slots, cpu_model=host.cpu_type)
         for of_pairs in (False, True):
             for one in [r for r in rounds if r.series[0].is_pair is of_pairs][-_ROUNDS:]:
@@ -106,8 +106,8 @@ def _over_http(world: MockPlatform, seed: int, progress: Progress) -> tuple[int,
         service = ServiceWeather(Endpoint.of(server.url), stale_after_s=_READ_S)
 
         def fetch() -> int:
-            outlook = service.forecasts(world.grid)
-            from_forecasts(world.grid, outlook.forecasts, now=outlook.now, source=outlook.source)
+            outlook = service.forecasts(world.pool)
+            from_forecasts(world.pool, outlook.forecasts, now=outlook.now, source=outlook.source)
             return len(outlook.forecasts)
 
         series = fetch()

@@ -90,7 +90,7 @@ def run(world: MockPlatform, size: int, costs: Costs, scheduler: Scheduler) -> R
     plan = scheduler.planner(snapshot, workload, costs, scheduler.options)
     started_at = world.now()
     request = LaunchRequest(plan=plan, workload=workload, command=(workload.application,), run_dir=Path())
-    outcome = world.launcher.run(request, _silent)
+    outcome = world.run(request, _silent)
     return Record(
         id=f"{started_at:.0f}",
         started_at=started_at,
@@ -121,7 +121,7 @@ def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -
     own = settings.calibration
     progress(f"{own.runs} calibration runs, {model} model")
     world = open_site(settings, seed=own.seed, load="unloaded")
-    one_of = {host.cpu_type: host for host in reversed(world.grid.hosts)}
+    one_of = {host.cpu_type: host for host in reversed(world.pool.hosts)}
     costs = Costs(
         seconds_per_row={
             cpu_type: {
@@ -131,7 +131,7 @@ def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -
             for cpu_type, host in sorted(one_of.items())
         }
     )
-    slots = sum(host.slots for host in world.grid.hosts)
+    slots = sum(host.slots for host in world.pool.hosts)
     pairs = [(size, ranks) for size in settings.sizes for ranks in range(2, slots + 1, 2)]
     planning = PAPER if model == PAPER.model else OURS
     records = []

@@ -113,7 +113,7 @@ def take_turns(
         seconds={name: observed_s(records[name]) for name in names},
         predicted_s={name: records[name].plan.predicted_s for name in names},
         ranks={name: len(records[name].plan.assignments) for name in names},
-        crossings={name: crossings(records[name].plan, world.grid) for name in names},
+        crossings={name: crossings(records[name].plan, world.pool) for name in names},
     )
 
 

@@ -4,7 +4,6 @@ And the monitor's library, built once.
 """
 
 import shutil
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -15,6 +14,7 @@ from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import RankObservation
 from apples.model.template import Benchmark, Workload
 from apples.monitoring import build
+from apples.platforms.platform import Platform
 from apples.run.agent import Agent
 from apples.run.costing import Costing
 from apples.testing import FakeLauncher
@@ -55,31 +55,41 @@ class Toy:
         return self.recorded
 
 
-@dataclass
-class FakePlatform:
-    """`apples.platforms.platform.Platform` out of plain values. benchmarked : what was asked to be measured."""
+class FakePlatform(Platform):
+    """A platform of plain values. benchmarked : (host, ranks, rows) of every benchmark"""
 
-    grid: Grid
-    launcher: FakeLauncher
-    row_s: float = 1e-3
-    weather: Snapshot | None = None
-    beyond: tuple[str, ...] = ()
-    name: str = "fake"
-    time: float = 1.7e9
-    benchmarked: list = field(default_factory=list)
-    dropped: list = field(default_factory=list)
-    storage_s: float | None = 0.01
+    name = "fake"
+
+    def __init__(self, pool, launcher):
+        super().__init__(pool)
+        self.launcher = launcher
+        self.row_s, self.weather, self.beyond = 1e-3, None, ()
+        self.time, self.storage_s = 1.7e9, 0.01
+        self.benchmarked, self.dropped = [], []
+
+    @classmethod
+    def open(cls, setup):
+        return cls(setup.restrict(setup.grid), FakeLauncher([]))
 
     def snapshot(self, notify):
         notify("looking out of the window")
-        return self.weather or Snapshot.nominal(self.grid, memory_bytes=8e9, taken_at=self.time)
+        return self.weather or Snapshot.nominal(self.pool, memory_bytes=8e9, taken_at=self.time)
+
+    def check(self, request):
+        self.launcher.check(request)
+
+    def command_line(self, request):
+        return self.launcher.command_line(request)
+
+    def run(self, request, notify):
+        return self.launcher.run(request, notify)
 
     def reaches(self, host):
         return host.name not in self.beyond
 
     def drop(self, hosts):
         self.dropped.append(dict(hosts))
-        self.grid = self.grid.restrict(h.name for h in self.grid.hosts if h.name not in hosts)
+        self.pool = self.pool.restrict(h.name for h in self.pool.hosts if h.name not in hosts)
 
     def write_s(self, path, size_bytes):
         return self.storage_s

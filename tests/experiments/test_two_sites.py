@@ -71,8 +71,8 @@ def test_the_default_scheduler_crosses_the_slow_link_once_and_pays_for_it(settin
     world = open_site(settings, seed=1, load="loaded")
     ours = run(world, 256, costs, Scheduler())
     everybody = run(world, 256, costs, Scheduler(planner=default_plan))
-    assert crossings(ours.plan, world.grid) == 0
-    assert crossings(everybody.plan, world.grid) == 1
+    assert crossings(ours.plan, world.pool) == 0
+    assert crossings(everybody.plan, world.pool) == 1
     assert observed_s(everybody) > 10 * observed_s(ours)
 
 

@@ -3,14 +3,19 @@
 import pytest
 
 from apples.cli.conflicts import pool_conflicts
-from apples.cli.pool import slurm_request
+from apples.cli.pool import launcher_options
 from apples.cli.runoptions import PoolOptions, SharingOptions
 from apples.errors import ConfigError
+from apples.platforms.slurm import SlurmPlatform, read_wishes
 from apples.slurm.commands import Wishes
 
 
 def slurm(**given):
     return PoolOptions(launcher="slurm", **given)
+
+
+def slurm_request(options):
+    return read_wishes(launcher_options(options, SlurmPlatform))
 
 
 @pytest.fixture(autouse=True)

@@ -118,7 +118,7 @@ def test_hosts_as_launchers_read_them():
 def test_a_run_in_a_job_keeps_to_its_hosts_unless_it_names_others(monkeypatch):
     def pool(**options):
         platform, _ = open_platform(PoolOptions(**options))
-        return [(host.name, host.slots) for host in platform.grid.hosts]
+        return [(host.name, host.slots) for host in platform.pool.hosts]
 
     name = socket.gethostname()
     monkeypatch.setenv("APPLES_QUEUE_HOSTS", f"{name}:3")

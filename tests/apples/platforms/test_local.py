@@ -1,6 +1,7 @@
 """This machine as a platform: who is in it, what is measured of it, and what only its file says."""
 
 import signal
+import time
 
 import pytest
 
@@ -29,7 +30,7 @@ class QuietWeather(local.LocalWeather):
     """The weather of this host without its sensors: what they would say is said here."""
 
     def measure(self, *, rounds, interval_s):
-        now = local.time.time()
+        now = time.time()
         values = {Resource.CPU_NEW: 0.75, Resource.CPU_CAPACITY: 1.5, Resource.MEMORY_FREE: 5e9}
         self._memory.append(
             Measurement(Series(resource, self.host), now, value)
@@ -94,7 +95,7 @@ def test_a_pool_elsewhere_is_not_measured_at_all(tmp_path):
 
 def test_benchmarks_hold_for_a_cpu_and_the_versions_it_was_measured_with():
     platform = LocalPlatform(grid_of(Host(name="localhost", cpu_type="abacus")))
-    machine = platform.machine(platform.grid.hosts[0])
+    machine = platform.machine(platform.pool.hosts[0])
     assert machine == f"abacus {fingerprint()}"
     assert "numba" in machine
 
@@ -119,11 +120,11 @@ class Script:
 
 def benchmark(outcome, warm="true", heard=None):
     platform = LocalPlatform(grid_of(Host(name="localhost", slots=2)))
-    platform.launcher = FakeLauncher([outcome])
+    platform._launcher = FakeLauncher([outcome])
     request = BenchmarkRequest(
         template=Script(warm),
         options={},
-        host=platform.grid.hosts[0],
+        host=platform.pool.hosts[0],
         ranks=2,
         rows=8,
         notify=[].append if heard is None else heard.append,

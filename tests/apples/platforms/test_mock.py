@@ -19,7 +19,7 @@ def run(platform, size, costs, tmp_path):
     workload = platform.workload(size)
     plan = default_plan(platform.snapshot(lambda line: None), workload, costs)
     request = LaunchRequest(plan=plan, workload=workload, command=("pmhd3d",), run_dir=tmp_path)
-    return platform.launcher.run(request, lambda line: None)
+    return platform.run(request, lambda line: None)
 
 
 def test_a_snapshot_is_made_of_forecasts_up_to_now():
@@ -63,7 +63,7 @@ def test_time_passes_with_runs_and_rest_and_the_sensors_go_on(costs, tmp_path):
 
 def test_a_benchmark_is_that_of_a_dedicated_host():
     platform = open_mock("centurion", seed=1)
-    host = platform.grid.hosts[0]
+    host = platform.pool.hosts[0]
     found = platform.measure(platform.workload(1), host, 1)
     assert found.seconds_per_row == pytest.approx(0.000975, rel=0.03)
     assert found.bytes_per_row == pytest.approx(384e3, rel=0.03)
@@ -72,7 +72,7 @@ def test_a_benchmark_is_that_of_a_dedicated_host():
 
 def test_another_grid_can_be_put_under_a_scenario():
     platform = open_mock("centurion", seed=1)
-    few = open_mock("centurion", seed=1, grid=platform.grid.restrict(["c01", "c20"]))
+    few = open_mock("centurion", seed=1, grid=platform.pool.restrict(["c01", "c20"]))
     assert [h.name for h in few.snapshot(lambda line: None).hosts] == ["c01", "c20"]
 
 

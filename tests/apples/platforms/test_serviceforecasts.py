@@ -1,6 +1,7 @@
 """Plans from a weather service: names matched, stale and lost named, and what happens without it."""
 
 import math
+import time
 
 import pytest
 
@@ -67,7 +68,7 @@ class QuietWeather(local.LocalWeather):
     """The weather of this host without its sensors: what they would say is said here."""
 
     def measure(self, *, rounds, interval_s):
-        now = local.time.time()
+        now = time.time()
         values = {Resource.CPU_NEW: 0.75, Resource.CPU_CAPACITY: 1.5, Resource.MEMORY_FREE: 5e9}
         self._memory.append(
             Measurement(Series(resource, self.host), now, value)

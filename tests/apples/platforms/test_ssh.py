@@ -7,6 +7,7 @@ import pytest
 from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
 from apples.model.grid import Grid, Host, LinkRule
 from apples.platforms import ssh as ssh_platform
+from apples.platforms.platform import Preparation
 from apples.platforms.ssh import SshPlatform
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.preflight import Checked
@@ -76,7 +77,7 @@ def test_the_fit_are_the_grid_and_the_others_are_absent(told):
         ("alpha", 2, "Xeon"),
         ("beta", 3, "default"),
     ]
-    assert platform.grid.hosts == snapshot.hosts
+    assert platform.pool.hosts == snapshot.hosts
     assert snapshot.absent == {"gamma": "it refuses our key; load it"}
     assert notes[-1] == "without gamma: it refuses our key; load it"
     first = snapshot.conditions[0]
@@ -114,7 +115,7 @@ def test_links_that_the_grid_file_states_are_not_measured(told):
 def test_each_host_has_the_interface_at_which_it_was_reached(told):
     platform = SshPlatform(pool(Host(name="alpha", address="alpha.example.org"), Host(name="beta")))
     platform.snapshot(lambda line: None)
-    places = platform.launcher._addresses
+    places = platform._launcher._addresses
     assert {p.host: (p.address, p.interface) for p in places.values()} == {
         "alpha": ("alpha.example.org", "ens2"),
         "beta": ("beta", "ens3"),
@@ -135,7 +136,7 @@ def test_nobody_is_fit(told):
 
 def test_a_checkpoint_is_asked_for_with_a_file_that_only_the_same_directory_shows(told, tmp_path):
     platform = SshPlatform(pool(*THREE))
-    platform.need_disk(tmp_path / "run.chk", 1e6)
+    platform.prepare(Preparation(checkpoint=tmp_path / "run.chk", checkpoint_bytes=1e6))
     platform.snapshot(lambda line: None)
     (needs,) = told["needs"]
     assert needs.disk_bytes == {str(tmp_path / "run.chk"): 1e6}
@@ -151,13 +152,12 @@ def test_kernels_are_compiled_once_on_every_new_host(told, tmp_path, monkeypatch
         if "beta" in command:
             raise LaunchError("no compiler")
 
-    monkeypatch.setattr(ssh_platform, "warmed", warmed)
+    monkeypatch.setattr(ssh_platform, "run_warm_command", warmed)
     monkeypatch.setattr(ssh_platform, "find_ssh", lambda: "ssh")
-    file = tmp_path / "warm.json"
     for expected in ([2, ["alpha"]], [1, ["alpha"]]):
         called.clear()
-        platform = SshPlatform(pool(*THREE))
-        platform.keep_warm(["python", "warm"], WarmHosts(file))
+        platform = SshPlatform(pool(*THREE), state=tmp_path)
+        platform.prepare(Preparation(warm_command=["python", "warm"]))
         snapshot = platform.snapshot(lambda line: None)
         # beta, where it failed, is tried again
         assert [len(called), [h.name for h in snapshot.hosts]] == expected

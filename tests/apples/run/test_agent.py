@@ -224,7 +224,7 @@ def test_whoever_listens_hears_of_the_plan_and_of_the_end(bench):
 
 def test_notes_of_the_weather_are_notes_of_the_plan(bench):
     b = bench()
-    b.platform.weather = replace(Snapshot.nominal(b.platform.grid, memory_bytes=8e9), notes=("b is lost",))
+    b.platform.weather = replace(Snapshot.nominal(b.platform.pool, memory_bytes=8e9), notes=("b is lost",))
     decision = b.agent.decide(request_for(b))
     assert "b is lost" in decision.document()["notes"]
 

@@ -33,7 +33,7 @@ def test_a_benchmark_is_run_once_for_each_type_and_count(bench):
 def test_only_what_is_missing_is_measured(bench):
     b = bench(Host(name="a", slots=2))
     costs(b)
-    b.platform.grid = bench(Host(name="a", slots=4)).platform.grid
+    b.platform.pool = bench(Host(name="a", slots=4)).platform.pool
     b.platform.benchmarked.clear()
     costs(b, size=128)
     assert b.platform.benchmarked == [("a", 4, 32)]

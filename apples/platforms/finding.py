@@ -1,0 +1,49 @@
+"""Finds platforms by the entry points of the group `apples.platforms`: this package's and those of other packages."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, EntryPoints, PackageNotFoundError, distribution, entry_points
+
+from apples.errors import ConfigError
+from apples.platforms.platform import Platform
+
+GROUP = "apples.platforms"
+
+
+def platform_names() -> list[str]:
+    """Return the names of all installed platforms, sorted."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def find_platform(name: str) -> type[Platform]:
+    """Return the class of the platform of that name; raise `ConfigError` if there is none or it cannot be loaded."""
+    point = _entry_point(name)
+    if point is None:
+        raise ConfigError(f"--launcher {name}: no such platform; legal are {', '.join(platform_names())}")
+    try:
+        found = point.load()
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"--launcher {name}: {point.value} cannot be loaded: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Platform)):
+        raise ConfigError(f"--launcher {name}: {point.value} is no subclass of apples.platforms.Platform")
+    return found
+
+
+def _entry_point(name: str) -> EntryPoint | None:
+    # Reading one distribution takes 0.3 ms; reading all of an environment takes 20 ms and more.
+    for found in (_own_entry_points, _all_entry_points):
+        points = found().select(name=name)
+        if points:
+            return next(iter(points))
+    return None
+
+
+def _own_entry_points() -> EntryPoints:
+    try:
+        return distribution("apples-grid").entry_points.select(group=GROUP)
+    except PackageNotFoundError:
+        return EntryPoints()
+
+
+def _all_entry_points() -> EntryPoints:
+    return entry_points(group=GROUP)
