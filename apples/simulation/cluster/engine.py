@@ -13,73 +13,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from apples.simulation.cluster import layout as f
 from apples.simulation.cluster.classscheduler import new_budgets, set_next
 from apples.simulation.cluster.jit import compiled, inlined, part, words
-from apples.simulation.cluster.layout import (
-    ACTS_FROM,
-    ASLEEP,
-    BEGIN,
-    C_COMM,
-    COMPUTE,
-    COMPUTING,
-    DAEMON,
-    DUE,
-    FINISHED,
-    GONE,
-    HELD,
-    HELD_SINCE,
-    HELD_WAITING,
-    ITERATION,
-    ITERATIONS,
-    J_FIRST,
-    J_LEFT,
-    J_RANKS,
-    JOB,
-    K_ENDED,
-    K_LOOKAHEAD,
-    K_MEMBERS,
-    K_MESSAGES,
-    K_NODE,
-    K_NODES,
-    K_NOISE_MEAN,
-    K_PROCESS,
-    K_PROCESSORS,
-    K_REPORTS,
-    K_STRIDE,
-    K_TRY,
-    K_WIDTH,
-    KIND,
-    KNOCK,
-    N_DUE,
-    N_FIRST,
-    N_FROZEN,
-    N_INDEX,
-    N_ORDERS,
-    N_RANDOM,
-    N_REQUEST,
-    N_REQUEST_AT,
-    N_SLOTS,
-    NEVER,
-    NEXT,
-    NOBODY,
-    OFF,
-    PHASE,
-    POLLS,
-    PROCESS_FIELDS,
-    PROCESSOR_FIELDS,
-    READY_AT,
-    REMAINING,
-    RUNNING,
-    S_SCHEDULED,
-    SHARE,
-    SPIN_UNTIL,
-    STATE,
-    T_COMM,
-    T_CPU,
-    WAITING,
-    WAITING_SINCE,
-    Memory,
-)
+from apples.simulation.cluster.layout import Memory
 from apples.simulation.cluster.localscheduler import decide, fall_asleep, make_room, wake
 from apples.simulation.cluster.lockstep import leap
 from apples.simulation.cluster.nodewide import carry_out, class_event, set_barred, tell_changes
@@ -101,32 +38,32 @@ from apples.simulation.cluster.progress import (
 @part
 def finish(m: Memory, n: int, p: int, t: int) -> None:
     """A rank is done."""
-    m[p + READY_AT] = NEVER
+    m[p + f.READY_AT] = f.NEVER
     fall_asleep(m, n, p, t)
-    m[p + STATE] = GONE
-    m[p + FINISHED] = t
-    m[m[p + DUE] + m[K_WIDTH]] = NOBODY
-    m[m[p + JOB] + J_LEFT] -= 1
-    m[K_ENDED] += 1
+    m[p + f.STATE] = f.GONE
+    m[p + f.FINISHED] = t
+    m[m[p + f.DUE] + m[f.K_WIDTH]] = f.NOBODY
+    m[m[p + f.JOB] + f.J_LEFT] -= 1
+    m[f.K_ENDED] += 1
 
 
 @part
 def report(m: Memory, n: int, p: int, t: int) -> None:
     """A message is there for a job that is not scheduled: where its sender is, the policy has to hear of it."""
-    m[p + KNOCK] = NEVER
+    m[p + f.KNOCK] = f.NEVER
     if may_report(m, p, t):
-        m[n + N_REQUEST] = p
-        m[n + N_REQUEST_AT] = t
-        m[n + N_FROZEN] = 1
-        m[K_REPORTS] += 1
+        m[n + f.N_REQUEST] = p
+        m[n + f.N_REQUEST_AT] = t
+        m[n + f.N_FROZEN] = 1
+        m[f.K_REPORTS] += 1
     go_on(m, p)
 
 
 @part
 def go_on(m: Memory, p: int) -> None:
     """A running rank has had an event that changes nothing of what it does: its own next one is still to come."""
-    if m[p + PHASE] == COMPUTING:
-        expect(m, p, m[p + BEGIN] + m[p + REMAINING])
+    if m[p + f.PHASE] == f.COMPUTING:
+        expect(m, p, m[p + f.BEGIN] + m[p + f.REMAINING])
     else:
         wait_on(m, p)
 
@@ -134,55 +71,55 @@ def go_on(m: Memory, p: int) -> None:
 @inlined
 def comes_of_itself(m: Memory, p: int, t: int) -> bool:
     """Whether a running rank has come to the end of its computation, or of its patience, at `t`."""
-    if m[p + PHASE] == COMPUTING:
-        return bool(t >= m[p + BEGIN] + m[p + REMAINING])
-    return bool(m[p + POLLS] == 0 and t >= max(m[p + ACTS_FROM], m[p + SPIN_UNTIL]))
+    if m[p + f.PHASE] == f.COMPUTING:
+        return bool(t >= m[p + f.BEGIN] + m[p + f.REMAINING])
+    return bool(m[p + f.POLLS] == 0 and t >= max(m[p + f.ACTS_FROM], m[p + f.SPIN_UNTIL]))
 
 
 @inlined
 def rank_event(m: Memory, n: int, p: int, t: int) -> None:
     """A rank's messages have come while it slept, its computation is done, or it has spun long enough."""
-    if m[p + STATE] == ASLEEP:
+    if m[p + f.STATE] == f.ASLEEP:
         wake(m, n, p, t)
-    elif m[K_MESSAGES] == 1 and m[p + KNOCK] <= t and m[m[p + SHARE] + S_SCHEDULED] == 0:
+    elif m[f.K_MESSAGES] == 1 and m[p + f.KNOCK] <= t and m[m[p + f.SHARE] + f.S_SCHEDULED] == 0:
         report(m, n, p, t)
-    elif m[K_MESSAGES] == 1 and not comes_of_itself(m, p, t):
+    elif m[f.K_MESSAGES] == 1 and not comes_of_itself(m, p, t):
         # it was to report a message, but its job has been scheduled meanwhile
         go_on(m, p)
-    elif m[p + PHASE] == WAITING:
+    elif m[p + f.PHASE] == f.WAITING:
         fall_asleep(m, n, p, t)
     else:
         account(m, p, t)
-        if m[p + ITERATION] >= m[p + ITERATIONS]:
+        if m[p + f.ITERATION] >= m[p + f.ITERATIONS]:
             finish(m, n, p, t)
         elif communicates(m, p):
             enter(m, p, t)
         else:
-            m[p + ACTS_FROM] = t
+            m[p + f.ACTS_FROM] = t
             begin_next(m, p, t)
 
 
 @part
 def system_event(m: Memory, n: int, p: int, t: int) -> None:
     """A daemon wakes or sleeps again; the node manager has decided."""
-    if m[p + STATE] == ASLEEP:
-        m[p + REMAINING] = m[p + COMPUTE]
+    if m[p + f.STATE] == f.ASLEEP:
+        m[p + f.REMAINING] = m[p + f.COMPUTE]
         wake(m, n, p, t)
         return
-    m[p + READY_AT] = NEVER
-    if m[p + KIND] == DAEMON:
-        m[n + N_RANDOM] += 1
-        m[p + READY_AT] = t + 1 + int(-math.log(1.0 - mix(m[n + N_RANDOM])) * m[K_NOISE_MEAN])
+    m[p + f.READY_AT] = f.NEVER
+    if m[p + f.KIND] == f.DAEMON:
+        m[n + f.N_RANDOM] += 1
+        m[p + f.READY_AT] = t + 1 + int(-math.log(1.0 - mix(m[n + f.N_RANDOM])) * m[f.K_NOISE_MEAN])
     fall_asleep(m, n, p, t)
-    if m[p + KIND] != DAEMON and m[n + N_ORDERS] == 1:
-        m[n + N_ORDERS] = 0
+    if m[p + f.KIND] != f.DAEMON and m[n + f.N_ORDERS] == 1:
+        m[n + f.N_ORDERS] = 0
         carry_out(m, n, t)
 
 
 @inlined
 def earliest(m: Memory, first: int, end: int) -> int:
     """The least of a row of next events; it is looked through in whole lines, what is not in use being NEVER."""
-    t = NEVER
+    t = f.NEVER
     for w in range(first, end, 8):
         a = min(min(m[w], m[w + 1]), min(m[w + 2], m[w + 3]))
         b = min(min(m[w + 4], m[w + 5]), min(m[w + 6], m[w + 7]))
@@ -193,9 +130,9 @@ def earliest(m: Memory, first: int, end: int) -> int:
 @part
 def node_until(m: Memory, n: int, end: int) -> None:
     """Run the node's events up to and including `end`."""
-    processors, width, due = m[K_PROCESSORS], m[K_WIDTH], n + N_DUE
-    following = NEXT + m[n + N_INDEX]
-    t, stop = m[following], due + m[n + N_SLOTS]
+    processors, width, due = m[f.K_PROCESSORS], m[f.K_WIDTH], n + f.N_DUE
+    following = f.NEXT + m[n + f.N_INDEX]
+    t, stop = m[following], due + m[n + f.N_SLOTS]
     while t <= end:
         at = due
         while at < stop and m[at] != t:
@@ -205,7 +142,7 @@ def node_until(m: Memory, n: int, end: int) -> None:
             t = m[following] = earliest(m, due, stop)
             continue
         if at < due + processors:
-            c = m[n + N_FIRST] + (at - due) * PROCESSOR_FIELDS
+            c = m[n + f.N_FIRST] + (at - due) * f.PROCESSOR_FIELDS
             make_room(m, n, decide(m, n, c, t), t)
         elif at == due + processors:
             class_event(m, n, t)
@@ -213,8 +150,8 @@ def node_until(m: Memory, n: int, end: int) -> None:
             system_event(m, n, m[at + width], t)
         else:
             rank_event(m, n, m[at + width], t)
-            if m[n + N_FROZEN] == 1:
-                m[following] = NEVER
+            if m[n + f.N_FROZEN] == 1:
+                m[following] = f.NEVER
                 return
         t = m[following] = earliest(m, due, stop)
 
@@ -223,20 +160,20 @@ def node_until(m: Memory, n: int, end: int) -> None:
 def run(memory: Memory, until: int) -> int:
     """Advance to `until`, or to the end of the window in which a rank ended or reported; returns how far."""
     m = words(memory)
-    nodes, stride = m[K_NODES], m[K_STRIDE]
+    nodes, stride = m[f.K_NODES], m[f.K_STRIDE]
     while True:
-        t = m[NEXT]
-        for i in range(NEXT + 1, NEXT + nodes):
+        t = m[f.NEXT]
+        for i in range(f.NEXT + 1, f.NEXT + nodes):
             t = min(t, m[i])
         if t > until:
             return until
-        if t >= m[K_TRY] and m[K_MESSAGES] == 0 and leap(m, t, until):
+        if t >= m[f.K_TRY] and m[f.K_MESSAGES] == 0 and leap(m, t, until):
             continue
-        end = min(t + m[K_LOOKAHEAD] - 1, until)
+        end = min(t + m[f.K_LOOKAHEAD] - 1, until)
         for i in range(nodes):
-            if m[NEXT + i] <= end:
-                node_until(m, m[K_NODE] + i * stride, end)
-        if m[K_REPORTS] > 0 or m[K_ENDED] > 0:
+            if m[f.NEXT + i] <= end:
+                node_until(m, m[f.K_NODE] + i * stride, end)
+        if m[f.K_REPORTS] > 0 or m[f.K_ENDED] > 0:
             return int(end)
 
 
@@ -244,13 +181,13 @@ def run(memory: Memory, until: int) -> int:
 def wake_managers(memory: Memory, at: NDArray[np.int64], work: int) -> None:
     """Each node's manager gets its heartbeat at its own time and carries out the orders when its work is done."""
     m = words(memory)
-    stride = m[K_STRIDE]
-    for i in range(m[K_NODES]):
-        n, p = m[K_NODE] + i * stride, m[K_PROCESS] + 2 * i * PROCESS_FIELDS
-        m[n + N_ORDERS] = 1
+    stride = m[f.K_STRIDE]
+    for i in range(m[f.K_NODES]):
+        n, p = m[f.K_NODE] + i * stride, m[f.K_PROCESS] + 2 * i * f.PROCESS_FIELDS
+        m[n + f.N_ORDERS] = 1
         # a manager that is still at work carries out the new orders with the old
-        if m[p + STATE] == ASLEEP:
-            m[p + COMPUTE] = work
+        if m[p + f.STATE] == f.ASLEEP:
+            m[p + f.COMPUTE] = work
             set_due(m, p, at[i])
 
 
@@ -275,33 +212,33 @@ def share_out(memory: Memory, n: int, t: int) -> None:
 def thaw(memory: Memory, n: int, t: int) -> None:
     """The policy has answered: the node goes on."""
     m = words(memory)
-    m[n + N_FROZEN] = 0
-    m[K_REPORTS] -= 1
-    m[NEXT + m[n + N_INDEX]] = min(m[NEXT + m[n + N_INDEX]], t)
+    m[n + f.N_FROZEN] = 0
+    m[f.K_REPORTS] -= 1
+    m[f.NEXT + m[n + f.N_INDEX]] = min(m[f.NEXT + m[n + f.N_INDEX]], t)
 
 
 @compiled
 def prepare(memory: Memory, job: int) -> None:
     """The first computations of a job that is about to start."""
     m = words(memory)
-    first = m[K_MEMBERS] + m[job + J_FIRST]
-    for i in range(first, first + m[job + J_RANKS]):
-        m[m[i] + REMAINING] = length(m, m[i])
+    first = m[f.K_MEMBERS] + m[job + f.J_FIRST]
+    for i in range(first, first + m[job + f.J_RANKS]):
+        m[m[i] + f.REMAINING] = length(m, m[i])
 
 
 @compiled
 def read(memory: Memory, now: int, into: NDArray[np.int64]) -> None:
     """The monitors' pages as they stand at `now`. into : int64[processes, 3], t_cpu, t_comm, c_comm."""
     m = words(memory)
-    p = m[K_PROCESS]
+    p = m[f.K_PROCESS]
     for i in range(len(into)):
-        t_cpu, t_comm, c_comm = m[p + T_CPU], m[p + T_COMM], m[p + C_COMM]
-        begun = m[p + PHASE] == COMPUTING and (m[p + WAITING_SINCE] < 0 or m[p + BEGIN] <= now)
-        if m[p + WAITING_SINCE] >= 0:
-            seen = m[p + HELD_SINCE] if m[p + OFF] & HELD else now
-            t_comm += (m[p + BEGIN] if begun else seen) - m[p + WAITING_SINCE] - m[p + HELD_WAITING]
+        t_cpu, t_comm, c_comm = m[p + f.T_CPU], m[p + f.T_COMM], m[p + f.C_COMM]
+        begun = m[p + f.PHASE] == f.COMPUTING and (m[p + f.WAITING_SINCE] < 0 or m[p + f.BEGIN] <= now)
+        if m[p + f.WAITING_SINCE] >= 0:
+            seen = m[p + f.HELD_SINCE] if m[p + f.OFF] & f.HELD else now
+            t_comm += (m[p + f.BEGIN] if begun else seen) - m[p + f.WAITING_SINCE] - m[p + f.HELD_WAITING]
             c_comm += 1 if begun else 0
-        if begun and m[p + STATE] == RUNNING and m[p + BEGIN] < now:
-            t_cpu += now - m[p + BEGIN] - missed_by(m, p, now)
+        if begun and m[p + f.STATE] == f.RUNNING and m[p + f.BEGIN] < now:
+            t_cpu += now - m[p + f.BEGIN] - missed_by(m, p, now)
         into[i, 0], into[i, 1], into[i, 2] = t_cpu, t_comm, c_comm
-        p += PROCESS_FIELDS
+        p += f.PROCESS_FIELDS

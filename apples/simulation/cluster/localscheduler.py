@@ -10,57 +10,10 @@ processor in turn. That is how processes migrate within a node. Source: kernel/s
 
 from __future__ import annotations
 
+from apples.simulation.cluster import layout as f
 from apples.simulation.cluster.classscheduler import note_running, note_stopped
 from apples.simulation.cluster.jit import inlined, part
-from apples.simulation.cluster.layout import (
-    ACTS_FROM,
-    ASLEEP,
-    BROUGHT_THEN,
-    C_BROUGHT,
-    C_CHARGED,
-    C_DECIDED,
-    C_DUE,
-    C_NEXT_TICK,
-    C_PHASE,
-    C_RUNNING,
-    COMPUTING,
-    COUNTER,
-    CPU,
-    DUE,
-    J_REFILL,
-    JOB,
-    K_PROCESSORS,
-    K_QUANTA,
-    K_STAY,
-    K_SWITCH,
-    K_TICK,
-    K_WIDTH,
-    KIND,
-    N_DUE,
-    N_FIRST,
-    N_INDEX,
-    N_QUEUE,
-    N_READY,
-    N_SLOTS,
-    NEVER,
-    NEXT,
-    NICE,
-    NOBODY,
-    OFF,
-    ON_SINCE,
-    OWES,
-    PHASE,
-    PROCESSOR,
-    PROCESSOR_FIELDS,
-    QUEUED,
-    RANK,
-    READY,
-    READY_AT,
-    REMAINING,
-    RUNNING,
-    STATE,
-    Memory,
-)
+from apples.simulation.cluster.layout import Memory
 from apples.simulation.cluster.progress import account, act, miss, set_due, unmiss
 
 _SYSTEM = 1000
@@ -70,31 +23,31 @@ _NEVER_CHOSEN = -1000
 @inlined
 def charge(m: Memory, c: int, t: int) -> None:
     """Take the ticks since the last look from the counter of the rank that runs on processor c."""
-    if t < m[c + C_NEXT_TICK]:
+    if t < m[c + f.C_NEXT_TICK]:
         return
-    if t < m[c + C_NEXT_TICK] + m[K_TICK]:
+    if t < m[c + f.C_NEXT_TICK] + m[f.K_TICK]:
         # the usual case, without a division
-        tick = m[c + C_CHARGED] + 1
-        m[c + C_NEXT_TICK] += m[K_TICK]
+        tick = m[c + f.C_CHARGED] + 1
+        m[c + f.C_NEXT_TICK] += m[f.K_TICK]
     else:
-        tick = (t - m[c + C_PHASE]) // m[K_TICK]
-        m[c + C_NEXT_TICK] = m[c + C_PHASE] + (tick + 1) * m[K_TICK]
-    p = m[c + C_RUNNING]
-    if p >= 0 and m[p + KIND] == RANK:
-        m[p + COUNTER] = max(0, m[p + COUNTER] - (tick - m[c + C_CHARGED]))
-    m[c + C_CHARGED] = tick
+        tick = (t - m[c + f.C_PHASE]) // m[f.K_TICK]
+        m[c + f.C_NEXT_TICK] = m[c + f.C_PHASE] + (tick + 1) * m[f.K_TICK]
+    p = m[c + f.C_RUNNING]
+    if p >= 0 and m[p + f.KIND] == f.RANK:
+        m[p + f.COUNTER] = max(0, m[p + f.COUNTER] - (tick - m[c + f.C_CHARGED]))
+    m[c + f.C_CHARGED] = tick
 
 
 @inlined
 def goodness(m: Memory, p: int, c: int, current: int) -> int:
     """How much the process deserves processor c, on which `current` runs."""
-    if m[p + KIND] != RANK:
+    if m[p + f.KIND] != f.RANK:
         return _SYSTEM
-    if m[p + COUNTER] == 0:
+    if m[p + f.COUNTER] == 0:
         return 0
-    weight = m[p + COUNTER] + 20 - m[p + NICE]
-    if m[p + PROCESSOR] == c:
-        weight += m[K_STAY]
+    weight = m[p + f.COUNTER] + 20 - m[p + f.NICE]
+    if m[p + f.PROCESSOR] == c:
+        weight += m[f.K_STAY]
     if p == current:
         weight += 1
     return int(weight)
@@ -103,44 +56,44 @@ def goodness(m: Memory, p: int, c: int, current: int) -> int:
 @inlined
 def set_expiry(m: Memory, n: int, c: int) -> None:
     """When the quantum of the rank on processor c ends."""
-    at = NEVER
-    p = m[c + C_RUNNING]
-    if p >= 0 and m[p + KIND] == RANK:
-        at = m[c + C_PHASE] + (m[c + C_CHARGED] + m[p + COUNTER]) * m[K_TICK]
-    m[m[c + C_DUE]] = at
-    following = NEXT + m[n + N_INDEX]
+    at = f.NEVER
+    p = m[c + f.C_RUNNING]
+    if p >= 0 and m[p + f.KIND] == f.RANK:
+        at = m[c + f.C_PHASE] + (m[c + f.C_CHARGED] + m[p + f.COUNTER]) * m[f.K_TICK]
+    m[m[c + f.C_DUE]] = at
+    following = f.NEXT + m[n + f.N_INDEX]
     m[following] = min(m[following], at)
 
 
 @part
 def new_epoch(m: Memory, n: int, t: int) -> None:
     """Half the rest and a new quantum for everybody, asleep or not."""
-    first = m[n + N_FIRST]
-    end = first + m[K_PROCESSORS] * PROCESSOR_FIELDS
-    for c in range(first, end, PROCESSOR_FIELDS):
+    first = m[n + f.N_FIRST]
+    end = first + m[f.K_PROCESSORS] * f.PROCESSOR_FIELDS
+    for c in range(first, end, f.PROCESSOR_FIELDS):
         charge(m, c, t)
-    occupant = n + N_DUE + m[K_WIDTH]
-    for w in range(occupant + m[K_PROCESSORS] + 1, occupant + m[n + N_SLOTS]):
+    occupant = n + f.N_DUE + m[f.K_WIDTH]
+    for w in range(occupant + m[f.K_PROCESSORS] + 1, occupant + m[n + f.N_SLOTS]):
         p = m[w]
-        if p >= 0 and m[p + KIND] == RANK:
-            m[p + COUNTER] = (m[p + COUNTER] >> 1) + m[m[K_QUANTA] + m[p + NICE] + 20]
-    for c in range(first, end, PROCESSOR_FIELDS):
+        if p >= 0 and m[p + f.KIND] == f.RANK:
+            m[p + f.COUNTER] = (m[p + f.COUNTER] >> 1) + m[m[f.K_QUANTA] + m[p + f.NICE] + 20]
+    for c in range(first, end, f.PROCESSOR_FIELDS):
         set_expiry(m, n, c)
 
 
 @inlined
 def add_ready(m: Memory, n: int, p: int) -> None:
     """A process waits for a processor and may run."""
-    m[n + N_DUE + 2 * m[K_WIDTH] + m[n + N_READY]] = p
-    m[n + N_READY] += 1
+    m[n + f.N_DUE + 2 * m[f.K_WIDTH] + m[n + f.N_READY]] = p
+    m[n + f.N_READY] += 1
 
 
 @inlined
 def drop_ready(m: Memory, n: int, p: int) -> None:
     """It no longer waits, or may not run."""
-    w = n + N_DUE + 2 * m[K_WIDTH]
-    m[n + N_READY] -= 1
-    last = w + m[n + N_READY]
+    w = n + f.N_DUE + 2 * m[f.K_WIDTH]
+    m[n + f.N_READY] -= 1
+    last = w + m[n + f.N_READY]
     while m[w] != p:
         w += 1
     m[w] = m[last]
@@ -149,18 +102,18 @@ def drop_ready(m: Memory, n: int, p: int) -> None:
 @inlined
 def choose(m: Memory, n: int, c: int, t: int) -> int:
     """Who should have processor c; NOBODY when nobody wants it."""
-    current = m[c + C_RUNNING]
-    ready = n + N_DUE + 2 * m[K_WIDTH]
+    current = m[c + f.C_RUNNING]
+    ready = n + f.N_DUE + 2 * m[f.K_WIDTH]
     while True:
-        best, chosen, queued = _NEVER_CHOSEN, NOBODY, -1
+        best, chosen, queued = _NEVER_CHOSEN, f.NOBODY, -1
         if current >= 0:
-            best, chosen, queued = goodness(m, current, c, current), current, m[current + QUEUED]
-        for w in range(ready, ready + m[n + N_READY]):
+            best, chosen, queued = goodness(m, current, c, current), current, m[current + f.QUEUED]
+        for w in range(ready, ready + m[n + f.N_READY]):
             p = m[w]
             weight = goodness(m, p, c, current)
             # of equals the one that came last: arrivals are put at the head of the queue
-            if weight > best or (weight == best and m[p + QUEUED] > queued):
-                best, chosen, queued = weight, p, m[p + QUEUED]
+            if weight > best or (weight == best and m[p + f.QUEUED] > queued):
+                best, chosen, queued = weight, p, m[p + f.QUEUED]
         if chosen < 0 or best != 0:
             return chosen
         new_epoch(m, n, t)
@@ -173,26 +126,26 @@ def settle_in(m: Memory, c: int, p: int, before: int) -> None:
     On another processor its whole working set is missing; on the same one others have thrown out as much as they
     brought in.
     """
-    whole = m[m[p + JOB] + J_REFILL]
+    whole = m[m[p + f.JOB] + f.J_REFILL]
     if before != c:
-        m[p + OWES] = whole
+        m[p + f.OWES] = whole
     else:
-        m[p + OWES] = min(whole, m[p + OWES] + m[c + C_BROUGHT] - m[p + BROUGHT_THEN])
-    if m[p + PHASE] == COMPUTING:
-        miss(m, p, m[p + REMAINING])
+        m[p + f.OWES] = min(whole, m[p + f.OWES] + m[c + f.C_BROUGHT] - m[p + f.BROUGHT_THEN])
+    if m[p + f.PHASE] == f.COMPUTING:
+        miss(m, p, m[p + f.REMAINING])
 
 
 @inlined
 def put(m: Memory, n: int, c: int, p: int, t: int) -> None:
     """Process p gets processor c and acts when the switch is done."""
     drop_ready(m, n, p)
-    before = m[p + PROCESSOR]
-    m[p + STATE] = RUNNING
-    m[p + PROCESSOR] = c
-    m[p + ACTS_FROM] = t + m[K_SWITCH]
-    m[p + ON_SINCE] = t
-    m[c + C_RUNNING] = p
-    if m[p + KIND] == RANK:
+    before = m[p + f.PROCESSOR]
+    m[p + f.STATE] = f.RUNNING
+    m[p + f.PROCESSOR] = c
+    m[p + f.ACTS_FROM] = t + m[f.K_SWITCH]
+    m[p + f.ON_SINCE] = t
+    m[c + f.C_RUNNING] = p
+    if m[p + f.KIND] == f.RANK:
         settle_in(m, c, p, before)
         note_running(m, p, t)
     act(m, p)
@@ -201,16 +154,16 @@ def put(m: Memory, n: int, c: int, p: int, t: int) -> None:
 @inlined
 def take_off(m: Memory, p: int, t: int) -> None:
     """The process no longer has a processor, whose next user is not decided yet."""
-    c = m[p + PROCESSOR]
+    c = m[p + f.PROCESSOR]
     charge(m, c, t)
     account(m, p, t)
     unmiss(m, p)
-    m[p + CPU] += t - m[p + ON_SINCE]
-    m[p + BROUGHT_THEN] = m[c + C_BROUGHT]
-    m[p + STATE] = READY
-    m[m[p + DUE]] = NEVER
-    m[c + C_RUNNING] = NOBODY
-    if m[p + KIND] == RANK:
+    m[p + f.CPU] += t - m[p + f.ON_SINCE]
+    m[p + f.BROUGHT_THEN] = m[c + f.C_BROUGHT]
+    m[p + f.STATE] = f.READY
+    m[m[p + f.DUE]] = f.NEVER
+    m[c + f.C_RUNNING] = f.NOBODY
+    if m[p + f.KIND] == f.RANK:
         note_stopped(m, p, t)
 
 
@@ -218,10 +171,10 @@ def take_off(m: Memory, p: int, t: int) -> None:
 def decide(m: Memory, n: int, c: int, t: int) -> int:
     """Give processor c to whoever deserves it; returns who lost it and still wants to run, else NOBODY."""
     charge(m, c, t)
-    m[c + C_DECIDED] = t
-    before = m[c + C_RUNNING]
+    m[c + f.C_DECIDED] = t
+    before = m[c + f.C_RUNNING]
     chosen = choose(m, n, c, t)
-    displaced = NOBODY
+    displaced = f.NOBODY
     if chosen != before:
         if before >= 0:
             take_off(m, before, t)
@@ -236,20 +189,20 @@ def decide(m: Memory, n: int, c: int, t: int) -> int:
 @inlined
 def find_place(m: Memory, n: int, p: int, t: int) -> int:
     """The processor that a process which has become ready should ask for; NOBODY when none is worth it."""
-    if m[m[p + PROCESSOR] + C_RUNNING] < 0:
-        return int(m[p + PROCESSOR])
-    first = m[n + N_FIRST]
-    end = first + m[K_PROCESSORS] * PROCESSOR_FIELDS
-    idle, idle_since = NOBODY, NEVER
-    for c in range(first, end, PROCESSOR_FIELDS):
-        if m[c + C_RUNNING] < 0 and m[c + C_DECIDED] < idle_since:
-            idle, idle_since = c, m[c + C_DECIDED]
+    if m[m[p + f.PROCESSOR] + f.C_RUNNING] < 0:
+        return int(m[p + f.PROCESSOR])
+    first = m[n + f.N_FIRST]
+    end = first + m[f.K_PROCESSORS] * f.PROCESSOR_FIELDS
+    idle, idle_since = f.NOBODY, f.NEVER
+    for c in range(first, end, f.PROCESSOR_FIELDS):
+        if m[c + f.C_RUNNING] < 0 and m[c + f.C_DECIDED] < idle_since:
+            idle, idle_since = c, m[c + f.C_DECIDED]
     if idle >= 0:
         return idle
-    target, most = NOBODY, 0
-    for c in range(first, end, PROCESSOR_FIELDS):
+    target, most = f.NOBODY, 0
+    for c in range(first, end, f.PROCESSOR_FIELDS):
         charge(m, c, t)
-        current = m[c + C_RUNNING]
+        current = m[c + f.C_RUNNING]
         gain = goodness(m, p, c, current) - goodness(m, current, c, current)
         if gain > most:
             target, most = c, gain
@@ -259,7 +212,7 @@ def find_place(m: Memory, n: int, p: int, t: int) -> int:
 @part
 def make_room(m: Memory, n: int, p: int, t: int) -> None:
     """A process has become ready: it may displace another, which looks for a place in turn."""
-    while p >= 0 and m[p + STATE] == READY and m[p + OFF] == 0:
+    while p >= 0 and m[p + f.STATE] == f.READY and m[p + f.OFF] == 0:
         c = find_place(m, n, p, t)
         if c < 0:
             return
@@ -269,11 +222,11 @@ def make_room(m: Memory, n: int, p: int, t: int) -> None:
 @part
 def wake(m: Memory, n: int, p: int, t: int) -> None:
     """A process becomes ready and comes into the run queue."""
-    m[p + STATE] = READY
-    m[n + N_QUEUE] += 1
-    m[p + QUEUED] = m[n + N_QUEUE]
-    m[m[p + DUE]] = NEVER
-    if m[p + OFF] == 0:
+    m[p + f.STATE] = f.READY
+    m[n + f.N_QUEUE] += 1
+    m[p + f.QUEUED] = m[n + f.N_QUEUE]
+    m[m[p + f.DUE]] = f.NEVER
+    if m[p + f.OFF] == 0:
         add_ready(m, n, p)
         make_room(m, n, p, t)
 
@@ -281,8 +234,8 @@ def wake(m: Memory, n: int, p: int, t: int) -> None:
 @inlined
 def fall_asleep(m: Memory, n: int, p: int, t: int) -> None:
     """A running process blocks until its `READY_AT`; somebody else gets the processor."""
-    c = m[p + PROCESSOR]
+    c = m[p + f.PROCESSOR]
     take_off(m, p, t)
-    m[p + STATE] = ASLEEP
-    set_due(m, p, m[p + READY_AT])
+    m[p + f.STATE] = f.ASLEEP
+    set_due(m, p, m[p + f.READY_AT])
     decide(m, n, c, t)

@@ -8,54 +8,9 @@ only, and are made up for afterwards. A stretch ends well before the job's first
 
 from __future__ import annotations
 
+from apples.simulation.cluster import layout as f
 from apples.simulation.cluster.jit import part
-from apples.simulation.cluster.layout import (
-    ACTS_FROM,
-    BEGIN,
-    C_COMM,
-    COMPUTING,
-    HELD,
-    HELD_WAITING,
-    ITERATION,
-    ITERATIONS,
-    J_FIRST,
-    J_LATENCY,
-    J_PATTERN,
-    J_RANKS,
-    JOB,
-    JOB_FIELDS,
-    K_JOB,
-    K_JOBS,
-    K_MEMBERS,
-    K_PROCESSORS,
-    K_SPIN,
-    K_TRY,
-    K_WIDTH,
-    KIND,
-    LEFT,
-    MISSES,
-    N_DUE,
-    N_SLOTS,
-    NEVER,
-    NODE,
-    OFF,
-    PHASE,
-    POLLS,
-    RANK,
-    READY_AT,
-    REMAINING,
-    RIGHT,
-    RING,
-    RUNNING,
-    SENT_EVEN,
-    SPIN_UNTIL,
-    STATE,
-    T_COMM,
-    T_CPU,
-    WAITING,
-    WAITING_SINCE,
-    Memory,
-)
+from apples.simulation.cluster.layout import Memory
 from apples.simulation.cluster.progress import length, miss, sent, set_due
 
 _TRY_AGAIN = 1_000_000  # ns
@@ -64,14 +19,14 @@ _TRY_AGAIN = 1_000_000  # ns
 @part
 def leap(m: Memory, t: int, until: int) -> bool:
     """From t on, take every job that nothing interferes with as far as that lasts; was there one."""
-    m[K_TRY] = t + _TRY_AGAIN
+    m[f.K_TRY] = t + _TRY_AGAIN
     done = False
-    for job in range(m[K_JOB], m[K_JOB] + m[K_JOBS] * JOB_FIELDS, JOB_FIELDS):
-        if m[job + J_PATTERN] == RING and m[job + J_RANKS] > 1:
+    for job in range(m[f.K_JOB], m[f.K_JOB] + m[f.K_JOBS] * f.JOB_FIELDS, f.JOB_FIELDS):
+        if m[job + f.J_PATTERN] == f.RING and m[job + f.J_RANKS] > 1:
             horizon = free_until(m, job, until)
             if horizon > t:
                 walk(m, job, horizon)
-                m[K_TRY] = horizon
+                m[f.K_TRY] = horizon
                 done = True
     return done
 
@@ -79,24 +34,27 @@ def leap(m: Memory, t: int, until: int) -> bool:
 @part
 def free_until(m: Memory, job: int, until: int) -> int:
     """How long nothing interferes with the job; -1 when something does already."""
-    first = m[K_MEMBERS] + m[job + J_FIRST]
-    last = m[first + m[job + J_RANKS] - 1]
-    if m[m[first] + STATE] != RUNNING or m[last + ITERATION] >= m[last + ITERATIONS] - m[job + J_RANKS]:
+    first = m[f.K_MEMBERS] + m[job + f.J_FIRST]
+    last = m[first + m[job + f.J_RANKS] - 1]
+    if (
+        m[m[first] + f.STATE] != f.RUNNING
+        or m[last + f.ITERATION] >= m[last + f.ITERATIONS] - m[job + f.J_RANKS]
+    ):
         return -1
     horizon, node = until, -1
-    for i in range(first, first + m[job + J_RANKS]):
+    for i in range(first, first + m[job + f.J_RANKS]):
         p = m[i]
-        if m[p + STATE] != RUNNING or m[p + POLLS] == 0:
+        if m[p + f.STATE] != f.RUNNING or m[p + f.POLLS] == 0:
             return -1
-        if m[p + NODE] != node:
-            node = m[p + NODE]
-            due = node + N_DUE
-            for w in range(due + m[K_PROCESSORS], due + m[node + N_SLOTS]):
-                q = m[w + m[K_WIDTH]]
-                if q >= 0 and m[q + KIND] == RANK:
-                    if m[q + JOB] != job and m[q + OFF] & HELD == 0:
+        if m[p + f.NODE] != node:
+            node = m[p + f.NODE]
+            due = node + f.N_DUE
+            for w in range(due + m[f.K_PROCESSORS], due + m[node + f.N_SLOTS]):
+                q = m[w + m[f.K_WIDTH]]
+                if q >= 0 and m[q + f.KIND] == f.RANK:
+                    if m[q + f.JOB] != job and m[q + f.OFF] & f.HELD == 0:
                         return -1
-                elif q >= 0 and m[q + STATE] == RUNNING:
+                elif q >= 0 and m[q + f.STATE] == f.RUNNING:
                     return -1
                 else:
                     horizon = min(horizon, m[w] - 1)
@@ -106,53 +64,53 @@ def free_until(m: Memory, job: int, until: int) -> int:
 @part
 def walk(m: Memory, job: int, horizon: int) -> None:
     """Iteration by iteration, all that happens up to the horizon."""
-    first = m[K_MEMBERS] + m[job + J_FIRST]
-    end = first + m[job + J_RANKS]
-    k = m[m[first] + ITERATION]
+    first = m[f.K_MEMBERS] + m[job + f.J_FIRST]
+    end = first + m[job + f.J_RANKS]
+    k = m[m[first] + f.ITERATION]
     for i in range(first, end):
-        k = min(k, m[m[i] + ITERATION])
+        k = min(k, m[m[i] + f.ITERATION])
     # the first rank to end has seen all others come within so many iterations of the last
-    limit = m[m[first] + ITERATIONS] - m[job + J_RANKS]
+    limit = m[m[first] + f.ITERATIONS] - m[job + f.J_RANKS]
     going = True
     while going and k < limit:
         going = enter_all(m, first, end, k, horizon)
-        pass_on(m, first, end, k, m[job + J_LATENCY])
+        pass_on(m, first, end, k, m[job + f.J_LATENCY])
         k += 1
     for i in range(first, end):
         p = m[i]
-        if m[p + PHASE] == COMPUTING:
-            set_due(m, p, m[p + BEGIN] + m[p + REMAINING])
+        if m[p + f.PHASE] == f.COMPUTING:
+            set_due(m, p, m[p + f.BEGIN] + m[p + f.REMAINING])
         else:
-            set_due(m, p, NEVER)
+            set_due(m, p, f.NEVER)
 
 
 @part
 def enter_all(m: Memory, first: int, end: int, k: int, horizon: int) -> bool:
     """Ranks whose computation k ends by the horizon send; is anybody in or beyond iteration k's exchange."""
-    going, spin = False, m[K_SPIN]
+    going, spin = False, m[f.K_SPIN]
     for i in range(first, end):
         p = m[i]
-        if m[p + ITERATION] != k:
-            going = going or m[p + ITERATION] > k
-        elif m[p + PHASE] == WAITING:
+        if m[p + f.ITERATION] != k:
+            going = going or m[p + f.ITERATION] > k
+        elif m[p + f.PHASE] == f.WAITING:
             going = True
         else:
-            at = m[p + BEGIN] + m[p + REMAINING]
+            at = m[p + f.BEGIN] + m[p + f.REMAINING]
             if at <= horizon:
                 going = True
-                if m[p + WAITING_SINCE] >= 0:
-                    m[p + T_COMM] += m[p + BEGIN] - m[p + WAITING_SINCE] - m[p + HELD_WAITING]
-                    m[p + C_COMM] += 1
-                m[p + T_CPU] += m[p + REMAINING] - m[p + MISSES]
-                m[p + BEGIN] = at
-                m[p + REMAINING] = m[p + MISSES] = 0
-                m[p + PHASE] = WAITING
-                m[p + WAITING_SINCE] = at
-                m[p + HELD_WAITING] = 0
-                m[p + READY_AT] = NEVER
-                m[p + ACTS_FROM] = at
-                m[p + SPIN_UNTIL] = at + spin
-                m[p + SENT_EVEN + (k & 1)] = at
+                if m[p + f.WAITING_SINCE] >= 0:
+                    m[p + f.T_COMM] += m[p + f.BEGIN] - m[p + f.WAITING_SINCE] - m[p + f.HELD_WAITING]
+                    m[p + f.C_COMM] += 1
+                m[p + f.T_CPU] += m[p + f.REMAINING] - m[p + f.MISSES]
+                m[p + f.BEGIN] = at
+                m[p + f.REMAINING] = m[p + f.MISSES] = 0
+                m[p + f.PHASE] = f.WAITING
+                m[p + f.WAITING_SINCE] = at
+                m[p + f.HELD_WAITING] = 0
+                m[p + f.READY_AT] = f.NEVER
+                m[p + f.ACTS_FROM] = at
+                m[p + f.SPIN_UNTIL] = at + spin
+                m[p + f.SENT_EVEN + (k & 1)] = at
     return going
 
 
@@ -161,13 +119,13 @@ def pass_on(m: Memory, first: int, end: int, k: int, latency: int) -> None:
     """Ranks that have the messages of iteration k compute on."""
     for i in range(first, end):
         p = m[i]
-        if m[p + ITERATION] != k or m[p + PHASE] != WAITING:
+        if m[p + f.ITERATION] != k or m[p + f.PHASE] != f.WAITING:
             continue
-        a, b = sent(m, m[p + LEFT], k), sent(m, m[p + RIGHT], k)
+        a, b = sent(m, m[p + f.LEFT], k), sent(m, m[p + f.RIGHT], k)
         if a >= 0 and b >= 0:
-            at = max(m[p + WAITING_SINCE], a, b) + latency
-            m[p + READY_AT] = at
-            m[p + ITERATION] += 1
-            m[p + PHASE] = COMPUTING
-            m[p + BEGIN] = max(at, m[p + ACTS_FROM])
+            at = max(m[p + f.WAITING_SINCE], a, b) + latency
+            m[p + f.READY_AT] = at
+            m[p + f.ITERATION] += 1
+            m[p + f.PHASE] = f.COMPUTING
+            m[p + f.BEGIN] = max(at, m[p + f.ACTS_FROM])
             miss(m, p, length(m, p))
