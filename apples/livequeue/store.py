@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -18,11 +17,7 @@ from typing import Any
 
 from apples.errors import HistoryError
 from apples.livequeue.records import ENDED, RUNNING, STARTING, WAITING, JobEnd, JobRecord, Submission
-
-_VERSION = 2
-_APPLICATION = 0x41705175
-#: Seconds that a writer waits for others.
-_BUSY_S = 60.0
+from nws.base.sqlite import SqliteFile, SqliteFormat
 
 _SCHEMA = """
 CREATE TABLE jobs (
@@ -38,10 +33,21 @@ CREATE TABLE jobs (
 );
 CREATE INDEX jobs_in_the_system ON jobs (id) WHERE freed_s IS NULL;
 CREATE INDEX jobs_by_end ON jobs (freed_s);
-CREATE TABLE queue (key TEXT PRIMARY KEY, value REAL NOT NULL);
+CREATE TABLE queue (key TEXT PRIMARY KEY, value REAL NOT NULL)
 """
-#: What made each version out of the one before.
-_CHANGES = {2: "ALTER TABLE jobs ADD COLUMN hosts TEXT NOT NULL DEFAULT '{}'"}
+_FORMAT = SqliteFormat(
+    application_id=0x41705175,
+    version=2,
+    schema=_SCHEMA,
+    # A state that is reported is on disk, also after a power failure.
+    pragmas={"synchronous": "FULL"},
+    error=HistoryError,
+    error_if_full=HistoryError,
+    elsewhere="name another file",
+    loss="begin a new queue; the jobs in it are lost",
+)
+#: Time that a writer waits for others, seconds.
+_BUSY_S = 60.0
 
 _COLUMNS = tuple(field.name for field in fields(JobRecord))
 _GIVEN = tuple(field.name for field in fields(Submission))
@@ -59,55 +65,20 @@ class Store:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             elif not path.exists():
                 raise HistoryError(f"{path}: there is no queue; start one with `apples manager --queue`")
-            self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._prepare()
         except OSError as error:
             raise HistoryError(f"{path}: cannot be used ({error.strerror}); name another file") from error
-        except sqlite3.Error as error:
-            raise HistoryError(
-                f"{path}: no queue's store ({error}); move it away, or name another file"
-            ) from error
-
-    def _prepare(self) -> None:
-        with self.transaction():
-            (version,) = self._db.execute("PRAGMA user_version").fetchone()
-            (application,) = self._db.execute("PRAGMA application_id").fetchone()
-            (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if not tables:
-                for statement in _SCHEMA.split(";\n"):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            elif application != _APPLICATION or not 1 <= version <= _VERSION:
-                raise HistoryError(
-                    f"{self.path}: not a queue's store of version 1 to {_VERSION}; move it away, or name another file"
-                )
-            else:
-                for later in range(version + 1, _VERSION + 1):
-                    self._db.execute(_CHANGES[later])
-            if version != _VERSION:
-                self._db.execute(f"PRAGMA user_version = {_VERSION}")
+        self._file = SqliteFile(path, _FORMAT, busy_s=_BUSY_S)
+        self._db = self._file.connection
 
     def close(self) -> None:
-        """Give it back."""
-        self._db.close()
+        """Close the file."""
+        self._file.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing; on disk when it returns. Raises `HistoryError` when it cannot be written."""
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise HistoryError(f"{self.path}: cannot be written ({error}); nothing of it was done") from error
+        """Write all of the block or nothing; on disk at the end. Raises `HistoryError` if it cannot be written."""
+        with self._file.writing():
+            yield
 
     # what is known
 

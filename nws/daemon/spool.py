@@ -9,14 +9,14 @@ a file whose last steps were lost with the power never uses a number twice. Noth
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nws.base.errors import StoreError
+from nws.base.sqlite import SqliteFile, SqliteFormat
 from nws.series import Measurement, Series
 
 #: Numbers left out when the file is opened: more than one file can hold.
@@ -24,12 +24,30 @@ _JUMP = 1 << 24
 #: Part of all samples that goes at once when there is no room.
 _CUT = 20
 _PAGE_BYTES = 4096
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS sample (
+_FORMAT = SqliteFormat(
+    application_id=0,
+    version=0,
+    schema="""
+CREATE TABLE series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE sample (
     number INTEGER PRIMARY KEY, series INTEGER NOT NULL, t REAL NOT NULL, value REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-"""
+CREATE TABLE fact (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID
+""",
+    pragmas={
+        # one process at a time: the second would send the same samples
+        "locking_mode": "EXCLUSIVE",
+        "synchronous": "NORMAL",
+        "wal_autocheckpoint": 64,
+        "journal_size_limit": 64 * _PAGE_BYTES,
+        "cache_size": -256,
+    },
+    page_bytes=_PAGE_BYTES,
+    error=StoreError,
+    error_if_full=StoreError,
+    elsewhere="name another spool (--spool)",
+    loss="begin a new one; the samples in it are lost",
+    in_use="another sensor uses this spool; name another (--spool), or end it",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,34 +77,23 @@ class Spool:
         self._most_bytes = max(most_bytes, 16 * _PAGE_BYTES)
         self._places: dict[str, int] = {}
         self._names: dict[int, str] = {}
+        self._file = SqliteFile(path, _FORMAT, busy_s=1.0)
+        self._db = self._file.connection
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=1.0)
-            self._open()
-        except sqlite3.DatabaseError as error:
-            raise self._trouble("opened", error) from error
-        except OSError as error:
-            raise StoreError(
-                f"{path.parent}: no spool can be made there: {error.strerror or error}; name another (--spool)"
-            ) from error
+            with self._file.explained():
+                self._load()
+        except BaseException:
+            self._file.close()
+            raise
 
-    def _open(self) -> None:
+    def _load(self) -> None:
         db = self._db
-        # one process at a time: the second would send the same samples
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.execute("PRAGMA wal_autocheckpoint = 64")
-        db.execute(f"PRAGMA journal_size_limit = {64 * _PAGE_BYTES}")
-        db.execute("PRAGMA cache_size = -256")
-        db.executescript(_SCHEMA)
         self._names = dict(db.execute("SELECT id, name FROM series"))
         self._places = {name: place for place, name in self._names.items()}
         facts = dict(db.execute("SELECT name, value FROM fact"))
         self._waiting = int(db.execute("SELECT count(*) FROM sample").fetchone()[0])
         owner = facts.get("host", self._host)
         if owner != self._host and self._waiting:
-            self._db.close()
             raise StoreError(
                 f"{self.path}: this spool holds {self._waiting} samples of host {owner}; name another for "
                 f"{self._host} (--spool), or run the sensor of {owner} until they are delivered"
@@ -99,7 +106,7 @@ class Spool:
         if last is not None and last >= self._next:
             self._next = int(last) + 1
         self._opened_at = self._next
-        with self._step():
+        with self._file.writing():
             db.executemany(
                 "INSERT OR REPLACE INTO fact VALUES (?, ?)",
                 [
@@ -121,29 +128,24 @@ class Spool:
         with self._lock:
             try:
                 self._insert(measurements)
-            except sqlite3.OperationalError:
-                # a full disk, most likely: make room once, what then fails has another reason
+            except StoreError:
+                # a full disk, most likely: make room once; a second failure has another reason
                 self._cut()
                 try:
                     self._insert(measurements)
-                except sqlite3.DatabaseError as error:
+                except StoreError:
                     self.dropped += len(measurements)
-                    raise self._trouble("written", error) from error
-            except sqlite3.DatabaseError as error:
-                self.dropped += len(measurements)
-                raise self._trouble("written", error) from error
+                    raise
             if self._used_bytes() > self._most_bytes:
                 self._cut()
 
     def oldest(self, most: int) -> Parcel | None:
         """The oldest samples without a gap in their numbers, `most` at most; None when nothing waits."""
         with self._lock:
-            try:
+            with self._file.explained():
                 rows = self._db.execute(
                     "SELECT number, series, t, value FROM sample ORDER BY number LIMIT ?", (most,)
                 ).fetchall()
-            except sqlite3.DatabaseError as error:
-                raise self._trouble("read", error) from error
             if not rows:
                 return None
             first = rows[0][0]
@@ -157,33 +159,26 @@ class Spool:
     def acknowledge(self, following: int) -> int:
         """Forget everything numbered below `following`: the server has it; how many. Raises `StoreError`."""
         with self._lock:
-            try:
-                with self._step():
-                    gone = self._db.execute("DELETE FROM sample WHERE number < ?", (following,)).rowcount
-                    if following > self._next:
-                        # numbers that the server has seen, and this file has forgotten, are used up
-                        self._next = following
-                        self._db.execute("UPDATE fact SET value = ? WHERE name = 'next'", (self._next,))
-            except sqlite3.DatabaseError as error:
-                raise self._trouble("written", error) from error
+            with self._file.writing():
+                gone = self._db.execute("DELETE FROM sample WHERE number < ?", (following,)).rowcount
+                if following > self._next:
+                    # numbers that the server has seen, and this file has forgotten, are used up
+                    self._next = following
+                    self._db.execute("UPDATE fact SET value = ? WHERE name = 'next'", (self._next,))
             self._waiting -= gone
         return gone
 
     def shift(self, seconds: float) -> int:
         """Move what was added since the file was opened and still waits by so many seconds; how many samples."""
-        with self._lock:
-            try:
-                with self._step():
-                    return self._db.execute(
-                        "UPDATE sample SET t = round(t + ?, 3) WHERE number >= ?", (seconds, self._opened_at)
-                    ).rowcount
-            except sqlite3.DatabaseError as error:
-                raise self._trouble("written", error) from error
+        with self._lock, self._file.writing():
+            return self._db.execute(
+                "UPDATE sample SET t = round(t + ?, 3) WHERE number >= ?", (seconds, self._opened_at)
+            ).rowcount
 
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:
-            self._db.close()
+            self._file.close()
 
     def __enter__(self) -> Spool:
         return self
@@ -193,7 +188,7 @@ class Spool:
 
     def _insert(self, measurements: Sequence[Measurement]) -> None:
         names = dict.fromkeys(str(m.series) for m in measurements)
-        with self._step():
+        with self._file.writing():
             fresh = {name: self._new_place(name) for name in names if name not in self._places}
             places = self._places | fresh
             rows = [
@@ -223,7 +218,7 @@ class Spool:
         many = -(-self._waiting // _CUT)
         if not many:
             return
-        with contextlib.suppress(sqlite3.DatabaseError), self._step():
+        with contextlib.suppress(StoreError), self._file.writing():
             gone = self._db.execute(
                 "DELETE FROM sample WHERE number IN (SELECT number FROM sample ORDER BY number LIMIT ?)",
                 (many,),
@@ -231,24 +226,3 @@ class Spool:
             self._waiting -= gone
             self.dropped += gone
             self._db.execute("UPDATE fact SET value = ? WHERE name = 'dropped'", (self.dropped,))
-
-    @contextlib.contextmanager
-    def _step(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.DatabaseError):
-                self._db.execute("ROLLBACK")
-            raise
-
-    def _trouble(self, what: str, error: Exception) -> StoreError:
-        if "locked" in str(error):
-            return StoreError(
-                f"{self.path}: another sensor uses this spool; name another (--spool), or end it"
-            )
-        return StoreError(
-            f"{self.path}: the spool cannot be {what}: {error}; make room, check its owner, or move it away "
-            "to begin a new one"
-        )

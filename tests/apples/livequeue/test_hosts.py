@@ -2,7 +2,6 @@
 
 import json
 import socket
-import sqlite3
 from collections import Counter
 
 import pytest
@@ -14,7 +13,6 @@ from apples.cli.runoptions import PoolOptions
 from apples.errors import ConfigError
 from apples.livequeue.hosts import Machine, listed
 from apples.livequeue.reasons import why
-from apples.livequeue.store import Store
 
 POOL = Machine(slots={"alpha": 4, "beta": 2, "gamma": 8})
 
@@ -70,19 +68,6 @@ def test_a_host_that_has_left_is_given_to_nobody(bench, asked):
     assert one.at(1, asked(procs=2)) == []
     assert one.at(2, ended=[1]) == [3]
     assert one.store.job(3).hosts == {"beta": 2}
-
-
-def test_a_store_of_the_version_before_goes_on(bench, asked, tmp_path):
-    one = bench(processors=2)
-    one.at(0, asked(procs=2))
-    one.store.close()
-    with sqlite3.connect(one.path) as old:
-        old.execute("ALTER TABLE jobs DROP COLUMN hosts")
-        old.execute("PRAGMA user_version = 1")
-    one.restart()
-    assert one.states() == {1: "running"}
-    assert one.store.job(1).hosts == {}
-    Store(one.path).close()
 
 
 def test_a_job_is_told_its_hosts(manager, cli, tmp_path):

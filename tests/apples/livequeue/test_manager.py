@@ -92,7 +92,7 @@ def test_options_of_the_manager(manager, cli, tmp_path, state_file):
     assert "actual is the truth" in call("manager", "--queue", "--queue-config", wrong, code=2)
     other = tmp_path / "notes.txt"
     other.write_text("no database, only notes " * 9)
-    assert "notes.txt: no queue's store" in call("manager", "--queue", other, code=4)
+    assert "notes.txt: not an SQLite database" in call("manager", "--queue", other, code=4)
     first = manager("--procs", 1)
     said = call("manager", "--queue", code=5)
     assert f"{state_file()}: another manager serves this queue already" in said
@@ -106,7 +106,7 @@ def test_a_database_of_something_else(cli, tmp_path):
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE fish (name)")
     other.close()
-    assert "not a queue's store of version 1 to 2; move it away" in call("manager", "--queue", path, code=4)
+    assert "an SQLite database of another program" in call("manager", "--queue", path, code=4)
 
 
 def test_lines_that_are_no_requests(manager, dumps, state_file):

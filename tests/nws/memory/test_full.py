@@ -22,7 +22,7 @@ def crowd(memory):
 
     def crowd(pages):
         with memory.database.lock:
-            connection = memory.database._connection
+            connection = memory.database.connection
             count = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count={count + pages if pages is not None else 1 << 30}")
 
@@ -33,7 +33,7 @@ def test_a_full_disk_keeps_nothing_of_the_step_and_all_before(memory, crowd, kep
     memory.append([Measurement(A, 1.0, 0.5)])
     crowd(0)
     with pytest.raises(
-        StoreFull, match="no room left on its disk; nothing of this step was kept; free some"
+        StoreFull, match="no room left on its disk; nothing of this step was kept; make room"
     ) as caught:
         memory.append([Measurement(A, 2.0 + i, 0.5) for i in range(10_000)])
     assert isinstance(caught.value, StoreError)

@@ -143,7 +143,7 @@ def test_a_really_full_store_degrades_and_recovers(service, clock):
     """SQLite itself refuses: the file may not grow by another page."""
     registered(service, "alpha")
     service.put(batch((ALPHA, START, 0.5)), as_host="alpha")
-    connection = service._parts.memory.database._connection
+    connection = service._parts.memory.database.connection
     pages = connection.execute("PRAGMA page_count").fetchone()[0]
     connection.execute(f"PRAGMA max_page_count={pages}")
     many = [(ALPHA, START + i / 10, 0.5) for i in range(5000)]
