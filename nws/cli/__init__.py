@@ -1,6 +1,6 @@
-"""The command `nws`: options in, the weather service or its store called, text or JSON out.
+"""The command `nws`: parse options, call the weather service or its store, print text or JSON.
 
-Commands are loaded when they are called, and their imports when they run, so that `nws --help` starts fast.
+Commands and their imports are loaded on use, so that `nws --help` starts fast.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import click
 
 from nws.base.command import LazyGroup, run_program
 
-#: One-line help by command. The command is in the module of its name.
+#: One-line help by command; the command is in the module of its name.
 _COMMANDS = {
-    "measure": "Measure CPU, memory and network of this host, and keep the values.",
-    "show": "List all series, or the hosts of a service: last values, ages, what is stale or lost.",
+    "measure": "Measure CPU, memory and network of this host, and store the values.",
+    "show": "List all series, or the hosts of a service: last values, ages, stale and lost ones.",
     "forecast": "Forecast the next value of series.",
     "pairs": "Latency and bandwidth between hosts, as a matrix or a list.",
     "export": "Print all samples of series as CSV.",
@@ -33,9 +33,9 @@ _COMMANDS = {
     lazy={name: (text, f"nws.cli.{name}:{name}") for name, text in _COMMANDS.items()},
 )
 def cli() -> None:
-    """Network Weather Service: measure what hosts deliver, keep it, forecast it."""
+    """Network Weather Service: measure, store and forecast the performance of hosts."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run `nws` as a program. `arguments`: words of the command line, `sys.argv` by default."""
+    """Run `nws` as a program; `arguments` replaces `sys.argv`."""
     run_program(cli, "nws", arguments)

@@ -1,4 +1,4 @@
-"""`python -m nws.cli`: the command `nws` where its script is not on the path."""
+"""The command `nws` as `python -m nws.cli`, for systems where its script is not on the path."""
 
 from nws.cli import main
 

@@ -1,4 +1,4 @@
-"""What several commands share: their options, and opening a memory that must be there."""
+"""Common parts of the commands: shared options, and the file of an existing store."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def store_option(command: _F) -> _F:
-    """``--store FILE``."""
+    """Add the option ``--store FILE``."""
     return click.option(
         "--store",
         type=click.Path(path_type=Path),
-        help="File the measurements are kept in; default: weather.db in $APPLES_STATE, "
+        help="File of the measurements; default: weather.db in $APPLES_STATE, "
         "$XDG_STATE_HOME/apples or ~/.local/state/apples.",
     )(command)
 
 
 def json_option(command: _F) -> _F:
-    """``--json``."""
+    """Add the option ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
 def existing(store: Path | None) -> Path:
-    """The memory's file; raises `StoreError` when nothing was ever kept there."""
+    """Return the memory's file; raises `StoreError` if it does not exist."""
     from nws.client import weather_file
 
     path = store or weather_file()
     if not path.exists():
-        raise StoreError(f"{path}: no measurements are kept there yet; run `nws measure` first")
+        raise StoreError(f"{path}: it does not exist yet; run `nws measure` first")
     return path
 
 
 def chosen(names: Iterable[str], known: Iterable[Series]) -> list[Series]:
-    """Series of those names, all known ones without any; raises `UnknownName` naming all that are unknown."""
+    """Return the series of these names, all known ones without names; raises `UnknownName`."""
     order = sorted(known, key=str)
     wanted = [Series.parse(name) for name in names]
     unknown = [str(s) for s in wanted if s not in order]
@@ -54,10 +54,10 @@ def chosen(names: Iterable[str], known: Iterable[Series]) -> list[Series]:
 
 
 def echo_json(document: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
 def finite(value: float) -> float | None:
-    """JSON has no NaN."""
+    """Return the value, None for NaN and infinities, which JSON does not have."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""`nws export [SERIES…]`: everything that is kept, as CSV that `nws score` and `nws insert` read, or JSON."""
+"""`nws export [SERIES…]`: all stored samples as CSV, readable by `nws score` and `nws insert`, or as JSON."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nws.base.errors import UsageError
 from nws.cli.common import echo_json, json_option
 from nws.cli.forecastsource import ForecastSource, with_source
 
-#: Lines written at once.
+#: Lines per write.
 _LINES = 1000
 
 
 @click.command()
 @click.argument("series", nargs=-1)
-@click.option("--since", type=float, metavar="T", help="Only from this time on, seconds since the epoch.")
-@click.option("--until", type=float, metavar="T", help="Only up to this time.")
+@click.option("--since", type=float, metavar="T", help="Only samples at or after T, seconds since the epoch.")
+@click.option("--until", type=float, metavar="T", help="Only samples at or before T.")
 @with_source
 @json_option
 def export(
@@ -52,11 +52,11 @@ def export(
             }
         )
         return
-    # a source that cannot be read shows before anything is written
+    # report an unreadable source before any output
     begun = next(columns, None)
     click.echo("series,t,value")
     for column in chain([] if begun is None else [begun], columns):
-        # repr is exact: what is read back is the very same number
+        # repr is exact: reading it back gives the same number
         lines = [
             f"{column.series},{t!r},{value!r}" for t, value in zip(column.times, column.values, strict=True)
         ]

@@ -1,4 +1,4 @@
-"""`nws forecast [SERIES…]`: what the battery expects next, with both expected errors, the method and the age."""
+"""`nws forecast [SERIES…]`: forecast, both expected errors, method and age of series."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @with_source
 @json_option
 def forecast(*, source: ForecastSource, series: tuple[str, ...], stale_after: float, as_json: bool) -> None:
-    """Forecast the next value of each SERIES (all by default), from the last day that is kept."""
+    """Forecast the next value of each SERIES (all by default), from the last stored day."""
     now, forecasts = source.forecasts(series)
     if as_json:
         rows = [_document(s, f, now, stale_after) for s, f in forecasts.items()]

@@ -1,7 +1,7 @@
-"""Where a command reads the weather: a store on this host's disk, or a service. Both answer the same questions.
+"""The source of the weather for a command: a store on this host's disk, or a service, with the same methods.
 
-`--server URL` (or `NWS_SERVER`) means the service, `--store FILE` the disk; what is given on the command line wins over
-the environment. Decides nothing about what is shown.
+`--server URL` (or `NWS_SERVER`) selects the service, `--store FILE` the disk. The command line takes precedence
+over the environment.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from nws.series import Forecast, Series
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: A service that computes a thousand hosts' forecasts, or writes a large batch, may take some seconds.
+#: A service may take some seconds to compute a thousand hosts' forecasts or to write a large batch.
 TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """Samples of one series, oldest first. times : seconds since the epoch"""
+    """Samples of one series, oldest first. times: seconds since the epoch"""
 
     series: Series
     times: Sequence[float]
@@ -39,23 +39,23 @@ class Column:
 
 
 class ForecastSource(Protocol):
-    """Weather that commands can show."""
+    """A source of measurements and forecasts."""
 
     @property
     def where(self) -> dict[str, str]:
-        """Key and value that name it in documents: ``store`` and a file, or ``server`` and an address."""
+        """Return the entry for documents: ``store`` and a file, or ``server`` and an address."""
 
     def kept(self) -> list[KeptSeries]:
-        """Every series, by name."""
+        """Return every series, by name."""
 
     def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
-        """Time at the source, and forecasts of these series (all without names), by name."""
+        """Return the source's time, and forecasts of these series (all without names), by name."""
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
-        """Everything of these hosts, or of all, at one instant, pairs that nobody measures composed."""
+        """Return the state of these hosts, or of all, at one instant; unmeasured pairs are composed."""
 
     def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
-        """Samples of these series (all without names) from `since` up to `until`."""
+        """Return samples of these series (all without names) from `since` up to `until`."""
 
 
 class LocalSource:
@@ -66,11 +66,11 @@ class LocalSource:
 
     @property
     def where(self) -> dict[str, str]:
-        """The file."""
+        """Return the entry of the file."""
         return {"store": str(self._path)}
 
     def kept(self) -> list[KeptSeries]:
-        """Read from the file."""
+        """Return the series in the file."""
         from nws.memory import Memory
 
         with Memory(self._path) as memory:
@@ -88,7 +88,7 @@ class LocalSource:
         ]
 
     def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
-        """Made here, from the last day."""
+        """Return forecasts computed here, from the last day."""
         from nws.client import LocalWeather
 
         with LocalWeather(self._path) as weather:
@@ -96,7 +96,7 @@ class LocalSource:
         return time.time(), {series: found[series] for series in chosen(names, found)}
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
-        """The same forecasts, as a service would send them."""
+        """Return the same forecasts in the form of a service's document."""
         from nws.client.remoteweather import complete
 
         now, found = self.forecasts(())
@@ -112,7 +112,7 @@ class LocalSource:
         return everything if hosts is None else everything.restrict(hosts)
 
     def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
-        """Read from the file, series by series."""
+        """Return samples from the file, series by series."""
         from nws.memory import Memory
 
         with Memory(self._path) as memory:
@@ -121,11 +121,11 @@ class LocalSource:
                 yield Column(series=series, times=samples.times, values=samples.values)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing; no file stays open."""
 
 
 class ServiceSource:
-    """A service."""
+    """A weather service."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         from nws.client.remote import ServiceClient
@@ -134,31 +134,31 @@ class ServiceSource:
 
     @property
     def where(self) -> dict[str, str]:
-        """Its address."""
+        """Return the entry of its address."""
         return {"server": self.client.url}
 
     def kept(self) -> list[KeptSeries]:
-        """Asked for in one request."""
+        """Return the series from one request."""
         return read_kept(self.client.series(), self.client.url)
 
     def hosts(self) -> tuple[float, tuple[RemoteHost, ...]]:
-        """Time at the service, and its hosts by name."""
+        """Return the service's time, and its hosts by name."""
         return read_hosts(self.client.hosts(), self.client.url)
 
     def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
-        """Made there."""
+        """Return forecasts computed by the service."""
         wanted = [str(Series.parse(name)) for name in names]
         now, found = read_forecasts(self.client.forecasts(wanted), self.client.url)
         return now, {series: found[series] for series in sorted(found)}
 
     def snapshot(self, hosts: Sequence[str] | None) -> RemoteSnapshot:
-        """Asked for in one request."""
+        """Return the state from one request."""
         from nws.client.remoteweather import take_snapshot
 
         return take_snapshot(self.client, hosts)
 
     def columns(self, names: Sequence[str], since: float, until: float) -> Iterator[Column]:
-        """Asked for series by series, newest first, until all of a series is here."""
+        """Return samples from requests per series, newest first, until a series is complete."""
         from nws.client.remoteweather import all_samples
 
         wanted = [Series.parse(name) for name in names] or [entry.series for entry in self.kept()]
@@ -167,12 +167,12 @@ class ServiceSource:
             yield Column(series=series, times=times, values=values)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self.client.close()
 
 
 def server_options(command: _F) -> _F:
-    """``--server``, ``--token-file`` and ``--ca``, also from the environment."""
+    """Add ``--server``, ``--token-file`` and ``--ca``, also from the environment."""
     for option in (
         click.option("--ca", type=click.Path(path_type=Path), envvar="NWS_CA", help="Certificates to trust."),
         click.option(
@@ -181,14 +181,14 @@ def server_options(command: _F) -> _F:
             envvar="NWS_TOKEN_FILE",
             help="File with the service's token, mode 0600.",
         ),
-        click.option("--server", metavar="URL", envvar="NWS_SERVER", help="Ask this weather service."),
+        click.option("--server", metavar="URL", envvar="NWS_SERVER", help="Use this weather service."),
     ):
         command = option(command)
     return command
 
 
 def with_source(command: _F) -> Callable[..., Any]:
-    """`--store` and the options of a service; the command gets an open `source` in their place."""
+    """Add `--store` and the options of a service; the command receives an open `source` instead."""
 
     @store_option
     @server_options
@@ -206,7 +206,7 @@ def with_source(command: _F) -> Callable[..., Any]:
 def endpoint_of(
     store: Path | None, server: str | None, token_file: Path | None, ca: Path | None
 ) -> Endpoint | None:
-    """The service the options mean, None for the store; raises `UsageError` when they contradict each other."""
+    """Return the selected service, None for the store; raises `UsageError` for contradictory options."""
     given = click.get_current_context().get_parameter_source
     on_line = {
         name
@@ -224,16 +224,16 @@ def endpoint_of(
 
 
 def is_stale(age_s: float, limit_s: float) -> bool:
-    """Whether a value of that age is too old to be relied on; one of unknown age is."""
+    """Return whether a value of this age is too old to be reliable; an unknown age is."""
     return math.isnan(age_s) or age_s > limit_s
 
 
 def stale_option(command: _F) -> _F:
-    """``--stale-after S``."""
+    """Add ``--stale-after S``."""
     return click.option(
         "--stale-after",
         type=click.FloatRange(min=0),
         default=300.0,
         show_default=True,
-        help="Mark what was measured longer ago than so many seconds.",
+        help="Mark measurements older than this many seconds.",
     )(command)

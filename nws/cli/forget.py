@@ -1,4 +1,4 @@
-"""`nws forget HOST`: a host that will not come back is taken off a service; needs the admin role there."""
+"""`nws forget HOST`: remove a host from a service; needs the admin role there."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nws.client.endpoint import Endpoint
 def forget(*, hosts: tuple[str, ...], server: str | None, token_file: Path | None, ca: Path | None) -> None:
     """Make a service forget each HOST: its name is free again, and its series are hidden.
 
-    What was measured stays in the service's store as long as everything does. Needs an admin token, where the service
-    has tokens. A sensor that still runs on the host must be stopped first: it would register again.
+    Its measurements stay in the service's store for the normal retention period. Needs an admin token if the
+    service has tokens. Stop a sensor on the host first: it would register again.
     """
     from nws.client.remote import ServiceClient
 

@@ -1,7 +1,7 @@
-"""`nws insert FILE`: measurements from elsewhere into a service or a store, all of a file or, if a line is wrong, none.
+"""`nws insert FILE`: measurements of a file into a service or a store; with an invalid line, none of them.
 
-What goes to a service goes in batches, numbered within a stream that is named after the file's content: a file that was
-broken off half way, or is inserted twice, is not kept twice. Reading is `nws.sources.csvfile`'s.
+A service receives batches, numbered within a stream that is named after the file's content. A file that was
+interrupted, or is inserted twice, is therefore not stored twice. `nws.sources.csvfile` reads the file.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
     from nws.client.remote import ServiceClient
     from nws.memory import Memory
 
-#: Measurements in one batch: some 400 kB of JSON, well below what servers take. Halved when one takes less.
+#: Measurements per batch: about 400 kB of JSON, well below servers' limits. Halved if a server takes less.
 BATCH = 10_000
 
-#: How often a long insertion says how far it is, seconds.
+#: Seconds between progress lines of a long insertion.
 _PROGRESS_S = 2.0
 
-#: How often a server that is busy is asked again.
+#: Maximum number of retries at a busy server.
 _PATIENCE = 20
 
 
 class _Target(Protocol):
-    """Takes measurements `first` up to `end` of the file; returns how many are new, and what was refused."""
+    """A destination of measurements `first` to `end` of the file; `put` returns the new, the refused, and reasons."""
 
     def put(self, columns: Columns, first: int, end: int) -> tuple[int, int, list[str]]: ...
 
 
 @click.command()
 @click.argument("file", type=click.Path(allow_dash=True))
-@click.option("--as-host", metavar="NAME", help="Write as this host: only its own series are taken.")
+@click.option("--as-host", metavar="NAME", help="Write as this host, which may write only its own series.")
 @click.option(
     "--key-file",
     type=click.Path(path_type=Path),
     help="With --as-host: file with the key that the service gave the host; default: the sensor's, if it ran here.",
 )
-@click.option("--check", is_flag=True, help="Only read the file and tell what is wrong with it.")
+@click.option("--check", is_flag=True, help="Only read the file and report its errors.")
 @store_option
 @server_options
 @json_option
@@ -67,8 +67,9 @@ def insert(
 ) -> None:
     """Add the measurements of FILE (- for standard input): lines of series, t (seconds since the epoch), value.
 
-    What `nws export` writes, plain or .gz. A series from elsewhere is called x.… (x.power@alpha). If a line is
-    wrong nothing is kept and every wrong line is told. A service with tokens wants an admin's token, or --as-host.
+    FILE is in the format of `nws export`, plain or .gz. A series of another monitor is called x.… (x.power@alpha).
+    If a line is invalid, nothing is stored and every invalid line is reported. A service with tokens needs an
+    admin's token, or --as-host.
     """
     endpoint = endpoint_of(store, server, token_file, ca)
     if endpoint is None and (as_host or key_file):
@@ -76,7 +77,7 @@ def insert(
             "--as-host and --key-file are for a service; name one with --server URL or NWS_SERVER"
         )
     if key_file is not None and as_host is None:
-        raise UsageError(f"--key-file {key_file} needs --as-host, the host whose key it is")
+        raise UsageError(f"--key-file {key_file} needs --as-host with the host of that key")
     columns = read_columns(file, now=time.time())
     if as_host is not None:
         _refuse_foreign(columns, as_host)
@@ -118,7 +119,7 @@ def _insert(
 
 
 def _in_batches(columns: Columns, target: _Target) -> dict[str, object]:
-    """All batches in turn, with progress of long ones; one that is too large for the server is halved."""
+    """Insert all batches in turn, with progress lines; halve a batch that is too large for the server."""
     at, size, inserted, refused = 0, BATCH, 0, 0
     logged_at = time.monotonic()
     while at < len(columns):
@@ -145,19 +146,17 @@ def _in_batches(columns: Columns, target: _Target) -> dict[str, object]:
 def _broken_off(error: WeatherError, at: int, total: int) -> str:
     if not at:
         return str(error)
-    return (
-        f"{error}\n{at} of {total} measurements were delivered before; the same file again goes on from there"
-    )
+    return f"{error}\n{at} of {total} measurements were delivered; insert the same file again to continue from there"
 
 
 class _Service:
-    """Batches over HTTP."""
+    """A service as the destination of batches."""
 
     def __init__(self, client: ServiceClient, source: str) -> None:
         self._client, self._source = client, source
 
     def put(self, columns: Columns, first: int, end: int) -> tuple[int, int, list[str]]:
-        """One request; waits when the server says that it is asked too often."""
+        """Send one request; wait if the server limits the rate."""
         places: dict[int, int] = {}
         index = [places.setdefault(i, len(places)) for i in columns.index[first:end]]
         batch = {
@@ -185,13 +184,13 @@ def _patiently(ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 class _Store:
-    """Batches into a file of this host, a transaction each."""
+    """A store on this host as the destination, with one transaction per batch."""
 
     def __init__(self, memory: Memory, source: str) -> None:
         self._memory, self._source = memory, source
 
     def put(self, columns: Columns, first: int, end: int) -> tuple[int, int, list[str]]:
-        """What a store cannot take was found when the file was read."""
+        """Store one batch; its values were checked when the file was read."""
         import numpy as np
 
         from nws.memory import Delivery
@@ -210,7 +209,7 @@ class _Store:
 
 
 def _digest(columns: Columns) -> str:
-    """Name of the stream: the same measurements have the same, from whatever file they come."""
+    """Return the name of the stream, which depends only on the measurements."""
     digest = hashlib.sha256("\n".join(columns.names).encode())
     for column in (columns.index, columns.t, columns.value):
         digest.update(column.tobytes())
@@ -228,7 +227,7 @@ def _refuse_foreign(columns: Columns, host: str) -> None:
 
 
 def _key(host: str, key_file: Path | None) -> str | None:
-    """The host's key; None where there is none here, which an admin's token makes up for."""
+    """Return the host's key, None without a key file; then an admin's token is sufficient."""
     if key_file is not None:
         return read_secret(key_file, "key")
     from nws.client import state_dir
@@ -241,7 +240,7 @@ def _sentence(file: str, document: dict[str, object]) -> str:
     where = "standard input" if file == "-" else file
     what = f"{where}: {document['measurements']} measurements of {document['series']} series"
     if "inserted" not in document:
-        return f"{what}, nothing wrong"
+        return f"{what}, no errors"
     present = f", {document['present']} were there already" if document["present"] else ""
     refused = f", {document['refused']} refused" if document["refused"] else ""
     return f"{what}: {document['inserted']} inserted{present}{refused}"

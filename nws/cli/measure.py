@@ -1,4 +1,4 @@
-"""`nws measure`: let this host's sensors measure, once, some rounds, or at a period."""
+"""`nws measure`: run this host's sensors once, for some rounds, or periodically."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def measure(
     store: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure CPU, memory and network of this host, and keep the values.
+    """Measure CPU, memory and network of this host, and store the values.
 
-    With --every it goes on until --for is over or Ctrl-C, and says how many runs were lost.
+    With --every it continues until --for has passed or Ctrl-C, and reports the number of lost runs.
     """
     from nws.client import LocalWeather
 

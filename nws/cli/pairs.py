@@ -1,7 +1,7 @@
-"""`nws pairs`: latency and bandwidth from every host to every other, how old, and how different both ways are.
+"""`nws pairs`: latency and bandwidth between all hosts, with age and asymmetry.
 
-A matrix for people as long as it fits a terminal, else a list; pairs that nobody measures are marked and told with
-their path. What is shown is decided in `nws.cli.pairtable`, how in this module.
+The output is a matrix as long as it fits a terminal, else a list. Pairs that are not measured are marked and listed
+with their path. `nws.cli.pairtable` computes the rows, this module prints them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nws.cli.forecastsource import ForecastSource, is_stale, stale_option, with_
 from nws.cli.pairtable import SORTS, PairRow, document, pair_rows, sort_rows
 from nws.client.remoteweather import complete
 
-#: Hosts up to which a terminal is wide enough for a matrix.
+#: Maximum number of hosts for which a matrix fits a terminal.
 MATRIX_MOST = 12
 
 
@@ -27,15 +27,15 @@ MATRIX_MOST = 12
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="Only pairs of this host; more of them: among them.",
+    help="Only pairs of this host; with several hosts, only pairs among them.",
 )
 @click.option(
     "--sort",
     type=click.Choice(list(SORTS)),
-    help="List by name, or worst first: highest latency, lowest bandwidth, oldest, most different both ways.",
+    help="List by name, or worst first: highest latency, lowest bandwidth, oldest, most asymmetric.",
 )
 @click.option(
-    "--matrix/--list", default=None, help="How to print; by default a matrix on a terminal if it fits."
+    "--matrix/--list", default=None, help="Output format; by default a matrix on a terminal if it fits."
 )
 @stale_option
 @with_source
@@ -51,12 +51,12 @@ def pairs(
 ) -> None:
     """Latency and bandwidth between all pairs of hosts: forecast, expected error, age, and asymmetry.
 
-    Asymmetry is how many times the slower direction takes what the faster one takes, in latency or in bandwidth,
-    whichever differs more. Pairs marked * are composed: nobody measures them, a path of other pairs stands for them.
+    Asymmetry is the ratio of the slower to the faster direction, in latency or in bandwidth, whichever differs
+    more. Pairs marked * are composed: they are not measured but estimated along a path of measured pairs.
     """
     snapshot = source.snapshot(hosts if len(hosts) > 1 else None)
     if len(hosts) == 1:
-        # of many hosts not all pairs are composed, of one always
+        # for many hosts the service composes only some pairs, for one host all
         snapshot = complete(snapshot, of=hosts[0])
     rows = sort_rows(pair_rows(snapshot, only=hosts), sort or "name")
     if as_json:
@@ -98,7 +98,7 @@ def _list(rows: Sequence[PairRow], stale_after: float) -> None:
 
 
 def _tables(rows: Sequence[PairRow], names: Sequence[str], stale_after: float) -> dict[str, list[list[str]]]:
-    """Rows of every matrix, by what it shows."""
+    """Return the rows of every matrix by title."""
     by_pair = {(row.start, row.end): row for row in rows}
 
     def text(cell: Callable[[PairRow], str], start: str, end: str) -> str:
@@ -162,7 +162,7 @@ def _age(row: PairRow) -> str:
     return duration(row.age_s)
 
 
-#: What a matrix shows of a pair: title → text.
+#: Text of a matrix cell by title.
 _CELLS: dict[str, Callable[[PairRow], str]] = {
     "latency": _latency,
     "bandwidth": _bandwidth,

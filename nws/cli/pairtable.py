@@ -1,4 +1,4 @@
-"""Rows of `nws pairs` out of a snapshot: both directions of every pair beside each other, sorted as asked. Pure."""
+"""Rows of `nws pairs` from a snapshot: both directions of every pair, filtered and sorted. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from nws.series import Resource, Series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRow:
-    """One ordered pair. Forecasts with their expected errors (RMSE) in s and bytes/s, NaN where nobody knows.
+    """One ordered pair. Forecasts with their expected errors (RMSE) in s and bytes/s, NaN for unknown values.
 
-    age_s : of its oldest part, seconds.  through : hosts on the way; none when it is measured itself
-    latency_ratio, bandwidth_ratio : this direction over the other
+    age_s: of its oldest part, seconds.  through: hosts on the path; empty for a measured pair
+    latency_ratio, bandwidth_ratio: this direction over the other
     """
 
     start: str
@@ -34,12 +34,12 @@ class PairRow:
 
     @property
     def asymmetry(self) -> float:
-        """How many times the slower direction takes what the faster one takes, at least 1; NaN where unknown."""
+        """Return the ratio of the slower direction to the faster one, at least 1; NaN if unknown."""
         known = [r for r in (self.latency_ratio, self.bandwidth_ratio) if r > 0 and math.isfinite(r)]
         return max((max(r, 1 / r) for r in known), default=math.nan)
 
 
-#: Option → what rows are sorted by; what is not known comes last.
+#: Sort key by option; unknown values are last.
 SORTS: dict[str, Callable[[PairRow], float]] = {
     "name": lambda row: 0.0,
     "latency": lambda row: -row.latency_s,
@@ -50,9 +50,10 @@ SORTS: dict[str, Callable[[PairRow], float]] = {
 
 
 def pair_rows(snapshot: RemoteSnapshot, *, only: Sequence[str] = ()) -> list[PairRow]:
-    """All pairs of which something is known, by name; `UsageError` for a host that the snapshot does not know.
+    """Return all pairs with known values, by name; raises `UnknownName` for a host unknown to the snapshot.
 
-    only : of one host all pairs it is in, of more the pairs among them
+    Args:
+        only: of one host all its pairs, of several the pairs among them
     """
     known = {host.name for host in snapshot.hosts}
     known.update(name for s in snapshot.forecasts for name in (s.host, s.peer) if name is not None)
@@ -71,7 +72,7 @@ def pair_rows(snapshot: RemoteSnapshot, *, only: Sequence[str] = ()) -> list[Pai
 
 
 def sort_rows(rows: Iterable[PairRow], by: str) -> list[PairRow]:
-    """Worst first, what is not known last, then by name."""
+    """Return the rows with the worst first and unknown values last, then by name."""
 
     def key(row: PairRow) -> tuple[bool, float, str, str]:
         value = SORTS[by](row)
@@ -81,7 +82,7 @@ def sort_rows(rows: Iterable[PairRow], by: str) -> list[PairRow]:
 
 
 def document(row: PairRow, stale_after_s: float) -> dict[str, Any]:
-    """JSON-ready row."""
+    """Return a JSON-ready row."""
     return {
         "from": row.start,
         "to": row.end,

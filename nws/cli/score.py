@@ -1,7 +1,4 @@
-"""`nws score FILE`: how accurate the forecasters are on a file of measurements.
-
-Options in, `nws.forecasting.score` called, a table or one JSON document out. Decides nothing.
-"""
+"""`nws score FILE`: accuracy of the forecasters on a file of measurements, as a table or JSON."""
 
 from __future__ import annotations
 

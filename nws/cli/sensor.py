@@ -1,4 +1,4 @@
-"""`nws sensor`: the daemon of one host, until it is told to end."""
+"""`nws sensor`: run the daemon of one host until a signal ends it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 @click.option(
     "--address",
     metavar="ADDR|IFACE",
-    help="Address or interface to answer probes at and to send them from; default: the one MPI would use.",
+    help="Address or interface for answering and sending probes; default: the one that MPI would use.",
 )
 @click.option(
     "--echo-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Port to answer probes at; default: a free one.",
+    help="Port for answering probes; default: a free one.",
 )
 @click.option(
     "--token-file",
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--spool",
     type=click.Path(path_type=Path),
-    help="File for what is not delivered yet; default: in $APPLES_STATE, $XDG_STATE_HOME/apples or "
+    help="File for undelivered measurements; default: in $APPLES_STATE, $XDG_STATE_HOME/apples or "
     "~/.local/state/apples.",
 )
 @click.option(
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 65536),
     default=64,
     show_default=True,
-    help="MB that file may grow to; then the oldest measurements go.",
+    help="Maximum size of that file in MB; beyond it the oldest measurements are dropped.",
 )
 @click.option("--for", "lasting", type=click.FloatRange(min=0), help="End after so many seconds.")
 @service(lambda options: "nws-sensor", patience_s=30.0)
@@ -72,7 +72,7 @@ def sensor(
 ) -> None:
     """Measure this host's CPU, memory and network, and deliver to a weather service.
 
-    Measurements that cannot be delivered wait on disk. Ends on TERM and INT, and says what became of every run.
+    Undelivered measurements wait on disk. Ends on TERM and INT, and reports the number of runs by outcome.
     """
     from nws.base.paths import local_host, state_dir
     from nws.daemon.daemon import SensorDaemon, SensorSettings, run_until_signal

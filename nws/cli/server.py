@@ -13,15 +13,19 @@ from nws.base.detach import service
 @click.command()
 @click.option("--config", "settings", type=click.Path(path_type=Path), help="Settings file (YAML).")
 @click.option(
-    "--listen", metavar="HOST:PORT", help="Where to listen; default: 127.0.0.1:8090, port 0 chooses."
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address to listen at; default: 127.0.0.1:8090; port 0 chooses a free one.",
 )
 @click.option(
     "--store",
     type=click.Path(path_type=Path),
-    help="File the measurements are kept in; default: service.db in $APPLES_STATE, $XDG_STATE_HOME/apples or "
+    help="File of the measurements; default: service.db in $APPLES_STATE, $XDG_STATE_HOME/apples or "
     "~/.local/state/apples.",
 )
-@click.option("--check", is_flag=True, help="Check the settings, print what would be done, and end.")
+@click.option(
+    "--check", is_flag=True, help="Check the settings, print the resulting configuration, and exit."
+)
 @service(lambda options: "nws-server")
 @click.pass_context
 def server(
@@ -29,8 +33,8 @@ def server(
 ) -> None:
     """Serve the weather of many hosts: name server, memory and forecaster in one process.
 
-    Sensors register and deliver (nws sensor --server URL), clients ask; the weather page is at /. Ends on TERM
-    and Ctrl-C, with everything accepted kept. What can be set is in docs/weather-service.md.
+    Sensors register and deliver (nws sensor --server URL), clients send queries. The weather page is at /. Ends on
+    TERM and Ctrl-C after storing all accepted measurements. The settings are described in docs/weather-service.md.
     """
     from nws.server.setup import prepare
     from nws.service.config import ServiceConfig

@@ -1,4 +1,4 @@
-"""`nws show`: what is kept of every series, or which hosts a service has, and how old all of it is."""
+"""`nws show`: the stored series, or the hosts of a service, with their ages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nws.client.documents import KeptSeries, RemoteHost
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Counts of a sensor's runs that left no measurement.
+#: Counts of a sensor's runs without a measurement.
 _LOST_RUNS = ("failed", "missed", "skipped")
 
 
@@ -27,8 +27,8 @@ _LOST_RUNS = ("failed", "missed", "skipped")
 def show(*, source: ForecastSource, hosts: bool, host: str | None, stale_after: float, as_json: bool) -> None:
     """List all series: samples, last value and its age; stale ones are marked.
 
-    With --hosts, the hosts of a service: alive or lost, when each was last heard of, its cliques, and the runs of
-    its sensors that left no measurement.
+    With --hosts, list the hosts of a service: alive or lost, time since the last contact, cliques, and the runs of
+    its sensors without a measurement.
     """
     if not hosts:
         found = [k for k in source.kept() if host is None or host in (k.series.host, k.series.peer)]
@@ -141,6 +141,6 @@ def _document(host: RemoteHost, now: float) -> dict[str, Any]:
 
 
 def _lost_runs(host: RemoteHost) -> float | None:
-    """Runs of its sensors that left no measurement; None when nobody counted."""
+    """Return the number of runs without a measurement; None if the sensor sent no counts."""
     counts = [host.status[name] for name in _LOST_RUNS if name in host.status]
     return sum(counts) if counts else None

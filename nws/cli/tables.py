@@ -1,4 +1,4 @@
-"""Tables and numbers for people: rich on a terminal, plain columns elsewhere; NO_COLOR is honoured."""
+"""Tables and numbers as text: rich on a terminal, plain columns elsewhere; NO_COLOR is honoured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 
 def quantity(value: float, unit: str) -> str:
-    """A value with its unit, scaled so that it can be read: ``23.0 GB``, ``53.4 µs``, ``0.981 CPU``."""
+    """Return a value with its unit at a readable scale: ``23.0 GB``, ``53.4 µs``, ``0.981 CPU``."""
     if not math.isfinite(value):
         return "-"
     if unit.startswith("B"):
@@ -29,7 +29,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A span of time, coarse: ``4 s``, ``12 min``, ``3.5 h``, ``2.1 d``; a dash for one that is not known."""
+    """Return a rounded duration: ``4 s``, ``12 min``, ``3.5 h``, ``2.1 d``; a dash for NaN."""
     if math.isnan(seconds):
         return "-"
     for factor, name in ((86400.0, "d"), (3600.0, "h")):
@@ -45,12 +45,14 @@ def echo_table(
     numbers: Sequence[int] = (),
     warn: Sequence[bool] | None = None,
 ) -> None:
-    """Print a table on stdout; columns in `numbers` are aligned right.
+    """Print a table on stdout.
 
-    warn : rows that stand out on a terminal; by default those whose last column is ``stale``
+    Args:
+        numbers: columns aligned right
+        warn: rows highlighted on a terminal; by default those with ``stale`` in the last column
     """
     widths = [max(len(row[i]) for row in [headings, *rows]) for i in range(len(headings))]
-    # a table wider than the terminal would be squeezed until nobody can read it
+    # rich would squeeze a table wider than the terminal until it is unreadable
     if sys.stdout.isatty() and fits_terminal(widths):
         _rich(headings, rows, numbers, [row[-1] == "stale" for row in rows] if warn is None else warn)
         return
@@ -63,7 +65,7 @@ def echo_table(
 
 
 def fits_terminal(widths: Sequence[int]) -> bool:
-    """Whether a table with columns of these widths fits; a terminal's table has three characters beside each."""
+    """Return whether a table with columns of these widths fits; rich adds three characters per column."""
     return sum(widths) + 3 * len(widths) <= shutil.get_terminal_size().columns
 
 

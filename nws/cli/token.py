@@ -17,4 +17,4 @@ def token(file: Path) -> None:
     from nws.server.tokens import create_token
 
     create_token(file)
-    click.echo(f"nws: made {file}; it is worth the role that the server's settings name it under", err=True)
+    click.echo(f"nws: made {file}; its role is the one that lists it in the server's settings", err=True)

@@ -1,8 +1,8 @@
-"""Fakes for testing what uses the weather, published with it.
+"""Published fakes for testing users of the weather.
 
-`InMemoryWeather` answers like the weather service (`nws.client.Weather`) in this process; `InMemoryServer` is the
-service itself on a port of this machine, with everything in memory; `RecordedWeather` plays measurements that
-were recorded once. None of them measures anything, none leaves a file behind:
+`InMemoryWeather` answers like the weather service (`nws.client.Weather`) in this process. `InMemoryServer` is the
+service itself on a port of this machine, with everything in memory. `RecordedWeather` plays recorded measurements.
+They measure nothing and leave no file behind:
 
 >>> from nws.client import RemoteWeather
 >>> from nws.series import Measurement, Series
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["InMemoryServer", "InMemoryWeather", "RecordedWeather"]
 
-#: Imported when they are named: the server brings an HTTP server with it.
+#: Imported on first use, because the server imports an HTTP server.
 _MODULES = {"InMemoryServer": "nws.testing.server", "RecordedWeather": "nws.testing.recorded"}
 
 

@@ -1,8 +1,7 @@
-"""Weather that was recorded once, played again: its measurements come as a clock reaches them.
+"""Recorded weather, played back: its measurements appear as a clock reaches their times.
 
-What a planner, a page or a service makes of real weather can so be tested as often as wanted. The player moves its own
-clock and nothing else; the forecasts are the battery's, made from what has been played. Source of the format:
-`nws export`.
+Tests can repeat the reaction of a planner, a page or a service to real weather. The player moves only its own
+clock. The battery makes the forecasts from the measurements played so far. Format of the recording: `nws export`.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 class RecordedWeather:
     """A player of measurements; answers as `nws.client.Weather` does.
 
-    recording : a file of lines series,t,value (plain or .gz, as `nws export` writes it), or the measurements
-    shift_s : added to every time, to move a recording to another day
+    Raises `UsageError` for an empty or invalid recording.
 
-    Raises `UsageError` for a recording of nothing, or of what is no measurement.
+    recording: a file of lines series,t,value (plain or .gz, as written by `nws export`), or the measurements
+    shift_s: added to every time, to move a recording to another day
     """
 
     def __init__(self, recording: Path | str | Iterable[Measurement], *, shift_s: float = 0.0) -> None:
@@ -44,23 +43,23 @@ class RecordedWeather:
 
     @property
     def begins(self) -> float:
-        """Time of the first measurement, seconds since the epoch."""
+        """Return the time of the first measurement, seconds since the epoch."""
         return self._recording[0].t
 
     @property
     def ends(self) -> float:
-        """Time of the last one."""
+        """Return the time of the last one."""
         return self._recording[-1].t
 
     @property
     def now(self) -> float:
-        """Time up to which has been played; give the method as a clock: ``clock=lambda: weather.now``."""
+        """Return the time up to which measurements were played; usable as a clock: ``clock=lambda: weather.now``."""
         return max(self._now, self.begins)
 
     def advance(self, to: float) -> list[Measurement]:
-        """Play everything up to and at this time, seconds since the epoch; returns what was played just now.
+        """Play and return the measurements up to and at a time, seconds since the epoch.
 
-        Raises `UsageError` when that time is over.
+        Raises `UsageError` for a time in the past.
         """
         if not to >= self._now:
             raise UsageError(f"the recording has been played up to {self._now}; it cannot go back to {to}")
@@ -73,18 +72,18 @@ class RecordedWeather:
         return played
 
     def forecasts(self) -> Mapping[Series, Forecast]:
-        """Forecasts from all that has been played."""
+        """Return forecasts from the measurements played so far."""
         return self._weather.forecasts()
 
     def play(self, client: ServiceClient, *, to: float = math.inf) -> int:
-        """Play on up to a time, all by default, into a service as well; returns how many measurements it kept."""
+        """Play up to a time, by default to the end, also into a service; return the number that it stored."""
         played = self.advance(min(to, max(self.ends, self._now)))
         return sum(
             int(client.put(played[at : at + _BATCH])["accepted"]) for at in range(0, len(played), _BATCH)
         )
 
 
-#: Measurements in one request; bodies are bounded.
+#: Measurements per request; bodies are bounded.
 _BATCH = 10_000
 
 

@@ -1,7 +1,7 @@
 """The real weather service on a port of this machine, in a thread of this process, with everything in memory.
 
-What is asked of it goes through HTTP as it would elsewhere; only the disk is missing. The clock may be the test's own,
-which also decides when hosts are lost and what is stale.
+Requests use HTTP as for any other service; only the disk is missing. The clock may be the test's own, which then
+decides when hosts are lost and values are stale.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: Measurements in one batch; bounded as the bodies of requests are.
+#: Measurements per batch; bodies are bounded.
 _BATCH = 10_000
 
-#: A test on a busy machine must not fail for want of patience, seconds.
+#: Request timeout in seconds, long enough for a busy machine.
 _PATIENCE_S = 60.0
 
 
 def deliver(client: ServiceClient, measurements: Sequence[Measurement]) -> int:
-    """Put measurements in batches; returns how many were kept.
+    """Put measurements in batches; return the number stored.
 
-    Raises `Refused` when the service leaves some out: a test would not notice.
+    Raises `Refused` if the service leaves some out, because a test would not notice.
     """
     kept = 0
     for at in range(0, len(measurements), _BATCH):
@@ -42,18 +42,18 @@ def deliver(client: ServiceClient, measurements: Sequence[Measurement]) -> int:
         if answer["refused"]["count"]:
             reasons = "\n".join(answer["refused"]["reasons"])
             raise Refused(
-                f"{answer['refused']['count']} measurements were refused; the service's clock says "
+                f"{answer['refused']['count']} measurements were refused; the service's clock is at "
                 f"{answer['now']:.0f}, times must be near it:\n{reasons}"
             )
     return kept
 
 
 class InMemoryServer:
-    """A service that is there between ``with`` and its end.
+    """A service that runs inside a ``with`` statement.
 
-    config : what a user of the service would set; by default a grid called ``test``
-    clock : seconds since the epoch
-    tokens : role (read, write, admin) → its tokens; without any, everybody may do everything
+    config: the service's settings; by default a grid called ``test``
+    clock: seconds since the epoch
+    tokens: role (read, write, admin) → its tokens; without any, every request has every role
     """
 
     def __init__(
@@ -74,33 +74,33 @@ class InMemoryServer:
 
     @property
     def url(self) -> str:
-        """Its address, such as ``http://127.0.0.1:40123``."""
+        """Return the service's address, such as ``http://127.0.0.1:40123``."""
         return self._started(self._thread).url
 
     @property
     def service(self) -> WeatherService:
-        """What answers behind HTTP; call its `tick` when the clock was moved and the consequences are wanted now."""
+        """Return the service behind HTTP; call its `tick` to apply a moved clock at once."""
         return self._started(self._service)
 
     def client(self, token: str | None = None, *, host: str | None = None) -> ServiceClient:
-        """A client; the caller closes it. token : by default the first admin's, if there are tokens."""
+        """Return a client, closed by the caller. token: by default the first admin's, if there are tokens."""
         admins = self._tokens.get("admin", ())
         token = token or (admins[0] if admins else None)
         return ServiceClient(self.url, token=token, host=host, timeout_s=_PATIENCE_S)
 
     def register(self, host: str, **registration: object) -> Document:
-        """Take a host in: by default one CPU of a test's make at 127.0.0.1, which answers no probes."""
+        """Register a host: by default one CPU at 127.0.0.1 that answers no probes."""
         made = {"address": "127.0.0.1", "port": 0, "cpus": 1, "cpu_model": "test", "memory_bytes": 1 << 30}
         with self.client() as client:
             return client.register(host, {**made, **registration})
 
     def put(self, measurements: Iterable[Measurement]) -> int:
-        """Deliver measurements of any hosts; returns how many were kept. Raises `Refused` when some were not."""
+        """Deliver measurements of any hosts; return the number stored. Raises `Refused` if some were not."""
         with self.client() as client:
             return deliver(client, list(measurements))
 
     def stop(self) -> None:
-        """Be gone, as a server that was killed; its address stays the same word."""
+        """Stop like a server that was killed; the address stays the same."""
         self._started(self._thread).stop()
 
     def __enter__(self) -> InMemoryServer:
@@ -123,5 +123,5 @@ class InMemoryServer:
     @staticmethod
     def _started(thing: _T | None) -> _T:
         if thing is None:
-            raise RuntimeError("the server is not there yet; use it in a `with` statement")
+            raise RuntimeError("the server has not started; use it in a `with` statement")
         return thing

@@ -1,8 +1,8 @@
-"""A weather service in this process whose measurements are handed in.
+"""A weather service in this process with measurements as arguments.
 
-`InMemoryWeather` answers like the weather service (`nws.client.Weather`): give it measurements, ask it for
-forecasts. The battery behind it is the real one, the measurements are whatever the test or the simulator
-says. It probes nothing, stores nothing and starts no server. Source: Wolski et al. 2000, §2.4.
+`InMemoryWeather` answers like the weather service (`nws.client.Weather`): record measurements, then query
+forecasts. Its battery is the real one. It probes nothing, stores nothing and starts no server. Source: Wolski et
+al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nws.series import Forecast, Measurement, Series
 
 
 class InMemoryWeather:
-    """A weather service whose measurements are handed in."""
+    """A weather service with measurements as arguments."""
 
     def __init__(self) -> None:
         self._bank = BatteryBank()
@@ -27,7 +27,7 @@ class InMemoryWeather:
         self._recent_indices = np.empty(0, np.int64)
 
     def record(self, measurements: Iterable[Measurement]) -> None:
-        """Take measurements in turn; raises `UsageError`, with none taken, if a value is not finite."""
+        """Record measurements in turn; raises `UsageError`, with none recorded, if a value is not finite."""
         batch = list(measurements)
         values = np.array([m.value for m in batch])
         self._refuse([m.series for m in batch], values)
@@ -35,11 +35,15 @@ class InMemoryWeather:
         self._bank.update_many(indices, values, [m.t for m in batch])
 
     def record_many(self, series: Sequence[Series], t: ArrayLike, values: ArrayLike) -> None:
-        """Take one value of each of many series at one time, or a whole history of them.
+        """Record one value of each of many series at one time, or a whole history of them.
 
-        t : seconds since the epoch, one float or float[T];  values : float[series] or float[T, series], each
-        in its series' unit. Fastest when the same tuple is passed every time. Raises `UsageError`, with nothing
-        taken, if the shapes do not fit or a value is not finite.
+        Fastest if the same tuple is passed every time. Raises `UsageError`, with nothing recorded, if the shapes do
+        not fit or a value is not finite.
+
+        Args:
+            series: their order is that of the values
+            t: seconds since the epoch, one float or float[T]
+            values: float[series] or float[T, series], each in its series' unit
         """
         value = np.asarray(values, np.float64)
         time = np.asarray(t, np.float64)
@@ -51,15 +55,15 @@ class InMemoryWeather:
         self._refuse(series, value)
         if series is not self._recent:
             self._recent_indices = self._indices(series)
-            # only a tuple is sure to hold the same series when it comes again
+            # a list may hold other series at the next call
             self._recent = series if isinstance(series, tuple) else ()
         indices = np.broadcast_to(self._recent_indices, value.shape)
         times = np.broadcast_to(time[..., None], value.shape)
         self._bank.update_many(indices.ravel(), value.ravel(), times.ravel())
 
     def forecasts(self, pick: Pick = Pick.MAE) -> dict[Series, Forecast]:
-        """Forecast of every series recorded so far."""
-        # indices are handed out in order, so the bank's order is ours
+        """Return the forecast of every series recorded so far."""
+        # indices are assigned in order, so both orders agree
         return dict(zip(self._index, self._bank.forecasts(pick=pick), strict=True))
 
     @staticmethod

@@ -153,7 +153,7 @@ def test_export_as_json(nws, measured, now):
 def test_nothing_measured_yet(nws, command, state):
     run = nws(command)
     assert (run.code, run.out) == (4, "")
-    assert run.err.endswith("weather.db: no measurements are kept there yet; run `nws measure` first\n")
+    assert run.err.endswith("weather.db: it does not exist yet; run `nws measure` first\n")
     assert not state.exists()
 
 

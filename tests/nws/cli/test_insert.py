@@ -97,9 +97,9 @@ def test_one_wrong_line_and_nothing_is_kept(nws, file, service, state, to_servic
     path.write_text(path.read_text() + "x.power@alpha,1\nx.power@alpha,now,1\n")
     run = nws("insert", path, *where)
     assert (run.code, run.out) == (2, "")
-    assert [line.partition(": ")[0] for line in run.err.removeprefix("nws: ").splitlines()] == [
-        f"{path}:7",
-        f"{path}:8",
+    assert [line.split(": ")[:2] for line in run.err.splitlines()] == [
+        ["nws", f"{path}:7"],
+        ["nws", f"{path}:8"],
     ]
     assert not (state / "weather.db").exists()
     with service.client() as client:
@@ -109,7 +109,7 @@ def test_one_wrong_line_and_nothing_is_kept(nws, file, service, state, to_servic
 def test_only_checked(nws, file, state):
     path = file(**{"x.power@alpha": [1.0]})
     run = nws("insert", "--check", path)
-    assert (run.code, run.out) == (0, f"{path}: 1 measurements of 1 series, nothing wrong\n")
+    assert (run.code, run.out) == (0, f"{path}: 1 measurements of 1 series, no errors\n")
     assert not state.exists()
     assert json.loads(nws("insert", "--check", path, "--json").out) == {"measurements": 1, "series": 1}
 
@@ -178,7 +178,7 @@ def test_a_host_writes_no_others_series(nws, file, service):
         (["--key-file", "k"], "--as-host and --key-file are for a service"),
         (
             ["--server", "http://a:1", "--key-file", "k"],
-            "--key-file k needs --as-host, the host whose key it is",
+            "--key-file k needs --as-host with the host of that key",
         ),
         (["--server", "a:1"], "'a:1' is no address of a service"),
         (["--server", "http://a:1", "--store", "w.db"], "--store and --server exclude each other"),
@@ -240,20 +240,20 @@ def test_batches_that_are_too_large_are_halved(monkeypatch):
     assert target.taken == [(0, 2), (2, 4), (4, 5)]
 
 
-def test_a_failure_half_way_tells_what_was_delivered(monkeypatch):
+def test_a_failure_half_way_reports_the_delivered_part(monkeypatch):
     monkeypatch.setattr(module, "BATCH", 2)
     target = Target(None, ServiceError.of(507, "disk full"))
     with pytest.raises(ServiceError) as caught:
         module._in_batches(columns_of(5), target)
     assert str(caught.value) == (
-        "disk full\n2 of 5 measurements were delivered before; the same file again goes on from there"
+        "disk full\n2 of 5 measurements were delivered; insert the same file again to continue from there"
     )
     assert caught.value.status == 507
 
 
 def test_a_server_that_goes_away_half_way(monkeypatch):
     monkeypatch.setattr(module, "BATCH", 2)
-    with pytest.raises(ServiceUnreachable, match="gone\n2 of 5 measurements were delivered before"):
+    with pytest.raises(ServiceUnreachable, match="gone\n2 of 5 measurements were delivered"):
         module._in_batches(columns_of(5), Target(None, ServiceUnreachable("gone")))
 
 

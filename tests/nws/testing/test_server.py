@@ -69,7 +69,7 @@ def test_many_measurements_go_in_batches():
 def test_measurements_of_another_time_do_not_vanish_silently():
     with (
         InMemoryServer(clock=lambda: 1.8e9) as server,
-        pytest.raises(Refused, match=r"1 measurements were refused; the service's clock says 1800000000"),
+        pytest.raises(Refused, match=r"1 measurements were refused; the service's clock is at 1800000000"),
     ):
         server.put([Measurement(SHARE, 1e9, 0.5)])
 
