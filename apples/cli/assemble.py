@@ -10,14 +10,15 @@ from apples.cli.conflicts import run_conflicts
 from apples.cli.console import Console
 from apples.cli.optiongroups import Problems
 from apples.cli.pool import open_platform, open_service
-from apples.cli.program import find_template, parse_settings
 from apples.cli.resilience import read_resilience
 from apples.cli.runoptions import RunOptions
-from apples.cli.stores import open_benchmarks, open_history
+from apples.cli.settings import parse_settings
 from apples.errors import ConfigError
+from apples.learning.stores import open_benchmarks, open_history
 from apples.platforms.platform import Preparation
 from apples.run.agent import Agent
 from apples.run.costing import Costing
+from apples.run.program import find_template
 from apples.run.request import RunRequest
 from nws.base.durations import parse_period
 

@@ -44,9 +44,9 @@ def calibrate(
     """
     from apples import applications
     from apples.cli.console import Console
-    from apples.cli.program import parse_settings
-    from apples.cli.stores import open_benchmarks, open_history
+    from apples.cli.settings import parse_settings
     from apples.learning.corrections import corrections
+    from apples.learning.stores import open_benchmarks, open_history
     from apples.run.costing import Costing
     from apples.run.request import RunRequest
 

@@ -29,8 +29,8 @@ def predict(words: str) -> Prediction | str:
     from apples.cli.optiongroups import record_of
     from apples.cli.run import run
     from apples.cli.runoptions import RunOptions
-    from apples.cli.stores import open_benchmarks, open_history
     from apples.errors import ConfigError
+    from apples.learning.stores import open_benchmarks, open_history
     from apples.run.costing import Costing
 
     try:

@@ -27,7 +27,7 @@ def history(newest: int, app: str | None, everything: bool, as_json: bool, run_i
 
     The last line is the mean absolute error of the predictions of the runs shown that finished.
     """
-    from apples.cli.stores import open_history
+    from apples.learning.stores import open_history
 
     kept = open_history()
     if run_id is not None:

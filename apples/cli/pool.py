@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apples.cli.program import parse_settings
 from apples.cli.runoptions import SERVICE_GRID, PoolOptions, WeatherOptions
+from apples.cli.settings import parse_settings
 from apples.errors import ConfigError
 from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE

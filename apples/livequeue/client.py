@@ -43,7 +43,7 @@ class QueueClient:
         """Return the answer to one question. Raise `NoManager`, `RequestRejected`, or `ConfigError` for bad input."""
         (answer,) = self.ask_all(what, [argument])
         if "refused" in answer:
-            raise _ERRORS.get(answer.get("code"), RequestRejected)(answer["refused"])
+            raise refusal(answer)
         return next(iter(answer.values()))
 
     def ask_all(self, what: str, arguments: Sequence[object]) -> list[Json]:
@@ -73,6 +73,11 @@ class QueueClient:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def refusal(answer: Json) -> ReportedError:
+    """Return the error of a refused request."""
+    return _ERRORS.get(answer.get("code"), RequestRejected)(answer["refused"])
 
 
 def ask(what: str, argument: object = None, given: Path | None = None, *, again: bool = False) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apples.livequeue.client import ask
+from apples.livequeue.client import ask, refusal
 from apples.livequeue.records import JobEnd
 
 #: Wall time of a job that requests none, seconds.
@@ -38,8 +38,10 @@ class SubmittedJob:
         return str(ask("why", self.id, self.socket))
 
     def cancel(self) -> str:
-        """Take the job out of the queue, or stop it. Return "cancelled", "ending" or "over"."""
+        """Cancel or stop the job. Return "cancelled", "ending" or "over"; raise `RequestRejected`."""
         (answer,) = ask("cancel", [self.id], self.socket, again=True)
+        if "refused" in answer:
+            raise refusal(answer)
         return str(answer["is"])
 
 

@@ -1,8 +1,7 @@
-"""The program of a run: settings and application that the options name."""
+"""The application of a run, by its name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from apples import applications
@@ -13,16 +12,6 @@ if TYPE_CHECKING:
     from apples.model.gridfile import GridFile
     from apples.model.template import Template, Workload
     from apples.platforms.platform import Platform
-
-
-def parse_settings(pairs: Iterable[str], flag: str = "--set", example: str = "nx=128") -> dict[str, str]:
-    """Return KEY=VALUE pairs as a mapping; raise `ConfigError` naming every pair that is none."""
-    wrong = [pair for pair in pairs if "=" not in pair or pair.startswith("=")]
-    if wrong:
-        raise ConfigError(
-            [f"{flag} {pair}: expected KEY=VALUE, for example {flag} {example}" for pair in wrong]
-        )
-    return {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def find_template(name: str | None, platform: Platform | None, file: GridFile | None) -> Template:

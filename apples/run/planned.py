@@ -1,0 +1,102 @@
+"""Plans and runs from Python: `plan` measures and plans, and the planned run can be carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from apples import applications
+from apples.launching.launcher import Notify
+from apples.learning.stores import open_benchmarks, open_history
+from apples.model.config import find_config
+from apples.model.gridfile import load_grid_file
+from apples.model.plan import Plan, Record
+from apples.platforms.local import LocalPlatform
+from apples.platforms.serviceforecasts import ServiceWeather
+from apples.run.agent import Agent, Decision
+from apples.run.costing import Costing
+from apples.run.loop import AttemptLoop
+from apples.run.program import find_template
+from apples.run.request import RunRequest
+from nws.client import Endpoint
+
+
+def _ignore(text: str) -> None:
+    """Discard a message."""
+
+
+class PlannedRun:
+    """A plan on this machine or for the hosts of a grid file, with the values it was made from.
+
+    decision : plan, snapshot of the forecasts, costs and notes
+    """
+
+    def __init__(self, agent: Agent, request: RunRequest) -> None:
+        self._loop = AttemptLoop(agent, request)
+        self.decision: Decision = self._loop.decide()
+
+    @property
+    def plan(self) -> Plan:
+        """Return the chain of hosts with slab heights and predicted times."""
+        return self.decision.plan
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document of `apples-run --dry-run --json`."""
+        return self.decision.document()
+
+    def run(self) -> Record:
+        """Run the application and return its record, which is also in the history.
+
+        A run that fails raises no exception: `record.outcome` tells how it ended. Raise `LaunchError` if the plan has
+        hosts that are not this machine, or if the ranks cannot be started.
+        """
+        return self._loop.run(self.decision)
+
+
+def plan(
+    size: int,
+    *,
+    app: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    grid: str | Path | None = None,
+    service: Endpoint | str | None = None,
+    time_limit_s: float | None = None,
+    scheduler: str = "apples",
+    notify: Notify = _ignore,
+    **options: Any,
+) -> PlannedRun:
+    """Measure, predict and plan a run; start no program except benchmarks of an application that has none.
+
+    Args:
+        size: rows.
+        app: application, by default mhd3d; one of the grid file's is legal.
+        settings: options of the application, by name.
+        grid: grid file, or the name of a shipped one; None for this machine.
+        service: weather service whose forecasts are used; None to measure this machine.
+        time_limit_s: wall seconds after which the run is ended.
+        scheduler: "apples", "paper", "default" or "smart-user".
+        notify: receives one line for each step.
+        options: fields of `apples.planning.options.PlanningOptions`, such as `max_ranks`.
+
+    Raises:
+        ConfigError: an argument or a file is not legal.
+        NoFeasiblePlan: no choice of hosts can hold the work.
+    """
+    file = None if grid is None else load_grid_file(find_config(str(grid)))
+    endpoint = Endpoint.of(service) if isinstance(service, str) else service
+    weather = None if endpoint is None else ServiceWeather(endpoint)
+    platform = LocalPlatform(None if file is None else file.grid, service=weather)
+    applied = {} if file is None else file.applications
+    stated = {name: entry.costs for name, entry in applied.items() if entry.costs is not None}
+    history = open_history()
+    costing = Costing(open_benchmarks(), history, stated)
+    request = RunRequest(
+        size=size,
+        template=find_template(app or applications.DEFAULT, platform, file),
+        settings={name: str(value) for name, value in (settings or {}).items()},
+        scheduler=scheduler,
+        overrides=options,
+        time_limit_s=time_limit_s,
+    )
+    return PlannedRun(Agent(platform, history, costing, notify), request)

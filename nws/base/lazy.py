@@ -1,0 +1,26 @@
+"""Public names of a package, imported when they are first used, so that importing the package is cheap."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+
+def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
+    """Return a package's `__getattr__`.
+
+    Args:
+        package: name of the package.
+        modules: by public name, the module that defines it.
+    """
+
+    def get(name: str) -> object:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(modules[name]), name)
+        # The next use finds the value without this function.
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get

@@ -1,0 +1,81 @@
+"""The names that users import, and the examples of docs/python-api.md."""
+
+import doctest
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import apples
+import nws
+
+PAGE = Path(__file__).parents[2] / "docs" / "python-api.md"
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """Runs the examples of one section of the page, over a state of their own."""
+
+    def run(title):
+        monkeypatch.setenv("APPLES_STATE", str(tmp_path / "state"))
+        (section,) = [s for s in PAGE.read_text().split("\n## ") if s.startswith(f"{title}\n")]
+        found = doctest.DocTestParser().get_doctest(section.replace("```\n", ""), {}, title, str(PAGE), 0)
+        assert found.examples
+        report = []
+        assert doctest.DocTestRunner().run(found, out=report.append).failed == 0, "".join(report)
+
+    return run
+
+
+def test_example_plan_for_grid_file(example):
+    example("Plan for a grid file")
+
+
+@pytest.mark.mpi
+def test_example_plan_and_run(example):
+    example("Plan and run on this machine")
+
+
+def test_example_read_forecast(example):
+    example("Read a forecast")
+
+
+@pytest.mark.parametrize("package", [apples, nws])
+def test_public_names_are_sorted_and_defined(package):
+    assert package.__all__ == sorted(package.__all__)
+    for name in package.__all__:
+        assert getattr(package, name).__module__.startswith(("apples.", "nws."))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        package.nothing  # noqa: B018
+
+
+def test_public_names():
+    assert set(apples.__all__) >= {
+        "plan",
+        "PlannedRun",
+        "submit",
+        "SubmittedJob",
+        "Plan",
+        "Record",
+        "Outcome",
+    }
+    assert set(nws.__all__) >= {"Forecast", "LocalWeather", "RemoteWeather", "Series", "ServiceClient"}
+
+
+@pytest.mark.parametrize("name", ["apples", "nws", "stencil_app"])
+def test_packages_are_typed(name):
+    assert (Path(importlib.import_module(name).__file__).parent / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("name", ["apples", "nws"])
+def test_doctests_of_the_package(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("APPLES_STATE", str(tmp_path / "state"))
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_import_loads_nothing_heavy():
+    code = "import apples, nws, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "numba", "click", "pydantic", "sqlite3", "yaml"} & set(done.stdout.split())
