@@ -25,7 +25,7 @@ def find_platform(name: str) -> type[Platform]:
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"--launcher {name}: {point.value} cannot be loaded: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Platform)):
-        raise ConfigError(f"--launcher {name}: {point.value} is no subclass of apples.platforms.Platform")
+        raise ConfigError(f"--launcher {name}: {point.value} is no subclass of Platform")
     return found
 
 
