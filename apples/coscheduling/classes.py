@@ -1,8 +1,8 @@
-"""What a process needs of the scheduler, judged by how it communicates (FCS paper, sections 2.1-2.4).
+"""Classification of a process by how it communicates (FCS paper, sections 2.1-2.4).
 
-A process is CS when it communicates often and in vain without its partners; F when it ought to be CS but waits
-much in its own slot; DC when it communicates so rarely that any time suits it. `reclassify` is Algorithm 2. It
-sees measurements since the last reset only, and never the other processes of the job.
+A process is CS if it communicates often and needs its partners to run at the same time. It is F if it should be CS but
+waits much in its own slot, and DC if it communicates so rarely that any time suits it. `reclassify` is Algorithm 2. It
+uses only measurements since the last reset, and never those of other processes of the job.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class ProcessClass(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FcsConstants:
-    """Constants of FCS, defaults of the paper's Table 2.
+    """Constants of FCS; the default values are those of the paper's Table 2.
 
     slice_s : time slice
-    spin_s : how long a process spins before it blocks, where it spin-blocks
+    spin_s : spin time of a process before it blocks, if it spin-blocks
     cslots_min : assigned slots in a class before the class may change
     dc_thresh_s : granularity above which a process is DC
     cs_thresh_s : granularity below which a process is CS
     f_thresh_share : computation per communication, as a share of `cs_thresh_s`, below which a process that
         is not CS is F
-    tslots_max : assigned slots after which a process is CS again, to be judged anew
+    tslots_max : assigned slots after which a process is CS again, to be classified anew
 
-    Raises `apples.errors.ConfigError` naming everything that is out of range.
+    Raises `apples.errors.ConfigError` with every value that is out of range.
     """
 
     slice_s: float = 0.1
@@ -72,7 +72,7 @@ class FcsConstants:
 
 
 class MonitorCounts(NamedTuple):
-    """What the monitor has counted of one process, from its start or since a mark (paper, Table 1).
+    """The monitor's counts of one process, since its start or since a mark (paper, Table 1).
 
     t_cpu_s : CPU time outside communication, seconds
     t_comm_s : time inside blocking communication, seconds, without time held stopped
@@ -84,33 +84,33 @@ class MonitorCounts(NamedTuple):
     c_comm: int = 0
 
     def since(self, mark: MonitorCounts) -> MonitorCounts:
-        """What came after `mark`."""
+        """Return the counts after `mark`."""
         t_cpu_s, t_comm_s, c_comm = mark
         return MonitorCounts(self.t_cpu_s - t_cpu_s, self.t_comm_s - t_comm_s, self.c_comm - c_comm)
 
     @property
     def mean_cpu_s(self) -> float:
-        """Computation per communication; infinite where there is no communication."""
+        """Computation per communication; infinite without communication."""
         return self.t_cpu_s / self.c_comm if self.c_comm else math.inf
 
     @property
     def granularity_s(self) -> float:
-        """Computation and waiting per communication; infinite where there is no communication."""
+        """Computation and waiting per communication; infinite without communication."""
         return (self.t_cpu_s + self.t_comm_s) / self.c_comm if self.c_comm else math.inf
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was seen: the process did not run."""
+        """Whether the process did not run at all."""
         return self.c_comm == 0 and self.t_cpu_s <= 0.0
 
 
 @dataclass(slots=True)
 class Classification:
-    """One process as the classification keeps it.
+    """Class and slot counts of one process.
 
-    cslots : assigned slots that ended since the class was last changed
+    cslots : assigned slots that ended since the last change of the class
     tslots : assigned slots that ended since the start
-    mark : reading at the last reset; measurements count from here
+    mark : counts at the last reset; measurements are relative to these values
     """
 
     process_class: ProcessClass = ProcessClass.CS
@@ -120,9 +120,9 @@ class Classification:
 
 
 def reclassify(standing: Classification, reading: MonitorCounts, constants: FcsConstants) -> bool:
-    """Judge a process at the end of its assigned slot: the slot is counted, and the class may change; has it.
+    """Count an assigned slot that has ended, classify the process, and return whether its class has changed.
 
-    reading : since the start of the process; a process that ran not at all keeps its class
+    `reading` holds the counts since its start. A process that did not run keeps its class.
     """
     standing.cslots += 1
     standing.tslots += 1

@@ -77,7 +77,7 @@ class Heartbeat(NamedTuple):
     slot : number of the matrix row, None if no job runs
     jobs : by processor, the job that owns it in this slot; a processor that is missing is idle
     fill : by processor, a job of another slot that may use it, because all its processors are idle in this slot
-    readings : by process, the monitor's counts since its start, at least of the processes whose slot ends
+    readings : by process, the monitor's counts since its start, at least of the owners of the slot that ends
     """
 
     slot: int | None

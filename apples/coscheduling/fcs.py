@@ -1,4 +1,4 @@
-"""Flexible coscheduling on a node: a slot belongs to one process, whose class decides how the others run.
+"""Flexible coscheduling on a node: a slot belongs to one process, and its class decides how the others run.
 
 Algorithm 1 of the FCS paper (section 2.2), for every processor at every heartbeat. If the owner of the slot is CS, it
 polls and all other processes there are stopped. Otherwise all DC and F processes of the processor run as the operating

@@ -1,8 +1,7 @@
-"""The machine manager's decisions: which jobs are in, where, and whose slot is next (FCS paper, section 2.2).
+"""The machine manager's decisions: which jobs are in the matrix, and which slot is next (FCS paper, section 2.2).
 
-Jobs that do not fit, or whose nodes are away, wait in the order of arrival; none overtakes (the queue with its
-backfilling is another room's business). Every beat is the next row of the matrix. What the nodes make of a beat is
-theirs to decide.
+Jobs that do not fit, or have lost nodes, wait in the order of arrival. There is no backfilling: that is the task
+of `apples.queueing`. Every heartbeat is the next row of the matrix; the nodes' policies decide its meaning there.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from apples.coscheduling.matrix import Allotment, OusterhoutMatrix
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSlot:
-    """One slot begins everywhere.
+    """One slot on all nodes.
 
-    slot : row of the matrix, None when it is empty
-    jobs : by node and processor, whose slot it is
-    fill : by node and processor, jobs of other slots that may use processors that are idle in this one
+    slot : row of the matrix, None if it is empty
+    jobs : by node and processor, the job that owns the slot
+    fill : by node and processor, a job of another slot that may use a processor that is idle in this one
     """
 
     slot: int | None
@@ -34,31 +33,31 @@ _NO_SLOT = MachineSlot(slot=None)
 class MachineScheduler:
     """Jobs on the nodes of one machine.
 
-    processors : by node, how many it has.  mpl : the most jobs that share a processor, None for any number
+    processors : number of processors by node.  mpl : limit of jobs that share a processor, None for no limit
     """
 
     def __init__(self, processors: Mapping[str, int], *, mpl: int | None = None) -> None:
         self._matrix = OusterhoutMatrix(processors, mpl=mpl)
         self._waiting: deque[tuple[str, tuple[str, ...]]] = deque()
         self._slot: int | None = None
-        #: Slots with jobs and what a beat of each says, kept until the matrix changes: most beats bring nothing new.
+        #: Slots with jobs, and the jobs of each, cached until the matrix changes: most heartbeats repeat them.
         self._used_slots: list[int] | None = None
         self._slots: dict[int, MachineSlot] = {}
 
     @property
     def matrix(self) -> OusterhoutMatrix:
-        """Who stands where; to be changed through the machine only."""
+        """The matrix of jobs, to be changed through the machine only."""
         return self._matrix
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """Jobs that are not in yet, first come first."""
+        """Jobs that wait, in the order of arrival."""
         return tuple(job for job, _ in self._waiting)
 
     def arrive(self, job: str, nodes: tuple[str, ...], *, slot: int | None = None) -> tuple[Allotment, ...]:
-        """A job whose rank i runs on `nodes[i]`; returns it if it is in at once, nothing if it has to wait.
+        """Add a job whose rank i runs on `nodes[i]`; return it if it starts at once, else an empty tuple.
 
-        slot : the slot it had before the manager was restarted
+        The value of `slot` is its slot before a restart of the manager.
 
         Raises `apples.coscheduling.matrix.DoesNotFit` for a job that can never run here.
         """
@@ -69,25 +68,25 @@ class MachineScheduler:
         return self._admit({job: slot} if slot is not None else {})
 
     def leave(self, job: str) -> tuple[Allotment, ...]:
-        """A job is gone, waiting or not; returns those that are in because of it."""
+        """Remove a job that runs or waits; return the jobs that start because of it."""
         self._waiting = deque(entry for entry in self._waiting if entry[0] != job)
         self._matrix.remove(job)
         self._changed()
         return self._admit({})
 
     def set_node(self, node: str, processors: int) -> tuple[Allotment, ...]:
-        """A node has come or changed; returns the jobs that are in because of it."""
+        """Add or change a node; return the jobs that start because of it."""
         self._matrix.set_node(node, processors)
         self._changed()
         return self._admit({})
 
     def remove_node(self, node: str) -> tuple[str, ...]:
-        """A node is gone; returns the jobs with processes there, which stay until they `leave`."""
+        """Remove a node; return the jobs with processes there, which stay until they `leave`."""
         self._changed()
         return self._matrix.remove_node(node)
 
     def next_slot(self) -> MachineSlot:
-        """The next slot in turn."""
+        """Return the next slot in turn."""
         if self._used_slots is None:
             self._used_slots = [slot for slot in range(self._matrix.slots) if self._matrix.row(slot)]
         slots = self._used_slots
@@ -99,13 +98,13 @@ class MachineScheduler:
         return self.slot_jobs(self._slot)
 
     def slot_jobs(self, slot: int) -> MachineSlot:
-        """What a beat of this slot says."""
+        """Return the jobs of a slot by node and processor."""
         if slot not in self._slots:
             self._slots[slot] = self._describe(slot)
         return self._slots[slot]
 
     def _changed(self) -> None:
-        """The matrix has."""
+        """Drop cached slots after a change of the matrix."""
         self._used_slots = None
         self._slots.clear()
 
@@ -114,7 +113,7 @@ class MachineScheduler:
         while self._waiting:
             job, nodes = self._waiting[0]
             if not self._matrix.processors.keys() >= set(nodes):
-                # A node of it has gone meanwhile; it waits for that one, or until it leaves.
+                # One of its nodes is lost; the job waits for that node, or until it leaves.
                 break
             allotment = self._matrix.add(job, nodes, slot=slots.get(job))
             if allotment is None:

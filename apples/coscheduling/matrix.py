@@ -1,10 +1,10 @@
 """The Ousterhout matrix: rows are time slots, columns are the machine's processors (FCS paper, section 2.2).
 
-A job takes a cell for each process, all in one row, so that its processes run at the same time. Packing is first
+A job takes one cell for each process, all in one row, so that its processes run at the same time. Packing is first
 fit: the lowest row in which every node has enough free processors. A job with more processes on a node than the
 node has processors takes them all, several processes to each. When jobs leave, `unify` moves jobs down
-where their own columns have become free and drops rows that are empty; processes never change processors.
-`also_runs` tells which jobs may use a row that is not theirs, because their columns are idle there.
+to rows in which their own columns are free, and drops empty rows; processes never change processors.
+`also_runs` yields the jobs that may use another row, because their columns are idle there.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class MatrixColumn(NamedTuple):
 
 
 class DoesNotFit(ApplesError):
-    """The job has no processes, or needs a node that is not there."""
+    """The job has no processes, or needs a node that does not exist."""
 
     exit_code = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allotment:
-    """Where a job stands. `columns`: in the order of its ranks."""
+    """Row and columns of a job. `columns`: in the order of its ranks."""
 
     job: str
     slot: int
@@ -42,8 +42,8 @@ class Allotment:
 class OusterhoutMatrix:
     """Jobs in rows.
 
-    processors : by node, how many processors it has
-    mpl : degree of multiprogramming, the most rows there may be; None for as many as are needed
+    processors : number of processors by node
+    mpl : degree of multiprogramming, the largest number of rows; None for no limit
     """
 
     def __init__(self, processors: Mapping[str, int], *, mpl: int | None = None) -> None:
@@ -56,29 +56,29 @@ class OusterhoutMatrix:
 
     @property
     def processors(self) -> Mapping[str, int]:
-        """Processors by node."""
+        """Number of processors by node."""
         return self._processors
 
     @property
     def slots(self) -> int:
-        """Rows in use."""
+        """Number of rows in use."""
         return len(self._rows)
 
     @property
     def allotments(self) -> Mapping[str, Allotment]:
-        """Where every job stands, in the order of arrival."""
+        """Row and columns of every job, in the order of arrival."""
         return self._allotments
 
     def row(self, slot: int) -> Mapping[MatrixColumn, str]:
-        """Jobs by column in one slot."""
+        """Return the jobs of one slot by column."""
         return self._rows[slot]
 
     def set_node(self, node: str, processors: int) -> None:
-        """A node has come, or has another number of processors; jobs that are on it stay."""
+        """Add a node or change its number of processors; its jobs stay."""
         self._processors[node] = processors
 
     def remove_node(self, node: str) -> tuple[str, ...]:
-        """A node is gone; returns the jobs that had processes there, and stay until they are removed."""
+        """Remove a node; return the jobs with processes there, which stay until they are removed."""
         self._processors.pop(node, None)
         return tuple(job for job, a in self._allotments.items() if any(c.node == node for c in a.columns))
 
@@ -94,12 +94,12 @@ class OusterhoutMatrix:
             )
 
     def add(self, job: str, nodes: tuple[str, ...], *, slot: int | None = None) -> Allotment | None:
-        """Place a job whose rank i runs on `nodes[i]`; None when every row that may be is taken.
+        """Place a job whose rank i runs on `nodes[i]`; return None if every allowed row is taken.
 
-        slot : the row it had before, which it gets again where it can; rows below it may stay empty until
-            their own jobs are back
+        `slot` is its earlier row, which it gets again if that is possible. Rows below it may stay empty until
+        their own jobs are back.
 
-        Raises `DoesNotFit` for a job that could not even run alone, `ValueError` for one that is here.
+        Raises `DoesNotFit` for a job that could not even run alone, `ValueError` for one that is in the matrix already.
         """
         if job in self._allotments:
             raise ValueError(f"job {job} is in the matrix")
@@ -113,7 +113,7 @@ class OusterhoutMatrix:
         return None
 
     def remove(self, job: str) -> tuple[Allotment, ...]:
-        """A job is gone; returns the jobs that moved to another slot because of it."""
+        """Remove a job; return the jobs that moved to another slot because of it."""
         allotment = self._allotments.pop(job, None)
         if allotment is None:
             return ()
@@ -122,7 +122,7 @@ class OusterhoutMatrix:
         return self.unify()
 
     def unify(self) -> tuple[Allotment, ...]:
-        """Move jobs to the lowest row where their columns are free, drop empty rows; returns who moved."""
+        """Move jobs to the lowest row in which their columns are free, and drop empty rows; return the moved jobs."""
         before = dict(self._allotments)
         for job, allotment in before.items():
             for number in range(allotment.slot):
@@ -135,7 +135,7 @@ class OusterhoutMatrix:
         return tuple(a for job, a in self._allotments.items() if before[job].slot != a.slot)
 
     def also_runs(self, slot: int) -> Iterator[Allotment]:
-        """Jobs of other slots that fit into this one as it stands, first come first; they share no processor."""
+        """Yield jobs of other slots that fit into this one, in the order of arrival; they share no processor."""
         taken = set(self._rows[slot])
         for allotment in self._allotments.values():
             if allotment.slot != slot and taken.isdisjoint(allotment.columns):

@@ -12,7 +12,7 @@ of its nodes would choose it at different times. Jobs that are equal within half
 the same on all nodes: otherwise two nodes that once differed by a moment would choose different jobs for ever.
 
 The paper defines the GMET as time that the scheduled job has "run at least for", and elsewhere as time that it has
-"consumed". Wall-clock time is the default: a job whose processes block while they wait for their peers consumes next
+"consumed". Wall-clock time is the default: a job with processes that block to wait for their peers consumes next
 to nothing, and in CPU time its node would refuse the very requests that bring the peers together.
 
 The events are the paper's requests: `JobArrived` CMDREG, `JobLeft` CMDOUT, `SliceEnded` CMDCSW, `MessageArrived`

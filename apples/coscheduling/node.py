@@ -136,7 +136,7 @@ class SpinBlock(NodePolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SlotDecision:
-    """Orders of one slot. `owners`: processes whose slot it is."""
+    """Orders of one slot. `owners`: processes that own it."""
 
     slot: Heartbeat
     orders: Mapping[Process, Order]
@@ -197,7 +197,7 @@ class SlottedPolicy(NodePolicy):
         raise NotImplementedError
 
     def _owners(self, slot: Heartbeat) -> tuple[Process, ...]:
-        """Return the processes whose slot it is."""
+        """Return the processes that own the slot."""
         return tuple(p for p, processor in self._here.items() if slot.jobs.get(processor) == p.job)
 
 

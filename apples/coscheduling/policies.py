@@ -1,6 +1,6 @@
-"""The policies by name: what runs on the nodes, whether anybody beats time for them, and what they need.
+"""The policies by name, with the parts of the system that each of them needs.
 
-A policy is added by a line in `POLICIES`.
+A policy is added by an entry in `POLICIES`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from apples.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoschedulingConstants:
-    """Constants of all policies: `fcs` (time slice and spin time serve gang and spin-block too), `message_driven`."""
+    """Constants of all policies. Time slice and spin time of `fcs` apply to gang and spin-block too."""
 
     fcs: FcsConstants = field(default_factory=FcsConstants)
     message_driven: MessageDrivenConstants = field(default_factory=MessageDrivenConstants)
@@ -27,8 +27,8 @@ class CoschedulingConstants:
 class PolicyKind:
     """One policy.
 
-    summary : for people.  node : makes the state machine of one node
-    coordinated : a machine manager beats time.  exclusive : one job at a time on a processor
+    summary : one line of help.  node : makes the state machine of one node
+    coordinated : needs heartbeats of a machine manager.  exclusive : one job at a time on a processor
     own_timer : nodes have time slices of their own
     """
 
@@ -83,7 +83,7 @@ POLICIES: dict[str, PolicyKind] = {
 
 
 def policy_kind(name: str) -> PolicyKind:
-    """The policy of that name; raises `apples.errors.ConfigError` with the legal ones."""
+    """Return the policy of that name; raises `apples.errors.ConfigError` with the legal values."""
     try:
         return POLICIES[name]
     except KeyError:

@@ -1,1 +1,1 @@
-"""The node manager of a host and the machine manager above it: adapters between policies and processes."""
+"""The node manager of a host and the machine manager: adapters between policies and processes."""

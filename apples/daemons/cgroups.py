@@ -1,8 +1,7 @@
-"""Control groups: where this process may make some, and one for each process that is frozen or limited by them.
+"""Control groups for processes that are frozen or limited.
 
-Both versions: version 1 has a hierarchy for each controller (`freezer.state`, `cpu.cfs_quota_us`), version 2 one for
-all (`cgroup.freeze`, `cpu.max`). Whether it works is found out by making one, since delegation has many ways to be
-incomplete. Decides nothing.
+Version 1 has a hierarchy for each controller (`freezer.state`, `cpu.cfs_quota_us`), version 2 one for all
+(`cgroup.freeze`, `cpu.max`). A hierarchy is tested by making a group, since delegation may be incomplete in many ways.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _EMPTYINGS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hierarchy:
-    """Where groups for one purpose can be made. root : the group that this process is in.  version : 1 or 2"""
+    """A hierarchy for one purpose. `root`: the group of this process.  `version`: 1 or 2"""
 
     kind: Kind
     root: Path
@@ -39,28 +38,28 @@ class Hierarchy:
 
     @property
     def control(self) -> str:
-        """The file that is written to."""
+        """Name of the control file."""
         if self.kind == "freezer":
             return "freezer.state" if self.version == 1 else "cgroup.freeze"
         return "cpu.cfs_quota_us" if self.version == 1 else "cpu.max"
 
     @property
     def free(self) -> bytes:
-        """What frees a group."""
+        """Value that frees a group."""
         if self.kind == "freezer":
             return b"THAWED" if self.version == 1 else b"0"
         return b"-1" if self.version == 1 else b"max 100000"
 
     @property
     def frozen(self) -> bytes:
-        """What freezes a group of a freezer."""
+        """Value that freezes a group of a freezer."""
         return b"FROZEN" if self.version == 1 else b"1"
 
 
 class Group:
-    """One control group with processes, and the children they will have; raises `OSError` where that may not be.
+    """One control group with processes and their later children. Raises `OSError` if it cannot be made.
 
-    pids : the first has to be there, others may have ended
+    The first of `pids` must exist, others may have ended.
     """
 
     def __init__(self, hierarchy: Hierarchy, pids: Sequence[int]) -> None:
@@ -77,12 +76,12 @@ class Group:
             raise
 
     def write(self, text: bytes) -> None:
-        """Write the control; one whose processes have gone is no error."""
+        """Write a value into the control file; no error if the processes have ended."""
         with suppress(ProcessLookupError, FileNotFoundError):
             os.pwrite(self.fd, text, 0)
 
     def limit(self, processors: float | None) -> None:
-        """Let the group use so many processors, None for as many as it likes (kind cpu)."""
+        """Limit the group to a number of processors, None for no limit (kind cpu)."""
         if processors is None:
             self.write(self.hierarchy.free)
             return
@@ -96,7 +95,7 @@ class Group:
             self.write(f"{quota} {period}".encode())
 
     def close(self) -> None:
-        """Free the processes, give them back to the group they were taken from, and be gone."""
+        """Free the processes, return them to the parent group, and remove the group."""
         self.write(self.hierarchy.free)
         os.close(self.fd)
         _remove(self._path)
@@ -111,7 +110,7 @@ def _put(path: Path, text: bytes) -> None:
 
 
 def _remove(group: Path) -> None:
-    """Give the processes of a group to the one above, and remove it."""
+    """Move the processes of a group to its parent, and remove it."""
     for _ in range(_EMPTYINGS):
         pids: list[str] = []
         with suppress(OSError):
@@ -127,7 +126,7 @@ def _remove(group: Path) -> None:
 
 
 def sweep(*, proc: Path = Path("/proc/self")) -> None:
-    """Free what daemons that were killed have left in groups beside ours, and remove these."""
+    """Free and remove the groups of daemons that were killed, beside the group of this process."""
     for hierarchy in _all_candidates(proc):
         for path in hierarchy.root.glob("apples-*-*"):
             if _OURS.fullmatch(path.name) and not os.path.exists(f"/proc/{path.name.split('-')[1]}"):
@@ -135,7 +134,7 @@ def sweep(*, proc: Path = Path("/proc/self")) -> None:
 
 
 def release(pid: int) -> None:
-    """Free a process from the groups of a node manager that is no more, wherever they are, with all who are in them."""
+    """Free a process from all groups of an earlier node manager, with all processes of these groups."""
     for hierarchy in _all_candidates(Path(f"/proc/{pid}")):
         group = hierarchy.root
         if _OURS.fullmatch(group.name) and not group.name.startswith(f"apples-{os.getpid()}-"):
@@ -149,7 +148,7 @@ def _free(hierarchy: Hierarchy, group: Path) -> None:
 
 
 def _all_candidates(proc: Path) -> list[Hierarchy]:
-    """For both purposes, whether they could be used or not."""
+    """Return the hierarchies of both kinds, usable or not."""
     kinds: tuple[Kind, ...] = ("freezer", "cpu")
     try:
         return [hierarchy for kind in kinds for hierarchy in _candidates(kind, proc)]
@@ -158,7 +157,7 @@ def _all_candidates(proc: Path) -> list[Hierarchy]:
 
 
 def find(kind: Kind, *, proc: Path = Path("/proc/self")) -> Hierarchy:
-    """The hierarchy in which a child process of ours can be held; raises `SharingError` saying why there is none."""
+    """Return a usable hierarchy; raises `SharingError` with the reasons if there is none."""
     tried = []
     for hierarchy in _candidates(kind, proc):
         try:
@@ -189,17 +188,17 @@ def _candidates(kind: Kind, proc: Path) -> list[Hierarchy]:
 
 
 def _within(mount: str, path: str) -> Path:
-    """In a container the mount may show our own group as its root."""
+    """Return the path of a group below a mount, which in a container may show our own group as its root."""
     whole = Path(mount) / path.lstrip("/")
     return whole if whole.is_dir() else Path(mount)
 
 
 def _try(hierarchy: Hierarchy) -> None:
-    """Make a group with a child process of ours in it, and use it."""
+    """Make a group with a child process in it, and use it; raises `OSError`."""
     if hierarchy.kind == "cpu" and hierarchy.version == 2:
         with open(hierarchy.root / "cgroup.subtree_control", "wb", buffering=0) as file:
             file.write(b"+cpu")
-    # Waits for input that never comes, until it is killed.
+    # Waits for input until it is killed.
     child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     group = None
     try:

@@ -1,7 +1,7 @@
-"""Asks the node managers of this host, through their sockets: one JSON line there, one back.
+"""Client of the node managers of this host: one JSON line per request, one per answer.
 
-`NodeClient` is one connection; `find_node` the node manager that a run on this host would register with;
-`survey` what all of them, and the manager behind them, know of the machine. Starts nothing.
+`NodeClient` is one connection. `find_node` returns the node manager with which a run on this host would register.
+`survey` returns the state of the machine from all node managers and their manager. Starts no daemon.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 class NodeClient:
     """One connection to a node manager; a context manager.
 
-    Raises `SharingError` where none answers, or one of another user, who could say anything of anybody.
+    Raises `SharingError` if no node manager answers, or one of another user, because its answers cannot be trusted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,7 +52,7 @@ class NodeClient:
         self._lines = self._socket.makefile("rb")
 
     def ask(self, what: str, argument: object = None) -> Any:
-        """The answer to one question; raises `SharingError` when there is none, or a refusal."""
+        """Return the answer to one request; raises `SharingError` if it is refused or not answered."""
         try:
             self._socket.sendall(json.dumps({what: argument}).encode() + b"\n")
             answer = json.loads(self._lines.readline() or b"null")
@@ -65,7 +65,7 @@ class NodeClient:
         return next(iter(answer.values()))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._lines.close()
         self._socket.close()
 
@@ -77,9 +77,9 @@ class NodeClient:
 
 
 def find_node(given: Path | None = None) -> tuple[Path, Json] | None:
-    """Socket and status of the node manager of this host; None where none answers.
+    """Return socket and status of the node manager of this host; None if none answers.
 
-    given : its socket, where the user names one
+    `given` is its socket, if the user names one.
     """
     for path in known_sockets(given):
         try:
@@ -91,9 +91,9 @@ def find_node(given: Path | None = None) -> tuple[Path, Json] | None:
 
 
 def survey(given: Path | None = None) -> Json:
-    """The machine as `apples jobs` shows it; raises `SharingError` where no node manager answers.
+    """Return the state of the machine as `apples jobs` shows it; raises `SharingError` without a node manager.
 
-    Where a manager answers its view counts, else what the node managers of this host know.
+    The manager's view counts if a manager answers, else the state of the node managers of this host.
     """
     paths = known_sockets(given)
     statuses: dict[str, Json] = {}
@@ -119,7 +119,7 @@ def survey(given: Path | None = None) -> Json:
 
 
 def jobs_of(nodes: Iterable[Mapping[str, Any]], known: Mapping[str, Json]) -> dict[str, Json]:
-    """Jobs with their processes, out of what the nodes know and what the manager says of each."""
+    """Return jobs with their processes, from the reports of nodes and the manager's view of each job."""
     jobs = {name: dict(entry, processes=[]) for name, entry in known.items()}
     for node in nodes:
         for process in node.get("processes", ()):
@@ -142,7 +142,7 @@ def jobs_of(nodes: Iterable[Mapping[str, Any]], known: Mapping[str, Json]) -> di
 
 
 def efficiencies(processes: Iterable[Mapping[str, Any]]) -> Json | None:
-    """TALP's metrics of the processes that are monitored; None where nobody measures.
+    """Return TALP's metrics of the monitored processes; None if no process is monitored.
 
     parallel : mean useful time / elapsed = load_balance (mean / largest useful) × communication (largest / elapsed)
     """
@@ -157,7 +157,7 @@ def efficiencies(processes: Iterable[Mapping[str, Any]]) -> Json | None:
 
 
 class _Times:
-    """A process as its node manager describes it."""
+    """Times of a process from its node manager's report."""
 
     def __init__(self, process: Mapping[str, Any]) -> None:
         self.t_cpu_s = float(process["t_cpu_s"])

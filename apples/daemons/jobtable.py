@@ -1,9 +1,9 @@
-"""Who runs where on the whole machine: what the nodes tell, turned into jobs that arrive at the machine and leave it.
+"""Table of the jobs on the whole machine: reports of the nodes become arrivals and departures of jobs.
 
-A job arrives when all its processes have registered, wherever they are, and leaves when all have ended, or when a node
-of it has been away for `FORGET_S`. What the nodes hold is the truth: a node that comes back says what it has, and a
-manager that was started anew learns everything from them, slots included; for `SETTLE_S` it takes in only jobs that
-stood somewhere before. Pure: time is passed in. Paper: FCS section 2.2 (the machine manager).
+A job arrives when all its processes have registered on any nodes. It leaves when all have ended, or when a node of it
+was lost for `FORGET_S`. The nodes' state is authoritative: a node that reconnects reports its processes, and a new
+manager gets everything from the nodes, slots included. For `SETTLE_S` it admits only jobs that had a slot before. Time
+is an argument. Paper: FCS section 2.2 (the machine manager).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SETTLE_S = 1.5
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
-    """What is known of a job.
+    """State of one job.
 
-    nodes : by rank, where it is.  ended : ranks that have
-    slot : where it stood when it was last in, None for never.  arrived : the machine has it
+    nodes : node by rank.  ended : ranks that have ended
+    slot : its last row in the matrix, None if it had none.  arrived : it was passed to the machine
     """
 
     ranks: int
@@ -46,7 +46,7 @@ class _Job:
 
 
 class JobTable:
-    """Jobs and nodes. mpl : rows of the matrix, None for any number.  version : counts the changes nodes must hear"""
+    """Jobs and nodes. `mpl`: limit of rows, None for none.  `version`: counts the changes that nodes must learn"""
 
     def __init__(self, mpl: int | None, now: float) -> None:
         self.machine = MachineScheduler({}, mpl=mpl)
@@ -59,7 +59,7 @@ class JobTable:
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """Processors of the nodes that are here."""
+        """Number of processors of the connected nodes."""
         return self._here
 
     def joined(
@@ -70,9 +70,9 @@ class JobTable:
         placed: Mapping[str, JobView],
         now: float,
     ) -> list[tuple[str, str]]:
-        """A node has come, perhaps again. Returns jobs that are not taken, each with the reason.
+        """Add a node that has connected, perhaps again; return the jobs that are refused, each with the reason.
 
-        processes : registered there, with job, rank, ranks, uid.  placed : jobs of it that stood in a matrix
+        processes : registered there, with job, rank, ranks, uid.  placed : its jobs that had a slot in a matrix
         """
         self._away.pop(node, None)
         self._here[node] = processors
@@ -98,32 +98,32 @@ class JobTable:
         return list(refused.items())
 
     def lost(self, node: str, now: float) -> None:
-        """A node does not answer; its jobs stay for a while."""
+        """Remove a node that does not answer; its jobs stay for a while."""
         if self._here.pop(node, None) is not None:
             self._away[node] = now
             self.machine.remove_node(node)
             self.version += 1
 
     def registered(self, node: str, entry: Mapping[str, Any], now: float) -> str | None:
-        """A process has registered on a node; why its job is not taken, or None."""
+        """Add a process that has registered on a node; return the reason if its job is refused, else None."""
         why = self._enter(node, entry["job"], entry["rank"], entry)
         if why is None:
             self._settle_job(entry["job"], self._jobs[entry["job"]], now)
         return why
 
     def ended(self, node: str, name: str, rank: int, now: float) -> None:
-        """A process has ended or wants to be left alone."""
+        """Remove a process that has ended or was deregistered."""
         job = self._jobs.get(name)
         if job is not None and job.nodes.get(rank) == node:
             job.ended.add(rank)
             if not job.complete:
-                # It never was a job: whoever registers as this rank next is the one that counts.
+                # The job was never complete: the next process that registers as this rank counts.
                 del job.nodes[rank]
                 job.ended.discard(rank)
             self._settle_job(name, job, now)
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Handle the passage of time."""
         if not self.settled and now - self._started >= SETTLE_S:
             self.settled = True
             self.version += 1
@@ -139,7 +139,7 @@ class JobTable:
                     self._settle_job(name, job, now)
 
     def view(self, node: str) -> MatrixView:
-        """What one node has to know."""
+        """Return the part of the matrix that one node needs."""
         machine, jobs = self.machine, {}
         for name, job in self._jobs.items():
             if job.arrived and node in job.nodes.values():
@@ -162,7 +162,7 @@ class JobTable:
         return MatrixView(version=self.version, settled=self.settled, rows=rows, jobs=jobs)
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """By job: ranks, how many have registered and ended, slot (None while it is not in), state."""
+        """Return by job: ranks, registered and ended ranks, slot (None while it waits), state."""
         allotments, waiting = self.machine.matrix.allotments, self.machine.waiting
         found = {}
         for name, job in self._jobs.items():
@@ -194,7 +194,7 @@ class JobTable:
         return None
 
     def _remember(self, job: _Job, was: JobView, node: str) -> None:
-        """Where it stood before we were started; ranks that nobody mentions have ended unless their node is away."""
+        """Restore a job's slot from before a restart. Unreported ranks have ended, unless their node is lost."""
         if job.arrived or len(was.nodes) != job.ranks:
             return
         job.slot = was.slot
@@ -205,7 +205,7 @@ class JobTable:
                     job.ended.add(rank)
 
     def _settle_job(self, name: str, job: _Job, now: float) -> None:
-        """Let it arrive or leave, if it is time."""
+        """Let a job arrive or leave, if its state demands it."""
         if job.over:
             self._take_out(name, job)
             del self._jobs[name]

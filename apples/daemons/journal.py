@@ -1,7 +1,7 @@
-"""Who is registered with a node manager, on disk beside its socket, and the lock that lets one of a name run.
+"""The registered processes of a node manager on disk, and the lock that allows one node manager per name.
 
-A node manager that is started after one that was killed takes the processes over that still live: their connections
-are gone, their pids and start times tell them. The file is written beside the old one and renamed.
+A node manager that starts after one that was killed adopts its processes that are still alive. Their connections are
+lost; pid and start time identify them. The file is written to a temporary name and renamed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from nws.base.lock import FileLock, LockHeld, open_private
 
 
 class Journal:
-    """The files of one node manager: ``node-NAME.lock`` held while it runs, ``node-NAME.json``.
+    """The files of one node manager: ``node-NAME.lock``, held while it runs, and ``node-NAME.json``.
 
-    Raises `SharingError` when another runs there, or the files cannot be written.
+    Raises `SharingError` if another node manager runs there, or the files cannot be written.
     """
 
     def __init__(self, socket_path: Path) -> None:
@@ -40,7 +40,7 @@ class Journal:
             raise SharingError(f"{lock}: cannot be made: {error.strerror}") from error
 
     def read(self) -> list[ProcessRegistration]:
-        """What an earlier node manager had; nothing where there is nothing that can be read."""
+        """Return the registrations of an earlier node manager; empty if no file can be read."""
         try:
             with open(open_private(self._path, os.O_RDONLY), encoding="utf-8") as file:
                 entries = json.load(file)
@@ -51,11 +51,11 @@ class Journal:
             return []
 
     def write(self, registrations: Iterable[ProcessRegistration]) -> None:
-        """Keep who is registered now; raises `OSError`."""
+        """Write the current registrations; raises `OSError`."""
         write_whole(self._path, json.dumps([asdict(one) for one in registrations]), mode=0o600)
 
     def close(self) -> None:
-        """Nothing is registered any more; let the next one in."""
+        """Remove the file and release the lock."""
         with suppress(FileNotFoundError):
             self._path.unlink()
         self._lock.release()

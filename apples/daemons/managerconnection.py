@@ -2,7 +2,7 @@
 
 Signs of life hold it together: a presence datagram per second from the node; heartbeats from the manager, or a line per
 second if heartbeats are rarer or do not arrive. A cut in the network is noticed soon after `SILENCE_S`.
-`managersession` decides what lines and heartbeats mean. If the manager cannot be reached, attempts never end.
+`managersession` handles lines and heartbeats. If the manager cannot be reached, attempts never end.
 """
 
 from __future__ import annotations

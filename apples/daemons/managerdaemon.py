@@ -1,7 +1,7 @@
 """The machine manager: job table, connections of the nodes and heartbeats in one loop.
 
-`jobtable` and `apples.coscheduling.machine` decide which jobs are in and where; the policy of a node decides what a
-heartbeat means there. Paper: FCS, section 2.2.
+`jobtable` and `apples.coscheduling.machine` decide which jobs are in and where; the policy of a node decides the
+meaning of a heartbeat there. Paper: FCS, section 2.2.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ManagerDaemon:
         while_needed: bool = False,
         counted: Callable[[Mapping[str, int]], None] = lambda nodes: None,
     ) -> None:
-        """`counted`: called with the processors of all connected nodes after each join or loss."""
+        """Call `counted` with the processors of all connected nodes after each join or loss."""
         self._sharing, self._key, self._log, self._counted = sharing, key, log, counted
         self._while_needed = while_needed
         self._needed_at = now() + _FIRST_S

@@ -1,4 +1,4 @@
-"""The node's side of its manager: what lines and heartbeats mean for the node.
+"""The node's side of its manager: handles lines and heartbeats.
 
 The node acts at every heartbeat and resumes everything when heartbeats stop, before a second slice is over.
 """

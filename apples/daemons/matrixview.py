@@ -1,7 +1,7 @@
 """The part of the Ousterhout matrix that one node needs, and its form on the wire.
 
 `jobs` has every job with a process on the node, waiting ones too; `rows` has the node's own columns only. `version`
-counts the changes of the matrix: a beat names the version whose row it means.
+counts the changes of the matrix: a heartbeat names the version to whose rows it refers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apples.ipc.wire import Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixRow:
-    """One slot on one node. jobs : by processor, whose it is.  fill : by processor, who may use it besides"""
+    """One slot on one node. `jobs`: owner by processor.  `fill`: by processor, a job that may use it while idle"""
 
     jobs: Mapping[int, str] = field(default_factory=dict)
     fill: Mapping[int, str] = field(default_factory=dict)
@@ -25,8 +25,8 @@ class MatrixRow:
 class JobView:
     """One job.
 
-    slot : its row, None while it waits.  nodes : by rank, where each of its processes is, all over the machine
-    processors : by rank, the processor of those on this node
+    slot : its row, None while it waits.  nodes : node of each rank, on the whole machine
+    processors : by rank, the processor of its processes on this node
     """
 
     slot: int | None
@@ -36,7 +36,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixView:
-    """What a node knows. settled : a manager that has just started does not know of all jobs yet"""
+    """A node's part of the matrix. `settled`: False while a restarted manager does not know all jobs yet"""
 
     version: int = 0
     settled: bool = False
@@ -44,7 +44,7 @@ class MatrixView:
     jobs: Mapping[str, JobView] = field(default_factory=dict)
 
     def as_json(self) -> Json:
-        """For the wire; JSON has text as keys only."""
+        """Return the document for the wire; JSON allows only text as keys."""
         return {
             "version": self.version,
             "settled": self.settled,
@@ -57,7 +57,7 @@ class MatrixView:
 
     @staticmethod
     def of_json(document: Mapping[str, Any]) -> MatrixView:
-        """From the wire; its sender holds the key, so it is taken at its word."""
+        """Return the view from a document. The sender holds the key, so its values are not checked again."""
         return MatrixView(
             version=document["version"],
             settled=document["settled"],
@@ -70,12 +70,12 @@ class MatrixView:
 
 
 def job_json(view: JobView) -> Json:
-    """One job for the wire."""
+    """Return the document of one job."""
     return {"slot": view.slot, "nodes": list(view.nodes), "processors": _texts(view.processors)}
 
 
 def job_of_json(entry: Mapping[str, Any]) -> JobView:
-    """One job from the wire."""
+    """Return one job from its document."""
     return JobView(
         slot=entry["slot"], nodes=tuple(entry["nodes"]), processors=_numbers(entry.get("processors", {}))
     )

@@ -48,7 +48,7 @@ class ManagedNode:
     """The processes of one host under one policy.
 
     processors : number of processors
-    changed_guards : called with a process whose descriptors for the watchdog have changed
+    changed_guards : called with a process after its descriptors for the watchdog have changed
     pulse : True while processes that are limited by pulses may run
     """
 
@@ -141,7 +141,7 @@ class ManagedNode:
             self.policy.on(JobLeft(job=job, now=now))
 
     def heartbeat(self, slot: int, now: float) -> None:
-        """Begin a slot, after reading the counts of the processes whose slot ends."""
+        """Begin a slot, after reading the counts of the owners of the slot that ends."""
         readings = {}
         if self.policy.needs_monitor and self.slot is not None:
             for here in self._placed.values():

@@ -123,7 +123,7 @@ class NodeDaemon:
         return managed.registration.process
 
     def leave(self, process: Process) -> None:
-        """Deregister a process whose connection has ended (CMDOUT)."""
+        """Deregister a process after the end of its connection (CMDOUT)."""
         self._registry.remove(process, "left")
 
     def requested(self) -> None:

@@ -1,7 +1,7 @@
-"""Where a node manager is reached on its host: the socket, and the directory that it and its journal stand in.
+"""Files of the daemons: sockets, their directories and the key.
 
-`$APPLES_NODE_SOCKET` wins. A user's own node manager stands in ``$XDG_RUNTIME_DIR/apples-UID`` (or below /tmp), which
-nobody else may enter; one that root runs for everybody in ``/run/apples``.
+`$APPLES_NODE_SOCKET` has precedence. A user's own node manager uses ``$XDG_RUNTIME_DIR/apples-UID`` (or the same below
+/tmp), which is closed to other users. One that root runs for all users has ``/run/apples``.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _SHORTEST = 32
 
 
 def checked_name(name: str, *, what: str) -> str:
-    """A name of a job or node, one rule for both; raises `ConfigError`."""
+    """Return a name of a job or node if it is legal; raises `ConfigError`."""
     return check_job(name, what=what)
 
 
 def user_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """The directory for daemons that this user runs; it need not exist."""
+    """Return the directory for this user's daemons, which may not exist."""
     env = os.environ if environ is None else environ
     return Path(env.get("XDG_RUNTIME_DIR") or "/tmp") / f"apples-{os.getuid()}"
 
 
 def serving_socket(name: str, given: Path | None = None) -> Path:
-    """Where a node manager of this user listens; raises `ConfigError` for a path no socket can have."""
+    """Return the socket of a node manager of this user; raises `ConfigError` for an illegal path."""
     named = os.environ.get(SOCKET_VARIABLE)
     path = given or (Path(named) if named else None)
     if path is None:
@@ -60,9 +60,9 @@ def serving_socket(name: str, given: Path | None = None) -> Path:
 
 
 def known_sockets(given: Path | None = None) -> list[Path]:
-    """Sockets of the node managers that this user may ask on this host, the likeliest first.
+    """Return sockets of the node managers that this user may ask on this host, the likeliest first.
 
-    given : the only one, where the user names it
+    `given` is the only one, if the user names it.
     """
     named = os.environ.get(SOCKET_VARIABLE)
     if given is not None or named:
@@ -76,7 +76,7 @@ def known_sockets(given: Path | None = None) -> list[Path]:
 
 
 def private_directory(path: Path) -> Path:
-    """Make the directory of a socket, or check that nobody else can put anything there; raises `SharingError`."""
+    """Make the directory of a socket, or check that no other user can write there; raises `SharingError`."""
     everybodys = path == SYSTEM_DIRECTORY
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o755 if everybodys else 0o700)
@@ -97,7 +97,7 @@ def private_directory(path: Path) -> Path:
 
 
 def read_key(path: Path) -> bytes:
-    """The key in a file; raises `ConfigError` where it cannot be read, others could read it, or it is too short."""
+    """Return the key from a file; raises `ConfigError` if it is unreadable, readable by others or too short."""
     try:
         key = read_secret(path, "key")
     except UsageError as error:
@@ -111,7 +111,7 @@ def read_key(path: Path) -> bytes:
 
 
 def new_key(path: Path) -> None:
-    """Make a file of mode 0600 with a new key; raises `ConfigError` where there is one already or none can be."""
+    """Write a new key to a file of mode 0600; raises `ConfigError` if the file exists or cannot be made."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:

@@ -1,9 +1,8 @@
-"""What a node manager can do to one process: stop and resume it, favour it, limit and pin it, see what it has used.
+"""Control of one process: stop, resume, favour, limit, pin, and its CPU time.
 
-Stopping is by signals, or by a freezer where control groups may be used; both stop whole process groups at once.
-Favouring is niceness, which needs a right (CAP_SYS_NICE) to be taken back again: without it nothing is done, and
-its status says so. A strict limit is a quota of control groups; without them the node manager pulses. Nothing here
-decides when.
+Stopping is by signals, or by a freezer if control groups can be used; both stop whole process groups at once.
+Favouring is niceness, which needs a right (CAP_SYS_NICE) to be undone: without it favouring does nothing, and the
+status shows that. A strict limit is a quota of control groups; without them the node manager uses pulses.
 """
 
 from __future__ import annotations
@@ -22,44 +21,44 @@ from apples.daemons.settings import Freezer
 from apples.daemons.signalling import send
 from apples.errors import SharingError
 
-#: Nearly nine tenths of a processor against one of ordinary niceness; and what processes are born with.
+#: Nearly nine tenths of a processor against a process of niceness 0.
 _FAVOURED_NICE = -10
 _CAP_SYS_NICE = 23
 
 
 class ProcessControl(Protocol):
-    """One process in hand. Nothing fails because it has ended meanwhile."""
+    """Control of one process. No method fails because the process has ended."""
 
     def stop(self) -> None:
-        """Stop it and its group, however many times it is said."""
+        """Stop it and its group; may be repeated."""
 
     def resume(self) -> None:
-        """Let it run, however many times it is said."""
+        """Let it run; may be repeated."""
 
     def stopped(self) -> bool | None:
-        """Whether it is stopped now, by whomever; None when it is gone."""
+        """Return whether it is stopped now, by any program; None if it has ended."""
 
     def favour(self, on: bool) -> None:
-        """Ahead of others on its processor, or like them again."""
+        """Run it ahead of others on its processor, or like them again."""
 
     def limit(self, processors: float | None) -> bool:
-        """At most so many processors, None for no limit; False where the caller has to see to it."""
+        """Limit it to a number of processors, None for no limit; return False if the caller has to use pulses."""
 
     def cpu_s(self) -> float | None:
-        """CPU seconds used since its start, its threads together; None when it is gone."""
+        """Return CPU seconds used since its start by all its threads; None if it has ended."""
 
     def guards(self) -> list[tuple[int, bytes]]:
-        """Descriptors for the watchdog, and what to do with each."""
+        """Return descriptors for the watchdog, with the action for each."""
 
     def close(self) -> None:
-        """Let go of it: it runs like any other."""
+        """Release it: it runs like any other process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What this node manager may do.
+    """Means that this node manager has.
 
-    freezer, quota : where, None for signals.  nice : may favour.  cpus : to pin to, None for all
+    freezer, quota : hierarchies, None for signals.  nice : may favour.  cpus : CPUs to pin to, None for all
     """
 
     freezer: Hierarchy | None = None
@@ -68,7 +67,7 @@ class Capabilities:
     cpus: tuple[int, ...] | None = None
 
     def describe(self) -> dict[str, str]:
-        """In words, for people."""
+        """Return a text for each capability."""
         quota, stopping = self.quota, "SIGSTOP and SIGCONT to process groups"
         if self.freezer is not None:
             stopping = f"control groups version {self.freezer.version} below {self.freezer.root}"
@@ -82,14 +81,14 @@ class Capabilities:
         }
 
     def control(self, registration: ProcessRegistration, pidfd: int) -> ProcessControl:
-        """Take a process in hand, pinned."""
+        """Return the control of a process, which is pinned."""
         return HostProcessControl(registration, pidfd, self)
 
 
 def find_capabilities(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | None) -> Capabilities:
-    """What may be done here; raises `SharingError` where control groups are asked for and cannot be had.
+    """Return the capabilities here; raises `SharingError` if control groups are demanded and not usable.
 
-    limits : whether the policy limits processes strictly
+    `limits` is True if the policy limits processes strictly.
     """
     frozen = quota = None
     if freezer != "signals":
@@ -106,9 +105,9 @@ def find_capabilities(freezer: Freezer, *, limits: bool, cpus: Sequence[int] | N
 
 
 def pin(pid: int, cpus: Sequence[int]) -> dict[int, set[int]]:
-    """Keep all threads of a process on these CPUs; returns where each was before.
+    """Restrict all threads of a process to these CPUs; return the earlier CPUs of each thread.
 
-    A thread that is started meanwhile inherits it.
+    A thread that is started meanwhile inherits the value.
     """
     before: dict[int, set[int]] = {}
     seen: set[int] = set()
@@ -122,7 +121,7 @@ def pin(pid: int, cpus: Sequence[int]) -> dict[int, set[int]]:
 
 
 def unpin(pid: int, cpus: Sequence[int], before: dict[int, set[int]]) -> None:
-    """Undo `pin`, for threads that are still where it has put them; new ones get what the first had."""
+    """Undo `pin` for threads that are still on these CPUs; later threads get the first thread's earlier value."""
     for thread in threads(pid):
         with suppress(ProcessLookupError, PermissionError):
             were = before.get(thread) or before.get(pid)
@@ -131,7 +130,7 @@ def unpin(pid: int, cpus: Sequence[int], before: dict[int, set[int]]) -> None:
 
 
 class HostProcessControl:
-    """A real process."""
+    """Control of a process of this host."""
 
     def __init__(self, registration: ProcessRegistration, pidfd: int, capabilities: Capabilities) -> None:
         self._pid, self._pidfd, self._capabilities = registration.pid, pidfd, capabilities
@@ -155,13 +154,13 @@ class HostProcessControl:
             self._send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it run, also where somebody else has stopped it."""
+        """Let it run, also if another program has stopped it."""
         if self._frozen is not None:
             self._frozen.write(self._frozen.hierarchy.free)
         self._send(signal.SIGCONT)
 
     def stopped(self) -> bool | None:
-        """By the state that /proc shows; of a frozen one, by whom it was stopped besides."""
+        """Return whether /proc or the freezer shows it as stopped; None if it has ended."""
         about = facts(self._pid)
         if about is None or about.state in "ZX":
             return None
@@ -171,7 +170,7 @@ class HostProcessControl:
         return frozen or about.state == "T"
 
     def favour(self, on: bool) -> None:
-        """By niceness of all its threads."""
+        """Set the niceness of all its threads."""
         if on == self._favoured or not self._capabilities.nice or not alive(self._pidfd):
             return
         if on:
@@ -184,12 +183,12 @@ class HostProcessControl:
                 # What has another niceness has not got it from us.
                 if on or os.getpriority(os.PRIO_PROCESS, thread) == _FAVOURED_NICE:
                     os.setpriority(os.PRIO_PROCESS, thread, value)
-        # Where sessions are scheduled as groups, niceness within a group of one says nothing.
+        # Where sessions are scheduled as groups, niceness within a group of one has no effect.
         with suppress(OSError), open(f"/proc/{self._pid}/autogroup", "wb", buffering=0) as file:
             file.write(str(value).encode())
 
     def limit(self, processors: float | None) -> bool:
-        """By quota, where control groups allow it."""
+        """Set a quota, if control groups can be used."""
         if self._capabilities.quota is None:
             return False
         if self._limited is None and processors is not None:
@@ -201,12 +200,12 @@ class HostProcessControl:
         return True
 
     def cpu_s(self) -> float | None:
-        """From /proc, in ticks of a hundredth of a second."""
+        """Return CPU seconds from /proc, in ticks of a hundredth of a second."""
         about = facts(self._pid)
         return None if about is None else about.cpu_s
 
     def guards(self) -> list[tuple[int, bytes]]:
-        """The process itself, and the groups it was put into."""
+        """Return the descriptors of the process and of its control groups."""
         groups = [g for g in (self._frozen, self._limited) if g is not None]
         return [
             *((g.fd, b"w" + g.hierarchy.free) for g in groups),
@@ -214,7 +213,7 @@ class HostProcessControl:
         ]
 
     def close(self) -> None:
-        """It runs like any other again."""
+        """Undo everything that was set."""
         if alive(self._pidfd):
             self.resume()
             if self._favoured:
@@ -233,7 +232,7 @@ class HostProcessControl:
             # Children that are there already do not come along by themselves.
             return Group(hierarchy, [self._pid, *(group_members(self._group) if self._group else ())])
         except OSError:
-            # It has ended, or stands where we may not take it from: signals do.
+            # It has ended, or is in a group that it cannot be moved from: signals are used.
             return None
 
     def _send(self, number: signal.Signals) -> None:

@@ -1,9 +1,9 @@
-"""Processes as the kernel shows them, and the registration of one with a node manager: who may be touched at all.
+"""Processes as the kernel shows them, and the check of a registration: which processes may be touched at all.
 
-A pid alone proves nothing: it may be anybody's, and another process's by the time a signal is sent. So the owner is
-what the kernel says of the socket's other end, the process must be that user's and the peer itself or a descendant of
-it, and it is held by a descriptor (pidfd) that was opened before any of this was looked at. Paper: Yoo and Jette,
-section 2.2.3 (CMDREG, CMDOUT).
+A pid alone proves nothing: it may belong to any process, and to another one when a signal is sent. So the kernel names
+the owner of the socket's other end. The process must belong to that user, and be the peer or a descendant of it. It is
+held by a descriptor (pidfd) that was opened before all these checks. Paper: Yoo and Jette, section 2.2.3 (CMDREG,
+CMDOUT).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apples.errors import ConfigError, SharingError
 from apples.monitoring.names import LEGAL
 
 _CREDENTIALS = struct.Struct("3i")
-#: Generations between the one who registers and the process: a shell or two at most.
+#: Limit of generations between the client and the registered process: a shell or two in practice.
 _GENERATIONS = 16
 #: A line of 52 numbers, bytes.
 _LONGEST_STAT = 2048
@@ -31,7 +31,7 @@ _MOST_RANKS = _LARGEST_PID = 1 << 22
 
 
 class RegistrationRefused(SharingError):
-    """A process that the node manager leaves alone; the message is the answer it gets."""
+    """A registration that is refused; the message is the answer to the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRegistration:
-    """One process as it registered.
+    """One registered process.
 
-    uid : its owner.  started : ticks since boot, which no later process of the same pid has
-    page : path of its monitor page, None where it has none
+    uid : its owner.  started : ticks since boot, a value that no later process with the same pid has
+    page : path of its monitor page, None without one
     """
 
     process: Process
@@ -62,7 +62,7 @@ class ProcessRegistration:
 
 
 def facts(pid: int) -> Facts | None:
-    """What /proc says of a process; None when it is gone."""
+    """Return the state of a process from /proc; None if it has ended."""
     try:
         # Without a file object, which would cost as much as all the rest: this is done for every process every second.
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -86,7 +86,7 @@ def facts(pid: int) -> Facts | None:
 
 
 def owner(pid: int) -> int | None:
-    """Real user of a process; None when it is gone."""
+    """Return the real user of a process; None if it has ended."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:
@@ -98,7 +98,7 @@ def owner(pid: int) -> int | None:
 
 
 def threads(pid: int) -> list[int]:
-    """Thread ids of a process; none when it is gone."""
+    """Return the thread ids of a process; empty if it has ended."""
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except OSError:
@@ -106,27 +106,27 @@ def threads(pid: int) -> list[int]:
 
 
 def group_members(group: int) -> list[int]:
-    """Processes of a process group other than its leader."""
+    """Return the processes of a process group other than its leader."""
     found = [(int(name), facts(int(name))) for name in os.listdir("/proc") if name.isdecimal()]
     return [pid for pid, about in found if about is not None and about.group == group != pid]
 
 
 def alive(pidfd: int) -> bool:
-    """Whether the process behind the descriptor has not ended."""
+    """Return whether the process of a descriptor is alive."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return not poll.poll(0)
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """(pid, uid) of the process at the other end of a Unix socket, as it was when it connected."""
+    """Return (pid, uid) of the process at the other end of a Unix socket, at the time of its connect."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
     return pid, uid
 
 
 def check(request: Any, connection: socket.socket) -> tuple[ProcessRegistration, int]:
-    """A registration that holds, and the descriptor of its process; raises `Refused`."""
+    """Return a valid registration and the descriptor of its process; raises `RegistrationRefused`."""
     peer_pid, uid = peer(connection)
     process, ranks, pid, page = _parse(request, peer_pid)
     me = os.geteuid()
@@ -157,7 +157,7 @@ def check(request: Any, connection: socket.socket) -> tuple[ProcessRegistration,
 
 
 def adopt(registration: ProcessRegistration) -> int | None:
-    """Descriptor of a process that an earlier node manager had; None if it is gone or may not be touched."""
+    """Return the descriptor of an earlier node manager's process; None if it has ended or may not be touched."""
     if os.geteuid() not in (0, registration.uid):
         return None
     try:
@@ -200,12 +200,12 @@ def _numbers(peer_pid: int) -> tuple[tuple[str, int], ...]:
 
 
 def _number(value: object) -> int:
-    """The value, or -1 for what is no number; true and false are none."""
+    """Return the value if it is an integer, else -1; true and false are no integers here."""
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def _is_path(value: object) -> bool:
-    """Whether a file could have that name at all: JSON has texts that no system call takes."""
+    """Return whether a value can be a path: JSON allows texts that no system call accepts."""
     try:
         return isinstance(value, str) and 0 not in os.fsencode(value)
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""The registered processes of a node manager: taken in, guarded, written down, noticed when they end, let go.
+"""The registered processes of a node manager: registered, guarded, journaled, and removed when they end.
 
-Joins the node (which decides) with descriptors, pages, watchdog and journal. A process ends for us when the kernel
-says so through its descriptor, or when its connection ends, whichever comes first.
+Joins the node, which decides, with descriptors, pages, watchdog and journal. A process is removed when the kernel
+reports its end through its descriptor, or when its connection ends, whichever is first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDED_JOBS, _ENDED_RANKS = 64, 4096
 
 
 class ProcessRegistry:
-    """ended : by job and rank, the last figures of its processes that have.  removed : called for each"""
+    """Registered processes. `ended`: last values by job and rank.  `removed`: called for each removed process"""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ProcessRegistry:
         self.ended: dict[str, dict[int, Json]] = {}
 
     def register(self, request: object, connection: socket.socket) -> ManagedProcess:
-        """Take in the process that registers over a connection; raises `Refused`."""
+        """Register the process that sent a request over a connection; raises `RegistrationRefused`."""
         registration, pidfd = processes.check(request, connection)
         try:
             self._node.check(registration)
@@ -64,7 +64,7 @@ class ProcessRegistry:
         return managed
 
     def adopt(self) -> int:
-        """Take over what an earlier node manager had, and let it run until a beat says otherwise; how many."""
+        """Adopt the processes of an earlier node manager, which run until the next heartbeat; return their number."""
         for registration in self._journal.read():
             pidfd = processes.adopt(registration)
             if pidfd is not None:
@@ -81,12 +81,12 @@ class ProcessRegistry:
         return len(self._node.processes)
 
     def hold(self, managed: ManagedProcess) -> None:
-        """Have the watchdog hold what there is of it now."""
+        """Have the watchdog hold the current descriptors of a process."""
         for number, (fd, action) in enumerate(managed.control.guards()):
             self._watchdog.hold(_key(managed.registration.process, number), fd, action)
 
     def remove(self, process: Process, why: str) -> None:
-        """It has ended, or is to be left alone."""
+        """Remove a process that has ended or is deregistered."""
         managed = self._node.processes.get(process)
         if managed is None:
             return
@@ -111,7 +111,7 @@ class ProcessRegistry:
         return managed
 
     def _seen(self, process: Process, pidfd: int) -> None:
-        """The kernel says that it has ended, or said so of another process whose descriptor had this number."""
+        """Handle an exit event of a pidfd. Ignored if the descriptor number now belongs to another process."""
         if not processes.alive(pidfd):
             self.remove(process, "ended")
 

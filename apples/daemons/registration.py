@@ -1,9 +1,9 @@
-"""The node manager's door on its own host: a Unix socket where processes register and people ask.
+"""The node manager's Unix socket, where processes register and commands ask for its state.
 
-One JSON object a line, one answer each. A connection that has registered a process stands for it: its end is CMDOUT;
-it may say `schedule` (CMDSCH: a request is on its page), which is not answered.
-What is asked: `status` (this node), `view` (the whole machine), `job` (one job, also one that has just ended), `beats`
-(when the last ones came), `hold` (the node manager is needed). Decides nothing; `Desk` does.
+One JSON object per line, one answer each. A connection that has registered a process represents it: its end is CMDOUT.
+It may send `schedule` (CMDSCH: a request is on its page), which has no answer.
+Requests: `status` (this node), `view` (the whole machine), `job` (one job, also a recently ended one), `beats` (times
+of the last heartbeats), `hold` (the node manager must not end). `RequestHandler` carries them out.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from apples.ipc.streams import Stream
 from apples.ipc.wire import Forged, Json, open_line, plain
 
 _BACKLOG = 1024
-#: While so much waits for somebody who does not read, no more is said to him, bytes.
+#: Limit of unsent bytes for a client that does not read.
 _MOST_WAITING = 1 << 20
 Answer = Callable[[Json], None]
 
 
 class RequestHandler(Protocol):
-    """What the node manager does with those who come."""
+    """The node manager as far as requests need it."""
 
     def register(self, request: object, connection: socket.socket) -> Process:
-        """Take a process in; raises `Refused`."""
+        """Register a process; raises `RegistrationRefused`."""
 
     def leave(self, process: Process) -> None:
-        """Its connection has ended."""
+        """Deregister a process after the end of its connection."""
 
     def requested(self) -> None:
-        """A process has a message from one that is scheduled, and is not scheduled itself (CMDSCH)."""
+        """Handle a message from a scheduled sender to a process that is not scheduled (CMDSCH)."""
 
     def ask(self, what: str, argument: object, answer: Answer) -> bool:
-        """Answer a question, now or later; False where it is none."""
+        """Answer a query, now or later; return False if `what` is no query."""
 
 
 class RegistrationServer:
     """Listens at `path`.
 
-    most_of_user : connections of one other user, so that he leaves some to the rest
-    holding : connections that need the node manager to stay
+    most_of_user : limit of connections of one other user, so that descriptors remain for all
+    holding : connections that need the node manager
     """
 
     def __init__(self, loop: Loop, path: Path, handler: RequestHandler, *, most_of_user: int) -> None:
@@ -60,7 +60,7 @@ class RegistrationServer:
         self.holding: set[Stream] = set()
         self._streams: dict[Stream, Process | None] = {}
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        # The lock of the journal is ours: a socket that is still there was left by one that was killed.
+        # This process holds the journal's lock, so an existing socket was left by a killed node manager.
         with suppress(FileNotFoundError):
             path.unlink()
         self._listener.bind(str(path))
@@ -69,13 +69,13 @@ class RegistrationServer:
         self._accepting = Listener(loop, self._listener, self._connected)
 
     def end(self, process: Process) -> None:
-        """The process has ended: its connection, if it has one, stands for nothing any more."""
+        """Detach an ended process from its connection, if it has one."""
         for stream, one in self._streams.items():
             if one == process:
                 self._streams[stream] = None
 
     def close(self) -> None:
-        """Nobody is let in any more."""
+        """Close the socket and all connections."""
         self._accepting.close()
         with suppress(FileNotFoundError):
             os.unlink(self._path)

@@ -1,8 +1,7 @@
-"""One run of `apples-run --policy`: its node manager found or started, its ranks' environment, what was seen of it.
+"""One run of `apples-run --policy`: finds or starts its node manager, sets its ranks' environment, reports on it.
 
-Daemons that are started here live while somebody needs them: as long as this session, or that of another run which
-found them, is open, and a moment longer. They stand in sessions of their own, so that an interrupt meant for the run
-does not end them under it.
+Daemons that are started here live a moment longer than all sessions that use them. They have process sessions of
+their own, so that an interrupt meant for the run does not end them.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _COMMAND = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 
 
 def turns_of(status: Mapping[str, Any], view: Mapping[str, Any] | None) -> TimeShares:
-    """TimeShares that nodes give away already: of this host, and of the others where a manager knows them."""
+    """Return the time shares in use on this host, and on all others that the manager knows."""
     nodes = {} if view is None else view["nodes"]
     held = {name: int(node["slots"]) for name, node in nodes.items() if "slots" in node}
     kind = policy_kind(str(status["policy"]))
@@ -46,14 +45,14 @@ def turns_of(status: Mapping[str, Any], view: Mapping[str, Any] | None) -> TimeS
 
 
 class SharingSession:
-    """A run that takes turns; a context manager. Raises `SharingError`, `MonitorError` where that cannot be.
+    """A run under a policy; a context manager. Raises `SharingError` or `MonitorError` if that is impossible.
 
-    job : its name.  environment : what its ranks need.  slots : turns that were given away here when it began
-    turns : the same of all nodes, for the plan
+    job : its name.  environment : variables for its ranks.  slots : slots in use here when it began
+    turns : time shares of all nodes, for the plan
     """
 
     def __init__(self, kind: PolicyKind, notify: Notify, *, run: bool = True) -> None:
-        """run : False only to look at what is there already, for a plan"""
+        """With `run` False, only look at existing daemons, for a plan."""
         self.kind, self._notify, self._run = kind, notify, run
         self.job = f"run-{os.getpid()}-{secrets.token_hex(4)}"
         self.environment: dict[str, str] = {}
@@ -89,7 +88,7 @@ class SharingSession:
             self._pages = make_directory()
             self.environment |= monitor_environment(self._pages, self.job)
         shared = (
-            f"{self.slots} job{'s' * (self.slots != 1)} there already" if self.slots else "nobody else there"
+            f"{self.slots} job{'s' * (self.slots != 1)} there already" if self.slots else "no other job there"
         )
         self._notify(f"policy {self.kind.name}, node {self.node}: {shared}")
         return self
@@ -101,7 +100,7 @@ class SharingSession:
             remove_pages(self._pages, self.job)
 
     def observed(self) -> dict[str, Any]:
-        """What the node manager saw of the run, once it has ended; empty where it has gone meanwhile."""
+        """Return the node manager's values of an ended run; empty if the node manager has ended too."""
         assert self._client is not None
         try:
             processes = self._client.ask("job", self.job)
@@ -119,14 +118,14 @@ class SharingSession:
         }
 
     def _start(self) -> tuple[Path, dict[str, Any]]:
-        """Start what the policy needs on this machine alone, and wait for it."""
+        """Start the daemons that the policy needs on this machine alone, and wait for them."""
         self._started = True
         name = local_host()
         socket = serving_socket(name)
         with ExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apples-daemons-")))
             log = stack.enter_context(_opened_log())
-            # What earlier ones said helps nobody.
+            # Output of earlier daemons is not shown.
             since = log.tell()
 
             def said() -> str:
@@ -167,12 +166,12 @@ class SharingSession:
 
 
 def _cut_off(status: Mapping[str, Any]) -> bool:
-    """Whether a node manager has a manager and does not reach it."""
+    """Return whether a node manager has a manager and does not reach it."""
     return status["manager"] is not None and not status["connected"]
 
 
 def _opened_log() -> IO[bytes]:
-    """Where daemons that are started for a run say what they have to, at its end; raises `SharingError`."""
+    """Return the log file of daemons started for a run, opened at its end; raises `SharingError`."""
     path = state_dir() / "daemons.log"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -189,7 +188,7 @@ def _opened_log() -> IO[bytes]:
 
 
 def _daemon(arguments: list[str], said: int) -> subprocess.Popen[bytes]:
-    """A daemon that outlives an interrupt of ours; it ends when nobody needs it."""
+    """Start a daemon that survives an interrupt of this process and ends when it is no longer needed."""
     return subprocess.Popen(
         [*_COMMAND, *arguments],
         stdin=subprocess.DEVNULL,

@@ -1,7 +1,7 @@
-"""The settings of both daemons: one file for the manager and all nodes, options of the commands on top.
+"""Settings of both daemons: one file for the manager and all nodes, overridden by command-line options.
 
-`load_settings` reads it; every mistake is told at once with file and line. A path in the file is relative to it. The
-legal range of each constant is the policy's own. What the keys mean is in docs/sharing-hosts.md.
+`load_settings` reads the file and reports all mistakes at once with file and line. A path in it is relative to it.
+The legal range of each constant is the policy's own. docs/sharing-hosts.md explains the keys.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class SharingFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharingSettings:
-    """What both daemons go by.
+    """Settings of both daemons.
 
-    slice_s : time slice of policies with a manager.  mpl : the most jobs that share a processor, None for any number
-    listen : (host, port) of the manager.  manager : the same, as a node reaches it; None for none
-    multicast : group for beats, None to send to every node by itself
+    slice_s : time slice of policies with a manager.  mpl : limit of jobs that share a processor, None for no limit
+    listen : (host, port) of the manager.  manager : the same, as a node reaches it; None without one
+    multicast : group for heartbeats, None to send to each node
     """
 
     policy: PolicyKind = POLICIES["fcs"]
@@ -99,11 +99,11 @@ class SharingSettings:
 
     @property
     def rows(self) -> int | None:
-        """The most rows of the matrix: one where a job has its processors for itself."""
+        """Limit of matrix rows: one if a job has its processors to itself."""
         return 1 if self.policy.exclusive else self.mpl
 
     def needed_key(self) -> Path:
-        """The key file; raises `ConfigError` where none is named."""
+        """Return the key file; raises `ConfigError` if none is named."""
         if self.key is None:
             raise ConfigError(
                 "no key file; name the one that manager and nodes share with --key FILE (`apples manager "
@@ -118,7 +118,7 @@ class SharingSettings:
             raise ConfigError(f"policy {self.policy.name} needs no manager; legal with one are: {legal}")
 
     def check_node(self) -> None:
-        """Raise `ConfigError` where a policy's manager is not named."""
+        """Raise `ConfigError` if the policy needs a manager and none is named."""
         if self.policy.coordinated and self.manager is None:
             others = ", ".join(kind.name for kind in POLICIES.values() if not kind.coordinated)
             raise ConfigError(
@@ -150,7 +150,7 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the commands say on top of the file; None says nothing."""
+    """Values of command-line options; None if not given."""
 
     listen: str | None = None
     manager: str | None = None
@@ -164,7 +164,7 @@ class Options:
 
 
 def settings_of(config: Path | None, **said: Any) -> SharingSettings:
-    """Settings of a file with the options (fields of `Options`) on top; raises `ConfigError` with all that is wrong."""
+    """Return the settings of a file with options (`Options`) applied; raises `ConfigError` with all problems."""
     base, options = load_settings(config), Options(**said)
     problems: list[str] = []
 
@@ -215,7 +215,7 @@ def _group(text: str) -> str | None:
 
 
 def load_settings(path: Path | None) -> SharingSettings:
-    """Settings of a file, the defaults without one; raises `ConfigError` with everything wrong in it."""
+    """Return the settings of a file, or the default values; raises `ConfigError` with all problems."""
     if path is None:
         return SharingSettings()
     document = read_yaml(path)
@@ -237,7 +237,7 @@ def load_settings(path: Path | None) -> SharingSettings:
 
 
 def parse_address(text: str, *, what: str = "address") -> tuple[str, int]:
-    """HOST:PORT, [IPV6]:PORT or HOST; raises `ConfigError`."""
+    """Return (host, port) of HOST:PORT, [IPV6]:PORT or HOST; raises `ConfigError`."""
     host, colon, port = text.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         host, port = text, str(DEFAULT_PORT)
@@ -250,7 +250,7 @@ def parse_address(text: str, *, what: str = "address") -> tuple[str, int]:
 
 
 def parse_time(text: str, *, what: str) -> float:
-    """Seconds in `100ms`, `2s`; raises `ConfigError`."""
+    """Return the seconds of a value like `100ms` or `2s`; raises `ConfigError`."""
     try:
         return SECONDS.parse(text)
     except ValueError as error:
@@ -258,7 +258,7 @@ def parse_time(text: str, *, what: str) -> float:
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:
-    """CPU numbers of `0-3` or `0,2,5`; raises `ConfigError`, also for CPUs this machine lets nobody use."""
+    """Return the CPU numbers of `0-3` or `0,2,5`; raises `ConfigError`, also for CPUs that may not be used."""
     legal = os.sched_getaffinity(0)
     found: dict[int, None] = {}
     for part in text.split(","):
@@ -286,7 +286,7 @@ def _ranges(numbers: set[int]) -> str:
 
 
 def _problems(document: Document) -> Iterator[Problem]:
-    """What the types do not say."""
+    """Return validation errors that field types cannot express."""
     value = document.value
     if not isinstance(value, dict):
         return
@@ -308,7 +308,7 @@ def _problems(document: Document) -> Iterator[Problem]:
 
 
 def is_group(text: str) -> bool:
-    """Whether a text is an IPv4 multicast address of those that are not for the network's own protocols."""
+    """Return whether a text is an IPv4 multicast address outside the network's own protocols."""
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Sends a signal to a registered process, or to its process group where it leads one, safely against reuse of pids.
+"""Sends a signal to a registered process or the process group that it leads, safely against reuse of pids.
 
-Used by the node manager and by its watchdog, a bare script; so it imports little and decides nothing.
+Used by the node manager and by its watchdog, a bare script; so it imports little.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _PROCESS_GROUP = 4
 
 
 def send(pidfd: int, number: int, group: int) -> bool:
-    """Send to process group `group` that the process of `pidfd` leads, or to the process alone where it is 0.
+    """Send to process group `group` that the process of `pidfd` leads, or to the process alone if the value is 0.
 
-    False when the process has ended. Raises `PermissionError` when it has become somebody else's.
+    Returns False if the process has ended. Raises `PermissionError` if it now belongs to another user.
     """
     try:
         signal.pidfd_send_signal(pidfd, number, None, _PROCESS_GROUP if group else 0)
@@ -32,7 +32,7 @@ def send(pidfd: int, number: int, group: int) -> bool:
 
 
 def _send_to_group(pidfd: int, number: int, group: int) -> bool:
-    """The same on older kernels: while the leader has not been waited for, nobody else can have its number."""
+    """Send on older kernels: until the leader has been waited for, no other group can have its number."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     if poll.poll(0):
@@ -48,7 +48,7 @@ def _send_to_group(pidfd: int, number: int, group: int) -> bool:
 
 
 def _continue_rest(pidfd: int, group: int) -> None:
-    """Resume those that a dead leader has left in its group: while there are any, the number is nobody else's."""
+    """Resume the members that a dead leader has left: while there are any, the group number is not reused."""
     if not _waited_for(pidfd) or not os.path.exists(f"/proc/{group}"):
         for name in os.listdir("/proc"):
             if name.isdecimal() and int(name) != group:

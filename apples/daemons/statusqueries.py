@@ -1,4 +1,4 @@
-"""Questions of people to the manager: nodes that have not just told how they are do so first, if they are quick."""
+"""Status queries to the manager: refresh stale node reports first, with a short timeout."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from apples.ipc.loop import Alarm, Loop
 
 T = TypeVar("T")
 
-#: An answer takes what nodes have told in so many seconds, else waits for them to tell, at most so long.
+#: Reports that are younger count as fresh; an answer waits for new reports at most so long. Both in seconds.
 FRESH_S, GATHER_S = 0.2, 0.3
 
 
 class StatusQueries(Generic[T]):
-    """What waits for an answer. ask : wants a node to tell.  answer : gets who asked, and each question's number"""
+    """Queries that wait for an answer. `ask`: requests a report.  `answer`: gets each connection and query number"""
 
     def __init__(
         self, loop: Loop, *, ask: Callable[[T], None], answer: Callable[[list[tuple[T, int]]], None]
@@ -25,7 +25,7 @@ class StatusQueries(Generic[T]):
         self._patience: Alarm | None = None
 
     def put(self, who: T, number: int, stale: set[T]) -> None:
-        """Somebody asks. stale : nodes that have not just told; who joins after the first question is not waited for"""
+        """Add a query. `stale`: nodes with an old report; nodes that join after the first query are not waited for"""
         self._questions.append((who, number))
         if self._untold:
             return
@@ -37,7 +37,7 @@ class StatusQueries(Generic[T]):
             self._answer()
 
     def reported(self, node: T) -> None:
-        """It has told how it is, or is gone."""
+        """Handle a node that has reported or is lost."""
         if node in self._untold:
             self._untold.discard(node)
             if not self._untold:

@@ -1,10 +1,10 @@
-"""Resumes every process that a node manager holds when the node manager is gone or hangs. Nothing else.
+"""Resumes every process that a node manager holds when the node manager has ended or hangs.
 
-Run as a bare script, `python -I -S watchdog.py SOCKET DEADLINE REALTIME`. Over the socket come a descriptor for each
-process (or for the file that thaws it) and what to do with it, so no pid is ever looked up again. In the shared page
-DEADLINE stands, while anything is stopped, by when the node manager will write a later one; to write it costs the node
-manager nothing, and no message wakes us at every turn. Once it has passed, or the socket ends, everything is resumed.
-It stands in a session of its own: what kills the node manager's does not reach it.
+Run as a bare script, `python -I -S watchdog.py SOCKET DEADLINE REALTIME`. The socket carries a descriptor for each
+process (or for the file that thaws it) with its action, so no pid is looked up again. While any process is stopped,
+the shared page DEADLINE holds the time by which the node manager will write a later one. That write costs the node
+manager nothing, and no message wakes this process at every heartbeat. After the deadline, or at the end of the socket,
+everything is resumed. It has a session of its own, so that signals to the node manager's do not reach it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PRIORITY = 20
 
 
 class Watchdog:
-    """What is held, by key: a descriptor, and what to do with it."""
+    """Held descriptors by key, each with its action."""
 
     def __init__(self, connection: int, page: int) -> None:
         import socket
@@ -44,7 +44,7 @@ class Watchdog:
         self._held: dict[bytes, tuple[int, bytes]] = {}
 
     def run(self) -> None:
-        """Until the node manager is gone."""
+        """Run until the node manager has ended."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         self._socket.send(READY)
@@ -62,7 +62,7 @@ class Watchdog:
                     wait_ms = _AGAIN_MS
 
     def resume(self) -> None:
-        """Everything runs; what has ended meanwhile does not matter."""
+        """Resume all processes; those that have ended are ignored."""
         for fd, action in self._held.values():
             try:
                 if action.startswith(b"w"):
@@ -70,18 +70,18 @@ class Watchdog:
                 else:
                     send(fd, signal.SIGCONT, int(action[1:]))
             except OSError:
-                # Somebody else's by now, or its control group is gone: the next ones count.
+                # It now belongs to another user, or its control group was removed: continue with the others.
                 continue
 
     def _left_ms(self) -> float | None:
-        """How long until the deadline; None: nothing is stopped."""
+        """Return the time to the deadline; None if no process is stopped."""
         deadline = self._deadline[0]
         if deadline == 0:
             return None
         return max((deadline - time.monotonic_ns()) / 1e6, 0.0)
 
     def _take(self) -> bool:
-        """One message; False at the end."""
+        """Handle one message; return False at the end of the socket."""
         import socket
 
         try:
@@ -104,7 +104,7 @@ class Watchdog:
 
 
 def main(arguments: list[str]) -> None:
-    """Watch over what comes through the inherited socket `arguments[0]`, by the page `arguments[1]`."""
+    """Watch over the descriptors from the inherited socket `arguments[0]`, by the page `arguments[1]`."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         # Ends with the node manager and not before it.
         signal.signal(number, signal.SIG_IGN)
@@ -114,7 +114,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _become_realtime() -> None:
-    """As far up as is allowed; asked for only where the node manager itself was allowed to."""
+    """Raise the priority as far as allowed; called only if the node manager itself was allowed to."""
     for priority in range(PRIORITY, 0, -1):
         try:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))

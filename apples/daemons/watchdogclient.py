@@ -1,6 +1,6 @@
-"""The node manager's side of its watchdog: started, told what is held, started again when it dies.
+"""The node manager's side of its watchdog: starts it, sends it the held descriptors, restarts it when it dies.
 
-While no watchdog stands, `ready` is False and nothing may be stopped.
+While no watchdog runs, `ready` is False and no process may be stopped.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from apples.daemons.watchdog import DROP, HOLD, LOOK, PAGE_BYTES, READY
 from apples.ipc.loop import Loop
 
 _SCRIPT = Path(__file__).with_name("watchdog.py")
-#: Seconds before the next attempt where one that was started died at once.
+#: Seconds before the next attempt if a watchdog died at once.
 _RETRY_S = 1.0
-#: Seconds a watchdog may take to hear of one more process before another takes its place.
+#: Seconds a watchdog may take to accept one more process before it is replaced.
 _SEND_S = 1.0
 
 
 class WatchdogClient:
-    """Watches over everything in `hold`. changed : called when `ready` has changed"""
+    """Connection to the watchdog process. `changed`: called when the value of `ready` has changed"""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class WatchdogClient:
         self._held: dict[str, tuple[int, bytes]] = {}
         self._page_fd = os.memfd_create("watchdog", os.MFD_CLOEXEC)
         os.ftruncate(self._page_fd, PAGE_BYTES)
-        # Written at one stroke, so that the watchdog never reads half of it.
+        # One 8-byte store, so that the watchdog never reads half a value.
         self._deadline = memoryview(mmap.mmap(self._page_fd, PAGE_BYTES)).cast("Q")
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -49,11 +49,11 @@ class WatchdogClient:
 
     @property
     def pid(self) -> int | None:
-        """Of the watchdog, while one stands."""
+        """Process id of the watchdog, None while there is none."""
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Start a watchdog and tell it what is held; it is `ready` when it has message so."""
+        """Start a watchdog and send it all held descriptors; `ready` becomes True when it answers."""
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with far:
             fds = (far.fileno(), self._page_fd)
@@ -62,7 +62,7 @@ class WatchdogClient:
                 command,
                 pass_fds=fds,
                 stdin=subprocess.DEVNULL,
-                # Whatever ends the node manager's group or session must not end it.
+                # Signals to the node manager's group or session must not end it.
                 start_new_session=True,
             )
         near.setblocking(False)
@@ -72,28 +72,28 @@ class WatchdogClient:
             self._send_held(key)
 
     def hold(self, key: str, fd: int, action: bytes) -> None:
-        """From now on: on `fd` do `action` when we are gone."""
+        """Have the watchdog carry out `action` on `fd` when this process has ended or hangs."""
         self._held[key] = (fd, action)
         self._send_held(key)
 
     def drop(self, key: str) -> None:
-        """Never mind."""
+        """Release a held descriptor."""
         if self._held.pop(key, None) is not None:
             self._send(DROP + key.encode())
 
     def stopping(self, deadline: float) -> None:
-        """Somebody is about to be stopped, or stays so; this or `running` comes again before `deadline`, monotonic."""
+        """Arm the watchdog: it resumes all processes unless called again before `deadline` (CLOCK_MONOTONIC)."""
         looks = self._deadline[0] != 0
         self._deadline[0] = int(deadline * 1e9)
         if not looks:
             self._send(LOOK)
 
     def running(self) -> None:
-        """Nobody is stopped."""
+        """Disarm the watchdog, because no process is stopped."""
         self._deadline[0] = 0
 
     def close(self) -> None:
-        """Let the watchdog do its work a last time, and end; for good."""
+        """Have the watchdog resume all processes a last time, and end it."""
         self._end()
         if not self._closed:
             self._closed = True
@@ -120,7 +120,7 @@ class WatchdogClient:
             return
         message = HOLD + key.encode() + b"\0" + action
         try:
-            # A full socket is waited for: what the watchdog has not heard of, it cannot resume.
+            # Wait for a full socket: the watchdog cannot resume a process that it does not know.
             self._socket.settimeout(_SEND_S)
             socket.send_fds(self._socket, [message], [fd])
             self._socket.setblocking(False)
@@ -128,7 +128,7 @@ class WatchdogClient:
             self._died()
 
     def _send(self, message: bytes) -> None:
-        # A watchdog that is gone shows as the end of the stream.
+        # The end of the watchdog shows as the end of the stream.
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.send(message)

@@ -1,7 +1,7 @@
-"""Sockets of a manager, a listening one in the loop, and the descriptors that those who come take up.
+"""Listening sockets in the loop, and the limit of descriptors.
 
-Where there is no descriptor left the door is closed for `_PAUSE_S`: who waits before it would wake the loop without end
-otherwise. Who may come in, and what they want, is decided by whoever opens the door.
+When no descriptor is left, a listener pauses for `_PAUSE_S`; otherwise the waiting connection would wake the loop
+without end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PORTS_TRIED = 20
 
 
 def raise_descriptors() -> int:
-    """Let this process have as many descriptors as it may, and it needs; how many that are."""
+    """Raise this process's limit of descriptors as far as allowed and needed; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft == resource.RLIM_INFINITY or soft >= most:
@@ -36,7 +36,7 @@ def raise_descriptors() -> int:
 
 
 def bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
-    """A listening TCP socket and a UDP socket of the same port; raises `SharingError`."""
+    """Return a listening TCP socket and a UDP socket of the same port; raises `SharingError`."""
     host, port = listen
     for attempt in range(_PORTS_TRIED):
         try:
@@ -68,7 +68,7 @@ def bound(listen: tuple[str, int]) -> tuple[socket.socket, socket.socket]:
 
 
 def may_multicast(datagrams: socket.socket, own: str) -> bool:
-    """Make a socket send to groups on the interface of address `own`, to the next network at most; whether it can."""
+    """Let a socket send to groups on the interface with address `own`, one hop at most; return whether it can."""
     if datagrams.family != socket.AF_INET:
         return False
     try:
@@ -82,7 +82,7 @@ def may_multicast(datagrams: socket.socket, own: str) -> bool:
 
 
 class Listener:
-    """Open until `close`, which closes the socket too. on_connection : called with every connection"""
+    """A listening socket, open until `close`. `on_connection`: called with every accepted connection"""
 
     def __init__(
         self, loop: Loop, listener: socket.socket, on_connection: Callable[[socket.socket], None]
@@ -92,7 +92,7 @@ class Listener:
         self._open()
 
     def close(self) -> None:
-        """Nobody is let in any more."""
+        """Close the socket."""
         if self._pause is not None:
             self._pause.cancel()
         self._loop.forget(self._listener.fileno())
@@ -106,7 +106,7 @@ class Listener:
         try:
             connection, _ = self._listener.accept()
         except OSError as error:
-            # Anything else: whoever came has gone again.
+            # Other errors: the client has disconnected already.
             if error.errno in _SCARCE:
                 self._loop.forget(self._listener.fileno())
                 self._pause = self._loop.after(_PAUSE_S, self._open)

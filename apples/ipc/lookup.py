@@ -1,6 +1,6 @@
-"""Looks the address of a host up beside the loop: a name server that does not answer can take half a minute.
+"""Looks up the address of a host in a thread, because a name server that does not answer can take half a minute.
 
-One lookup at a time; its outcome is taken up in the loop. Knows nothing of when an address is out of date.
+One lookup at a time; the loop receives its result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Address = tuple[Any, ...]
 
 
 class Lookup:
-    """Looks `place` (host, port) up. found : gets an address, or the error that came instead"""
+    """Looks up `place` (host, port). `found`: called with an address or the error"""
 
     def __init__(
         self, loop: Loop, place: tuple[str, int], found: Callable[[Address | OSError], None]
@@ -30,7 +30,7 @@ class Lookup:
         self._read: int | None = None
 
     def start(self) -> None:
-        """Begin, unless one is under way. Raises `OSError` where there is no descriptor or thread left."""
+        """Start a lookup unless one is running; raises `OSError` if no descriptor or thread is left."""
         if self._read is None:
             self._read, ended = os.pipe2(os.O_CLOEXEC)
             self._loop.watch(self._read, self._take)
@@ -42,7 +42,7 @@ class Lookup:
                 raise OSError(errno.EAGAIN, str(error)) from error
 
     def close(self) -> None:
-        """Whatever it finds, it is not heard of any more."""
+        """Ignore the result of a running lookup."""
         if self._read is not None:
             self._loop.forget(self._read)
             os.close(self._read)
@@ -54,9 +54,9 @@ class Lookup:
         except OSError as error:
             self._outcome = error
         except UnicodeError as error:
-            # Of what can be no name at all.
+            # Raised for a text that cannot be a host name.
             self._outcome = OSError(str(error))
-        # The thread's own end, whatever has become of the other.
+        # The reading end may be closed already.
         with suppress(OSError):
             os.write(ended, b"x")
         os.close(ended)

@@ -1,9 +1,8 @@
-"""The one loop of a daemon: descriptors that became ready, instants that came, signals that end it.
+"""The event loop of a daemon: ready descriptors, alarms and terminating signals.
 
-Not asyncio: a beat every 100 ms wants to be early in the slice, and asyncio adds its own rounding to milliseconds,
-60 ms to the start and most of the cost of a beat. A scheduler of jobs has more jitter still. To wake up is what costs
-most here, and to set a kernel timer costs as much again; only who has short slices of its own needs that. Nothing here
-decides.
+Not asyncio: a heartbeat every 100 ms has to be early in its slice. asyncio rounds to milliseconds, adds 60 ms to the
+start and most of the cost of a heartbeat. Waking up costs most, and setting a kernel timer costs as much again;
+only a daemon with short slices of its own needs that.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from apples.ipc.timer import Timer, now
 
 Handler = Callable[[], None]
 
-#: Ready descriptors served before instants, and what is urgent, are looked at again: a flood must not hold up the beat.
+#: Ready descriptors handled before alarms and urgent handlers run again: a flood must not delay the heartbeat.
 #: Their events fit into Python's small blocks of memory, which are at hand at every turn.
 _MOST_READY = 32
 
 
 class Alarm:
-    """Something to be done at an instant, until it is cancelled. `when`: monotonic seconds."""
+    """A call at an instant, until it is cancelled. `when`: monotonic seconds."""
 
     __slots__ = ("call", "when")
 
@@ -36,14 +35,14 @@ class Alarm:
         self.call: Handler | None = call
 
     def cancel(self) -> None:
-        """Never mind."""
+        """Cancel the call."""
         self.call = None
 
 
 class Loop:
     """Runs handlers until `stop`. Handlers must not block.
 
-    precise : alarms come to the microsecond, at the cost of a kernel timer; otherwise up to a millisecond late
+    precise : alarms are exact to the microsecond, at the cost of a kernel timer; otherwise up to a millisecond late
     """
 
     def __init__(self, *, precise: bool = True) -> None:
@@ -62,7 +61,7 @@ class Loop:
         self._stopped = False
 
     def watch(self, fd: int, handler: Handler, *, writing: bool = False) -> None:
-        """Call `handler` whenever `fd` can be read (or written, or is broken); replaces an earlier one."""
+        """Call `handler` whenever `fd` is readable (or writable, or broken), in place of an earlier handler."""
         mask = select.EPOLLOUT | select.EPOLLIN if writing else select.EPOLLIN
         if fd in self._ready:
             self._epoll.modify(fd, mask)
@@ -75,32 +74,32 @@ class Loop:
         self._urgent = handler
 
     def forget(self, fd: int) -> None:
-        """Watch it no longer; to be called before it is closed."""
+        """Stop watching a descriptor; to be called before it is closed."""
         if self._ready.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def at(self, when: float, call: Handler) -> Alarm:
-        """Call once at `when`, monotonic seconds."""
+        """Call once at `when`, monotonic seconds; return the alarm."""
         alarm = Alarm(when, call)
         heapq.heappush(self._alarms, (when, next(self._order), alarm))
         return alarm
 
     def after(self, seconds: float, call: Handler) -> Alarm:
-        """Call once, `seconds` from now."""
+        """Call once, `seconds` from now; return the alarm."""
         return self.at(now() + seconds, call)
 
     def expect(self, by: float, overdue: Handler) -> None:
-        """Call `overdue` once unless this is called again before `by`: one alarm that costs nothing to put off.
+        """Call `overdue` once unless this method is called again before `by`. Postponing it costs nothing.
 
         Not with precise alarms.
         """
         self._deadline, self._overdue = by, overdue
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Run until `stop`."""
         patience_s = self._ring()
         while not self._stopped:
-            # One that was stopped and continued is told that nothing came, before anybody has looked.
+            # After SIGSTOP and SIGCONT the first poll may return empty without having looked.
             ready = self._epoll.poll(patience_s, _MOST_READY) or self._epoll.poll(0, _MOST_READY)
             if len(ready) == _MOST_READY:
                 self._urgent()
@@ -108,29 +107,29 @@ class Loop:
                 if (handler := self._ready.get(fd)) is not None:
                     handler()
                 else:
-                    # The timer: what is due is looked for below.
+                    # The timer: due alarms run below.
                     self._armed = None
             patience_s = self._ring()
 
     def stop(self) -> None:
-        """Leave `run` after the handler that is at work."""
+        """Leave `run` after the current handler."""
         self._stopped = True
 
     def close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         if self._timer is not None:
             self._timer.close()
         self._epoll.close()
 
     def _ring(self) -> float | None:
-        """Do what is due; how long to wait for descriptors then, None where the timer ends it, or nothing does."""
+        """Run due alarms; return the time to wait for descriptors, None without limit or if the timer ends it."""
         instant = now()
         if self._deadline is not None and self._deadline <= instant and self._overdue is not None:
             self._deadline = None
             self._overdue()
             instant = now()
         alarms, looked_at = self._alarms, instant
-        # What becomes due meanwhile comes after the descriptors: one that is always late must not starve them.
+        # Alarms that become due meanwhile run after the descriptors, so that a late one cannot starve them.
         while alarms and (alarms[0][0] <= looked_at or alarms[0][2].call is None) and not self._stopped:
             alarm = heapq.heappop(alarms)[2]
             if alarm.call is not None:
@@ -162,7 +161,7 @@ class EndSignals:
         loop.watch(self._read, self._take)
 
     def close(self) -> None:
-        """As it was before."""
+        """Restore the earlier handlers."""
         self._loop.forget(self._read)
         signal.set_wakeup_fd(self._wakeup)
         for number, handler in self._before.items():

@@ -1,6 +1,6 @@
-"""A stream of lines over a socket in the loop: cut on the way in, kept on the way out while the other side is slow.
+"""A stream of lines over a socket in the loop. Outgoing lines are buffered while the other side is slow.
 
-Says once that it has ended, for whatever reason, with the reason. Does not know what the lines mean.
+Reports its end once, with the reason.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from apples.ipc.wire import Forged, Lines
 #: What may wait for a side that does not read before it is taken for dead, bytes.
 _MOST_WAITING = 16 << 20
 _CHUNK = 1 << 16
-#: Seconds; those who keep track of connections on the way forget them only later.
+#: Idle seconds before a probe; connection-tracking firewalls forget later.
 _IDLE_S = 30
 
 
 class Stream:
-    """One connection. heard : gets each line.  ended : gets the reason, once; the socket is closed then"""
+    """One connection. `on_line`: called with each line.  `on_end`: called once with the reason; the socket is closed"""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Stream:
         on_end: Callable[[str], None],
         most_waiting: int = _MOST_WAITING,
     ) -> None:
-        """most_waiting : bytes that may wait when there is more to send; one line may be of any length"""
+        """Start reading. The argument `most_waiting` limits the buffered bytes; one line may have any length."""
         self._loop, self.socket = loop, connection
         self.on_line, self._on_end = on_line, on_end
         self._lines = Lines()
@@ -42,11 +42,11 @@ class Stream:
         loop.watch(connection.fileno(), self._ready)
 
     def trust(self, longest: int) -> None:
-        """The other side is known: its lines may be so long."""
+        """Accept lines of this length from now on, because the other side is known."""
         self._lines.longest = longest
 
     def send(self, line: bytes) -> None:
-        """Send a line, later if it cannot be now; one to a stream that has ended is lost, as on the wire."""
+        """Send a line, later if the socket is full. A line to an ended stream is lost, as on the wire."""
         if self._open and len(self._waiting) > self._most_waiting:
             self.close("it does not read what it is sent")
         if self._open:
@@ -54,7 +54,7 @@ class Stream:
             self._flush()
 
     def close(self, reason: str = "closed") -> None:
-        """End it."""
+        """End the stream."""
         if self._open:
             self._open = False
             self._loop.forget(self.socket.fileno())
@@ -105,9 +105,9 @@ class Stream:
 
 
 def keep_honest(connection: socket.socket, silence_s: float) -> None:
-    """Let the kernel end a TCP connection whose other side acknowledges nothing for `silence_s`, and send at once.
+    """Have the kernel end a TCP connection whose peer acknowledges nothing for `silence_s`; send without delay.
 
-    One on which nobody says anything is tried every `_IDLE_S`.
+    An idle connection is probed every `_IDLE_S`.
     """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

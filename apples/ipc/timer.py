@@ -1,7 +1,7 @@
 """A kernel timer as a file descriptor: wakes a poll at instants of the monotonic clock, to the microsecond.
 
-`epoll` rounds its time-outs up to milliseconds and `select` takes no descriptor above 1023; Python offers
-`timerfd` from 3.13 only, so the two calls are made here.
+`epoll` rounds its time-outs up to milliseconds and `select` accepts no descriptor above 1023. Python has `timerfd`
+from 3.13 only, so the two calls are made here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Timer:
         self._reference = ctypes.byref(self._spec)
 
     def fileno(self) -> int:
-        """For epoll."""
+        """Return the descriptor for epoll."""
         return self._fd
 
     def set(self, when: float | None) -> None:
@@ -54,30 +54,30 @@ class Timer:
         self._arm(first, seconds)
 
     def expired(self) -> int:
-        """How often it has since this was last asked; 0 where it has not."""
+        """Return how often it has expired since the last call."""
         try:
             return int.from_bytes(os.read(self._fd, 8), sys.byteorder)
         except BlockingIOError:
             return 0
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         os.close(self._fd)
 
 
 def raw() -> float:
-    """The clock as the hardware runs, which nothing sets or slews, seconds."""
+    """Return seconds of the hardware clock, which nothing sets or slews."""
     return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
 
 
 def between_heartbeats(beat: float, slice_s: float, when: float) -> float:
-    """The middle of the slice that `when` lies in, by the instant of any beat: what is in no hurry holds up no beat.
+    """Return the middle of the slice that holds `when`, so that tasks without hurry delay no heartbeat.
 
-    `when` itself where slices are longer than a second: beats so rare are seldom met.
+    The argument `beat` is the instant of any heartbeat. The value is `when` itself for slices longer than a second.
     """
     return beat + (math.floor((when - beat) / slice_s) + 0.5) * slice_s if slice_s <= 1.0 else when
 
 
 def now() -> float:
-    """The clock that timers and monitor pages go by, seconds."""
+    """Return seconds of the clock of timers and monitor pages."""
     return time.monotonic()

@@ -1,12 +1,11 @@
-"""What manager and node managers say to each other, and how it is known to come from them.
+"""The protocol between manager and node managers, and its authentication.
 
-Both hold one key. On the stream every line is ``MAC JSON``: HMAC-SHA256 over the direction, the line's place in the
-stream and its text, under a key made of both sides' random words of this connection; so a line of another
-connection, of the other side, or out of its place is refused, and the clocks of hosts need not agree. A beat is one
-datagram for all nodes, `BEAT_BYTES` long however many there are: it names the slot, whose rows the nodes hold
-already, sealed with keyed BLAKE2b, which costs a node a third of what HMAC does. It counts upwards within the
-manager's session, and one that comes much later than its fellows is refused. A node's sign of life is one as well.
-Pure: bytes in, records out.
+Both sides hold one key. On the stream every line is ``MAC JSON``: HMAC-SHA256 over the direction, the line's number in
+the stream and its text, under a key made of both sides' random words of this connection. So a line of another
+connection or side, or out of order, is refused, and the hosts' clocks need not agree. A heartbeat is one datagram for
+all nodes, `HEARTBEAT_BYTES` long for any number of nodes: it names the slot, and the nodes know its rows already. It is
+sealed with keyed BLAKE2b, which costs a third of HMAC. It has a number that rises within the manager's session, and
+one that is much later than the others is refused. A node's sign of life is a datagram too.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ HEARTBEAT_BYTES, PRESENCE_BYTES = _BEAT.size + _MAC, _HERE.size + _MAC
 #: Seconds between two signs of life in each direction, and seconds without any after which a connection is given up.
 PULSE_S, SILENCE_S = 1.0, 3.0
 
-#: What two clocks that nobody corrects may drift apart, as a share; and when late beats are taken for a changed clock.
+#: Relative drift of two uncorrected clocks; and seconds of late heartbeats after which a clock has changed.
 _DRIFT = 1e-3
 CLOCK_RESET_S = 3.0
 
@@ -46,23 +45,23 @@ Json = dict[str, Any]
 
 
 class Forged(SharingError):
-    """Something came that does not come from a holder of the key, or not now."""
+    """Data from a sender without the key, or replayed data."""
 
 
 def random_word() -> str:
-    """16 bytes nobody can guess, as 32 hexadecimal digits."""
+    """Return 16 random bytes as 32 hexadecimal digits."""
     return secrets.token_hex(16)
 
 
 def checked_word(value: object, *, what: str) -> str:
-    """A random word as the other side names it; raises `Forged` for anything that is none."""
+    """Return a random word from the other side; raises `Forged` if the value is none."""
     if not isinstance(value, str) or re.fullmatch("[0-9a-f]{32}", value) is None:
         raise Forged(f"a line whose {what} is no random word")
     return value
 
 
 def derive(key: bytes, *parts: str) -> bytes:
-    """A key for one purpose."""
+    """Return a key for one purpose."""
     return hmac.digest(key, "\0".join(parts).encode(), "sha256")
 
 
@@ -74,14 +73,14 @@ class Seal:
         self._sent = self._received = 0
 
     def line(self, document: Json) -> bytes:
-        """The next line to send."""
+        """Return the next line to send."""
         body = json.dumps(document, separators=(",", ":")).encode()
         mac = self._mac(self._ours, self._sent, body)
         self._sent += 1
         return mac + b" " + body + b"\n"
 
     def open(self, line: bytes) -> Json:
-        """The document of the next line that came; raises `Forged`."""
+        """Return the document of the next received line; raises `Forged`."""
         mac, _, body = line.partition(b" ")
         if not hmac.compare_digest(mac, self._mac(self._theirs, self._received, body)):
             raise Forged("a line that is not sealed with our key, or not in its place")
@@ -99,7 +98,7 @@ def open_line(document: Json) -> bytes:
 
 
 def plain(line: bytes) -> Json:
-    """A line of plain JSON; raises `Forged` when it is none."""
+    """Return the document of a line that is not sealed; raises `Forged` if it is no JSON object."""
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):
@@ -110,14 +109,14 @@ def plain(line: bytes) -> Json:
 
 
 class Lines:
-    """Cuts what comes from a stream into lines."""
+    """Cuts received bytes into lines."""
 
     def __init__(self) -> None:
         self.longest = UNTRUSTED_LINE
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Whole lines, one after the other; raises `Forged` for one that is too long."""
+        """Yield complete lines; raises `Forged` for one that is too long."""
         self._rest += data
         while (end := self._rest.find(b"\n")) >= 0:
             line = bytes(self._rest[:end])
@@ -128,9 +127,9 @@ class Lines:
 
 
 class HeartbeatMessage(NamedTuple):
-    """One slot begins.
+    """The begin of a slot.
 
-    number : counts the beats of a session.  version : of the matrix whose row `slot` is; -1 for an empty one
+    number : counts the heartbeats of a session.  version : version of the matrix with row `slot`; -1 for an empty one
     sent_s : on the manager's clock that nothing slews.  slice_s : until the next
     """
 
@@ -142,9 +141,9 @@ class HeartbeatMessage(NamedTuple):
 
 
 class PresenceMessage(NamedTuple):
-    """A node is here, and listens where this comes from. node : random word of its process.  number : counts up
+    """Sign of life of a node, which listens at the sender's address. `node`: random word of its process
 
-    silent : it has heard no beat for a while.  multicast : beats come to it by multicast
+    number : counts upwards.  silent : no heartbeat arrived for a while.  multicast : heartbeats arrive by multicast
     """
 
     node: str
@@ -159,25 +158,25 @@ class DatagramSeal:
     def __init__(self, key: bytes, session: str) -> None:
         word = bytes.fromhex(session)
         self._beat_begins, self._here_begins = _BEAT_MAGIC + word, _HERE_MAGIC + word
-        # Kept with the key worked in: beginning anew would be most of what a beat costs.
+        # Stored with the key absorbed: that would be most of the cost of a heartbeat.
         self._keyed = blake2b(key=derive(key, "datagrams", session), digest_size=_MAC)
 
     def beat(self, message: HeartbeatMessage) -> bytes:
-        """A datagram for all nodes."""
+        """Return the datagram of a heartbeat."""
         return self._sealed(self._beat_begins + _BEAT.pack(*message)[_BEGIN:])
 
     def open_beat(self, datagram: bytes) -> HeartbeatMessage:
-        """The beat in a datagram; raises `Forged`, also for one of another session."""
+        """Return the heartbeat of a datagram; raises `Forged`, also for one of another session."""
         self._check(datagram, _BEAT.size, self._beat_begins)
         return HeartbeatMessage._make(_BEAT.unpack_from(datagram))
 
     def here(self, message: PresenceMessage) -> bytes:
-        """A datagram for the manager."""
+        """Return the datagram of a sign of life."""
         fields = _HERE.pack(bytes.fromhex(message.node), *message[1:])
         return self._sealed(self._here_begins + fields[_BEGIN:])
 
     def open_here(self, datagram: bytes) -> PresenceMessage:
-        """Who is here; raises `Forged`."""
+        """Return the sign of life of a datagram; raises `Forged`."""
         self._check(datagram, _HERE.size, self._here_begins)
         node, *rest = _HERE.unpack_from(datagram)
         return PresenceMessage(node.hex(), *rest)
@@ -195,10 +194,10 @@ class DatagramSeal:
 
 
 class Freshness:
-    """Lets each beat through once, in order, and none that lies `late_s` behind the quickest one so far.
+    """Admits each heartbeat once, in order, and none that is `late_s` later than the quickest one so far.
 
-    Sender and receiver need not agree on the time: what counts is the difference of their clocks, at its smallest.
-    Where all beats have been late for `ANEW_S` it is the clocks that have changed, and the smallest is looked for anew.
+    The clocks of both sides need not agree: the smallest difference seen is the reference. If all heartbeats are late
+    for `CLOCK_RESET_S`, a clock has changed, and a new reference is taken.
     """
 
     def __init__(self) -> None:
@@ -208,7 +207,7 @@ class Freshness:
         self._late_since: float | None = None
 
     def admits(self, beat: HeartbeatMessage, now: float, *, late_s: float) -> bool:
-        """Whether to act on a beat that came at `now`, on a clock that nothing slews."""
+        """Return whether to act on a heartbeat that arrived at `now`, on a clock that nothing slews."""
         if beat.number <= self.number:
             return False
         ahead = now - beat.sent_s
@@ -223,7 +222,7 @@ class Freshness:
         return True
 
     def _only_late(self, number: int, now: float) -> bool:
-        """Whether beats have been late, and new ones, for so long that it is not they that are held up."""
+        """Return whether new heartbeats have been late for so long that a clock must have changed."""
         if number <= self._late_number:
             return False
         self._late_number = number

@@ -1,5 +1,5 @@
-"""What unmodified MPI programs do with their time, measured from inside; and how they wait, switched while they run.
+"""Measurement of unmodified MPI programs from inside, and control of how they wait.
 
-`shim` is the C library that is preloaded into a program, `build` makes it, `environment` says how a program gets it,
-`page` is what it tells and is told, `efficiencies` what that means for people.
+`shim` is the C library that is preloaded into a program, `build` compiles it, `environment` returns the variables that
+load it, `page` reads and writes its shared page, and `efficiencies` derives efficiencies from the values.
 """

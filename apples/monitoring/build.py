@@ -1,8 +1,8 @@
-"""Makes the monitor's library out of its C sources, once for each compiler, and keeps it.
+"""Compiles the monitor's library from its C sources, once for each compiler.
 
-The library needs no MPI to be built: the same file serves MPICH and Open MPI. It is compiled where it is needed
-(`$CC`, else cc, gcc or clang), kept in the state directory under the hash of sources, compiler and flags, and written
-beside and renamed, so that many starts at once are no problem. Where there is no compiler, what is kept there serves.
+No MPI is needed to build it: the same file works with MPICH and Open MPI. It is compiled on the host that uses it
+(`$CC`, else cc, gcc or clang) and stored in the state directory under the hash of sources, compiler and flags. It is
+written to a temporary name and renamed, so that many starts at once are safe. Without a compiler a stored file is used.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COMPILE_S = 120.0
 
 
 def compiler() -> list[str]:
-    """Command of the C compiler, `$CC` first; raises `MonitorError` where there is none."""
+    """Return the command of the C compiler, `$CC` first; raises `MonitorError` if there is none."""
     wanted = os.environ.get("CC", "").strip()
     if wanted:
         command = shlex.split(wanted)
@@ -52,7 +52,7 @@ def compiler() -> list[str]:
 
 
 def monitor_library() -> Path:
-    """The library to preload, built now if it is not there yet; raises `MonitorError` saying what is missing."""
+    """Return the library to preload, built now if necessary; raises `MonitorError` with the missing part."""
     if sys.platform != "linux":
         raise MonitorError(
             f"the monitor of MPI programs needs Linux (LD_PRELOAD, futex, /proc); this is {sys.platform}"
@@ -79,7 +79,7 @@ def monitor_library() -> Path:
 
 
 def _sources_digest() -> str:
-    """Of the sources and how they are compiled, and for which kind of processor."""
+    """Return a digest of the sources, flags and kind of processor."""
     digest = hashlib.sha256(repr((FLAGS, platform.machine())).encode())
     for source in sorted(SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -87,7 +87,7 @@ def _sources_digest() -> str:
 
 
 def _compiler_digest(command: list[str]) -> str:
-    """Of the compiler, by what it says it is."""
+    """Return a digest of the compiler's version text."""
     about = subprocess.run([*command, "--version"], capture_output=True, check=False, timeout=_COMPILE_S)
     return hashlib.sha256(repr(command).encode() + about.stdout).hexdigest()[:8]
 

@@ -1,11 +1,11 @@
-"""What the figures of a job's ranks mean: how much of the time its processors were useful, and where the rest went.
+"""Efficiencies of a job from the values of its ranks.
 
 The metrics are those of TALP (Lopez et al. 2021): parallel efficiency = load balance × communication efficiency, with
-the useful time of a rank (its CPU time outside MPI) over the elapsed time of the job. Time that a rank is held stopped,
-because others have their turn, is no time of the job:
+the useful time of a rank (its CPU time outside MPI) over the elapsed time of the job. Time for which a rank is held
+stopped, because other jobs have their slots, does not count:
 
     load balance = mean useful / largest useful        how evenly the work is spread
-    communication efficiency = largest useful / elapsed     what the rank with most work lost to waiting
+    communication efficiency = largest useful / elapsed     share of the rank with most work that is not waiting
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apples.monitoring.page import MonitorState, PageCounters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiencies:
-    """Of one job, each in 0..1.
+    """Efficiencies of one job, each in 0..1.
 
     elapsed_s : of the rank that took longest, from MPI_Init to MPI_Finalize, without time held stopped
     """
@@ -33,23 +33,23 @@ class Efficiencies:
 
 
 class Times(Protocol):
-    """What of a rank's figures is needed: CPU time outside MPI of all its threads, and how long it could run."""
+    """Values of a rank that the metrics need: CPU time outside MPI of all its threads, and the time it could run."""
 
     @property
     def t_cpu_s(self) -> float:
-        """Seconds."""
+        """CPU time outside MPI, seconds."""
 
     @property
     def threads(self) -> int:
-        """That call MPI."""
+        """Number of threads that call MPI."""
 
     @property
     def ran_s(self) -> float:
-        """Seconds."""
+        """Time for which it could run, seconds."""
 
 
 def efficiencies(ranks: Sequence[Times]) -> Efficiencies | None:
-    """TALP's metrics; None where nothing has been computed yet. Threads that call MPI count like ranks."""
+    """Return TALP's metrics; None before any computation. Threads that call MPI count like ranks."""
     useful = [rank.t_cpu_s / max(rank.threads, 1) for rank in ranks]
     elapsed_s = max((rank.ran_s for rank in ranks), default=0.0)
     if not useful or max(useful) <= 0 or elapsed_s <= 0:
@@ -64,7 +64,7 @@ def efficiencies(ranks: Sequence[Times]) -> Efficiencies | None:
 
 
 def reading_document(reading: MonitorCounts | None) -> dict[str, Any]:
-    """Measurements of a process; None for what nobody measures."""
+    """Return the measurements of a process as a document; values that are not measured are None."""
     if reading is None:
         return {"t_cpu_s": None, "t_comm_s": None, "c_comm": None, "granularity_s": None}
     return {
@@ -76,7 +76,7 @@ def reading_document(reading: MonitorCounts | None) -> dict[str, Any]:
 
 
 def monitor_document(ranks: Sequence[PageCounters]) -> dict[str, Any]:
-    """JSON document of a job's figures, in rank order; `missing` are the ranks that left no page."""
+    """Return the JSON document of a job, in rank order; `missing` are the ranks that left no page."""
     found = efficiencies(ranks)
     size = max((rank.ranks for rank in ranks), default=0)
     here = {rank.rank for rank in ranks}

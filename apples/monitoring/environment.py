@@ -1,7 +1,7 @@
-"""How a program gets the monitor: a directory for its pages, and the variables that its ranks start with.
+"""Directory of monitor pages, and the variables that load the monitor into a program.
 
-Nothing is started here. Whoever starts a job makes the directory (`make_directory`), adds `monitor_environment` to
-the environment of `mpiexec` and reads the pages (`pages`) while the job runs or afterwards.
+Starts nothing. The launcher of a job makes the directory (`make_directory`), adds `monitor_environment` to the
+environment of `mpiexec` and reads the pages (`pages`) during or after the run.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _WORDS = {Wait.POLL: "poll", Wait.SPIN_BLOCK: "block"}
 
 
 def default_directory() -> Path:
-    """Where the pages of this user's jobs are kept unless somebody says otherwise."""
+    """Return the default directory for the pages of this user's jobs."""
     return SHARED_MEMORY / f"apples-monitor-{os.getuid()}"
 
 
 def make_directory(directory: Path | None = None) -> Path:
-    """The directory, made where it is missing, this user's own and nobody else's; raises `MonitorError`."""
+    """Return the directory, made if missing, which only this user can enter; raises `MonitorError`."""
     directory = directory or default_directory()
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -59,11 +59,16 @@ def monitor_environment(
     spin_s: float = SPIN_S,
     base: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Variables that make every MPI program started with them write a page; builds the library where it must.
+    """Return variables that make every MPI program write a page; builds the library if necessary.
 
-    wait : how processes wait from the start; None as their MPI does, until a node manager says otherwise
-    spin_s : seconds a process spins before it blocks.  base : environment they are added to, ours by default
-    Raises `ConfigError` (illegal job), `MonitorError` (no compiler, …).
+    Args:
+        wait: How processes wait from the start; None as their MPI does, until a node manager changes the value.
+        spin_s: Seconds for which a process spins before it blocks.
+        base: Environment to which the variables are added, by default that of this process.
+
+    Raises:
+        ConfigError: Illegal job name.
+        MonitorError: No compiler, for example.
     """
     check_job(job)
     library = monitor_library()
@@ -80,17 +85,17 @@ def monitor_environment(
 
 
 def page_path(directory: Path, job: str, rank: int) -> Path:
-    """Where rank `rank` of a job has its page."""
+    """Return the path of the page of rank `rank` of a job."""
     return directory / f"{job}.{rank}"
 
 
 def bell_path(directory: Path, job: str) -> Path:
-    """The bell that wakes the job's processes which sleep while they wait."""
+    """Return the path of the bell that wakes sleeping processes of the job."""
     return directory / f"{job}.bell"
 
 
 def page_paths(directory: Path, job: str) -> list[Path]:
-    """Files of the pages of a job, in rank order; raises `MonitorError` where there is no such directory."""
+    """Return the paths of a job's pages, in rank order; raises `MonitorError` if the directory does not exist."""
     prefix = f"{check_job(job)}."
     found = []
     try:
@@ -108,7 +113,7 @@ def page_paths(directory: Path, job: str) -> list[Path]:
 
 
 def pages(directory: Path, job: str) -> list[MonitorPage]:
-    """Open pages of a job's ranks, in rank order; a file that is no page (yet) is passed over."""
+    """Return the open pages of a job's ranks, in rank order; files that are no pages (yet) are skipped."""
     found = []
     for path in page_paths(directory, job):
         with contextlib.suppress(MonitorError):
@@ -117,6 +122,6 @@ def pages(directory: Path, job: str) -> list[MonitorPage]:
 
 
 def remove_pages(directory: Path, job: str) -> None:
-    """Remove what a job has left: its pages and its bell."""
+    """Remove the pages and the bell of a job."""
     for path in [*page_paths(directory, job), bell_path(directory, job)]:
         path.unlink(missing_ok=True)

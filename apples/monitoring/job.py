@@ -1,6 +1,6 @@
-"""One job under the monitor: its environment before it starts, its figures while it runs and after, then nothing left.
+"""One job under the monitor: its environment before the start, its values during and after the run.
 
-Starts nothing by itself: the launcher of `apples-run` and `apples share` put `environment` around what they start.
+Starts nothing: `apples-run` and `apples share` add `environment` to the programs that they start.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from apples.monitoring.page import PageCounters
 
 
 class MonitoredJob:
-    """A context: the pages of the job are there inside of it and removed at its end.
+    """A context in which the pages of a job exist; they are removed at its end.
 
-    name : of the job, a new one by default.  directory : for the pages, the user's own by default
-    environment : variables that its processes must start with
+    name : name of the job, a new one by default.  directory : of the pages, the user's own by default
+    environment : variables for its processes
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class MonitoredJob:
     ) -> None:
         """Make the directory and build the library; raises `ConfigError` (name), `MonitorError`.
 
-        wait : how processes wait from the start, None as their MPI does.  base : environment to be added to
+        The argument `wait` sets how processes wait, None as their MPI does; `base` is the environment to be extended.
         """
         self.name = name or f"run-{os.getpid()}-{secrets.token_hex(3)}"
         self._directory = make_directory(directory)
@@ -44,15 +44,15 @@ class MonitoredJob:
         )
 
     def __enter__(self) -> Self:
-        """The job itself."""
+        """Return the job itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Remove what it has left."""
+        """Remove pages and bell."""
         remove_pages(self._directory, self.name)
 
     def figures(self) -> list[PageCounters]:
-        """Of the ranks that have begun, in rank order; raises `MonitorError`."""
+        """Return the values of the ranks that have begun, in rank order; raises `MonitorError`."""
         found = pages(self._directory, self.name)
         try:
             return [page.figures() for page in found]
@@ -61,5 +61,5 @@ class MonitoredJob:
                 page.close()
 
     def document(self) -> dict[str, Any]:
-        """JSON document of the figures and efficiencies; see `apples.monitoring.efficiencies`."""
+        """Return the JSON document of values and efficiencies; see `apples.monitoring.efficiencies`."""
         return monitor_document(self.figures())

@@ -1,4 +1,4 @@
-"""What a job may be called: its name stands in names of files, in environments and in lines of JSON, unquoted."""
+"""Legal job names: a name is used without quotes in file names, environments and lines of JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST}}}", re.ASCII)
 
 
 def check_job(job: str, *, what: str = "job") -> str:
-    """The name, where it is a legal one of a job; raises `ConfigError`. what : how the message calls it"""
+    """Return the name if it is legal for a job; raises `ConfigError` with `what` as the kind of name."""
     if not _NAME.fullmatch(job) or job in (".", ".."):
         raise ConfigError(f"{what} {job!r}: expected {LEGAL}")
     return job

@@ -1,9 +1,9 @@
-"""The monitor's page of one process: what the process has measured, and what its node manager tells it.
+"""The monitor's page of one process: its measurements, and the settings of its node manager.
 
-A page is a file of 4096 bytes in shared memory. The first half belongs to the process, which updates it at every
-MPI call under a sequence number (odd while it writes); the second half to whoever manages the node. The layout is
-that of `shim/page.h`, in the byte order of the machine. Pages are read and written through the file and never
-mapped: a page that its owner truncates must not end a daemon with SIGBUS.
+A page is a file of 4096 bytes in shared memory. The process writes the first half at every MPI call, under a sequence
+number (odd while it writes). The node manager writes the second half. The layout is that of `shim/page.h`, in the byte
+order of the machine. Pages are read and written through the file and never mapped: a page that its owner truncates
+must not end a daemon with SIGBUS.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _WAITS = {None: 0, Wait.POLL: 1, Wait.SPIN_BLOCK: 2}
 
 
 class MonitorState(IntEnum):
-    """How far the process has come; a process that crashed stays RUNNING."""
+    """Progress of the process; a process that crashed stays RUNNING."""
 
     STARTING = 0
     RUNNING = 1
@@ -96,7 +96,7 @@ _STATES = frozenset(MonitorState)
 
 
 class Phase(IntEnum):
-    """What the process is doing; UNKNOWN where several threads call MPI."""
+    """Current activity of the process; UNKNOWN if several threads call MPI."""
 
     UNKNOWN = 0
     COMPUTING = 1
@@ -105,15 +105,15 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageCounters:
-    """All that a page says of its process at one moment; times in seconds.
+    """All values of a page at one moment; times in seconds.
 
     started_s, ended_s, updated_s : on CLOCK_MONOTONIC; `ended_s` is None until MPI_Finalize
     t_cpu_s : CPU time outside MPI.  t_comm_s : time in blocking MPI calls, without time held stopped
     c_comm : blocking communications, those with no computation between them as one.  calls : MPI calls seen
     sent, received : point-to-point messages.  requests : messages from scheduled senders while not scheduled
-    last_request_s : when the last of these came, None for never.  sleeps : times it slept while it waited
+    last_request_s : time of the last of these, None for never.  sleeps : times it slept while it waited
     threads : threads that called MPI; their times are summed.  mpi : the MPI library
-    stopped_s : how long it was held stopped, until MPI_Finalize
+    stopped_s : time for which it was held stopped, until MPI_Finalize
     """
 
     pid: int
@@ -139,26 +139,26 @@ class PageCounters:
 
     @property
     def elapsed_s(self) -> float:
-        """From MPI_Init to MPI_Finalize, or as far as the page goes."""
+        """Time from MPI_Init to MPI_Finalize, or to the last update."""
         return (self.updated_s if self.ended_s is None else self.ended_s) - self.started_s
 
     @property
     def ran_s(self) -> float:
-        """The same without the time that it was held stopped: how long it could run.
+        """The same without the time held stopped: the time for which it could run.
 
-        Not less than it has computed: of one that was killed while it was held, the hold is known to its end.
+        Not less than its computation: for a process killed while it was held, the stop counts to its end.
         """
         computed_s = min(self.t_cpu_s / max(self.threads, 1), self.elapsed_s)
         return max(self.elapsed_s - self.stopped_s, computed_s)
 
     @property
     def reading(self) -> MonitorCounts:
-        """What the classification needs of it."""
+        """The counts that the classification needs."""
         return MonitorCounts(self.t_cpu_s, self.t_comm_s, self.c_comm)
 
 
 class MonitorPage:
-    """An open page. All methods raise `MonitorError` when the file is no page any more."""
+    """An open page. All methods raise `MonitorError` if the file is no page any more."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
@@ -173,7 +173,7 @@ class MonitorPage:
     def attach(path: Path | str, *, owner: int | None = None) -> MonitorPage:
         """Open the page of a process, running or ended; raises `MonitorError`.
 
-        owner : user that the file must belong to; None for anybody
+        `owner` is the required owner of the file; None for any user.
         """
         path = Path(path)
         try:
@@ -191,37 +191,37 @@ class MonitorPage:
             raise
 
     def __enter__(self) -> Self:
-        """The page itself."""
+        """Return the page itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close it."""
+        """Close the page."""
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; the file stays."""
+        """Close the file, which stays."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     @property
     def state(self) -> MonitorState:
-        """How far the process has come."""
+        """Return the progress of the process."""
         return MonitorState(self._fields()["state"])
 
     def reading(self, held_since_s: float | None = None) -> MonitorCounts:
-        """T_cpu, T_comm and C_comm since the start, up to now; `held_since_s` as for `figures`."""
+        """Return T_cpu, T_comm and C_comm since the start, up to now; `held_since_s` as for `figures`."""
         return self.figures(held_since_s).reading
 
     def requests(self) -> int:
-        """Messages received from scheduled senders while this process was not scheduled."""
+        """Return the number of messages from scheduled senders while this process was not scheduled."""
         return int(self._fields()["requests"])
 
     def figures(self, held_since_s: float | None = None) -> PageCounters:
-        """Everything, up to now: what a running process has computed or waited since its last MPI call is added.
+        """Return all values up to now; computation or waiting since the last MPI call is added.
 
-        held_since_s : since when it is held stopped, on CLOCK_MONOTONIC, where `add_stopped` does not know of it
-            yet; None while it runs.  A wait lasts until then
+        The argument `held_since_s` is the begin of a stop on CLOCK_MONOTONIC that `add_stopped` does not include
+        yet, None while the process runs. A wait counts until that instant.
         """
         now_ns = time.monotonic_ns()
         waited_until_ns = now_ns if held_since_s is None else min(now_ns, round(held_since_s * 1e9))
@@ -264,29 +264,29 @@ class MonitorPage:
         )
 
     def set_wait(self, wait: Wait | None, spin_s: float = 120e-6) -> None:
-        """How the process waits from now on, also in a wait that has begun; None: as its MPI does.
+        """Set how the process waits from now on, also in a current wait; None: as its MPI does.
 
-        spin_s : seconds it spins before it blocks, where it spin-blocks
+        The argument `spin_s` is the spin time before it blocks, if it spin-blocks.
         """
         self._put("spin_ns", spin_s * 1e9)
         self._put("wait", _WAITS[wait])
 
     def add_stopped(self, seconds: float) -> None:
-        """The process was held stopped for so long; to be called before it is continued.
+        """Add time held stopped; to be called before the process is resumed.
 
-        Time that it was stopped in the middle of a communication is then no waiting of its own.
+        A stop in the middle of a communication then does not count as waiting.
         """
         self._put("stopped_ns", self._stopped_ns() + max(seconds * 1e9, 0.0))
 
     def set_scheduled(self, scheduled: bool) -> None:
-        """Whether the process's job is the scheduled one here; the status travels with its messages."""
+        """Set whether the process's job is the scheduled one here; the status is sent with its messages."""
         self._put("scheduled", int(scheduled))
 
     def _stopped_ns(self) -> int:
         return int(struct.unpack("=Q", self._get(8, _AT["stopped_ns"]))[0])
 
     def _fields(self) -> dict[str, Any]:
-        """The process's half, whole: read again while it is being written."""
+        """Return a consistent copy of the process's half: read again while it is being written."""
         raw = b""
         for _ in range(_ATTEMPTS):
             before = self._get(4, _SEQUENCE_AT)
@@ -324,7 +324,7 @@ class MonitorPage:
         try:
             os.pwrite(self._fd, struct.pack("=" + _MANAGER_CODES[name], round(number)), _AT[name])
         except (struct.error, ValueError, OverflowError):
-            # A sum with what stands there, which the page's owner may have written.
+            # Added to the value there, which the page's owner may have written.
             raise MonitorError(
                 f"{self.path}: {name} of the monitor's page would be {number}, more than fits; "
                 "only the node manager may write there"
@@ -336,7 +336,7 @@ class MonitorPage:
 
 
 def _open(path: Path, owner: int | None) -> int:
-    """Open what is a regular file of its owner and nothing else: merely to open a device may do something."""
+    """Open a regular file of its owner and nothing else: opening a device may have effects."""
     seen = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         about = os.fstat(seen)
@@ -345,19 +345,19 @@ def _open(path: Path, owner: int | None) -> int:
             raise MonitorError(
                 f"{path}: not a page of the monitor: expected a regular file{whose}; name the file the process made"
             )
-        # The very file that was looked at, whatever has the name by now.
+        # The file that was checked, even if another one has its name now.
         return os.open(f"/proc/self/fd/{seen}", os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     finally:
         os.close(seen)
 
 
 def thread_cpu_ns(pid: int, tid: int) -> int | None:
-    """CPU time of a thread, nanoseconds; None when it has ended."""
+    """Return the CPU time of a thread in nanoseconds; None if it has ended."""
     try:
         with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as file:
             used = int(file.read().split()[0])
         with open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
-            # The name stands in brackets and may hold anything, also brackets.
+            # The name is in brackets and may contain any characters, brackets too.
             state = file.read().rpartition(b")")[2].split()[0]
     except (OSError, IndexError, ValueError):
         return None

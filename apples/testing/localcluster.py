@@ -1,7 +1,7 @@
-"""Several node managers and their manager on one machine, as real processes: for tests, benchmarks and trying things.
+"""Node managers and their manager on one machine, as real processes: for tests, benchmarks and experiments.
 
-Each node has CPUs of its own here. Between nodes and manager stands, where it is asked for, a relay that can be cut
-like a cable. `spin` starts a process that registers by hand and computes.
+Each node has CPUs of its own. A relay between nodes and manager, if asked for, can be cut like a cable. `spin` starts a
+process that registers by hand and computes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 _BARE = (sys.executable, "-I", "-S", "-c")
 
-#: Registers as its arguments say, computes for so many CPU seconds, ends. Its group is its own.
+#: Registers with its arguments, computes for some CPU seconds, ends. It leads its own process group.
 _SPIN = """
 import json, os, socket, sys, time
 path, job, rank, ranks, cpu_s = sys.argv[1:]
@@ -50,9 +50,9 @@ else:
 
 
 class LocalCluster:
-    """One machine of several nodes. A context manager: what it started is gone afterwards.
+    """One machine of several nodes. A context manager, which ends everything that it started.
 
-    nodes : by name, the CPUs of each.  options : more for both daemons, as on the command line
+    nodes : CPUs of each node by name.  options : more command-line options for both daemons
     relayed : nodes reach the manager through a relay, and not by multicast
     """
 
@@ -100,17 +100,17 @@ class LocalCluster:
         self._log.close()
 
     def log(self) -> str:
-        """What the daemons have said."""
+        """Return the output of the daemons."""
         return (self.directory / "log").read_text(encoding="utf-8", errors="replace")
 
     def start(self) -> None:
-        """Manager and nodes; returns when the nodes hear the beat."""
+        """Start manager and nodes; return when the nodes receive heartbeats."""
         self.start_manager()
         self.start_nodes()
         self.wait(lambda: all(self.hears(name) for name in self.cpus))
 
     def start_manager(self) -> None:
-        """Start it, at the port where it was before if it was."""
+        """Start the manager, at its earlier port if it ran before."""
         file = self.directory / "place"
         file.unlink(missing_ok=True)
         relayed = ("--multicast", "none") if self._relayed else ()
@@ -124,14 +124,14 @@ class LocalCluster:
             self.relay = Relay(int(self.manager_address.rpartition(":")[2]))
 
     def start_nodes(self, *, managed: bool = True) -> None:
-        """Start all node managers at once; returns when they answer."""
+        """Start all node managers at once; return when they answer."""
         for name in self.cpus:
             self._start_node(name, managed=managed)
         for name in self.cpus:
             self.wait(lambda name=name: self.ask(name, "status"))  # type: ignore[misc]
 
     def start_node(self, name: str, *, managed: bool = True) -> None:
-        """Start a node manager; returns when it answers. managed : it has a manager"""
+        """Start a node manager; return when it answers. `managed`: it has a manager"""
         self._start_node(name, managed=managed)
         self.wait(lambda: self.ask(name, "status"))
 
@@ -144,11 +144,11 @@ class LocalCluster:
         )
 
     def socket(self, name: str) -> Path:
-        """Of a node manager."""
+        """Return the socket of a node manager."""
         return self.directory / f"{name}.sock"
 
     def ask(self, name: str, what: str, argument: object = None) -> Any:
-        """One question to a node manager; None where it does not answer."""
+        """Return the answer of a node manager to one request; None if it does not answer."""
         try:
             with NodeClient(self.socket(name)) as client:
                 return client.ask(what, argument)
@@ -156,12 +156,12 @@ class LocalCluster:
             return None
 
     def hears(self, name: str) -> bool:
-        """Whether a node manager hears the beat."""
+        """Return whether a node manager receives heartbeats."""
         status = self.ask(name, "status")
         return status is not None and not status["silent"]
 
     def view(self) -> dict[str, Any]:
-        """The manager's view; empty while there is none."""
+        """Return the manager's view; empty while there is none."""
         for name in self.cpus:
             view = self.ask(name, "view")
             if view:
@@ -171,9 +171,9 @@ class LocalCluster:
     def spin(
         self, job: str, rank: int, ranks: int, node: str, cpu_s: float | str = 3600.0
     ) -> subprocess.Popen[bytes]:
-        """A registered process that computes; raises `SharingError` when it is refused.
+        """Return a registered process that computes; raises `SharingError` if it is refused.
 
-        cpu_s : CPU seconds, or a fixed amount of work as `1000000turns` of an empty loop
+        The argument `cpu_s` is CPU seconds, or a fixed amount of work as `1000000turns` of an empty loop.
         """
         arguments = (str(self.socket(node)), job, str(rank), str(ranks), str(cpu_s))
         process = subprocess.Popen(
@@ -187,7 +187,7 @@ class LocalCluster:
         return process
 
     def wait(self, what: Callable[[], T], within_s: float = 20.0) -> T:
-        """The first true value; raises `SharingError` where there is none in time."""
+        """Return the first true value; raises `SharingError` if there is none in time."""
         deadline = time.monotonic() + within_s
         while not (value := what()):
             if time.monotonic() > deadline:
@@ -210,18 +210,18 @@ class LocalCluster:
 
 
 def state_of(process: subprocess.Popen[bytes]) -> str:
-    """As /proc shows it: R, S, T (stopped), Z; empty when it is gone."""
+    """Return the state in /proc: R, S, T (stopped), Z; empty if the process has ended."""
     about = facts(process.pid)
     return "" if about is None else about.state
 
 
 def stopped(processes: Sequence[subprocess.Popen[bytes]]) -> list[int]:
-    """Those that are stopped."""
+    """Return the pids of the stopped processes."""
     return [process.pid for process in processes if state_of(process) == "T"]
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """With -9."""
+    """Kill a process with SIGKILL."""
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -229,7 +229,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 class Relay:
     """A cable between nodes and the manager at `port` of this machine, which can be cut and mended.
 
-    While it is cut nothing passes and nothing is refused, as when a switch is off.
+    While it is cut, data are neither passed on nor refused, as when a switch is off.
     """
 
     def __init__(self, port: int) -> None:
@@ -238,7 +238,7 @@ class Relay:
         self.port: int = self._listener.getsockname()[1]
         self._datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._datagrams.bind(("127.0.0.1", self.port))
-        #: By descriptor, where what comes is sent to; and the datagram sockets that stand for nodes, by address.
+        #: By descriptor, source and target of data; and the datagram sockets that represent nodes, by address.
         self._to: dict[int, tuple[socket.socket, socket.socket]] = {}
         self._nodes: dict[tuple[str, int], socket.socket] = {}
         self._stand_ins: dict[int, tuple[tuple[str, int], socket.socket]] = {}
@@ -251,18 +251,18 @@ class Relay:
         self._thread.start()
 
     def cut(self, *, streams: bool = True) -> None:
-        """Nothing passes. streams : False where only datagrams do not"""
+        """Pass nothing on. `streams`: False if only datagrams are lost"""
         self._cut.set()
         if streams:
             self._cut_streams.set()
 
     def mend(self) -> None:
-        """Everything passes that comes from now on; what came meanwhile is lost."""
+        """Pass on all data from now on; earlier data are lost."""
         self._cut.clear()
         self._cut_streams.clear()
 
     def close(self) -> None:
-        """End it."""
+        """End the relay."""
         os.write(self._ending, b"x")
         self._thread.join()
         for one in (

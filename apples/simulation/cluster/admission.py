@@ -1,4 +1,4 @@
-"""Who lets jobs into the simulated machine, when and where, if it is not first come, first served."""
+"""Admission control of the simulated machine: when and where jobs start, if not first come, first served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apples.simulation.cluster.workload import BspJob
 
 
 class Placement(NamedTuple):
-    """A job starts. nodes : node of each rank, by number.  slot : row of the matrix, where policies have one"""
+    """Start of a job. `nodes`: node of each rank.  `slot`: row of the matrix, if the policy has one"""
 
     job: str
     nodes: tuple[int, ...]
@@ -19,30 +19,30 @@ class Placement(NamedTuple):
 
 
 class AdmissionControl(Protocol):
-    """A queue in front of the machine. At one instant it hears of all ends, then of all submissions, then is asked.
+    """A queue in front of the machine. At one instant it gets all ends, then all submissions, then is asked.
 
-    Where a machine manager keeps a matrix, what is let in must fit into it: jobs that left have been taken out and
+    If a machine manager keeps a matrix, admitted jobs must fit into it: ended jobs have been removed and
     rows unified, as `apples.coscheduling.matrix.OusterhoutMatrix.remove` does.
     """
 
     @property
     def mpl(self) -> int:
-        """The most ranks that ever share a processor."""
+        """Largest number of ranks that ever share a processor."""
 
     def submitted(self, job: BspJob, now_s: float) -> None:
-        """A job has come; where its ranks are to run is not decided."""
+        """Add a submitted job, which has no nodes yet."""
 
     def ended(self, job: str, now_s: float) -> None:
-        """The last rank of a job has ended."""
+        """Remove a job after the end of its last rank."""
 
     def admit(self, now_s: float) -> Sequence[Placement]:
-        """Who starts now, in this order."""
+        """Return the jobs that start now, in order."""
 
 
 def check_limits(
     kind: PolicyKind, *, at_once: int | None, degree: int | None, admission: AdmissionControl | None
 ) -> None:
-    """Raise `apples.errors.ConfigError` for limits below 1, or that say twice who lets jobs in."""
+    """Raise `apples.errors.ConfigError` for limits below 1, or two limits that contradict each other."""
     problems = [
         f"{name} is {limit}, legal is a whole number from 1, or None for no limit"
         for name, limit in (("at_once", at_once), ("degree", degree))

@@ -1,4 +1,4 @@
-"""Makes the simulator's memory from constants and jobs, and puts jobs on their nodes when they start."""
+"""Makes the simulator's memory from constants and jobs, and places jobs on their nodes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Random = np.random.Generator
 
 
 def ns(seconds: float) -> int:
-    """Whole nanoseconds."""
+    """Return seconds as integer nanoseconds."""
     return round(seconds * 1e9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Views:
-    """Windows on the memory for Python, one row per record. `due`, `occupant`: by node, then slot.
+    """Views of the memory for Python, one row per record. `due`, `occupant`: by node, then slot.
 
     Processes are numbered by node: its manager, its daemon; then the ranks of all jobs in order.
     """
@@ -40,19 +40,19 @@ class Views:
     occupant: Memory
 
     def process_at(self, address: int) -> int:
-        """Number of the process with that address."""
+        """Return the number of the process with that address."""
         return int(address - self.memory[at.K_PROCESS]) // at.PROCESS_FIELDS
 
     def node_address(self, node: int) -> int:
-        """Address of a node."""
+        """Return the address of a node."""
         return int(self.memory[at.K_NODE]) + node * int(self.memory[at.K_STRIDE])
 
     def job_address(self, job: int) -> int:
-        """Address of a job."""
+        """Return the address of a job."""
         return int(self.memory[at.K_JOB]) + job * at.JOB_FIELDS
 
     def set_due(self, process: int, when: int) -> None:
-        """The next event of a process of this number."""
+        """Set the next event of a process of this number."""
         me = self.processes[process]
         self.memory[me[at.DUE]] = when
         following = at.NEXT + self.memory[me[at.NODE] + at.N_INDEX]
@@ -68,12 +68,12 @@ def build(
     messages: bool,
     degree: int | None = None,
 ) -> Views:
-    """The machine without a job running.
+    """Return the memory of a machine on which no job runs.
 
     messages : arrivals are reported, and jobs have shares
-    degree : the most jobs on a node, if jobs may move; else they stay where they are
+    degree : limit of jobs on a node, if jobs may move; None if they stay on their nodes
 
-    Raises `ConfigError` for two jobs of one name, a job with ranks on nodes that are not there, or no job.
+    Raises `ConfigError` for two jobs of one name, a job with ranks on unknown nodes, or no job.
     """
     _check(machine, jobs)
     views = _lay_out(machine, jobs, _most_ranks(machine, jobs, degree))
@@ -92,19 +92,19 @@ def build(
 
 
 def move(views: Views, j: int, first: int, nodes: Sequence[int]) -> None:
-    """Job number j, whose rank 0 is process number `first`, is to run on these nodes; it has not started."""
+    """Set the nodes of job number j before it starts; `first` is the process number of its rank 0."""
     memory, ranks = views.memory, views.processes[first : first + len(nodes)]
     ranks[:, at.NODE] = [views.node_address(n) for n in nodes]
     ranks[:, at.SHARE] = memory[at.K_SHARE] + (np.array(nodes) * memory[at.K_JOBS] + j) * at.SHARE_FIELDS
 
 
 def place(views: Views, p: int, *, processor: int, when: int, random: Random) -> None:
-    """Rank number p starts at `when` (ns) on that processor of its node, with a counter that has run a while."""
+    """Start rank number p at `when` (ns) on a processor of its node, with a partly used counter."""
     memory, me = views.memory, views.processes[p]
     node = int(memory[me[at.NODE] + at.N_INDEX])
     first = int(memory[at.K_PROCESSORS]) + 1
     slots = int(views.nodes[node, at.N_SLOTS])
-    free = next((w for w in range(first, slots) if views.occupant[node, w] == at.NOBODY), slots)
+    free = next((w for w in range(first, slots) if views.occupant[node, w] == at.NO_PROCESS), slots)
     views.nodes[node, at.N_SLOTS] = max(slots, free + 1)
     views.occupant[node, free] = memory[at.K_PROCESS] + p * at.PROCESS_FIELDS
     me[at.DUE] = me[at.NODE] + at.N_DUE + free
@@ -132,19 +132,19 @@ def _check(machine: ClusterConstants, jobs: Sequence[BspJob]) -> None:
 
 
 def _whole_lines(size: int) -> int:
-    """Rounded up to lines of the cache, eight numbers each."""
+    """Return a count rounded up to cache lines of eight numbers each."""
     return -(-size // 8) * 8
 
 
 def _zeros(size: int) -> Memory:
-    """Memory that begins with a line of the cache."""
+    """Return memory that begins at a cache line."""
     memory = np.zeros(size + 8, np.int64)
     offset = -(memory.ctypes.data // 8) % 8
     return memory[offset : offset + size]
 
 
 def _most_ranks(machine: ClusterConstants, jobs: Sequence[BspJob], degree: int | None) -> int:
-    """The most ranks that a node ever has."""
+    """Return the largest number of ranks that a node ever has."""
     if degree is not None:
         return degree * max(max(Counter(job.nodes).values()) for job in jobs)
     return max(sum(job.nodes.count(n) for job in jobs) for n in range(machine.nodes))
@@ -207,7 +207,7 @@ def _set_constants(
 def _set_nodes(views: Views, machine: ClusterConstants, random: Random) -> None:
     memory, nodes, processors = views.memory, views.nodes, views.processors
     numbers = np.arange(machine.nodes)
-    views.due[:], views.occupant[:] = at.NEVER, at.NOBODY
+    views.due[:], views.occupant[:] = at.NEVER, at.NO_PROCESS
     nodes[:, at.N_INDEX] = numbers
     nodes[:, at.N_FIRST] = memory[at.K_PROCESSOR] + numbers * machine.processors * at.PROCESSOR_FIELDS
     nodes[:, at.N_SLOTS] = machine.processors + 3
@@ -220,7 +220,7 @@ def _set_nodes(views: Views, machine: ClusterConstants, random: Random) -> None:
         views.due[:, machine.processors] = ends
     tick = int(memory[at.K_TICK])
     homes = np.repeat([views.node_address(n) for n in range(machine.nodes)], machine.processors)
-    processors[:, at.C_RUNNING] = at.NOBODY
+    processors[:, at.C_RUNNING] = at.NO_PROCESS
     processors[:, at.C_NEXT_TICK] = -at.NEVER
     processors[:, at.C_PHASE] = random.integers(0, tick, len(processors)) - tick
     processors[:, at.C_NODE] = homes

@@ -1,8 +1,7 @@
-"""Strict shares of jobs on a node, as the class scheduler of Tru64 Unix gives them (Yoo and Jette, section 2.2.2).
+"""Strict shares of jobs on a node, like the class scheduler of Tru64 Unix (Yoo and Jette, section 2.2.2).
 
-In every interval a job may use its share of the node's processor time; when that is used up, none of its
-processes runs until the next interval. What a job does not use, no other job gets. Shares take effect at once, for
-what is left of the interval.
+In every interval a job may use its share of the node's processor time. After that, none of its processes runs until
+the next interval. Unused time is not given to other jobs. New shares apply at once, to the remaining interval.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ from apples.simulation.cluster.layout import Memory
 
 @part
 def settle(m: Memory, s: int, t: int) -> None:
-    """Take what the job has used up to `t` from its budget, and say when it will be used up."""
+    """Subtract the job's use up to `t` from its budget, and compute when the budget will be exhausted."""
     m[s + f.S_BUDGET] -= m[s + f.S_RUNNING] * (t - m[s + f.S_SINCE])
     m[s + f.S_SINCE] = t
     m[s + f.S_EXHAUSTED] = f.NEVER
     if m[s + f.S_RUNNING] > 0:
-        # rounded up, so that the budget is used up when its end comes
+        # rounded up, so that the budget is exhausted at its end
         m[s + f.S_EXHAUSTED] = t + (max(0, m[s + f.S_BUDGET]) + m[s + f.S_RUNNING] - 1) // m[s + f.S_RUNNING]
 
 
 @part
 def note_running(m: Memory, p: int, t: int) -> None:
-    """A rank has got a processor."""
+    """Account for a rank that has got a processor."""
     if m[f.K_MESSAGES] == 1:
         settle(m, m[p + f.SHARE], t)
         m[m[p + f.SHARE] + f.S_RUNNING] += 1
@@ -35,7 +34,7 @@ def note_running(m: Memory, p: int, t: int) -> None:
 
 @part
 def note_stopped(m: Memory, p: int, t: int) -> None:
-    """A rank has lost its processor."""
+    """Account for a rank that has lost its processor."""
     if m[f.K_MESSAGES] == 1:
         settle(m, m[p + f.SHARE], t)
         m[m[p + f.SHARE] + f.S_RUNNING] -= 1
@@ -45,7 +44,7 @@ def note_stopped(m: Memory, p: int, t: int) -> None:
 
 @part
 def set_next(m: Memory, n: int) -> None:
-    """The class scheduler's next event on the node: an interval or a budget ends."""
+    """Set the class scheduler's next event on the node: the end of the interval or of a budget."""
     at = m[n + f.N_INTERVAL_END]
     first = m[f.K_PROCESSORS] + 1
     for w in range(n + f.N_DUE + m[f.K_WIDTH] + first, n + f.N_DUE + m[f.K_WIDTH] + m[n + f.N_SLOTS]):
@@ -59,7 +58,7 @@ def set_next(m: Memory, n: int) -> None:
 
 @part
 def new_budgets(m: Memory, n: int, t: int) -> None:
-    """Every job's share of what is left of the node's interval."""
+    """Give every job its share of the remaining interval."""
     left = m[n + f.N_INTERVAL_END] - t
     for s in range(m[n + f.N_SHARE], m[n + f.N_SHARE] + m[f.K_JOBS] * f.SHARE_FIELDS, f.SHARE_FIELDS):
         settle(m, s, t)
@@ -69,5 +68,5 @@ def new_budgets(m: Memory, n: int, t: int) -> None:
 
 @part
 def next_interval(m: Memory, n: int) -> None:
-    """The interval is over."""
+    """Begin the next interval."""
     m[n + f.N_INTERVAL_END] += m[f.K_INTERVAL]

@@ -1,4 +1,4 @@
-"""What the simulated machine is like: constants of nodes, operating system, network delays and noise."""
+"""Constants of the simulated machine: nodes, operating system, network delays and noise."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _WHOLE = ("nodes", "processors", "ticks_per_s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConstants:
-    """The machine. Sources are in the settings file.
+    """The machine. The settings file names the sources.
 
     nodes, processors : number of nodes, and of processors in each
     ticks_per_s : HZ of the operating system; quanta follow from it as in Linux 2.4
     stay_ticks : goodness for staying on the same processor (PROC_CHANGE_PENALTY)
     favoured_nice : nice value of a favoured process
-    switch_s : what it takes to put a process on a processor
+    switch_s : time of a context switch
     heartbeat_s, heartbeat_spread_s : delay of a heartbeat until the node manager acts: fixed part, mean of the
         exponential part
     manager_s : processor time of a node manager at a heartbeat
-    reclassify_s : the same, more, where it judges its processes by their measurements
+    reclassify_s : additional processor time if it classifies its processes
     start_spread_s : ranks of a job start within this time
-    timer_spread_s : the nodes' own timers, where they have some, start within this time
-    noise_mean_s, noise_burst_s : system daemons of a node: mean time between two bursts, and what one takes
+    timer_spread_s : the nodes' own timers, if any, start within this time
+    noise_mean_s, noise_burst_s : system daemons of a node: mean time between two bursts, and their length
     share_interval_s : interval of the class scheduler
 
-    Raises `apples.errors.ConfigError` naming everything that is out of range.
+    Raises `apples.errors.ConfigError` with every value that is out of range.
     """
 
     nodes: int
@@ -76,7 +76,7 @@ class ClusterConstants:
             raise ConfigError(problems)
 
     def quantum_ticks(self, nice: int) -> int:
-        """Ticks of a new quantum: about 50 ms at nice 0 whatever HZ, as Linux 2.4's TICK_SCALE has it."""
+        """Return the ticks of a new quantum: about 50 ms at nice 0, as Linux 2.4's TICK_SCALE defines it."""
         niceness = 20 - nice
         for limit, ticks in (
             (200, niceness >> 2),
@@ -90,7 +90,7 @@ class ClusterConstants:
 
 
 def free_of_cost(*, nodes: int, processors: int, ticks_per_s: int) -> ClusterConstants:
-    """A machine on which switching, beats and starts take no time and no daemon ever runs."""
+    """Return a machine on which switches, heartbeats and starts take no time and no daemon runs."""
     return ClusterConstants(
         nodes=nodes,
         processors=processors,

@@ -1,9 +1,9 @@
 """The simulation's loop: nodes advance together in windows that no message can cross.
 
-A message takes at least `K_LOOKAHEAD`, so what one node does within a window of that length reaches no other node
-before the window's end: within it every node runs its own events in the order of time, and the order of nodes does
-not matter. Events of one node at the same nanosecond: ends of quanta by processor, class scheduler, processes by
-slot. `run` stops early when a rank has ended or has something to report to its policy.
+A message takes at least `K_LOOKAHEAD`, so events of one node within a window of that length reach no other node
+before the window's end. Within it every node runs its own events in order of time, and the order of nodes does
+not matter. Order of events of one node at the same nanosecond: ends of quanta by processor, class scheduler, processes
+by slot. `run` returns early when a rank has ended or has something to report to its policy.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from apples.simulation.cluster.progress import (
 
 @part
 def finish(m: Memory, n: int, p: int, t: int) -> None:
-    """A rank is done."""
+    """End a rank."""
     m[p + f.READY_AT] = f.NEVER
     fall_asleep(m, n, p, t)
     m[p + f.STATE] = f.GONE
     m[p + f.FINISHED] = t
-    m[m[p + f.DUE] + m[f.K_WIDTH]] = f.NOBODY
+    m[m[p + f.DUE] + m[f.K_WIDTH]] = f.NO_PROCESS
     m[m[p + f.JOB] + f.J_LEFT] -= 1
     m[f.K_ENDED] += 1
 
 
 @part
 def report(m: Memory, n: int, p: int, t: int) -> None:
-    """A message is there for a job that is not scheduled: where its sender is, the policy has to hear of it."""
+    """Handle a message for a job that is not scheduled: if its sender is scheduled, its policy gets an event."""
     m[p + f.KNOCK] = f.NEVER
     if may_report(m, p, t):
         m[n + f.N_REQUEST] = p
@@ -61,7 +61,7 @@ def report(m: Memory, n: int, p: int, t: int) -> None:
 
 @part
 def go_on(m: Memory, p: int) -> None:
-    """A running rank has had an event that changes nothing of what it does: its own next one is still to come."""
+    """Set the next event of a running rank after one that does not change its activity."""
     if m[p + f.PHASE] == f.COMPUTING:
         expect(m, p, m[p + f.BEGIN] + m[p + f.REMAINING])
     else:
@@ -70,7 +70,7 @@ def go_on(m: Memory, p: int) -> None:
 
 @inlined
 def comes_of_itself(m: Memory, p: int, t: int) -> bool:
-    """Whether a running rank has come to the end of its computation, or of its patience, at `t`."""
+    """Return whether a running rank ends its computation, or its spinning, at `t`."""
     if m[p + f.PHASE] == f.COMPUTING:
         return bool(t >= m[p + f.BEGIN] + m[p + f.REMAINING])
     return bool(m[p + f.POLLS] == 0 and t >= max(m[p + f.ACTS_FROM], m[p + f.SPIN_UNTIL]))
@@ -78,7 +78,7 @@ def comes_of_itself(m: Memory, p: int, t: int) -> bool:
 
 @inlined
 def rank_event(m: Memory, n: int, p: int, t: int) -> None:
-    """A rank's messages have come while it slept, its computation is done, or it has spun long enough."""
+    """Handle the arrival of messages for a sleeping rank, or the end of its computation or spinning."""
     if m[p + f.STATE] == f.ASLEEP:
         wake(m, n, p, t)
     elif m[f.K_MESSAGES] == 1 and m[p + f.KNOCK] <= t and m[m[p + f.SHARE] + f.S_SCHEDULED] == 0:
@@ -101,7 +101,7 @@ def rank_event(m: Memory, n: int, p: int, t: int) -> None:
 
 @part
 def system_event(m: Memory, n: int, p: int, t: int) -> None:
-    """A daemon wakes or sleeps again; the node manager has decided."""
+    """Handle a daemon that wakes or sleeps, or a node manager that has decided."""
     if m[p + f.STATE] == f.ASLEEP:
         m[p + f.REMAINING] = m[p + f.COMPUTE]
         wake(m, n, p, t)
@@ -118,7 +118,7 @@ def system_event(m: Memory, n: int, p: int, t: int) -> None:
 
 @inlined
 def earliest(m: Memory, first: int, end: int) -> int:
-    """The least of a row of next events; it is looked through in whole lines, what is not in use being NEVER."""
+    """Return the least value of a row of next events; unused entries of its cache lines are NEVER."""
     t = f.NEVER
     for w in range(first, end, 8):
         a = min(min(m[w], m[w + 1]), min(m[w + 2], m[w + 3]))
@@ -138,7 +138,7 @@ def node_until(m: Memory, n: int, end: int) -> None:
         while at < stop and m[at] != t:
             at += 1
         if at == stop:
-            # what was noted as the node's next event has been put off
+            # the event noted as the node's next one has been postponed
             t = m[following] = earliest(m, due, stop)
             continue
         if at < due + processors:
@@ -158,7 +158,7 @@ def node_until(m: Memory, n: int, end: int) -> None:
 
 @compiled
 def run(memory: Memory, until: int) -> int:
-    """Advance to `until`, or to the end of the window in which a rank ended or reported; returns how far."""
+    """Advance to `until`, or to the end of the window in which a rank ended or reported; return that time."""
     m = words(memory)
     nodes, stride = m[f.K_NODES], m[f.K_STRIDE]
     while True:
@@ -179,7 +179,7 @@ def run(memory: Memory, until: int) -> int:
 
 @compiled
 def wake_managers(memory: Memory, at: NDArray[np.int64], work: int) -> None:
-    """Each node's manager gets its heartbeat at its own time and carries out the orders when its work is done."""
+    """Send each node's manager its heartbeat at its own time; it carries out the orders after its work."""
     m = words(memory)
     stride = m[f.K_STRIDE]
     for i in range(m[f.K_NODES]):
@@ -193,14 +193,14 @@ def wake_managers(memory: Memory, at: NDArray[np.int64], work: int) -> None:
 
 @compiled
 def obey(memory: Memory, n: int, t: int) -> None:
-    """The node carries out at once what is wanted of its ranks; for where no node manager has to run first."""
+    """Carry out a node's orders at once, without its node manager."""
     m = words(memory)
     carry_out(m, n, t)
 
 
 @compiled
 def share_out(memory: Memory, n: int, t: int) -> None:
-    """Shares of the node's jobs have changed: what is left of the interval goes by the new ones."""
+    """Apply new shares of the node's jobs to the remaining interval."""
     m = words(memory)
     new_budgets(m, n, t)
     set_barred(m, n, t)
@@ -210,7 +210,7 @@ def share_out(memory: Memory, n: int, t: int) -> None:
 
 @compiled
 def thaw(memory: Memory, n: int, t: int) -> None:
-    """The policy has answered: the node goes on."""
+    """Continue a node after its policy has answered."""
     m = words(memory)
     m[n + f.N_FROZEN] = 0
     m[f.K_REPORTS] -= 1
@@ -219,7 +219,7 @@ def thaw(memory: Memory, n: int, t: int) -> None:
 
 @compiled
 def prepare(memory: Memory, job: int) -> None:
-    """The first computations of a job that is about to start."""
+    """Set the first computations of a job that is about to start."""
     m = words(memory)
     first = m[f.K_MEMBERS] + m[job + f.J_FIRST]
     for i in range(first, first + m[job + f.J_RANKS]):
@@ -228,7 +228,7 @@ def prepare(memory: Memory, job: int) -> None:
 
 @compiled
 def read(memory: Memory, now: int, into: NDArray[np.int64]) -> None:
-    """The monitors' pages as they stand at `now`. into : int64[processes, 3], t_cpu, t_comm, c_comm."""
+    """Read the monitors' counts at `now` into int64[processes, 3]: t_cpu, t_comm, c_comm."""
     m = words(memory)
     p = m[f.K_PROCESS]
     for i in range(len(into)):

@@ -1,8 +1,7 @@
-"""How the simulator's inner loop is compiled: once per machine, named by a digest of the modules it is made of.
+"""Compilation of the simulator's inner loop: once per machine, named by a digest of its modules.
 
-The machine code is kept beside the module, or in the user's cache directory where that is read-only; where neither
-can be written every process compiles for itself. numba looks only at the module of the function it was asked for,
-hence the digest.
+The machine code is stored beside the module, or in the user's cache directory if that is read-only; if neither is
+writable, every process compiles. numba checks only the module of the compiled function, hence the digest.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _SOURCES = hashlib.sha256(
 
 
 def compiled(function: F) -> F:
-    """Decorator: a function that Python calls; its machine code is kept on disk."""
+    """Decorate a function that Python calls; its machine code is stored on disk."""
     function.__qualname__ += f"_{_SOURCES}"
     try:
         return cast(F, numba.njit(cache=True, error_model="numpy")(function))
@@ -46,12 +45,12 @@ def compiled(function: F) -> F:
 
 
 def part(function: F) -> F:
-    """Decorator: a part of the loop."""
+    """Decorate a part of the loop."""
     return cast(F, numba.njit(error_model="numpy")(function))
 
 
 def inlined(function: F) -> F:
-    """Decorator: a part of the loop that events go through, put into whatever calls it: a call costs as much as it."""
+    """Decorate a part of the loop that is inlined, because a call costs as much as its body."""
     return cast(F, numba.njit(error_model="numpy", forceinline=True)(function))
 
 

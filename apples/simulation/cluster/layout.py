@@ -1,10 +1,10 @@
-"""Where the simulator keeps what: one array of whole numbers that compiled code and Python both see.
+"""Layout of the simulator's memory: one array of integers that compiled code and Python share.
 
-All times are nanoseconds from the start, so that sums are exact and two ways of computing a moment agree; shares
+All times are nanoseconds from the start, so that sums are exact and two ways to compute a moment agree. Shares
 and variations are in billionths. Processes, nodes, processors, jobs and shares are records in the array, and
-compiled code knows each by its address, the index of its first field: ``m[p + PHASE]``. Constants stand at the
-beginning, then the next event of every node. A node's own next events stand side by side behind its fields: the
-ends of its processors' quanta, its class scheduler, its processes in their slots. `NEVER` means that there is none.
+compiled code addresses each by the index of its first field: ``m[p + f.PHASE]``. Constants are at the beginning, then
+the next event of every node. A node's own next events follow its fields: the ends of its processors' quanta, its
+class scheduler, its processes in their slots. `NEVER` means that there is no event.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Memory: TypeAlias = NDArray[np.int64]
 
 NEVER = 2**62
-NOBODY = -1
+NO_PROCESS = -1
 
 #: Kinds of processes; the last two are the system's and come before all others.
 RANK, DAEMON, MANAGER = range(3)
@@ -27,7 +27,7 @@ GONE, READY, RUNNING, ASLEEP = range(4)
 COMPUTING, WAITING = range(2)
 #: Reasons why a process may not run: stopped by the policy, or its job has used up its share.
 HELD, BARRED = 1, 2
-#: With whom a rank exchanges messages after each computation.
+#: Partners of a rank in the exchange after each computation.
 ALONE, RING, EVERYBODY = range(3)
 
 # Constants, at the beginning.
@@ -59,8 +59,8 @@ ALONE, RING, EVERYBODY = range(3)
 NEXT = 64  # next event of node 0, 1, …
 QUANTA = 40
 
-# A process, eight fields to a line of the cache: what its neighbours look at; what an event changes; what its job and
-# its monitor are about; what the local scheduler weighs; what is rarely needed.
+# A process, eight fields to a line of the cache: fields that its neighbours read; that an event changes; of its job and
+# its monitor; of the local scheduler; rarely used ones.
 (
     ITERATION,
     PHASE,
@@ -93,12 +93,12 @@ QUANTA = 40
     NICE,
     QUEUED,  # its number in the run queue
     ON_SINCE,
-    BROUGHT_THEN,  # what its last processor's ranks had brought in when it lost that
+    BROUGHT_THEN,  # misses of its last processor's ranks when it lost that processor
     CPU,  # processor time used in all
     SHARE,
     KNOCK,  # first message of this wait from a scheduled sender, while it is not reported
     KEY,  # of the variation
-    TOLD,  # is its job scheduled on its node, as it told the others last
+    TOLD,  # whether its job is scheduled on its node, as last sent to the others
     TOLD_AT,  # when it did
     HELD_SINCE,
     FINISHED,
@@ -123,7 +123,7 @@ PROCESS_FIELDS = 48
 ) = range(8)
 PROCESSOR_FIELDS = 8
 
-# A node; then its next events, then who has which slot, then who waits for a processor and may run.
+# A node; then its next events, the process in each slot, and the run queue.
 (
     N_INDEX,
     N_FIRST,  # its first processor

@@ -1,11 +1,11 @@
 """The scheduler of a node's operating system, as in Linux 2.4: one run queue, counters, epochs, goodness.
 
-A process has a counter of ticks. Among those that may run, the one with the greatest goodness gets the processor:
-its counter, a bonus on the processor where it last ran, one for going on, and 20 - nice; nothing once the counter
-is used up. When all that may run have used up theirs, every process of the node gets half its rest and a new
-quantum: sleepers save up. A process that wakes takes its last processor if that is idle, else the one that has
-been idle longest, else the one whose process it exceeds most in goodness; who is displaced looks for another
-processor in turn. That is how processes migrate within a node. Source: kernel/sched.c of Linux 2.4.18.
+A process has a counter of ticks. Of those that may run, the one with the greatest goodness gets the processor. Goodness
+is its counter, plus a bonus on its last processor, one for continuing, and 20 - nice; it is 0 once the counter is used
+up. When all have used up theirs, every process of the node gets half its remaining ticks and a new quantum: sleepers
+save up. A process that wakes takes its last processor if that is idle, else the longest idle one, else the one whose
+process it exceeds most in goodness. A displaced process looks for another processor in turn, and so migrates within
+a node. Source: kernel/sched.c of Linux 2.4.18.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEVER_CHOSEN = -1000
 
 @inlined
 def charge(m: Memory, c: int, t: int) -> None:
-    """Take the ticks since the last look from the counter of the rank that runs on processor c."""
+    """Subtract the ticks since the last call from the counter of the rank that runs on processor c."""
     if t < m[c + f.C_NEXT_TICK]:
         return
     if t < m[c + f.C_NEXT_TICK] + m[f.K_TICK]:
@@ -40,7 +40,7 @@ def charge(m: Memory, c: int, t: int) -> None:
 
 @inlined
 def goodness(m: Memory, p: int, c: int, current: int) -> int:
-    """How much the process deserves processor c, on which `current` runs."""
+    """Return the goodness of the process for processor c, on which `current` runs."""
     if m[p + f.KIND] != f.RANK:
         return _SYSTEM
     if m[p + f.COUNTER] == 0:
@@ -55,7 +55,7 @@ def goodness(m: Memory, p: int, c: int, current: int) -> int:
 
 @inlined
 def set_expiry(m: Memory, n: int, c: int) -> None:
-    """When the quantum of the rank on processor c ends."""
+    """Set the end of the quantum of the rank on processor c."""
     at = f.NEVER
     p = m[c + f.C_RUNNING]
     if p >= 0 and m[p + f.KIND] == f.RANK:
@@ -67,7 +67,7 @@ def set_expiry(m: Memory, n: int, c: int) -> None:
 
 @part
 def new_epoch(m: Memory, n: int, t: int) -> None:
-    """Half the rest and a new quantum for everybody, asleep or not."""
+    """Give every process, asleep or not, half its remaining ticks and a new quantum."""
     first = m[n + f.N_FIRST]
     end = first + m[f.K_PROCESSORS] * f.PROCESSOR_FIELDS
     for c in range(first, end, f.PROCESSOR_FIELDS):
@@ -83,14 +83,14 @@ def new_epoch(m: Memory, n: int, t: int) -> None:
 
 @inlined
 def add_ready(m: Memory, n: int, p: int) -> None:
-    """A process waits for a processor and may run."""
+    """Add a process to the run queue."""
     m[n + f.N_DUE + 2 * m[f.K_WIDTH] + m[n + f.N_READY]] = p
     m[n + f.N_READY] += 1
 
 
 @inlined
 def drop_ready(m: Memory, n: int, p: int) -> None:
-    """It no longer waits, or may not run."""
+    """Remove a process from the run queue."""
     w = n + f.N_DUE + 2 * m[f.K_WIDTH]
     m[n + f.N_READY] -= 1
     last = w + m[n + f.N_READY]
@@ -101,11 +101,11 @@ def drop_ready(m: Memory, n: int, p: int) -> None:
 
 @inlined
 def choose(m: Memory, n: int, c: int, t: int) -> int:
-    """Who should have processor c; NOBODY when nobody wants it."""
+    """Return the process that should have processor c; NO_PROCESS if there is none."""
     current = m[c + f.C_RUNNING]
     ready = n + f.N_DUE + 2 * m[f.K_WIDTH]
     while True:
-        best, chosen, queued = _NEVER_CHOSEN, f.NOBODY, -1
+        best, chosen, queued = _NEVER_CHOSEN, f.NO_PROCESS, -1
         if current >= 0:
             best, chosen, queued = goodness(m, current, c, current), current, m[current + f.QUEUED]
         for w in range(ready, ready + m[n + f.N_READY]):
@@ -121,10 +121,9 @@ def choose(m: Memory, n: int, c: int, t: int) -> int:
 
 @inlined
 def settle_in(m: Memory, c: int, p: int, before: int) -> None:
-    """Rank p has processor c, having run on `before`: it owes misses, and goes on with its computation, if any.
+    """Put rank p on processor c after `before`: it owes cache misses and continues its computation, if any.
 
-    On another processor its whole working set is missing; on the same one others have thrown out as much as they
-    brought in.
+    On another processor its whole working set is missing; on the same one, as much as other ranks have brought in.
     """
     whole = m[m[p + f.JOB] + f.J_REFILL]
     if before != c:
@@ -137,7 +136,7 @@ def settle_in(m: Memory, c: int, p: int, before: int) -> None:
 
 @inlined
 def put(m: Memory, n: int, c: int, p: int, t: int) -> None:
-    """Process p gets processor c and acts when the switch is done."""
+    """Give processor c to process p, which acts after the context switch."""
     drop_ready(m, n, p)
     before = m[p + f.PROCESSOR]
     m[p + f.STATE] = f.RUNNING
@@ -153,7 +152,7 @@ def put(m: Memory, n: int, c: int, p: int, t: int) -> None:
 
 @inlined
 def take_off(m: Memory, p: int, t: int) -> None:
-    """The process no longer has a processor, whose next user is not decided yet."""
+    """Take the processor from a process; its next user is not decided yet."""
     c = m[p + f.PROCESSOR]
     charge(m, c, t)
     account(m, p, t)
@@ -162,19 +161,19 @@ def take_off(m: Memory, p: int, t: int) -> None:
     m[p + f.BROUGHT_THEN] = m[c + f.C_BROUGHT]
     m[p + f.STATE] = f.READY
     m[m[p + f.DUE]] = f.NEVER
-    m[c + f.C_RUNNING] = f.NOBODY
+    m[c + f.C_RUNNING] = f.NO_PROCESS
     if m[p + f.KIND] == f.RANK:
         note_stopped(m, p, t)
 
 
 @part
 def decide(m: Memory, n: int, c: int, t: int) -> int:
-    """Give processor c to whoever deserves it; returns who lost it and still wants to run, else NOBODY."""
+    """Give processor c to the best process; return the displaced one if it can still run, else NO_PROCESS."""
     charge(m, c, t)
     m[c + f.C_DECIDED] = t
     before = m[c + f.C_RUNNING]
     chosen = choose(m, n, c, t)
-    displaced = f.NOBODY
+    displaced = f.NO_PROCESS
     if chosen != before:
         if before >= 0:
             take_off(m, before, t)
@@ -188,18 +187,18 @@ def decide(m: Memory, n: int, c: int, t: int) -> int:
 
 @inlined
 def find_place(m: Memory, n: int, p: int, t: int) -> int:
-    """The processor that a process which has become ready should ask for; NOBODY when none is worth it."""
+    """Return the processor for which a ready process should compete; NO_PROCESS if there is none."""
     if m[m[p + f.PROCESSOR] + f.C_RUNNING] < 0:
         return int(m[p + f.PROCESSOR])
     first = m[n + f.N_FIRST]
     end = first + m[f.K_PROCESSORS] * f.PROCESSOR_FIELDS
-    idle, idle_since = f.NOBODY, f.NEVER
+    idle, idle_since = f.NO_PROCESS, f.NEVER
     for c in range(first, end, f.PROCESSOR_FIELDS):
         if m[c + f.C_RUNNING] < 0 and m[c + f.C_DECIDED] < idle_since:
             idle, idle_since = c, m[c + f.C_DECIDED]
     if idle >= 0:
         return idle
-    target, most = f.NOBODY, 0
+    target, most = f.NO_PROCESS, 0
     for c in range(first, end, f.PROCESSOR_FIELDS):
         charge(m, c, t)
         current = m[c + f.C_RUNNING]
@@ -211,7 +210,7 @@ def find_place(m: Memory, n: int, p: int, t: int) -> int:
 
 @part
 def make_room(m: Memory, n: int, p: int, t: int) -> None:
-    """A process has become ready: it may displace another, which looks for a place in turn."""
+    """Let a ready process displace another, which looks for a processor in turn."""
     while p >= 0 and m[p + f.STATE] == f.READY and m[p + f.OFF] == 0:
         c = find_place(m, n, p, t)
         if c < 0:
@@ -221,7 +220,7 @@ def make_room(m: Memory, n: int, p: int, t: int) -> None:
 
 @part
 def wake(m: Memory, n: int, p: int, t: int) -> None:
-    """A process becomes ready and comes into the run queue."""
+    """Put a process that has become ready into the run queue."""
     m[p + f.STATE] = f.READY
     m[n + f.N_QUEUE] += 1
     m[p + f.QUEUED] = m[n + f.N_QUEUE]
@@ -233,7 +232,7 @@ def wake(m: Memory, n: int, p: int, t: int) -> None:
 
 @inlined
 def fall_asleep(m: Memory, n: int, p: int, t: int) -> None:
-    """A running process blocks until its `READY_AT`; somebody else gets the processor."""
+    """Block a running process until its `READY_AT`, and give its processor away."""
     c = m[p + f.PROCESSOR]
     take_off(m, p, t)
     m[p + f.STATE] = f.ASLEEP

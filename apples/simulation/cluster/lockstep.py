@@ -1,9 +1,9 @@
-"""A job that has its processors to itself runs many iterations at once.
+"""Fast path of a job that has its processors to itself: many iterations at once.
 
-Where every rank of a ring runs and polls, all other ranks on its nodes are held, and no system process is due, a
-rank's time depends on its neighbours alone. Then iterations are walked through one after the other instead of
-events by time; the figures are the same to the nanosecond. Ends of quanta within such a stretch change counters
-only, and are made up for afterwards. A stretch ends well before the job's first rank does.
+If every rank of a ring runs and polls, all other ranks on its nodes are held, and no system process is due, a rank's
+time depends on its neighbours alone. Then iterations are computed one after the other instead of by events; the
+values are equal to the nanosecond. Ends of quanta within such a stretch only change counters, and are applied
+afterwards. A stretch ends well before the first rank of the job ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TRY_AGAIN = 1_000_000  # ns
 
 @part
 def leap(m: Memory, t: int, until: int) -> bool:
-    """From t on, take every job that nothing interferes with as far as that lasts; was there one."""
+    """Advance every undisturbed job from t as far as possible; return whether there was one."""
     m[f.K_TRY] = t + _TRY_AGAIN
     done = False
     for job in range(m[f.K_JOB], m[f.K_JOB] + m[f.K_JOBS] * f.JOB_FIELDS, f.JOB_FIELDS):
@@ -33,7 +33,7 @@ def leap(m: Memory, t: int, until: int) -> bool:
 
 @part
 def free_until(m: Memory, job: int, until: int) -> int:
-    """How long nothing interferes with the job; -1 when something does already."""
+    """Return the time until which nothing disturbs the job; -1 if it is disturbed now."""
     first = m[f.K_MEMBERS] + m[job + f.J_FIRST]
     last = m[first + m[job + f.J_RANKS] - 1]
     if (
@@ -63,7 +63,7 @@ def free_until(m: Memory, job: int, until: int) -> int:
 
 @part
 def walk(m: Memory, job: int, horizon: int) -> None:
-    """Iteration by iteration, all that happens up to the horizon."""
+    """Compute iteration by iteration up to the horizon."""
     first = m[f.K_MEMBERS] + m[job + f.J_FIRST]
     end = first + m[job + f.J_RANKS]
     k = m[m[first] + f.ITERATION]
@@ -86,7 +86,7 @@ def walk(m: Memory, job: int, horizon: int) -> None:
 
 @part
 def enter_all(m: Memory, first: int, end: int, k: int, horizon: int) -> bool:
-    """Ranks whose computation k ends by the horizon send; is anybody in or beyond iteration k's exchange."""
+    """Let ranks that end computation k by the horizon send; return whether any is in or after exchange k."""
     going, spin = False, m[f.K_SPIN]
     for i in range(first, end):
         p = m[i]
@@ -116,7 +116,7 @@ def enter_all(m: Memory, first: int, end: int, k: int, horizon: int) -> bool:
 
 @part
 def pass_on(m: Memory, first: int, end: int, k: int, latency: int) -> None:
-    """Ranks that have the messages of iteration k compute on."""
+    """Let ranks that have the messages of iteration k compute."""
     for i in range(first, end):
         p = m[i]
         if m[p + f.ITERATION] != k or m[p + f.PHASE] != f.WAITING:

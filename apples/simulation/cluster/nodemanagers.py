@@ -32,7 +32,7 @@ class OrderWriter:
 
     def __init__(self, views: Views, number: Mapping[Process, int], favoured_nice: int) -> None:
         self._views, self._number, self._favoured_nice = views, number, favoured_nice
-        #: By the identities of the mappings: the mappings, so that the identities stay theirs; rows; values written.
+        #: By the identities of the mappings: the mappings (held, so that no other gets their identity), rows, values.
         self._cached: dict[
             tuple[int, ...], tuple[Sequence[Mapping[Process, Order]], NDArray[np.int64], NDArray[np.int64]]
         ] = {}
@@ -70,7 +70,7 @@ class _Group:
 
 
 class MonitorPages:
-    """What the monitors have counted. process : names by number, None for the system's"""
+    """Counts of the monitors. `process`: names by number, None for system processes"""
 
     def __init__(self, views: Views, process: Sequence[Process | None]) -> None:
         self._views, self._process = views, process
@@ -79,12 +79,12 @@ class MonitorPages:
         self._groups: dict[str, _Group] = {}
 
     def read(self, now: int) -> NDArray[np.int64]:
-        """int64[processes, 3]: t_cpu, t_comm (ns), c_comm as they stand at `now`."""
+        """Return int64[processes, 3]: t_cpu, t_comm (ns) and c_comm at `now`."""
         engine.read(self._views.memory, now, self._counts)
         return self._counts
 
     def by_node(self, now: int, jobs: Iterable[BspJob]) -> Sequence[Mapping[Process, MonitorCounts]]:
-        """Readings of the ranks of these jobs, by node."""
+        """Return the counts of the ranks of these jobs, by node."""
         found = self._nothing
         for job in jobs:
             if found is self._nothing:

@@ -1,4 +1,4 @@
-"""What happens to all ranks of a node at once: the node manager's orders, and the class scheduler's shares."""
+"""Events of all ranks of a node at once: the node manager's orders, and the class scheduler's shares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apples.simulation.cluster.progress import account, act, set_due, tell_statu
 
 @part
 def hold(m: Memory, n: int, p: int, t: int) -> None:
-    """The policy stops a rank."""
+    """Stop a rank, as its policy orders."""
     if m[p + f.STATE] == f.RUNNING:
         take_off(m, p, t)
     elif m[p + f.STATE] == f.ASLEEP:
@@ -25,7 +25,7 @@ def hold(m: Memory, n: int, p: int, t: int) -> None:
 
 @part
 def release(m: Memory, n: int, p: int, t: int) -> None:
-    """The policy lets a rank go on; if it sleeps it does so until its messages are there."""
+    """Resume a rank, as its policy orders; if it sleeps, it sleeps until its messages have arrived."""
     m[p + f.OFF] &= ~f.HELD
     if m[p + f.WAITING_SINCE] >= 0:
         m[p + f.HELD_WAITING] += t - m[p + f.HELD_SINCE]
@@ -37,7 +37,7 @@ def release(m: Memory, n: int, p: int, t: int) -> None:
 
 @part
 def carry_out(m: Memory, n: int, t: int) -> None:
-    """Do with every rank of the node what its policy wants: first who stops, then who goes on."""
+    """Bring every rank of the node into its wanted state; stops come before resumes."""
     occupant = n + f.N_DUE + m[f.K_WIDTH]
     first, end = occupant + m[f.K_PROCESSORS] + 1, occupant + m[n + f.N_SLOTS]
     for w in range(first, end):
@@ -66,7 +66,7 @@ def carry_out(m: Memory, n: int, t: int) -> None:
 
 @part
 def fill_idle(m: Memory, n: int, t: int) -> None:
-    """Processors that have nobody look for somebody."""
+    """Give idle processors to waiting processes."""
     first = m[n + f.N_FIRST]
     for c in range(first, first + m[f.K_PROCESSORS] * f.PROCESSOR_FIELDS, f.PROCESSOR_FIELDS):
         if m[c + f.C_RUNNING] < 0:
@@ -75,7 +75,7 @@ def fill_idle(m: Memory, n: int, t: int) -> None:
 
 @part
 def class_event(m: Memory, n: int, t: int) -> None:
-    """The class scheduler's interval is over, or a job has used up its share."""
+    """Handle the end of the class scheduler's interval, or of a job's budget."""
     if t >= m[n + f.N_INTERVAL_END]:
         next_interval(m, n)
         new_budgets(m, n, t)
@@ -85,7 +85,7 @@ def class_event(m: Memory, n: int, t: int) -> None:
 
 @part
 def set_barred(m: Memory, n: int, t: int) -> None:
-    """Stop ranks of jobs without budget, let those of the others run again."""
+    """Stop ranks of jobs without budget, and let the others run again."""
     occupant = n + f.N_DUE + m[f.K_WIDTH]
     for w in range(occupant + m[f.K_PROCESSORS] + 1, occupant + m[n + f.N_SLOTS]):
         p = m[w]
@@ -109,7 +109,7 @@ def set_barred(m: Memory, n: int, t: int) -> None:
 
 @part
 def tell_changes(m: Memory, n: int, t: int) -> None:
-    """Another job has been scheduled: ranks that run, and wait, tell the others; those that do not run do so later."""
+    """Send the new status after a switch of the scheduled job: running and waiting ranks now, others later."""
     occupant = n + f.N_DUE + m[f.K_WIDTH]
     for w in range(occupant + m[f.K_PROCESSORS] + 1, occupant + m[n + f.N_SLOTS]):
         p = m[w]

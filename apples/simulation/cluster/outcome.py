@@ -1,4 +1,4 @@
-"""What comes of a simulation: when jobs started and ended, what monitors counted, how ranks were classified."""
+"""Result of a simulation: start and end of jobs, counts of the monitors, classes of ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apples.simulation.cluster.workload import BspJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOutcome:
-    """What became of a job. Seconds from the start of the simulation; `started` is when its ranks were put up."""
+    """Times of one job in seconds from the start of the simulation; `started_s` is the start of its ranks."""
 
     name: str
     arrived_s: float
@@ -22,22 +22,22 @@ class JobOutcome:
 
     @property
     def response_s(self) -> float:
-        """From submission to the end of its last rank."""
+        """Time from submission to the end of its last rank."""
         return self.finished_s - self.arrived_s
 
     @property
     def wait_s(self) -> float:
-        """From submission to the start."""
+        """Time from submission to the start."""
         return self.started_s - self.arrived_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOutcome:
-    """What came of all jobs.
+    """Result for all jobs.
 
-    readings : what each rank's monitor has counted in all
-    classes : by process, the class it had most often since it was first judged; empty where the policy has no
-        classes, or the job was over before
+    readings : final monitor counts of each rank
+    classes : by process, its most frequent class since it was first judged; empty if the policy has no
+        classes, or the job ended before
     """
 
     jobs: Mapping[str, JobOutcome]
@@ -46,17 +46,17 @@ class ClusterOutcome:
 
     @property
     def turnaround_s(self) -> float:
-        """The end of the last job."""
+        """End of the last job."""
         return max(job.finished_s for job in self.jobs.values())
 
     @property
     def mean_response_s(self) -> float:
-        """Mean over jobs."""
+        """Mean response time over jobs."""
         return sum(job.response_s for job in self.jobs.values()) / len(self.jobs)
 
     @property
     def mean_wait_s(self) -> float:
-        """Mean over jobs."""
+        """Mean waiting time over jobs."""
         return sum(job.wait_s for job in self.jobs.values()) / len(self.jobs)
 
 
@@ -66,10 +66,10 @@ def outcome_of(
     pages: Mapping[Process | None, Sequence[int]],
     seen: Mapping[Process, Counter[ProcessClass]],
 ) -> ClusterOutcome:
-    """From what a simulation has counted, in nanoseconds.
+    """Return the result from the counts of a simulation, in nanoseconds.
 
-    times : start and end by job.  pages : t_cpu, t_comm and c_comm by process; None stands for the system's
-    seen : how often a process was seen in each class
+    times : start and end by job.  pages : t_cpu, t_comm and c_comm by process; None for system processes
+    seen : by process, how often each class was seen
     """
     return ClusterOutcome(
         jobs={

@@ -71,7 +71,7 @@ class PolicyDriver:
             engine.obey(self._views.memory, self._views.node_address(node), when)
 
     def heartbeat(self, slot: MachineSlot, ended: Iterable[BspJob], now: int) -> None:
-        """Begin a slot on every node, for node managers that run later. `ended`: jobs whose slot ends."""
+        """Begin a slot on every node, for node managers that run later. `ended`: owners of the slot that ends."""
         self._heartbeats += 1
         readings, orders = self.pages.by_node(now, ended if self.needs_monitor else ()), []
         for name, policy, seen in zip(self._node_names, self.policies, readings, strict=True):

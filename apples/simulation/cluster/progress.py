@@ -1,10 +1,10 @@
-"""How a rank gets on: computation, messages, waiting by polling or by spinning and blocking; and what its monitor sees.
+"""Progress of a rank: computation, messages, waiting by polling or spinning and blocking, and its monitor's counts.
 
 An exchange takes its latency from the moment at which the rank and all its partners have entered it. A rank whose
-messages have a known arrival is at once put into its next computation, with a `BEGIN` that lies ahead; whoever
-interrupts it before that puts it back. `T_COMM` includes waiting for a processor within communication, as a clock
-on the wall does, and leaves out time held stopped. Whether its job is scheduled a rank tells the others ahead of its
-messages, and while it waits: what somebody who gets on slowly finds in his mail may be old.
+messages have a known arrival is put into its next computation at once, with a `BEGIN` in the future; an
+interruption before that reverts it. `T_COMM` includes waiting for a processor within communication, like a wall
+clock, and excludes time held stopped. A rank sends its status (scheduled or not) ahead of its messages, and while it
+waits: a slow rank may read an old status.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apples.simulation.cluster.layout import Memory
 
 @inlined
 def mix(key: int) -> float:
-    """A number in [0, 1) that follows from the key alone (the finaliser of splitmix64)."""
+    """Return a value in [0, 1) that follows from the key alone (the finaliser of splitmix64)."""
     # unsigned throughout: signed overflow is undefined in compiled code
     x = np.uint64(key)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -29,7 +29,7 @@ def mix(key: int) -> float:
 
 @inlined
 def length(m: Memory, p: int) -> int:
-    """Computation of the iteration that the rank is in, nanoseconds; 0 when all are done."""
+    """Return the computation of the rank's current iteration in nanoseconds; 0 after the last one."""
     if m[p + f.ITERATION] >= m[p + f.ITERATIONS]:
         return 0
     pieces = m[m[p + f.JOB] + f.J_PIECES]
@@ -43,7 +43,7 @@ def length(m: Memory, p: int) -> int:
 
 @inlined
 def miss(m: Memory, p: int, work: int) -> None:
-    """So much computation is under way from now on, with the misses that it has while the working set comes back."""
+    """Begin a computation of `work` ns, with its cache misses while the working set returns."""
     misses = m[p + f.OWES]
     if misses > 0:
         misses = min(misses, work * m[m[p + f.JOB] + f.J_COLD] // 1000)
@@ -55,7 +55,7 @@ def miss(m: Memory, p: int, work: int) -> None:
 
 @inlined
 def missed_by(m: Memory, p: int, t: int) -> int:
-    """Misses since the computation under way began: they come first, evenly among what is computed."""
+    """Return the misses since the current computation began: they come first, evenly spread."""
     misses = m[p + f.MISSES]
     if misses == 0:
         return 0
@@ -66,7 +66,7 @@ def missed_by(m: Memory, p: int, t: int) -> int:
 
 @inlined
 def unmiss(m: Memory, p: int) -> None:
-    """The computation under way is interrupted, or was only put ahead: misses left in it have not happened."""
+    """Undo the misses of a computation that is interrupted or has not begun."""
     misses = m[p + f.MISSES]
     if misses > 0:
         m[p + f.MISSES] = 0
@@ -77,7 +77,7 @@ def unmiss(m: Memory, p: int) -> None:
 
 @inlined
 def set_due(m: Memory, p: int, at: int) -> None:
-    """The next event of a process."""
+    """Set the next event of a process."""
     m[m[p + f.DUE]] = at
     following = f.NEXT + m[m[p + f.NODE] + f.N_INDEX]
     m[following] = min(m[following], at)
@@ -85,7 +85,7 @@ def set_due(m: Memory, p: int, at: int) -> None:
 
 @inlined
 def expect(m: Memory, p: int, at: int) -> None:
-    """The next event of a running rank, or its report of a message if that is earlier."""
+    """Set the next event of a running rank, or its report of a message if that is earlier."""
     if m[f.K_MESSAGES] == 1 and m[p + f.KNOCK] < f.NEVER and m[m[p + f.SHARE] + f.S_SCHEDULED] == 0:
         at = min(at, max(m[p + f.KNOCK], m[p + f.ACTS_FROM]))
     set_due(m, p, at)
@@ -93,7 +93,7 @@ def expect(m: Memory, p: int, at: int) -> None:
 
 @inlined
 def begin_next(m: Memory, p: int, at: int) -> None:
-    """The messages are there at `at`: the next computation begins then."""
+    """Begin the next computation at `at`, when the messages have arrived."""
     m[p + f.ITERATION] += 1
     m[p + f.PHASE] = f.COMPUTING
     m[p + f.BEGIN] = at
@@ -103,7 +103,7 @@ def begin_next(m: Memory, p: int, at: int) -> None:
 
 @inlined
 def act(m: Memory, p: int) -> None:
-    """A process that has its processor, and can do something from `ACTS_FROM` on, does it."""
+    """Continue a process that has its processor, from `ACTS_FROM` on."""
     at = m[p + f.ACTS_FROM]
     if m[p + f.KIND] != f.RANK:
         m[p + f.BEGIN] = at
@@ -121,7 +121,7 @@ def act(m: Memory, p: int) -> None:
 
 @inlined
 def wait_on(m: Memory, p: int) -> None:
-    """A running rank whose messages are not there yet polls, or spins for a while."""
+    """Let a running rank without its messages poll, or spin for a while."""
     deadline = f.NEVER if m[p + f.POLLS] == 1 else max(m[p + f.ACTS_FROM], m[p + f.SPIN_UNTIL])
     if m[p + f.READY_AT] < f.NEVER and m[p + f.READY_AT] <= deadline:
         begin_next(m, p, m[p + f.READY_AT])
@@ -131,7 +131,7 @@ def wait_on(m: Memory, p: int) -> None:
 
 @inlined
 def account(m: Memory, p: int, t: int) -> None:
-    """What a running process has done up to `t`; a computation that has not begun is taken back."""
+    """Account for a running process up to `t`, and revert a computation that has not begun."""
     if m[p + f.PHASE] != f.COMPUTING:
         return
     if m[p + f.WAITING_SINCE] >= 0:
@@ -155,13 +155,13 @@ def account(m: Memory, p: int, t: int) -> None:
 
 @inlined
 def communicates(m: Memory, p: int) -> bool:
-    """Does the rank exchange messages after its computations."""
+    """Return whether the rank exchanges messages after its computations."""
     return bool(m[m[p + f.JOB] + f.J_PATTERN] != f.ALONE and m[m[p + f.JOB] + f.J_RANKS] > 1)
 
 
 @inlined
 def enter(m: Memory, p: int, t: int) -> None:
-    """A computation is done and its messages leave."""
+    """End a computation and send its messages."""
     job, parity, k = m[p + f.JOB], m[p + f.ITERATION] & 1, m[p + f.ITERATION]
     m[p + f.PHASE] = f.WAITING
     m[p + f.WAITING_SINCE] = t
@@ -186,7 +186,7 @@ def enter(m: Memory, p: int, t: int) -> None:
 
 @inlined
 def sent(m: Memory, q: int, k: int) -> int:
-    """When rank q's messages of iteration k left; -1 if they have not."""
+    """Return the time at which rank q's messages of iteration k left; -1 if they have not."""
     if m[q + f.ITERATION] > k or (m[q + f.ITERATION] == k and m[q + f.PHASE] == f.WAITING):
         return int(m[q + f.SENT_EVEN + (k & 1)])
     return -1
@@ -194,7 +194,7 @@ def sent(m: Memory, q: int, k: int) -> int:
 
 @inlined
 def exchange(m: Memory, p: int) -> None:
-    """A rank of a ring gets its messages if it waits and both neighbours have sent theirs."""
+    """Give a rank of a ring its messages, if it waits and both neighbours have sent theirs."""
     if m[p + f.PHASE] != f.WAITING or m[p + f.READY_AT] < f.NEVER:
         return
     k = m[p + f.ITERATION]
@@ -205,7 +205,7 @@ def exchange(m: Memory, p: int) -> None:
 
 @part
 def meet(m: Memory, job: int, parity: int, t: int) -> None:
-    """A rank has come to where all ranks of its job meet; the last one lets them go."""
+    """Handle a rank that reaches the meeting of all ranks of its job; the last one releases them."""
     m[job + f.J_SENT_EVEN + parity] += 1
     m[job + f.J_LATEST_EVEN + parity] = max(m[job + f.J_LATEST_EVEN + parity], t)
     if m[job + f.J_SENT_EVEN + parity] < m[job + f.J_RANKS]:
@@ -220,7 +220,7 @@ def meet(m: Memory, job: int, parity: int, t: int) -> None:
 
 @inlined
 def deliver(m: Memory, p: int, at: int) -> None:
-    """All messages that rank p waits for are there from `at` on."""
+    """Set `at` as the arrival time of all messages for which rank p waits."""
     m[p + f.READY_AT] = at
     if m[p + f.STATE] == f.RUNNING:
         if m[p + f.POLLS] == 1 or at <= max(m[p + f.ACTS_FROM], m[p + f.SPIN_UNTIL]):
@@ -231,7 +231,7 @@ def deliver(m: Memory, p: int, at: int) -> None:
 
 @part
 def tell_status(m: Memory, p: int, t: int) -> None:
-    """Rank p tells the others when its job has been scheduled, which is a request, or is so no more."""
+    """Send a change of rank p's status; a change to scheduled is a request."""
     scheduled = m[m[p + f.SHARE] + f.S_SCHEDULED]
     if m[p + f.TOLD] == scheduled:
         return
@@ -250,23 +250,23 @@ def tell_status(m: Memory, p: int, t: int) -> None:
 
 @inlined
 def knock_elsewhere(m: Memory, p: int, q: int, at: int) -> None:
-    """Rank q hears of p at `at`, if it is on another node."""
+    """Let rank q on another node receive p's status at `at`."""
     if m[q + f.NODE] != m[p + f.NODE]:
         knock(m, q, at)
 
 
 @inlined
 def takes_as_scheduled(m: Memory, p: int, q: int, t: int) -> bool:
-    """Whether rank p takes rank q of another node as scheduled, by what that has told."""
+    """Return whether rank p takes rank q of another node as scheduled, by its last received status."""
     if m[q + f.NODE] == m[p + f.NODE]:
         return False
-    # Statuses alternate: what is still on its way is the contrary of what was told before.
+    # Statuses alternate: one still in transit is the opposite of the one before.
     return bool((m[q + f.TOLD] == 1) == (m[q + f.TOLD_AT] + m[m[p + f.JOB] + f.J_LATENCY] <= t))
 
 
 @part
 def may_report(m: Memory, p: int, t: int) -> bool:
-    """Whether rank p still waits, or has just waited, and takes one that it exchanges messages with as scheduled."""
+    """Return whether rank p waits, or just did, and takes one of its partners as scheduled."""
     job = m[p + f.JOB]
     if m[p + f.PHASE] == f.COMPUTING and (m[p + f.WAITING_SINCE] < 0 or m[p + f.BEGIN] < t):
         return False
@@ -281,9 +281,9 @@ def may_report(m: Memory, p: int, t: int) -> bool:
 
 @part
 def tell_partners(m: Memory, p: int, k: int, t: int) -> None:
-    """Partners on other nodes that wait may report this message; this rank may report those that came before.
+    """Let waiting partners on other nodes report this message, and this rank report earlier ones.
 
-    A message has one status, ahead of it, however many pieces it goes in.
+    A message has one status, sent ahead of it, for all its pieces.
     """
     job, latency = m[p + f.JOB], m[m[p + f.JOB] + f.J_LATENCY]
     if k % m[job + f.J_PIECES] != 0:
@@ -300,7 +300,7 @@ def tell_partners(m: Memory, p: int, k: int, t: int) -> None:
 
 @part
 def tell(m: Memory, p: int, q: int, k: int, at: int) -> None:
-    """The message of p for iteration k reaches q at `at`; the one of q may have left before."""
+    """Deliver p's message of iteration k to q at `at`; q's message may have left before."""
     if m[q + f.NODE] == m[p + f.NODE]:
         return
     entered = sent(m, q, k)
@@ -315,7 +315,7 @@ def tell(m: Memory, p: int, q: int, k: int, at: int) -> None:
 
 @part
 def knock(m: Memory, q: int, at: int) -> None:
-    """Rank q has something to report from `at` on, as soon as it runs."""
+    """Let rank q report from `at` on, as soon as it runs."""
     if at >= m[q + f.KNOCK]:
         return
     m[q + f.KNOCK] = at

@@ -49,7 +49,7 @@ def simulate(
 
     Raises:
         ConfigError: Unknown policy, jobs that do not fit the machine, a limit below 1, or a degree under a policy
-            whose machine manager places the jobs.
+            with a machine manager, which places the jobs.
     """
     kind = policy_kind(policy)
     check_limits(kind, at_once=at_once, degree=degree, admission=admission)

@@ -1,7 +1,7 @@
-"""Jobs of the simulated cluster: who computes for how long, who exchanges messages with whom.
+"""Jobs of the simulated cluster: computations and message patterns.
 
-A job is bulk-synchronous: every rank computes, exchanges messages as the pattern says, and again. Work follows
-from the job alone, never from the schedule, so that all policies run the same.
+A job is bulk-synchronous: every rank repeats a computation and an exchange of messages. Work follows from the job
+alone, never from the schedule, so that all policies run the same work.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class BspJob:
 
     nodes : node of each rank, by number
     compute_s : computation of each rank in one iteration
-    iterations : exchanges in all
-    pieces : exchanges in a row that only the first one has a computation before (1 ns stands for none)
+    iterations : number of exchanges
+    pieces : exchanges in a row of which only the first follows a computation (1 ns replaces the others)
     pattern : a key of `PATTERNS`
-    latency_s : what an exchange takes once all its partners are in it
-    variation : a computation is `compute_s` times 1 ± this, evenly spread
-    refill_s : what it costs a rank to bring its working set into caches where nothing of it is
-    cold_slowdown : how much of its length a computation takes longer until that is done, to thousandths
-    arrival_s : when it is submitted
+    latency_s : duration of an exchange once all its partners have entered it
+    variation : a computation is `compute_s` times 1 ± this value, evenly spread
+    refill_s : cost of bringing a rank's working set into empty caches
+    cold_slowdown : relative length of a computation until then, to thousandths
+    arrival_s : time of submission
 
-    Raises `apples.errors.ConfigError` naming everything that is out of range.
+    Raises `apples.errors.ConfigError` with every value that is out of range.
     """
 
     name: str
@@ -82,15 +82,15 @@ class BspJob:
 
 
 def least_loaded(loads: Sequence[int], count: int) -> tuple[int, ...]:
-    """That many nodes with the fewest jobs, in the order of their numbers where they have the same.
+    """Return `count` nodes with the fewest jobs, in the order of their numbers for equal loads.
 
-    loads : jobs on each node
+    The argument `loads` holds the number of jobs on each node.
     """
     return tuple(sorted(range(len(loads)), key=lambda node: loads[node])[:count])
 
 
 def moved(job: BspJob, loads: Sequence[int]) -> BspJob:
-    """The job on the nodes with the fewest jobs; ranks that share a node go on sharing one."""
+    """Return the job on the nodes with the fewest jobs; ranks that share a node continue to share one."""
     old = tuple(dict.fromkeys(job.nodes))
     new = dict(zip(old, least_loaded(loads, len(old)), strict=True))
     return replace(job, nodes=tuple(new[node] for node in job.nodes))

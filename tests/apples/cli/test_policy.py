@@ -50,7 +50,7 @@ def test_a_run_joins_what_is_there_and_says_how_it_was(run, known, place):
             APPLES_NODE_SOCKET=str(cluster.socket("a")),
         )
         assert done.code == 0, done.err
-        assert "policy uncoordinated, node a: nobody else there" in done.err
+        assert "policy uncoordinated, node a: no other job there" in done.err
         assert any(line.startswith("rank 0") for line in done.err.splitlines())
         assert cluster.ask("a", "status")["processes"] == []
 

@@ -1,4 +1,4 @@
-"""Dedicated runs find what a row costs on an idle host, with nobody else there and as memory allows."""
+"""Dedicated runs find what a row costs on an idle host, with no other job there and as memory allows."""
 
 from dataclasses import replace
 
