@@ -61,18 +61,18 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     name = f"{request.template.name}-{size}"
     document = job_document(command, **asked, name=name, project=options.sharing.project)
     if options.sharing.detach:
-        click.echo(ask("submit", document, again=True))
+        click.echo(ask("submit", document, retry=True))
         return 0
     with tempfile.TemporaryDirectory(prefix="apples-queued-") as directory:
         output, error = Path(directory) / "output", Path(directory) / "error"
         document |= {"output": str(output), "error": str(error)}
         try:
-            number = ask("submit", document, again=True)
+            number = ask("submit", document, retry=True)
             console.note(ask("why", number))
         except BaseException as problem:
             if not isinstance(problem, Exception):
                 # Interrupted, perhaps before the number was heard: sent again, a submission says the number it has.
-                ask("cancel", [ask("submit", document, again=True)], again=True)
+                ask("cancel", [ask("submit", document, retry=True)], retry=True)
             raise
         return _follow(number, output, error)
 
@@ -86,7 +86,7 @@ def _follow(number: int, output: Path, error: Path) -> int:
 
     def wait() -> None:
         try:
-            found.update(ask("wait", number, again=True))
+            found.update(ask("wait", number, retry=True))
         except SharingError as problem:
             found["lost"] = str(problem)
 
@@ -99,7 +99,7 @@ def _follow(number: int, output: Path, error: Path) -> int:
             waiter.join(_EVERY_S)
             _pass_on(places, targets)
     except BaseException:
-        ask("cancel", [number], again=True)
+        ask("cancel", [number], retry=True)
         if waiter.ident is not None:
             waiter.join()
         _pass_on(places, targets)

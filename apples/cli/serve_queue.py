@@ -105,9 +105,9 @@ def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Call
         store_path(Path(given.queue) if given.queue else None),
         chosen,
         machine,
-        say=say,
+        log=say,
         grace_s=grace_s,
-        everybody=given.everybody,
+        all_users=given.everybody,
         socket=None if given.socket is None else Path(given.socket),
     )
     if given.follow:

@@ -61,12 +61,12 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
 
     from apples.livequeue.client import ask
 
-    number = ask("submit", submission(command, options), options.socket, again=True)
+    number = ask("submit", submission(command, options), options.socket, retry=True)
     if not options.wait:
         click.echo(json.dumps({"version": 1, "job": number}) if options.as_json else str(number))
         return 0
     click.echo(f"job {number}", err=True)
-    ended = ask("wait", number, options.socket, again=True)
+    ended = ask("wait", number, options.socket, retry=True)
     if options.as_json:
         click.echo(json.dumps({"version": 1, "job": number, "ended": ended}))
     if ended["outcome"] != "finished":

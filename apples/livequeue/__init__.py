@@ -1,5 +1,5 @@
-"""The queue that serves: jobs come in, are kept on disk, and start when `apples.queueing` says so.
+"""The live queue: jobs on disk that start when `apples.queueing` decides it.
 
-`core` joins queue and store, one transaction an instant; `server` speaks to people and processes; every job runs under
-a `supervisor` of its own, which outlives the manager. Who is next is decided in `apples.queueing`, nowhere here.
+`core` connects queue and store with one transaction an instant. `server` is the manager's process. Each job runs under
+its own `supervisor`, which survives the manager.
 """

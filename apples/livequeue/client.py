@@ -1,7 +1,7 @@
-"""Asks the manager of a queue: one JSON line there, one back. Starts nothing.
+"""Requests to the manager of a queue: one JSON line each, answered by one line. Starts no process.
 
-A manager that was killed under a question is looked for again for a while, because another may be on its way; a
-submission carries a word of its own, so that asking again makes no second job.
+If the manager is killed during a request, the client retries for a while, because another manager may start. A
+submission carries a unique token, so a retry makes no second job.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from nws.base.errors import ReportedError
 
 Json = dict[str, Any]
 
-#: A manager that has gone under a question is looked for so long, at such intervals, seconds.
-_PATIENCE_S, _EVERY_S = 15.0, 0.1
+#: Seconds of retries after a manager was killed during a request, and seconds between them.
+_RETRY_FOR_S, _RETRY_EVERY_S = 15.0, 0.1
 
 #: Errors that a refusal raises again here, by exit code.
 _ERRORS: dict[object, type[ReportedError]] = {error.exit_code: error for error in (ConfigError, UnknownJob)}
 
 
 class NoManager(NoDaemon):
-    """The manager ended, or none is there."""
+    """Raised when the manager ended, or none answers."""
 
 
 class QueueClient:
-    """One connection; a context manager. Raises `NoManager` where no manager answers."""
+    """One connection to a manager; a context manager."""
 
     def __init__(self, given: Path | None = None) -> None:
-        """given : the manager's socket, where the user names it"""
-        self._socket, self.path = _connected(known_sockets(given))
+        """Connect; raise `NoManager` if no manager answers. `given`: the socket that the user names, or None."""
+        self._socket, self.path = _connect(known_sockets(given))
         self._lines = self._socket.makefile("rb")
 
-    def ask(self, what: str, argument: object = None) -> Any:
-        """Return the answer to one question. Raise `NoManager`, `RequestRejected`, or `ConfigError` for bad input."""
-        (answer,) = self.ask_all(what, [argument])
+    def ask(self, request: str, argument: object = None) -> Any:
+        """Return the answer to one request; raise `NoManager`, `RequestRejected`, or `ConfigError` for bad input."""
+        (answer,) = self.ask_all(request, [argument])
         if "refused" in answer:
             raise refusal(answer)
         return next(iter(answer.values()))
 
-    def ask_all(self, what: str, arguments: Sequence[object]) -> list[Json]:
-        """The same question about many things, sent at once: answers in order, refusals among them."""
+    def ask_all(self, request: str, arguments: Sequence[object]) -> list[Json]:
+        """Send one request for each argument at once, and return the answers in order, refusals included."""
         answers: list[Json] = []
         try:
             for first in range(0, len(arguments), 64):
                 batch = arguments[first : first + 64]
-                lines = [json.dumps({what: argument}).encode() + b"\n" for argument in batch]
+                lines = [json.dumps({request: argument}).encode() + b"\n" for argument in batch]
                 self._socket.sendall(b"".join(lines))
                 for _ in batch:
                     answers.append(json.loads(self._lines.readline() or b"null"))
@@ -63,7 +63,7 @@ class QueueClient:
         return answers
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         with suppress(OSError):
             self._lines.close()
         self._socket.close()
@@ -80,23 +80,23 @@ def refusal(answer: Json) -> ReportedError:
     return _ERRORS.get(answer.get("code"), RequestRejected)(answer["refused"])
 
 
-def ask(what: str, argument: object = None, given: Path | None = None, *, again: bool = False) -> Any:
-    """One question. again : if the manager goes under it, ask the next one that comes."""
-    until = time.monotonic() + _PATIENCE_S
-    asked = False
+def ask(request: str, argument: object = None, given: Path | None = None, *, retry: bool = False) -> Any:
+    """Return the answer to one request. `retry`: if the manager is killed meanwhile, ask the next one."""
+    until = time.monotonic() + _RETRY_FOR_S
+    connected = False
     while True:
         try:
             with QueueClient(given) as client:
-                asked, until = True, time.monotonic() + _PATIENCE_S
-                return client.ask(what, argument)
+                connected, until = True, time.monotonic() + _RETRY_FOR_S
+                return client.ask(request, argument)
         except NoManager:
-            if not (again and asked) or time.monotonic() > until:
+            if not (retry and connected) or time.monotonic() > until:
                 raise
-            time.sleep(_EVERY_S)
+            time.sleep(_RETRY_EVERY_S)
 
 
 def survey(given: Path | None = None, *, everything: bool = False) -> Json:
-    """The whole queue, page by page. everything : also jobs that are over. Raises `SharingError`."""
+    """Return the whole queue, read page by page. `everything`: include jobs that have ended."""
     with QueueClient(given) as client:
         found: Json = client.ask("queue", {"all": everything})
         while (after := found.pop("more")) is not None:
@@ -106,7 +106,7 @@ def survey(given: Path | None = None, *, everything: bool = False) -> Json:
     return found
 
 
-def _connected(paths: Sequence[Path]) -> tuple[socket.socket, Path]:
+def _connect(paths: Sequence[Path]) -> tuple[socket.socket, Path]:
     reasons = []
     for path in paths:
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,8 +1,8 @@
-"""Joins queue, estimates and store: at one instant all ends, all cancellations, all submissions, then one pass.
+"""Queue, estimates and store together: one instant has all ends, cancellations and submissions, then one pass.
 
-An instant is one transaction. What is on disk is always the state after a whole instant, so a manager that comes back
-goes on as if nothing had been, and a replay of the log (`livequeue.log`) makes the same decisions at the same instants.
-If a transaction fails, memory is built again from the disk. No processes and no sockets here.
+An instant is one transaction. The disk always has the state after a whole instant, so a new manager continues where the
+last one ended. A replay of the log (`livequeue.log`) makes the same decisions at the same instants. If a transaction
+fails, memory is built again from the disk. This module has no processes and no sockets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ from apples.queueing.queue import JobQueue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instant:
-    """What an instant brought. submitted : ids, in order of the submissions.  started : jobs to be launched"""
+    """Result of one instant.
+
+    submitted: ids, in order of the submissions.
+    started: jobs to be launched.
+    left: jobs that left the queue.
+    """
 
     at_s: float
     submitted: tuple[int, ...]
@@ -44,7 +49,7 @@ class Instant:
 
 
 class LiveQueue:
-    """The queue of one store. Raises `ConfigError`, `HistoryError`."""
+    """The queue of one store."""
 
     def __init__(
         self,
@@ -53,10 +58,21 @@ class LiveQueue:
         machine: Machine,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """steady : seconds that never jump"""
+        """Build the queue in memory from the store.
+
+        Args:
+            store: the jobs on disk.
+            chosen: the policy.
+            machine: hosts and their processors.
+            steady: returns seconds that never jump.
+
+        Raises:
+            ConfigError: estimates use the actual run times, which a live queue does not have.
+            HistoryError: the store cannot be written.
+        """
         if chosen.estimates.source == "actual":
             raise ConfigError(
-                "estimates.source: actual is the truth, which only a replay knows; legal for a live queue are "
+                "estimates.source: actual run times are known in a replay only; legal for a live queue are "
                 "request, history, recent"
             )
         self.store, self.chosen, self.machine = store, chosen, machine
@@ -64,14 +80,12 @@ class LiveQueue:
         if "origin" not in numbers:
             numbers = {"origin": math.floor(time.time()), "last": -1.0}
             with store.transaction():
-                store.remember(**numbers)
+                store.set_numbers(**numbers)
         self.clock = Clock(numbers["origin"], numbers["last"], steady)
         self.policy_changed = numbers.get("policy") != self._policy()
-        self._foreseen: dict[int, PredictedStart] | None = None
+        self._predicted: dict[int, PredictedStart] | None = None
         self._positions: dict[int, int] | None = None
         self._build()
-
-    # one instant
 
     def instant(
         self,
@@ -80,10 +94,15 @@ class LiveQueue:
         cancelled: Sequence[int] = (),
         submitted: Sequence[Submission] = (),
     ) -> Instant:
-        """Everything that happened since the last one.
+        """Apply all events since the last instant, and return the jobs to launch.
 
-        ended : jobs whose end is in the store already, or that ended while they were to be started.  cancelled : jobs
-        that wait. Raises `HistoryError` when it cannot be written; then none of it has happened.
+        Args:
+            ended: ids of jobs whose end is in the store, also of jobs that ended before they were launched.
+            cancelled: ids of waiting jobs.
+            submitted: new jobs.
+
+        Raises:
+            HistoryError: the store cannot be written. Then no event of this instant was applied.
         """
         try:
             with self.store.transaction():
@@ -96,17 +115,17 @@ class LiveQueue:
         self, ended: Sequence[int], cancelled: Sequence[int], submitted: Sequence[Submission]
     ) -> Instant:
         now = self.clock.instant()
-        self._foreseen = self._positions = None
+        self._predicted = self._positions = None
         left = [self._end(job_id, now) for job_id in ended]
         for job_id in cancelled:
-            how = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
-            if self.store.end(job_id, how, only_from=(WAITING,)):
+            end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
+            if self.store.end(job_id, end, only_from=(WAITING,)):
                 left.append(self._end(job_id, now))
-        came = tuple(self._submit(what, now) for what in submitted)
+        ids = tuple(self._submit(submission, now) for submission in submitted)
         started = tuple(self._start(job, now) for job in self.queue.start(now))
-        self._note_changes()
-        self.store.remember(last=now, policy=self._policy())
-        return Instant(at_s=now, submitted=came, started=started, left=tuple(left))
+        self._store_predictions()
+        self.store.set_numbers(last=now, policy=self._policy())
+        return Instant(at_s=now, submitted=ids, started=started, left=tuple(left))
 
     def _end(self, job_id: int, now: float) -> JobRecord:
         record = self.jobs.pop(job_id)
@@ -115,20 +134,20 @@ class LiveQueue:
             self.too_wide.discard(job_id)
         else:
             self.queue.end(job_id)
-        known = self.store.job(job_id)
-        assert known is not None
-        if record.start_s is None or known.outcome == LOST:
+        ended = self.store.job(job_id)
+        assert ended is not None
+        if record.start_s is None or ended.outcome == LOST:
             self.board.forget(job_id)
         else:
             self.board.ended(job_of(record), now - record.start_s, now)
-        return known
+        return ended
 
-    def _submit(self, what: Submission, now: float) -> int:
-        job_id = self.store.add(what, now)
+    def _submit(self, submission: Submission, now: float) -> int:
+        job_id = self.store.add(submission, now)
         record = self.store.job(job_id)
         assert record is not None
         estimate = ModelFirst(self.board).estimate(job_of(record), now)
-        self.store.believe(job_id, estimate.seconds, self.board.said(job_id))
+        self.store.set_estimates(job_id, estimate.seconds, self.board.estimates(job_id))
         record = self.store.job(job_id)
         assert record is not None
         self._enqueue(record)
@@ -143,58 +162,54 @@ class LiveQueue:
         self.jobs[job.id] = record
         return record
 
-    def _note_changes(self) -> None:
-        """Expected ends, and under conservative backfilling promises, must be the same after a restart."""
+    def _store_predictions(self) -> None:
+        """Store expected ends, and reservations of conservative backfilling: both must survive a restart."""
         expected: list[tuple[float, int]] = []
         planned: list[tuple[float, int]] = []
         for job in self.queue.running:
             end = self.queue.expected_end_s(job.id)
-            if end is not None and self._known_ends.get(job.id) != end:
+            if end is not None and self._stored_ends.get(job.id) != end:
                 expected.append((end, job.id))
-                self._known_ends[job.id] = end
+                self._stored_ends[job.id] = end
         if self.chosen.queue.backfill == "conservative":
             for job in self.queue.waiting:
                 at = self.queue.planned_start_s(job.id)
-                if at is not None and self._known_plans.get(job.id) != at:
+                if at is not None and self._stored_plans.get(job.id) != at:
                     planned.append((at, job.id))
-                    self._known_plans[job.id] = at
-        self.store.foresee(expected=expected, planned=planned)
+                    self._stored_plans[job.id] = at
+        self.store.set_predictions(expected=expected, planned=planned)
 
-    # what is known
-
-    def foreseen(self) -> dict[int, PredictedStart]:
-        """Predicted starts of waiting jobs, by id, as of the last instant."""
-        if self._foreseen is None:
+    def predicted_starts(self) -> dict[int, PredictedStart]:
+        """Return the predicted starts of waiting jobs by id, as of the last instant."""
+        if self._predicted is None:
             started = {i: r.start_s for i, r in self.jobs.items() if r.start_s is not None}
             estimates = {i: min(r.estimate_s, r.request_s) for i, r in self.jobs.items()}
-            self._foreseen = predict_starts(self.queue, self.clock.now(), started, estimates)
-        return self._foreseen
+            self._predicted = predict_starts(self.queue, self.clock.now(), started, estimates)
+        return self._predicted
 
     def positions(self) -> dict[int, int]:
-        """Places of waiting jobs in the order in which they should start, from 1."""
+        """Return the positions of waiting jobs in the order of their predicted starts, from 1, by id."""
         if self._positions is None:
-            seen = self.foreseen()
-            order = sorted(seen, key=lambda i: (math.isnan(seen[i].early_s), seen[i].early_s, i))
+            starts = self.predicted_starts()
+            order = sorted(starts, key=lambda i: (math.isnan(starts[i].early_s), starts[i].early_s, i))
             order += sorted(self.too_wide)
-            self._positions = {job_id: place for place, job_id in enumerate(order, 1)}
+            self._positions = {job_id: position for position, job_id in enumerate(order, 1)}
         return self._positions
 
     @property
     def processors(self) -> int:
-        """Of the machine."""
+        """Return the processors of the machine."""
         return self.machine.processors
 
     def set_machine(self, machine: Machine) -> None:
-        """It has grown or shrunk; the next instant knows. Jobs wider than it wait until it grows."""
+        """Set the machine after it has grown or shrunk. Jobs that are wider than it wait until it grows."""
         if machine != self.machine:
             self.machine = machine
             self._build()
 
     def _policy(self) -> float:
-        """A number for what decides; another one means that waiting jobs may start although nothing happened."""
+        """Return a checksum of the policy. If it changed, waiting jobs may start without another event."""
         return float(zlib.crc32(f"{self.chosen} {self.processors}".encode()))
-
-    # building memory from the disk
 
     def _build(self) -> None:
         self.clock.last_s = max(self.clock.last_s, self.store.numbers()["last"])
@@ -202,20 +217,20 @@ class LiveQueue:
         self.board = self.chosen.estimates.scoreboard()
         self.jobs: dict[int, JobRecord] = {}
         self.too_wide: set[int] = set()
-        self._known_ends: dict[int, float] = {}
-        self._known_plans: dict[int, float] = {}
-        self._foreseen = self._positions = None
+        self._stored_ends: dict[int, float] = {}
+        self._stored_plans: dict[int, float] = {}
+        self._predicted = self._positions = None
         window_s = self.chosen.estimates.scheme.window_s
         for record in self.store.past(self.clock.last_s - window_s):
             if record.held_s is not None and record.freed_s is not None and record.outcome != LOST:
-                self.board.recall(record.id, record.said)
+                self.board.restore(record.id, record.estimates)
                 self.board.ended(job_of(record), record.held_s, record.freed_s)
         for record in self.store.present():
-            self.board.recall(record.id, record.said)
+            self.board.restore(record.id, record.estimates)
             self._enqueue(record)
 
     def _enqueue(self, record: JobRecord) -> None:
-        """A job joins the queue in memory, in the state it is in."""
+        """Add a job to the queue in memory, in its state on disk."""
         self.jobs[record.id] = record
         if record.procs > self.processors and record.start_s is None:
             self.too_wide.add(record.id)
@@ -225,21 +240,21 @@ class LiveQueue:
             self.queue.submit(job, beliefs)
             if record.planned_s is not None:
                 self.queue.promise(record.id, record.planned_s)
-                self._known_plans[record.id] = record.planned_s
+                self._stored_plans[record.id] = record.planned_s
             return
         if record.procs > self.processors:
-            # The machine has shrunk under it: for the queue it takes all there is, until it ends.
+            # The machine has shrunk since the start: the job occupies all processors until it ends.
             job = job_of(record, procs=self.processors)
         self.queue.resume(job, beliefs, record.start_s, record.expected_s)
         if record.expected_s is not None:
-            self._known_ends[record.id] = record.expected_s
+            self._stored_ends[record.id] = record.expected_s
 
     def _beliefs(self, record: JobRecord) -> Beliefs:
         return self.chosen.estimates.switches().beliefs(record.request_s, record.estimate_s)
 
 
 def job_of(record: JobRecord, *, procs: int | None = None) -> QueueJob:
-    """As the queue and the estimators see it."""
+    """Return the record as a job of the queue and the estimators. `procs` replaces the number of processors."""
     return QueueJob(
         id=record.id,
         procs=procs or record.procs,

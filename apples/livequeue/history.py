@@ -1,4 +1,4 @@
-"""What the jobs of a queue have taught: how near each source of estimates came, over all that ever ran."""
+"""Accuracy of each source of run time estimates over all jobs of a queue."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from apples.queueing.scoring import EstimateScore, Scoreboard
 
 
 def scores(path: Path) -> dict[str, EstimateScore]:
-    """By source, the best first: what was said at submission against how long processors were held.
+    """Return the score of each source, best first: estimates at submission against the time processors were held.
 
-    Raises `HistoryError` where there is no queue.
+    Raises:
+        HistoryError: there is no queue at this path.
     """
     store = Store(path)
     board = Scoreboard("history", {})
     for record in store.past():
         if record.held_s is not None and record.freed_s is not None and record.outcome != LOST:
-            board.recall(record.id, record.said)
+            board.restore(record.id, record.estimates)
             board.ended(job_of(record), record.held_s, record.freed_s)
     store.close()
     return board.scores()

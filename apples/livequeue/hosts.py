@@ -1,7 +1,8 @@
-"""Which processors of which hosts a job gets: the machine as hosts with slots, shared out in space.
+"""Placement of a job on hosts: the machine as hosts with slots, shared in space.
 
-The queue counts processors; where they are is decided here, when a job starts: on one host if one has enough free, and
-then on the one that is left with the fewest, else on as few hosts as will do. The same slots free give the same answer.
+The queue only counts processors. A job that starts gets processors of one host if one has enough free ones: of the host
+that is left with the fewest. Otherwise it gets those of as few hosts as possible. The result is a function of the free
+slots.
 """
 
 from __future__ import annotations
@@ -14,26 +15,34 @@ if TYPE_CHECKING:
     from apples.model.hostlist import HostSlots
 
 HOSTS_VARIABLE = "APPLES_QUEUE_HOSTS"
-"""Tells a job its processors by host, as `listed` writes them."""
+"""Environment variable with the processors of a job by host, as `listed` writes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """slots : processors by host, in the order in which hosts are preferred"""
+    """Hosts of one queue. `slots`: processors by host, preferred hosts first."""
 
     slots: Mapping[str, int]
 
     @property
     def processors(self) -> int:
-        """Of all hosts."""
+        """Return the processors of all hosts."""
         return sum(self.slots.values())
 
     def share(self, taken: Iterable[Mapping[str, int]], procs: int) -> dict[str, int]:
-        """Processors by host for a job of `procs`, beside those that others have; empty if so many are not free."""
+        """Return the processors by host for one job.
+
+        Args:
+            taken: processors by host of each running job.
+            procs: processors of the job.
+
+        Returns:
+            Processors by host, or an empty mapping if not enough are free.
+        """
         free = dict(self.slots)
-        for others in taken:
-            for host in others.keys() & free.keys():
-                free[host] -= others[host]
+        for used in taken:
+            for host in used.keys() & free.keys():
+                free[host] -= used[host]
         enough = [host for host in free if free[host] >= procs]
         if enough:
             return {min(enough, key=lambda host: free[host]): procs}
@@ -47,10 +56,10 @@ class Machine:
 
 
 def machine_of(hosts: Iterable[HostSlots]) -> Machine:
-    """Hosts as people name them; one processor where they do not say."""
+    """Return the machine of a host list. A host without slots has one processor."""
     return Machine(slots={host.name: host.slots or 1 for host in hosts})
 
 
 def listed(hosts: Mapping[str, int]) -> str:
-    """``alpha:4,beta:2``, which `mpiexec -hosts`, `mpirun --host` and `apples-run -H` read."""
+    """Return ``alpha:4,beta:2``, the form of `mpiexec -hosts`, `mpirun --host` and `apples-run -H`."""
     return ",".join(f"{host}:{procs}" for host, procs in hosts.items())

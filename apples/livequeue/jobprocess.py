@@ -1,6 +1,6 @@
-"""The start of a job's process: group of its own, the user's rights, directory, output files, then the program.
+"""The start of a job's process: its process group, the user's rights, directory and output files, then the program.
 
-Whatever will not do is told to the supervisor through a pipe that the program itself never sees.
+Errors reach the supervisor through a pipe that the program does not inherit.
 """
 
 from __future__ import annotations
@@ -10,26 +10,28 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from apples.launching.kernel import PR_SET_PDEATHSIG
 from apples.livequeue.hosts import HOSTS_VARIABLE, listed
 from apples.livequeue.records import JobRecord, Submission
 
+T = TypeVar("T")
 JOB_VARIABLE, PROCS_VARIABLE, TOKEN_VARIABLE = "APPLES_QUEUE_JOB", "APPLES_QUEUE_PROCS", "APPLES_QUEUE_TOKEN"
 
 NOT_POSSIBLE, NOT_EXECUTABLE, NOT_FOUND = 125, 126, 127
 
 
 class NotStarted(Exception):
-    """The program could not be started; the message says why."""
+    """Raised when the program cannot be started."""
 
     def __init__(self, exit_code: int, reason: str) -> None:
         super().__init__(reason)
         self.exit_code = exit_code
 
 
-def start_process(job: JobRecord, what: Submission) -> int:
-    """Process id of the job, which leads its group. Raises `NotStarted`."""
+def start_process(job: JobRecord, submission: Submission) -> int:
+    """Start the job and return its process id, which is also its group id. Raise `NotStarted` on any error."""
     libc = ctypes.CDLL(None)
     supervisor = os.getpid()
     read, write = os.pipe2(os.O_CLOEXEC)
@@ -40,7 +42,7 @@ def start_process(job: JobRecord, what: Submission) -> int:
     if pid == 0:
         try:
             os.setpgid(0, 0)
-            _become(job, what, (libc, supervisor))
+            _become(job, submission, (libc, supervisor))
         except NotStarted as error:
             os.write(write, f"{error.exit_code} {error}".encode())
         except BaseException as error:
@@ -49,45 +51,52 @@ def start_process(job: JobRecord, what: Submission) -> int:
             os._exit(NOT_POSSIBLE)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        said = pipe.read().decode(errors="replace")
-    if said:
+        error_text = pipe.read().decode(errors="replace")
+    if error_text:
         os.waitpid(pid, 0)
-        code, _, reason = said.partition(" ")
+        code, _, reason = error_text.partition(" ")
         raise NotStarted(int(code), reason)
     return pid
 
 
-def filled(path: str, job_id: int, what: Submission) -> str:
-    """A path with %j, %x and %u as number, name and user, and %% as itself."""
-    marks = {"%j": str(job_id), "%x": what.name, "%u": what.user, "%%": "%"}
-    parts, rest = [], path
-    while rest:
-        before, mark, after = rest.partition("%")
+def filled(path: str, job_id: int, submission: Submission) -> str:
+    """Return the path with %j, %x and %u replaced by job id, name and user, and %% by a percent sign."""
+    marks = {"%j": str(job_id), "%x": submission.name, "%u": submission.user, "%%": "%"}
+    parts, unread = [], path
+    while unread:
+        before, mark, after = unread.partition("%")
         parts.append(before)
         if mark:
             parts.append(marks.get(mark + after[:1], mark + after[:1]))
-        rest = after[1:]
+        unread = after[1:]
     return "".join(parts)
 
 
-def _become(job: JobRecord, what: Submission, guard: tuple[ctypes.CDLL, int]) -> None:
-    """Does not return unless by `NotStarted`."""
-    os.umask(what.umask)
-    if os.geteuid() != what.uid:
-        _step("user", what.user, lambda: os.initgroups(what.user, what.gid))
-        os.setgid(what.gid)
-        os.setuid(what.uid)
-    _step("directory", what.directory, lambda: os.chdir(what.directory))
-    _redirect(job.id, what)
+def _become(job: JobRecord, submission: Submission, guard: tuple[ctypes.CDLL, int]) -> None:
+    """Replace this process by the program. Raise `NotStarted` if that is not possible; never return.
+
+    Args:
+        job: the record of the job.
+        submission: command, user and environment.
+        guard: the C library, and the process id of the supervisor.
+    """
+    os.umask(submission.umask)
+    if os.geteuid() != submission.uid:
+        _step("user", submission.user, lambda: os.initgroups(submission.user, submission.gid))
+        os.setgid(submission.gid)
+        os.setuid(submission.uid)
+    _step("directory", submission.directory, lambda: os.chdir(submission.directory))
+    _redirect(job.id, submission)
     environment = {
-        **what.environment,
+        **submission.environment,
         JOB_VARIABLE: str(job.id),
-        PROCS_VARIABLE: str(what.procs),
+        PROCS_VARIABLE: str(submission.procs),
         HOSTS_VARIABLE: listed(job.hosts),
-        TOKEN_VARIABLE: what.token,
+        TOKEN_VARIABLE: submission.token,
     }
-    program = _program(what.command[0], environment)
-    # Changing the user clears it, so it comes last. A supervisor that died before is noticed by the parent's number.
+    program = _program(submission.command[0], environment)
+    # A change of the user clears the parent-death signal, so it is set last. If the supervisor died before, the parent
+    # process id has changed.
     libc, supervisor = guard
     libc.prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != supervisor:
@@ -96,42 +105,41 @@ def _become(job: JobRecord, what: Submission, guard: tuple[ctypes.CDLL, int]) ->
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
-        os.execve(program, what.command, environment)
+        os.execve(program, submission.command, environment)
     except OSError as error:
         raise NotStarted(NOT_EXECUTABLE, f"{program}: cannot be run ({error.strerror})") from None
 
 
-def _redirect(job_id: int, what: Submission) -> None:
-    """Output and error files on 1 and 2, nothing on 0."""
-    paths = [filled(path, job_id, what) for path in (what.output, what.error)]
+def _redirect(job_id: int, submission: Submission) -> None:
+    """Open output and error files as descriptors 1 and 2, and /dev/null as 0."""
+    paths = [filled(path, job_id, submission) for path in (submission.output, submission.error)]
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    first = _opened(paths[0])
-    second = first if paths[0] == paths[1] else _opened(paths[1])
+    first = _open_file(paths[0])
+    second = first if paths[0] == paths[1] else _open_file(paths[1])
     os.dup2(first, 1)
     os.dup2(second, 2)
     for fd in {first, second} - {1, 2}:
         os.close(fd)
 
 
-def _opened(path: str) -> int:
-    found: list[int] = []
+def _open_file(path: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    _step("output file", path, lambda: found.append(os.open(path, flags, 0o666)))
-    return found[0]
+    return _step("output file", path, lambda: os.open(path, flags, 0o666))
 
 
-def _step(what: str, which: str, act: Callable[[], object]) -> None:
+def _step(kind: str, name: str, act: Callable[[], T]) -> T:
+    """Return the result of one system call; raise `NotStarted` with kind and name of its object if it fails."""
     try:
-        act()
+        return act()
     except OSError as error:
-        raise NotStarted(NOT_POSSIBLE, f"{what} {which}: cannot be used ({error.strerror})") from None
+        raise NotStarted(NOT_POSSIBLE, f"{kind} {name}: cannot be used ({error.strerror})") from None
 
 
 def _program(name: str, environment: Mapping[str, str]) -> str:
-    """The path of the program. Raises `NotStarted`."""
+    """Return the path of the program; raise `NotStarted` if there is none."""
     found = shutil.which(name, path=environment.get("PATH", os.defpath))
     if found is not None:
         return found
     if os.path.exists(name) and "/" in name:
-        raise NotStarted(NOT_EXECUTABLE, f"{name}: is no program that may be run")
+        raise NotStarted(NOT_EXECUTABLE, f"{name}: is not an executable program")
     raise NotStarted(NOT_FOUND, f"{name}: no such program on the job's PATH")

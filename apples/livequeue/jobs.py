@@ -20,7 +20,8 @@ DEFAULT_REQUEST_S = 3600.0
 class SubmittedJob:
     """A job that the queue accepted.
 
-    id : its number.  socket : of its manager, None for the usual one
+    id: its number.
+    socket: path of the manager's socket, or None for the default path.
     """
 
     id: int
@@ -28,7 +29,7 @@ class SubmittedJob:
 
     def wait(self) -> JobEnd:
         """Wait for the end of the job and return it; raise `NoDaemon` if no manager answers for 15 seconds."""
-        row = ask("wait", self.id, self.socket, again=True)
+        row = ask("wait", self.id, self.socket, retry=True)
         return JobEnd(
             outcome=row["outcome"], exit_code=row["exit_code"], ended_at=row["ended"], detail=row["detail"]
         )
@@ -39,7 +40,7 @@ class SubmittedJob:
 
     def cancel(self) -> str:
         """Cancel or stop the job. Return "cancelled", "ending" or "over"; raise `RequestRejected`."""
-        (answer,) = ask("cancel", [self.id], self.socket, again=True)
+        (answer,) = ask("cancel", [self.id], self.socket, retry=True)
         if "refused" in answer:
             raise refusal(answer)
         return str(answer["is"])
@@ -67,7 +68,7 @@ def submit(
         NoDaemon: no manager of a queue answers.
     """
     document = job_document(command, procs=procs, request_s=request_s, **details)
-    return SubmittedJob(int(ask("submit", document, socket, again=True)), socket)
+    return SubmittedJob(int(ask("submit", document, socket, retry=True)), socket)
 
 
 def job_document(

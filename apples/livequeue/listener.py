@@ -1,7 +1,7 @@
-"""The manager's Unix socket: one JSON object a line, one answer each; the kernel says who is at the other end.
+"""The manager's Unix socket: one JSON object a line, one answer each. The kernel reports the user of the other end.
 
-A socket of a user's own manager has mode 0600; one that serves everybody is open to all users of the host. What is
-asked is decided in `apples.livequeue.server`.
+The socket of a user's own manager has mode 0600. The socket of a manager for all users is open to every user of the
+host. `apples.livequeue.server` handles the requests.
 """
 
 from __future__ import annotations
@@ -16,31 +16,46 @@ from pathlib import Path
 
 from apples.daemons.paths import private_directory
 from apples.daemons.processes import peer
-from apples.errors import SharingError
-from apples.ipc import listener as door
+from apples.errors import RequestRejected, SharingError
+from apples.ipc.listener import Listener
 from apples.ipc.loop import Loop
 from apples.ipc.streams import Stream
 from apples.ipc.wire import LONGEST_LINE, Forged, Json, plain
+from nws.base.errors import ReportedError
 
 _BACKLOG = 1024
 
 
+def refusal_document(error: ReportedError) -> Json:
+    """Return the answer to a rejected request. Its value `code` is the error's exit code."""
+    return {"refused": str(error), "code": error.exit_code}
+
+
 @dataclass(slots=True, eq=False)
 class ClientConnection:
-    """One connection. uid : of the process that connected"""
+    """One connection. `uid`: user of the process that connected."""
 
     stream: Stream
     uid: int
 
     def answer(self, document: Json) -> None:
-        """One line."""
+        """Send one line."""
         self.stream.send(json.dumps(document).encode() + b"\n")
+
+    def refuse(self, error: ReportedError) -> None:
+        """Send the error of a rejected request."""
+        self.answer(refusal_document(error))
+
+    def may_control(self, owner: int) -> bool:
+        """Return whether this user may see and cancel jobs of the user `owner`."""
+        return self.uid in (owner, os.geteuid(), 0)
 
 
 class QueueListener:
-    """Listens at `path`. asked : gets visitor, request and argument of each line.  left : hears who has hung up
+    """A socket that listens at `path`.
 
-    Raises `SharingError` where it cannot listen.
+    on_request: receives client, request and argument of each line.
+    on_close: receives each client that closed its connection.
     """
 
     def __init__(
@@ -48,17 +63,18 @@ class QueueListener:
         loop: Loop,
         path: Path,
         *,
-        everybody: bool,
-        asked: Callable[[ClientConnection, str, object], None],
-        left: Callable[[ClientConnection], None],
+        all_users: bool,
+        on_request: Callable[[ClientConnection, str, object], None],
+        on_close: Callable[[ClientConnection], None],
     ) -> None:
+        """Start to listen; raise `SharingError` if that is not possible."""
         self._loop, self.path = loop, path
-        self._everybody, self._asked, self._left = everybody, asked, left
-        self._visitors: set[ClientConnection] = set()
+        self._all_users, self._on_request, self._on_close = all_users, on_request, on_close
+        self._clients: set[ClientConnection] = set()
         private_directory(path.parent)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            # The store's lock is ours: a socket that is still there was left by a manager that was killed.
+            # This process holds the store's lock: an existing socket was left by a manager that was killed.
             with suppress(FileNotFoundError):
                 path.unlink()
             before = os.umask(0o177)
@@ -66,48 +82,48 @@ class QueueListener:
                 listener.bind(str(path))
             finally:
                 os.umask(before)
-            if everybody:
+            if all_users:
                 path.chmod(0o666)
             listener.listen(_BACKLOG)
         except OSError as error:
             listener.close()
             raise SharingError(
-                f"{path}: the queue cannot listen there ({error.strerror or error}); name another place with --socket"
+                f"{path}: the queue cannot listen there ({error.strerror or error}); name another path with --socket"
             ) from error
-        self._door = door.Listener(loop, listener, self._came)
+        self._listener = Listener(loop, listener, self._accept)
 
     def close(self) -> None:
-        """Nobody is let in any more."""
-        self._door.close()
+        """Remove the socket and close all connections."""
+        self._listener.close()
         with suppress(FileNotFoundError):
             self.path.unlink()
-        for visitor in list(self._visitors):
-            visitor.stream.close()
+        for client in list(self._clients):
+            client.stream.close()
 
-    def _came(self, connection: socket.socket) -> None:
+    def _accept(self, connection: socket.socket) -> None:
         _, uid = peer(connection)
         stream = Stream(
             self._loop,
             connection,
-            on_line=lambda line: self._heard(visitor, line),
-            on_end=lambda reason: self._ended(visitor),
+            on_line=lambda line: self._receive(client, line),
+            on_end=lambda reason: self._close(client),
         )
-        visitor = ClientConnection(stream=stream, uid=uid)
-        self._visitors.add(visitor)
+        client = ClientConnection(stream=stream, uid=uid)
+        self._clients.add(client)
         stream.trust(LONGEST_LINE)
-        if not self._everybody and uid not in (os.geteuid(), 0):
-            visitor.answer({"refused": f"this queue is of user {os.geteuid()}, you are user {uid}"})
+        if not self._all_users and not client.may_control(os.geteuid()):
+            client.refuse(RequestRejected(f"this queue is of user {os.geteuid()}, you are user {uid}"))
             stream.close()
 
-    def _heard(self, visitor: ClientConnection, line: bytes) -> None:
+    def _receive(self, client: ClientConnection, line: bytes) -> None:
         try:
-            request = plain(line)
+            document = plain(line)
         except Forged as error:
-            visitor.answer({"refused": f"{error}; expected one JSON object a line"})
+            client.refuse(RequestRejected(f"{error}; expected one JSON object a line"))
             return
-        what, argument = next(iter(request.items()), ("", None))
-        self._asked(visitor, what, argument)
+        request, argument = next(iter(document.items()), ("", None))
+        self._on_request(client, request, argument)
 
-    def _ended(self, visitor: ClientConnection) -> None:
-        self._visitors.discard(visitor)
-        self._left(visitor)
+    def _close(self, client: ClientConnection) -> None:
+        self._clients.discard(client)
+        self._on_close(client)

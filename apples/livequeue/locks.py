@@ -1,4 +1,4 @@
-"""Which processes of a queue live: each supervisor holds its job's byte of one file, the manager byte 0."""
+"""Locks that show which processes live: a supervisor holds its job's byte of one file, the manager holds byte 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MANAGER = 0
 
 
 def queue_locks(store: Path) -> ByteLocks:
-    """Return the locks beside a queue's database; raises `HistoryError`."""
+    """Return the locks beside a queue's database; raise `HistoryError` if the file cannot be used."""
     path = store.with_name(f"{store.name}.locks")
     try:
         return ByteLocks(path)

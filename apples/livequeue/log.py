@@ -1,8 +1,8 @@
-"""The queue's own history as a job log in Standard Workload Format, so that any policy can be tried on it.
+"""The queue's history as a job log in Standard Workload Format, so that other policies can be tried on it.
 
-Times are the queue's instants: submission, start, and the end as it was noted, all multiples of 1/1024 s and written
-exactly. A replay of the log under the policy that was used starts the same jobs at the same instants. Jobs that never
-ran are left out; while they waited they may have held a reservation that the replay knows nothing of.
+Times are the queue's instants of submission, start and end: multiples of 1/1024 s, written exactly. A replay of the log
+under the same policy starts the same jobs at the same instants. Jobs that never ran are left out. They may have held a
+reservation while they waited, which the replay does not have.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _COMPLETED, _FAILED, _CANCELLED = 1, 0, 5
 
 
 def swf_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Lines of the log. document : `apples.livequeue.views.document` with everything"""
+    """Yield the lines of the log. `document`: value of `apples.livequeue.views.document` with `everything`."""
     users: dict[str, int] = {}
     projects: dict[str, int] = {}
     yield "; Version: 2.2"
@@ -38,5 +38,5 @@ def swf_lines(document: dict[str, Any]) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """Exactly, without an exponent; ten binary digits after the point are ten decimal ones."""
+    """Return the exact decimal value without an exponent: 10 binary places are 10 decimal places."""
     return f"{value:.10f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

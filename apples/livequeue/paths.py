@@ -1,8 +1,8 @@
-"""Where a queue's store and its socket are.
+"""Paths of a queue's store and its socket.
 
-The store is `$APPLES_STATE/queue/jobs.db` unless named. The socket's path may be 107 bytes long at most, so it stands
-in the user's own directory for daemons, named after the store; that of a manager which serves everybody in
-/run/apples.
+The default store is `$APPLES_STATE/queue/jobs.db`. The path of a Unix socket has at most 107 bytes, so the socket is in
+the user's directory for daemons and has a digest of the store's path in its name. The socket of a manager for all users
+is in /run/apples.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ SYSTEM_SOCKET = SYSTEM_DIRECTORY / "queue.sock"
 
 
 def store_path(given: Path | None = None) -> Path:
-    """The store, absolute; it need not exist."""
+    """Return the absolute path of the store, which need not exist."""
     return (given or state_dir() / "queue" / "jobs.db").absolute()
 
 
 def own_socket(store: Path) -> Path:
-    """Where the manager of a store listens for its own user."""
+    """Return the socket of a manager that serves its own user."""
     digest = hashlib.sha256(os.fsencode(store.resolve())).hexdigest()[:12]
     return user_directory() / f"queue-{digest}.sock"
 
 
 def known_sockets(given: Path | None = None) -> list[Path]:
-    """Sockets to ask, the likeliest first. given : the only one, where the user names it"""
+    """Return the sockets to try, in order. `given`: the only one, if the user names it."""
     named = given or os.environ.get(SOCKET_VARIABLE)
     if named:
         return [Path(named)]

@@ -1,6 +1,6 @@
-"""Why a job does not run, in one sentence: what it waits for, who is before it, and why it may not overtake.
+"""Reasons why a job does not run, in one sentence: processors that it needs, jobs before it, rules of backfilling.
 
-Reads the live queue and decides nothing. Times of day are this host's.
+The module only reads the live queue. Times of day are local times of this host.
 """
 
 from __future__ import annotations
@@ -15,37 +15,42 @@ from nws.base.durations import format_seconds
 
 
 def why(live: LiveQueue, job_id: int) -> str | None:
-    """One sentence; None for a job there never was."""
+    """Return the reason as one sentence, or None if there is no such job."""
     record = live.store.job(job_id)
     if record is None:
         return None
     if record.state == ENDED:
-        return _over(record)
+        return _ended(record)
     if record.start_s is not None:
-        return _runs(live, record)
+        return _running(live, record)
     if job_id in live.too_wide:
         return (
             f"job {job_id} waits for {_procs(record.procs)}, and the machine has {live.processors} now; it can start "
             "when the machine has grown"
         )
-    return f"{_waits(live, record)}; {_expected(live, job_id)}"
+    return f"{_waiting(live, record)}; {_start(live, job_id)}"
 
 
-def _over(record: JobRecord) -> str:
+def _ended(record: JobRecord) -> str:
     assert record.ended_at is not None
     if record.start_s is None and record.outcome == CANCELLED:
         return f"job {record.id} was cancelled at {clock_time(record.ended_at)} before it started"
     detail = f": {record.detail}" if record.detail else ""
     return (
-        f"job {record.id} is over since {clock_time(record.ended_at)}: {record.outcome}, "
+        f"job {record.id} ended at {clock_time(record.ended_at)}: {record.outcome}, "
         f"exit code {record.exit_code}{detail}"
     )
 
 
-def _runs(live: LiveQueue, record: JobRecord) -> str:
+def _ends(record: JobRecord) -> tuple[float, float]:
+    """Return the estimated end of a running job and its time limit, as instants in s."""
     assert record.start_s is not None
-    now, limit = live.clock.now(), record.start_s + record.request_s
-    likely = record.start_s + min(record.estimate_s, record.request_s)
+    return record.start_s + min(record.estimate_s, record.request_s), record.start_s + record.request_s
+
+
+def _running(live: LiveQueue, record: JobRecord) -> str:
+    assert record.start_s is not None
+    now, (likely, limit) = live.clock.now(), _ends(record)
     state = "is being started" if record.state == STARTING else f"runs since {_span(now - record.start_s)}"
     ends = f"expected to end in {_span(likely - now)}, " if now < likely < limit else ""
     where = f" ({listed(record.hosts)})" if len(live.machine.slots) > 1 and record.hosts else ""
@@ -54,26 +59,26 @@ def _runs(live: LiveQueue, record: JobRecord) -> str:
     )
 
 
-def _waits(live: LiveQueue, record: JobRecord) -> str:
+def _waiting(live: LiveQueue, record: JobRecord) -> str:
     free = max(live.queue.free, 0)
-    who = f"job {record.id} waits for {_procs(record.procs)}, {free} {'is' if free == 1 else 'are'} free"
+    reason = f"job {record.id} waits for {_procs(record.procs)}, {free} {'is' if free == 1 else 'are'} free"
     if record.procs > free:
-        who += _blockers(live, record.procs - free)
+        reason += _blockers(live, record.procs - free)
     head = live.queue.reservation(live.clock.now())
     backfill = live.chosen.queue.backfill
     if backfill == "conservative":
-        return f"{who}; every job before it keeps its reservation"
+        return f"{reason}; every job before it keeps its reservation"
     if head is None:
-        return who
+        return reason
     if head.job.id == record.id:
-        return f"{who}; it is first in line, {_who_may_pass(live, head)}"
+        return f"{reason}; it is first in line, {_overtaking_rule(live, head)}"
     if backfill == "none":
-        return f"{who}; job {head.job.id} is first in line, and nobody may overtake (backfill none)"
-    return f"{who}; {_behind(live, record, head)}"
+        return f"{reason}; job {head.job.id} is first in line, and no job may overtake (backfill none)"
+    return f"{reason}; {_behind(live, record, head)}"
 
 
 def _blockers(live: LiveQueue, missing: int) -> str:
-    """Whose ends it takes until so many more processors are free."""
+    """Return the jobs that must end before `missing` more processors are free."""
     needed = []
     for job in live.queue.running:
         needed.append(job)
@@ -83,22 +88,19 @@ def _blockers(live: LiveQueue, missing: int) -> str:
     if not needed:
         return ""
     last = needed[-1]
-    record = live.jobs[last.id]
-    assert record.start_s is not None
-    now, limit = live.clock.now(), record.start_s + record.request_s
-    likely = record.start_s + min(record.estimate_s, record.request_s)
-    soon = f"in {_span(likely - now)} (asked until {_at(live, limit)})" if likely > now else None
-    ends = soon or f"by {_at(live, limit)}, when what it asked for is over"
+    now, (likely, limit) = live.clock.now(), _ends(live.jobs[last.id])
+    soon = f"in {_span(likely - now)} (requested until {_at(live, limit)})" if likely > now else None
+    ends = soon or f"by {_at(live, limit)}, when its requested time is over"
     before = len(needed) - 1
     others = f"{before} job{'s' * (before != 1)} and then " if before else ""
     return f"; {others}job {last.id} is expected to end {ends}"
 
 
-def _who_may_pass(live: LiveQueue, head: Reservation) -> str:
+def _overtaking_rule(live: LiveQueue, head: Reservation) -> str:
     if live.chosen.queue.backfill == "none":
-        return "and nobody may overtake it (backfill none)"
-    extra = f" or fits in the {_procs(head.extra)} that it leaves" if head.extra > 0 else ""
-    return f"and only what is expected to end by {_at(live, head.at_s)}{extra} may overtake it"
+        return "and no job may overtake it (backfill none)"
+    extra = f" or fit in the {_procs(head.extra)} that it leaves" if head.extra > 0 else ""
+    return f"and only jobs that are expected to end by {_at(live, head.at_s)}{extra} may overtake it"
 
 
 def _behind(live: LiveQueue, record: JobRecord, head: Reservation) -> str:
@@ -111,17 +113,19 @@ def _behind(live: LiveQueue, record: JobRecord, head: Reservation) -> str:
         if believed < record.request_s
         else f"asks for {_span(believed)}"
     )
-    return f"{promise}, and job {record.id} {takes}: it would still hold what that one needs"
+    return (
+        f"{promise}, and job {record.id} {takes}: it would still hold processors that job {head.job.id} needs"
+    )
 
 
-def _expected(live: LiveQueue, job_id: int) -> str:
-    now, seen = live.clock.now(), live.foreseen().get(job_id)
-    if seen is None or seen.early_s != seen.early_s:
-        return "when it will start cannot be said"
-    early, late = max(seen.early_s - now, 0.0), max(seen.late_s - now, 0.0)
+def _start(live: LiveQueue, job_id: int) -> str:
+    now, predicted = live.clock.now(), live.predicted_starts().get(job_id)
+    if predicted is None or predicted.early_s != predicted.early_s:
+        return "its start cannot be predicted"
+    early, late = max(predicted.early_s - now, 0.0), max(predicted.late_s - now, 0.0)
     if late - early < 1.0:
-        return f"it should start in {_span(late)}, at {_at(live, seen.late_s)}"
-    latest = f"at {_at(live, seen.late_s)} at the latest, unless a higher priority comes"
+        return f"it should start in {_span(late)}, at {_at(live, predicted.late_s)}"
+    latest = f"at {_at(live, predicted.late_s)} at the latest, unless a job of higher priority arrives"
     return f"it should start in {_span(early)}, {latest}"
 
 
@@ -138,7 +142,7 @@ def _at(live: LiveQueue, instant_s: float) -> str:
 
 
 def clock_time(at: float) -> str:
-    """A time of day, with its date unless that is today. at : seconds since the epoch"""
+    """Return the time of day of `at`, s since the epoch, with its date unless it is today."""
     then, now = time.localtime(at), time.localtime()
     same = then[:3] == now[:3]
     return (

@@ -1,4 +1,4 @@
-"""A job of the live queue: what was asked for, and what became of it. Decides nothing; standard library only."""
+"""Records of a job of the live queue: its submission, its state and its end. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 WAITING, STARTING, RUNNING, ENDED = "waiting", "starting", "running", "ended"
-"""starting : it is decided, and no supervisor has claimed the job yet."""
+"""States. starting: the start is decided, and no supervisor has claimed the job yet."""
 
 FINISHED, FAILED, TIME_LIMIT, CANCELLED, NOT_STARTED, LOST = (
     "finished",
@@ -16,18 +16,19 @@ FINISHED, FAILED, TIME_LIMIT, CANCELLED, NOT_STARTED, LOST = (
     "not started",
     "lost",
 )
-"""How jobs end. not started : directory, output file or program would not do.  lost : nobody saw how it ended"""
+"""Outcomes. not started: directory, output file or program cannot be used. lost: the end was not observed."""
 
 CODE_TIME_LIMIT, CODE_LOST, CODE_CANCELLED = 124, 125, 143
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What a user asks for.
+    """A request to run one command.
 
-    token : made by the submitter, so that asking twice makes one job.  request_s : wall time, then the job is ended
-    model_s : run time by a performance model, None without one.  output, error : paths with %j, %x, %u filled in when
-    the job starts; the same path for both makes one file
+    token: unique value of the client, so that a repeated request makes one job.
+    request_s: wall time after which the job is ended.
+    model_s: run time by a performance model, or None.
+    output, error: paths in which %j, %x and %u are replaced when the job starts. Equal paths make one file.
     """
 
     token: str
@@ -49,14 +50,19 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job as the store knows it, without its environment.
+    """A job in the store, without its environment.
 
-    Seconds are since the queue's origin, except `ended_at`, since the epoch.  submitted_s, start_s, freed_s : instants
-    of the queue; freed when its end was noted and its processors were given back.  estimate_s : at submission
-    said : run time by each source, as asked at submission.  expected_s : end of a running job, as believed
-    planned_s : a waiting job's own reservation (conservative backfilling).  cancel : who asked for its end
-    hosts : processors by host, from its start on; empty where the machine had shrunk under the queue
-    attempts : supervisors that were started for it; one of them at most ran it
+    Times are seconds since the queue's origin, except `ended_at`: s since the epoch.
+
+    submitted_s, start_s, freed_s: instants. At `freed_s` the end was recorded and the processors were released.
+    estimate_s: run time, estimated at submission.
+    estimates: estimate of each source at submission, s.
+    expected_s: expected end of a running job.
+    planned_s: reservation of a waiting job (conservative backfilling).
+    cancel: user who cancelled the running job.
+    supervisor: process id.
+    attempts: number of supervisors started for the job. At most one of them ran it.
+    hosts: processors by host, set at the start. Empty if the machine had shrunk by then.
     """
 
     id: int
@@ -73,7 +79,7 @@ class JobRecord:
     request_s: float
     model_s: float | None
     estimate_s: float
-    said: Mapping[str, float]
+    estimates: Mapping[str, float]
     state: str
     submitted_s: float
     start_s: float | None = None
@@ -92,13 +98,13 @@ class JobRecord:
 
     @property
     def held_s(self) -> float | None:
-        """How long it had its processors; None unless they were given back."""
+        """Return the seconds for which it held its processors, or None before they were released."""
         return None if self.start_s is None or self.freed_s is None else self.freed_s - self.start_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """How a job ended. ended_at : seconds since the epoch.  detail : one sentence, or empty"""
+    """The end of a job. `ended_at`: s since the epoch. `detail`: one sentence, or empty."""
 
     outcome: str
     exit_code: int

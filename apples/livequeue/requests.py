@@ -1,4 +1,4 @@
-"""What a submitter may ask for: a line of the socket becomes a `Submission`, or all that is wrong with it."""
+"""Validation of a submission: a line of the socket becomes a `Submission`, or an error with all problems."""
 
 from __future__ import annotations
 
@@ -16,16 +16,25 @@ _LONGEST_NAME = 200
 
 
 def read_submission(document: object, uid: int, processors: int) -> Submission:
-    """uid : who asks, as the kernel says.  processors : of the machine. Raises `ConfigError` with every problem."""
+    """Return the validated submission.
+
+    Args:
+        document: the argument of the request.
+        uid: user of the client, reported by the kernel.
+        processors: processors of the machine.
+
+    Raises:
+        ConfigError: values are not legal; the message has every problem.
+    """
     if not isinstance(document, dict):
         raise ConfigError(
             "submit: expected one object with command, directory, environment, procs, request_s"
         )
     problems: list[str] = []
 
-    def take(name: str, good: Callable[[Any], bool], legal: str) -> Any:
+    def take(name: str, valid: Callable[[Any], bool], legal: str) -> Any:
         value = document.get(name)
-        if not good(value):
+        if not valid(value):
             problems.append(f"{name} {_short(value)}: {legal}")
         return value
 
@@ -70,7 +79,7 @@ def read_submission(document: object, uid: int, processors: int) -> Submission:
 
 
 def _account(uid: int) -> tuple[str, int] | None:
-    """(name, group); one's own numbers will do where there is no entry, as in containers."""
+    """Return (name, group) of a user, or None without an entry. This process's user needs none, as in containers."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:

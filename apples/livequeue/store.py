@@ -1,8 +1,8 @@
-"""The jobs on disk: SQLite, write-ahead log, every change of state one transaction that is safe when it returns.
+"""The jobs on disk: SQLite with a write-ahead log. Each change of state is one transaction, on disk when it returns.
 
-Manager and supervisors write here, each only where the job is still in the state it believes (compare and set), so a
-job is claimed once whoever dies in between. Environments are forgotten when jobs end. Decides nothing; imports little,
-because every supervisor does.
+Manager and supervisors write to the store. Each changes a job only if the job is still in the expected state (compare
+and set), so a job is claimed once even if a process dies in between. Environments are deleted when jobs end. The module
+imports little, because every supervisor imports it.
 """
 
 from __future__ import annotations
@@ -49,15 +49,17 @@ _FORMAT = SqliteFormat(
 #: Time that a writer waits for others, seconds.
 _BUSY_S = 60.0
 
-_COLUMNS = tuple(field.name for field in fields(JobRecord))
-_GIVEN = tuple(field.name for field in fields(Submission))
+#: Fields of a record. The column of `estimates` is named `said`.
+_FIELDS = tuple(field.name for field in fields(JobRecord))
+_COLUMNS = ", ".join("said" if name == "estimates" else name for name in _FIELDS)
+_SUBMITTED = tuple(field.name for field in fields(Submission))
 
 
 class Store:
-    """One connection to the jobs of one queue. Raises `HistoryError` where the file will not do."""
+    """One connection to the jobs of one queue."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        """create : make the file if there is none"""
+        """Open the database; raise `HistoryError` if that is not possible. `create`: make it if there is none."""
         self.path = path
         try:
             if create:
@@ -80,101 +82,101 @@ class Store:
         with self._file.writing():
             yield
 
-    # what is known
-
     def numbers(self) -> dict[str, float]:
-        """What the queue remembers of itself: `origin`, s since the epoch, and `last`, its last instant."""
+        """Return the queue's values: `origin`, s since the epoch, `last`, its last instant, and `policy`."""
         return dict(self._db.execute("SELECT key, value FROM queue").fetchall())
 
     def job(self, job_id: int) -> JobRecord | None:
-        """One job."""
+        """Return one job, or None."""
         return next(iter(self._jobs("id = ?", (job_id,))), None)
 
     def by_token(self, token: str) -> JobRecord | None:
-        """The job of a submission that may have come before."""
+        """Return the job of a submission that may be a repetition, or None."""
         return next(iter(self._jobs("token = ?", (token,))), None)
 
     def present(self, after: int = 0, most: int = -1) -> list[JobRecord]:
-        """All jobs whose processors are not given back yet, or that wait, by id. after, most : one page of them"""
+        """Return waiting jobs and jobs that hold processors, by id; at most `most` with ids above `after`."""
         return self._jobs("freed_s IS NULL AND id > ? ORDER BY id LIMIT ?", (after, most))
 
     def past(self, since_s: float = float("-inf")) -> list[JobRecord]:
-        """Jobs that left the queue at or after an instant, in that order."""
+        """Return the jobs that left the queue at or after an instant, in this order."""
         return self._jobs("freed_s >= ? ORDER BY freed_s, id", (since_s,))
 
-    def everybody(self, after: int = 0, most: int = -1) -> list[JobRecord]:
-        """All jobs there ever were, by id. after, most : one page of them"""
+    def all_jobs(self, after: int = 0, most: int = -1) -> list[JobRecord]:
+        """Return all jobs, also those that have ended, by id; at most `most` with ids above `after`."""
         return self._jobs("id > ? ORDER BY id LIMIT ?", (after, most))
 
     def launch(self, job_id: int) -> tuple[JobRecord, Submission]:
-        """A job with all that its process needs. Raises `HistoryError` when it is over."""
+        """Return a job and its submission; raise `HistoryError` if the job has ended."""
         job = self.job(job_id)
-        row = self._db.execute(f"SELECT {', '.join(_GIVEN)} FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        if job is None or row is None or row[_GIVEN.index("environment")] is None:
-            raise HistoryError(f"{self.path}: job {job_id} is over, its environment is forgotten")
-        given = dict(zip(_GIVEN, row, strict=True))
-        given["command"] = tuple(json.loads(given["command"]))
-        given["environment"] = json.loads(given["environment"])
-        return job, Submission(**given)
+        row = self._db.execute(f"SELECT {', '.join(_SUBMITTED)} FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        if job is None or row is None or row[_SUBMITTED.index("environment")] is None:
+            raise HistoryError(f"{self.path}: job {job_id} has ended, its environment is deleted")
+        values = dict(zip(_SUBMITTED, row, strict=True))
+        values["command"] = tuple(json.loads(values["command"]))
+        values["environment"] = json.loads(values["environment"])
+        return job, Submission(**values)
 
     def _jobs(self, where: str, values: tuple[Any, ...]) -> list[JobRecord]:
-        rows = self._db.execute(f"SELECT {', '.join(_COLUMNS)} FROM jobs WHERE {where}", values).fetchall()
+        rows = self._db.execute(f"SELECT {_COLUMNS} FROM jobs WHERE {where}", values).fetchall()
         return [_record(row) for row in rows]
 
-    # what changes; within `transaction`
+    # changes, within `transaction`
 
-    def remember(self, **numbers: float) -> None:
-        """Set what the queue remembers of itself."""
+    def set_numbers(self, **numbers: float) -> None:
+        """Set values of the queue."""
         self._db.executemany("INSERT OR REPLACE INTO queue VALUES (?, ?)", list(numbers.items()))
 
-    def add(self, what: Submission, at_s: float) -> int:
-        """A job, waiting; its id. What is believed of it follows with `believe`."""
-        values = {name: getattr(what, name) for name in _GIVEN}
-        values["command"] = json.dumps(what.command)
-        values["environment"] = json.dumps(dict(what.environment))
-        values |= {"estimate_s": what.request_s, "said": "{}", "state": WAITING, "submitted_s": at_s}
+    def add(self, submission: Submission, at_s: float) -> int:
+        """Add a waiting job and return its id. Its estimates follow with `set_estimates`."""
+        values = {name: getattr(submission, name) for name in _SUBMITTED}
+        values["command"] = json.dumps(submission.command)
+        values["environment"] = json.dumps(dict(submission.environment))
+        values |= {"estimate_s": submission.request_s, "said": "{}", "state": WAITING, "submitted_s": at_s}
         names = ", ".join(values)
         marks = ", ".join("?" * len(values))
         cursor = self._db.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", tuple(values.values()))
         assert cursor.lastrowid is not None
         return cursor.lastrowid
 
-    def believe(self, job_id: int, estimate_s: float, said: Mapping[str, float]) -> None:
-        """What sources of estimates said at submission."""
+    def set_estimates(self, job_id: int, estimate_s: float, estimates: Mapping[str, float]) -> None:
+        """Set the run time estimate of a job, and the estimate of each source; seconds."""
         self._db.execute(
             "UPDATE jobs SET estimate_s = ?, said = ? WHERE id = ?",
-            (estimate_s, json.dumps(dict(said)), job_id),
+            (estimate_s, json.dumps(dict(estimates)), job_id),
         )
 
     def start(self, job_id: int, at_s: float, hosts: Mapping[str, int], *, backfilled: bool) -> None:
-        """It is decided that a waiting job starts. hosts : processors by host"""
+        """Set a waiting job to `starting`. `hosts`: its processors by host."""
         self._db.execute(
             "UPDATE jobs SET state = ?, start_s = ?, hosts = ?, backfilled = ?, attempts = 1 "
             "WHERE id = ? AND state = ?",
             (STARTING, at_s, json.dumps(dict(hosts)), backfilled, job_id, WAITING),
         )
 
-    def foresee(self, *, expected: Iterable[tuple[float, int]], planned: Iterable[tuple[float, int]]) -> None:
-        """Expected ends and own reservations that have changed, as (seconds, id)."""
+    def set_predictions(
+        self, *, expected: Iterable[tuple[float, int]], planned: Iterable[tuple[float, int]]
+    ) -> None:
+        """Set expected ends and reservations that have changed, each as (seconds, id)."""
         self._db.executemany("UPDATE jobs SET expected_s = ? WHERE id = ?", expected)
         self._db.executemany("UPDATE jobs SET planned_s = ? WHERE id = ?", planned)
 
     def free(self, job_id: int, at_s: float) -> None:
-        """An end was noted: the job is out of the queue."""
+        """Remove a job from the queue: its end is recorded and its processors are released."""
         self._db.execute("UPDATE jobs SET freed_s = ?, environment = NULL WHERE id = ?", (at_s, job_id))
 
-    def end(self, job_id: int, how: JobEnd, *, only_from: tuple[str, ...]) -> bool:
-        """A job ended, if it is in one of these states still."""
+    def end(self, job_id: int, end: JobEnd, *, only_from: tuple[str, ...]) -> bool:
+        """Record the end of a job that is in one of these states; return False if it is in another."""
         marks = ", ".join("?" * len(only_from))
         cursor = self._db.execute(
             "UPDATE jobs SET state = ?, outcome = ?, exit_code = ?, ended_at = ?, detail = ?, environment = NULL "
             f"WHERE id = ? AND state IN ({marks})",
-            (ENDED, how.outcome, how.exit_code, how.ended_at, how.detail, job_id, *only_from),
+            (ENDED, end.outcome, end.exit_code, end.ended_at, end.detail, job_id, *only_from),
         )
         return cursor.rowcount == 1
 
     def claim(self, job_id: int, supervisor: int) -> bool:
-        """A supervisor takes a job that is to start; false if another has, or it was cancelled."""
+        """Set a `starting` job to `running` under a supervisor; return False if it is claimed or cancelled already."""
         cursor = self._db.execute(
             "UPDATE jobs SET state = ?, supervisor = ? WHERE id = ? AND state = ?",
             (RUNNING, supervisor, job_id, STARTING),
@@ -182,17 +184,17 @@ class Store:
         return cursor.rowcount == 1
 
     def attempted(self, job_id: int) -> None:
-        """Another supervisor is started for it."""
+        """Count another supervisor for a job."""
         self._db.execute("UPDATE jobs SET attempts = attempts + 1 WHERE id = ?", (job_id,))
 
-    def ask_to_end(self, job_id: int, who: str) -> None:
-        """Its end was asked for; the supervisor hears of it by a signal."""
-        self._db.execute("UPDATE jobs SET cancel = ? WHERE id = ? AND cancel IS NULL", (who, job_id))
+    def ask_to_end(self, job_id: int, user: str) -> None:
+        """Record that a user cancelled a running job. The supervisor is informed by a signal."""
+        self._db.execute("UPDATE jobs SET cancel = ? WHERE id = ? AND cancel IS NULL", (user, job_id))
 
 
 def _record(row: tuple[Any, ...]) -> JobRecord:
-    values = dict(zip(_COLUMNS, row, strict=True))
+    values = dict(zip(_FIELDS, row, strict=True))
     values["command"] = tuple(json.loads(values["command"]))
-    values["said"], values["hosts"] = json.loads(values["said"]), json.loads(values["hosts"])
+    values["estimates"], values["hosts"] = json.loads(values["estimates"]), json.loads(values["hosts"])
     values["backfilled"] = bool(values["backfilled"])
     return JobRecord(**values)

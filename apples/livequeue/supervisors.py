@@ -1,7 +1,7 @@
-"""The manager's side of supervisors: starts them, sees them end, finds those that outlived an earlier manager.
+"""The manager's side of supervisors: it starts them, notices their end, and adopts those of an earlier manager.
 
-A supervisor is watched through a process descriptor. When it is gone the store says what became of the job; where it
-says nothing and nobody holds the job's lock, the job is lost: what is left of it is killed, and it is not run again.
+A supervisor is watched through a process descriptor. When it ends, the store states the result of the job. If the store
+has no result and no process holds the job's lock, the job is lost. Its processes are killed, and it is not run again.
 """
 
 from __future__ import annotations
@@ -18,26 +18,18 @@ from pathlib import Path
 from apples.ipc.loop import Loop
 from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import TOKEN_VARIABLE
-from apples.livequeue.records import (
-    CODE_LOST,
-    ENDED,
-    LOST,
-    NOT_STARTED,
-    RUNNING,
-    STARTING,
-    JobEnd,
-)
+from apples.livequeue.records import CODE_LOST, ENDED, LOST, NOT_STARTED, RUNNING, STARTING, JobEnd
 from apples.livequeue.store import Store
 from nws.base.lock import ByteLocks
 
-#: A supervisor that ends without a word is followed by another after so long, seconds; and so often.
-_AGAIN_S, _TRIES = 0.2, 5
+#: Seconds until a supervisor that ended without claiming its job is replaced, and the number of attempts.
+_RETRY_S, _ATTEMPTS = 0.2, 5
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class Supervisors:
-    """Those of one queue. over : hears of each job whose end is in the store"""
+    """The supervisors of one queue."""
 
     def __init__(
         self,
@@ -46,57 +38,66 @@ class Supervisors:
         locks: ByteLocks,
         *,
         grace_s: float,
-        over: Callable[[int], None],
-        say: Say,
+        on_end: Callable[[int], None],
+        log: Log,
     ) -> None:
-        """grace_s : from TERM to KILL"""
+        """Watch no supervisor yet.
+
+        Args:
+            loop: watches the process descriptors.
+            store: the jobs.
+            locks: the lock file of the store.
+            grace_s: seconds from TERM to KILL when a job is ended.
+            on_end: receives the id of each job whose end is in the store.
+            log: receives one line for each event.
+        """
         self._loop, self._store, self._locks = loop, store, locks
-        self._grace_s, self._over, self._say = grace_s, over, say
+        self._grace_s, self._on_end, self._log = grace_s, on_end, log
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self._watched: dict[int, int] = {}
-        self._tries: dict[int, int] = {}
-        self._said = store.path.with_name(f"{store.path.name}.said")
+        self._failures: dict[int, int] = {}
+        self._stderr_path = store.path.with_name(f"{store.path.name}.said")
 
     def launch(self, job_id: int) -> None:
-        """Start a supervisor for a job whose start is decided. It claims the job, or ends if another has."""
+        """Start a supervisor for a job in state `starting`. It claims the job, or ends if another has claimed it."""
         command = [sys.executable, "-I", "-S", supervisor.__file__]
         command += [str(self._store.path), str(job_id), str(self._grace_s)]
         try:
-            with self._said.open("ab") as said:
+            with self._stderr_path.open("ab") as file:
                 child = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
-                    stdout=said,
-                    stderr=said,
+                    stdout=file,
+                    stderr=file,
                     cwd="/",
                     start_new_session=True,
                 )
         except OSError as error:
-            self._say(f"job {job_id}: no supervisor can be started now ({error})")
-            self._again(job_id)
+            self._log(f"job {job_id}: no supervisor can be started now ({error})")
+            self._retry(job_id)
             return
         self._children[job_id] = child
         self._watch(job_id, os.pidfd_open(child.pid))
 
     def adopt(self, job_id: int) -> None:
-        """A job that was claimed under an earlier manager."""
+        """Watch the supervisor of a job that was claimed under an earlier manager."""
         record = self._store.job(job_id)
         assert record is not None
         assert record.supervisor is not None
         try:
             descriptor = os.pidfd_open(record.supervisor)
         except ProcessLookupError:
-            self._gone(job_id)
+            self._supervisor_ended(job_id)
             return
-        # While the lock is held its holder lives, so the number cannot have been given to another process.
+        # While the lock is held its holder lives, so the process id cannot belong to another process.
         if self._locks.held(job_id):
             self._watch(job_id, descriptor)
         else:
             os.close(descriptor)
-            self._gone(job_id)
+            self._supervisor_ended(job_id)
 
     def ask_to_end(self, job_id: int) -> None:
-        """Let the supervisor of a running job end it."""
+        """Send TERM to the supervisor of a running job."""
         record = self._store.job(job_id)
         if record is None or record.state != RUNNING or record.supervisor is None:
             return
@@ -109,7 +110,7 @@ class Supervisors:
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Watch them no longer; they go on."""
+        """Stop to watch the supervisors. They continue."""
         for descriptor in self._watched.values():
             self._loop.forget(descriptor)
             os.close(descriptor)
@@ -117,70 +118,70 @@ class Supervisors:
 
     def _watch(self, job_id: int, descriptor: int) -> None:
         self._watched[job_id] = descriptor
-        self._loop.watch(descriptor, lambda: self._ended(job_id))
+        self._loop.watch(descriptor, lambda: self._watched_ended(job_id))
 
-    def _ended(self, job_id: int) -> None:
+    def _watched_ended(self, job_id: int) -> None:
         descriptor = self._watched.pop(job_id)
         self._loop.forget(descriptor)
         os.close(descriptor)
         child = self._children.pop(job_id, None)
         if child is not None:
             child.wait()
-        self._gone(job_id)
+        self._supervisor_ended(job_id)
 
-    def _gone(self, job_id: int) -> None:
+    def _supervisor_ended(self, job_id: int) -> None:
         record = self._store.job(job_id)
         assert record is not None
         if record.state == STARTING:
-            self._again(job_id)
+            self._retry(job_id)
             return
         if record.state == RUNNING:
             if self._locks.held(job_id):
-                # Another was quicker.
+                # Another supervisor has claimed the job.
                 self.adopt(job_id)
                 return
-            self._lost(job_id, record.token)
-        self._tries.pop(job_id, None)
-        self._over(job_id)
+            self._lose(job_id, record.token)
+        self._failures.pop(job_id, None)
+        self._on_end(job_id)
 
-    def _again(self, job_id: int) -> None:
-        tries = self._tries[job_id] = self._tries.get(job_id, 0) + 1
-        if tries < _TRIES:
-            self._loop.after(_AGAIN_S, lambda: self.relaunch(job_id))
+    def _retry(self, job_id: int) -> None:
+        failures = self._failures[job_id] = self._failures.get(job_id, 0) + 1
+        if failures < _ATTEMPTS:
+            self._loop.after(_RETRY_S, lambda: self.relaunch(job_id))
             return
-        detail = f"its supervisor does not start; {self._said} says why"
+        detail = f"its supervisor does not start; {self._stderr_path} says why"
         self._end(job_id, NOT_STARTED, detail, STARTING)
-        self._over(job_id)
+        self._on_end(job_id)
 
     def relaunch(self, job_id: int) -> None:
-        """Another supervisor for a job that none has claimed yet; one that is on its way may be quicker."""
+        """Start another supervisor for a job that none has claimed. The first of them that claims the job runs it."""
         with self._store.transaction():
             self._store.attempted(job_id)
         self.launch(job_id)
 
-    def _lost(self, job_id: int, token: str) -> None:
+    def _lose(self, job_id: int, token: str) -> None:
         killed = kill_marked(token)
         left = f"; {killed} of its processes were killed" if killed else ""
         self._end(job_id, LOST, f"its supervisor was killed, how it ended is not known{left}", RUNNING)
 
     def _end(self, job_id: int, outcome: str, detail: str, state: str) -> None:
-        how = JobEnd(outcome=outcome, exit_code=CODE_LOST, ended_at=time.time(), detail=detail)
+        end = JobEnd(outcome=outcome, exit_code=CODE_LOST, ended_at=time.time(), detail=detail)
         with self._store.transaction():
-            written = self._store.end(job_id, how, only_from=(state,))
+            written = self._store.end(job_id, end, only_from=(state,))
         record = self._store.job(job_id)
         assert record is not None
         assert record.state == ENDED
         if written:
-            self._say(f"job {job_id} is {outcome}: {detail}")
+            self._log(f"job {job_id} is {outcome}: {detail}")
 
 
-def kill_marked(token: str) -> int:
-    """Kill every process that has a job's token in its environment; how many there were.
+def kill_marked(value: str, variable: str = TOKEN_VARIABLE) -> int:
+    """Kill all processes with this value of an environment variable, and return their number.
 
-    Repeated until none is found, because one may be starting another meanwhile.
+    The search is repeated until it finds none, because a process may start another one at the same time.
     """
-    mark, killed = f"{TOKEN_VARIABLE}={token}".encode(), 0
-    while found := [pid for pid in _pids() if mark in _environment(pid).split(b"\0")]:
+    mark, killed = f"{variable}={value}".encode(), 0
+    while found := [pid for pid in _process_ids() if mark in _environment(pid).split(b"\0")]:
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -189,7 +190,7 @@ def kill_marked(token: str) -> int:
     return killed
 
 
-def _pids() -> list[int]:
+def _process_ids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
@@ -197,5 +198,5 @@ def _environment(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
-        # It has ended, or is another user's.
+        # The process has ended, or belongs to another user.
         return b""

@@ -1,4 +1,4 @@
-"""The queue for people and programs: one document with a row for each job. Times in seconds, ends since the epoch."""
+"""The queue as a JSON document with a row for each job. Durations in s, times in s since the epoch."""
 
 from __future__ import annotations
 
@@ -15,24 +15,31 @@ Json = dict[str, Any]
 VERSION = 1
 
 PAGE = 2000
-"""Jobs in one answer: a queue of years does not fit into one line."""
+"""Most jobs of one answer, because a line has a maximum length."""
 
 
 def now() -> float:
-    """Seconds since the epoch."""
+    """Return the time, s since the epoch."""
     return time.time()
 
 
 def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> Json:
-    """uid : who asks; commands of others are not shown.  everything : also jobs that are over.  after : only later ids
+    """Return one page of the queue: at most `PAGE` jobs.
 
-    At most `PAGE` jobs; `more` is then the last one's id, to be asked after, else null.
+    Args:
+        live: the queue.
+        uid: user of the client. Commands of other users are not shown.
+        everything: include jobs that have ended.
+        after: only jobs with higher ids.
+
+    Returns:
+        The document. Its value `more` is the last id if there may be more jobs, else None.
     """
-    find = live.store.everybody if everything else live.store.present
+    find = live.store.all_jobs if everything else live.store.present
     records = find(after, PAGE)
     rows = [row(live, record, uid) for record in records]
     head = live.queue.reservation(live.clock.now())
-    found: Json = strict(
+    page: Json = strict(
         {
             "version": VERSION,
             "processors": live.processors,
@@ -47,15 +54,13 @@ def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> 
             "jobs": rows,
         }
     )
-    return found
+    return page
 
 
 def row(live: LiveQueue, record: JobRecord, uid: int) -> Json:
-    """One job. start_early, start_late : of a waiting one, since the epoch, null where nothing can be said"""
-    instant, end = live.clock.now(), record.submitted_s
-    waited = (instant if record.start_s is None else record.start_s) - end
-    if record.start_s is None and record.freed_s is not None:
-        waited = record.freed_s - end
+    """Return one job. Values `start_early` and `start_late` are None if the job is not waiting or has no prediction."""
+    instant = live.clock.now()
+    until = next(s for s in (record.start_s, record.freed_s, instant) if s is not None)
     mine = uid in (record.uid, os.geteuid(), 0)
     found: Json = {
         "id": record.id,
@@ -69,7 +74,7 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> Json:
         "state": record.state,
         "position": live.positions().get(record.id) if record.start_s is None else None,
         "submitted": live.clock.time_of_day(record.submitted_s),
-        "waited_s": max(waited, 0.0),
+        "waited_s": max(until - record.submitted_s, 0.0),
         "start": None if record.start_s is None else live.clock.time_of_day(record.start_s),
         "start_early": None,
         "start_late": None,
@@ -85,9 +90,8 @@ def row(live: LiveQueue, record: JobRecord, uid: int) -> Json:
     if mine:
         found |= {"command": list(record.command), "directory": record.directory, "output": record.output}
     if record.start_s is None and record.state != ENDED:
-        seen = live.foreseen().get(record.id)
-        if seen is not None:
-            late = max(seen.late_s, instant)
-            found["start_early"] = live.clock.time_of_day(max(seen.early_s, instant))
-            found["start_late"] = live.clock.time_of_day(late)
+        predicted = live.predicted_starts().get(record.id)
+        if predicted is not None:
+            found["start_early"] = live.clock.time_of_day(max(predicted.early_s, instant))
+            found["start_late"] = live.clock.time_of_day(max(predicted.late_s, instant))
     return found

@@ -1,7 +1,6 @@
-"""Which estimates came nearest: every source is asked at a job's submission and judged at its end.
+"""Accuracy of run time estimates: every source estimates a job at its submission and is scored at its end.
 
-One of them decides; the others are asked beside it, so that a site sees what it would gain by another choice, and how
-a performance model does against history.
+One source decides. The others show what a site would gain by another source, or by a performance model.
 """
 
 from __future__ import annotations
@@ -15,7 +14,12 @@ from apples.queueing.jobs import QueueJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateScore:
-    """Of one source. jobs : that ended.  accuracy : mean of equation 3.  under : share that ran longer"""
+    """Score of one source.
+
+    jobs: number of jobs that ended.
+    accuracy: mean of equation 3.
+    under: share of jobs that ran longer than estimated.
+    """
 
     jobs: int
     accuracy: float
@@ -30,35 +34,35 @@ class _Sums:
 
 
 class Scoreboard:
-    """An estimator that passes on what one says and keeps the score of all, of requests, and of models' answers."""
+    """An estimator that returns the value of one source, and scores all sources, requests and models."""
 
     def __init__(self, decides: str, sources: Mapping[str, Estimator]) -> None:
-        """decides : name of the source whose estimates are passed on."""
+        """Score these sources. `decides`: name of the source whose estimates are returned."""
         self._decides, self._sources = decides, dict(sources)
-        self._said: dict[int, dict[str, float]] = {}
+        self._estimates: dict[int, dict[str, float]] = {}
         self._sums: dict[str, _Sums] = {}
 
     def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
-        """Ask everybody; the answer is that of the source that decides."""
+        """Return the estimate of the source that decides, and keep those of all sources."""
         answers = {name: source.estimate(job, now_s) for name, source in self._sources.items()}
-        said = {name: answer.seconds for name, answer in answers.items()}
-        said["request"] = job.request_s
+        seconds = {name: answer.seconds for name, answer in answers.items()}
+        seconds["request"] = job.request_s
         if job.model_s is not None:
-            said["model"] = job.model_s
-        self._said[job.id] = said
+            seconds["model"] = job.model_s
+        self._estimates[job.id] = seconds
         return answers[self._decides]
 
-    def said(self, job_id: int) -> Mapping[str, float]:
-        """What each source said of a job that is not over, s."""
-        return self._said.get(job_id, {})
+    def estimates(self, job_id: int) -> Mapping[str, float]:
+        """Return the estimate of each source for a job that has not ended, s."""
+        return self._estimates.get(job_id, {})
 
-    def recall(self, job_id: int, said: Mapping[str, float]) -> None:
-        """What was said of a job before this board was built again."""
-        self._said[job_id] = dict(said)
+    def restore(self, job_id: int, estimates: Mapping[str, float]) -> None:
+        """Set estimates that an earlier process made for a job."""
+        self._estimates[job_id] = dict(estimates)
 
     def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
-        """Judge what was said of this job, then let everybody learn from it."""
-        for name, seconds in self._said.pop(job.id, {}).items():
+        """Score the estimates of a job, then pass its run time to all sources."""
+        for name, seconds in self._estimates.pop(job.id, {}).items():
             sums = self._sums.setdefault(name, _Sums())
             larger = max(seconds, run_s)
             sums.jobs += 1
@@ -68,11 +72,11 @@ class Scoreboard:
             source.ended(job, run_s, end_s)
 
     def forget(self, job_id: int) -> None:
-        """A job left without having run."""
-        self._said.pop(job_id, None)
+        """Remove a job that left the queue without a run."""
+        self._estimates.pop(job_id, None)
 
     def scores(self) -> dict[str, EstimateScore]:
-        """By source, the best first."""
+        """Return the score of each source, best first."""
         found = {
             name: EstimateScore(jobs=s.jobs, accuracy=s.accuracy / s.jobs, under=s.under / s.jobs)
             for name, s in self._sums.items()

@@ -1,4 +1,4 @@
-"""Queues on disk with a clock that tests turn, real managers in a state of their own, and submissions to both."""
+"""Queues on disk with a manual clock, managers as processes with their own state, and submissions to both."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, chdir, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from io import StringIO
 from itertools import count
@@ -17,11 +17,13 @@ import pytest
 
 from apples.cli import toolbox
 from apples.errors import SharingError
+from apples.launching.kernel import PR_SET_PDEATHSIG, prctl
 from apples.livequeue.client import QueueClient, survey
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine
 from apples.livequeue.records import ENDED, FINISHED, STARTING, JobEnd, Submission
 from apples.livequeue.store import Store
+from apples.livequeue.supervisors import kill_marked
 from apples.queueing.configuration import EstimatesSection, QueueFile, QueueSection
 from apples.queueing.queue import warm
 
@@ -33,7 +35,7 @@ RUN = (sys.executable, "-c", "from apples.cli.run import main; main()")
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled():
-    """The kernel is on disk before any manager is started, so that none is waited for long."""
+    """Compile the kernel before a manager is started."""
     warm()
 
 
@@ -91,7 +93,7 @@ class Bench:
         machine = self.processors if isinstance(self.processors, Machine) else one_host(self.processors)
         self.live = LiveQueue(self.store, self.chosen, machine, lambda: self.seconds)
         # The time of day has no say in tests.
-        self.live.clock._begun, self.live.clock._since = 0.0, 0.0
+        self.live.clock._begun_s, self.live.clock._since_s = 0.0, 0.0
 
     def at(self, seconds, *submitted, ended=(), cancelled=()):
         """One instant; jobs that start run at once. Ids of those that started."""
@@ -107,7 +109,7 @@ class Bench:
         return [record.id for record in found.started]
 
     def states(self):
-        return {record.id: record.state for record in self.store.everybody()}
+        return {record.id: record.state for record in self.store.all_jobs()}
 
 
 @pytest.fixture
@@ -134,14 +136,20 @@ class Manager:
     """`apples manager --queue` as a process."""
 
     def __init__(self, directory, *options):
-        self.said, self.options = directory / "manager.said", options
+        self.log, self.options = directory / "manager.log", options
+        self.processes = []
         self.start()
 
     def start(self):
-        with self.said.open("ab") as said:
+        with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*APPLES, "manager", "--queue", *map(str, self.options)], stdout=said, stderr=said
+                [*APPLES, "manager", "--queue", *map(str, self.options)],
+                stdout=log,
+                stderr=log,
+                # No teardown runs when the test process is killed, so the manager must end with it.
+                preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
             )
+        self.processes.append(self.process)
 
     def ready(self):
         until = time.monotonic() + 60
@@ -151,9 +159,9 @@ class Manager:
                     client.ask("queue")
                 return self
             except SharingError:
-                assert self.process.poll() is None, self.said.read_text()
+                assert self.process.poll() is None, self.log.read_text()
                 time.sleep(0.02)
-        raise AssertionError(self.said.read_text())
+        raise AssertionError(self.log.read_text())
 
     def kill(self):
         self.process.kill()
@@ -163,24 +171,43 @@ class Manager:
         self.process.terminate()
         return self.process.wait(timeout=30)
 
+    def finish(self):
+        """Cancel all jobs and end the manager. Kill its processes if that fails."""
+        try:
+            if self.process.poll() is None:
+                jobs = survey(self.socket)["jobs"]
+                if jobs:
+                    call("cancel", *self.named_socket, *[job["id"] for job in jobs], code=None)
+                    eventually(lambda: not survey(self.socket)["jobs"])
+                assert self.end() == 0
+        finally:
+            for process in self.processes:
+                process.kill()
+                process.wait()
+
+    @property
+    def socket(self):
+        """Return the socket that the options name, or None."""
+        return self.options[self.options.index("--socket") + 1] if "--socket" in self.options else None
+
+    @property
+    def named_socket(self):
+        return ["--socket", self.socket] if self.socket else []
+
 
 @pytest.fixture
-def manager(tmp_path):
-    """Starts managers; at the end they and all jobs are ended."""
-    made = []
+def manager(tmp_path, state_of_its_own):
+    """Starts managers. At the end no manager, supervisor or job of the test is left, also when the test failed."""
+    with ExitStack() as stack:
+        # Last: supervisors of managers that were killed. They have the test's state in their environment.
+        stack.callback(kill_marked, str(state_of_its_own), "APPLES_STATE")
 
-    def start(*options, wait=True):
-        made.append(Manager(tmp_path, *options))
-        return made[-1].ready() if wait else made[-1]
+        def start(*options, wait=True):
+            made = Manager(tmp_path, *options)
+            stack.callback(made.finish)
+            return made.ready() if wait else made
 
-    yield start
-    for one in made:
-        if one.process.poll() is None:
-            jobs = queue()["jobs"]
-            if jobs:
-                call("cancel", *[job["id"] for job in jobs], code=None)
-                eventually(lambda: not queue()["jobs"])
-            assert one.end() == 0
+        yield start
 
 
 def call(command, *words, code=0, program=APPLES, **more):
@@ -216,7 +243,7 @@ def run_here(arguments, directory):
 
 
 def queue(everything=False):
-    """The whole queue, as the manager says it."""
+    """Return the whole queue, as the manager answers."""
     return survey(everything=everything)
 
 

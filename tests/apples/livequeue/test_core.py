@@ -44,7 +44,7 @@ def test_instants_are_different_although_the_clock_stands_still_or_goes_back(ben
     one.seconds = 2.0
     one.restart()
     one.at(2, asked())
-    submitted = [record.submitted_s for record in one.store.everybody()]
+    submitted = [record.submitted_s for record in one.store.all_jobs()]
     assert submitted == [7.0, 7.0 + 1 / 1024, 7.0 + 2 / 1024, 7.0 + 3 / 1024]
 
 
@@ -56,7 +56,7 @@ def test_an_instant_that_cannot_be_written_has_not_happened(bench, asked, monkey
         raise HistoryError("jobs.db: cannot be written (disk is full); nothing of it was done")
 
     with monkeypatch.context() as patch:
-        patch.setattr(one.store, "remember", full)
+        patch.setattr(one.store, "set_numbers", full)
         with pytest.raises(HistoryError, match="disk is full"):
             one.at(1, asked(procs=1))
     assert one.states() == {1: "running"}
@@ -85,7 +85,7 @@ def test_a_wide_job_can_be_cancelled_while_the_machine_is_too_small(bench, asked
 
 
 def test_the_truth_is_no_source_of_a_live_queue(bench):
-    with pytest.raises(ConfigError, match="actual is the truth, which only a replay knows"):
+    with pytest.raises(ConfigError, match="actual run times are known in a replay only"):
         bench(source="actual")
 
 
@@ -98,8 +98,8 @@ def test_estimates_come_from_the_queues_own_ends_also_after_a_restart(bench, ask
     one.restart()
     one.at(65, asked(request_s=100.0), asked(request_s=100.0, model_s=33.0))
     assert [one.store.job(number).estimate_s for number in (3, 4, 5, 6)] == [100.0, 10.0, 10.0, 33.0]
-    assert one.store.job(6).said == {"history": 10.0, "recent": 8.0, "request": 100.0, "model": 33.0}
-    seen = one.live.foreseen()
+    assert one.store.job(6).estimates == {"history": 10.0, "recent": 8.0, "request": 100.0, "model": 33.0}
+    seen = one.live.predicted_starts()
     assert (seen[5].early_s, seen[5].late_s) == (70.0, 160.0)
 
 
@@ -157,7 +157,7 @@ def test_a_replay_of_the_log_starts_the_same_jobs_at_the_same_instants(bench, as
                 asked(token=f"{steps}-{n}", procs=procs, request_s=float(run + slack))
                 for n, (_, run, procs, slack) in enumerate(came)
             ]
-            known = one.store.everybody()
+            known = one.store.all_jobs()
             runs = {len(known) + 1 + n: job[1] for n, job in enumerate(came)}
             RUNS.update(runs)
             for number in ended:

@@ -40,7 +40,7 @@ def test_jobs_from_submission_to_end(manager, cli, tmp_path):
     assert (tmp_path / "apples-2.out").read_text() == "it ran\n"
     ended = {job["id"]: job["outcome"] for job in queue(True)["jobs"]}
     assert ended == {1: "cancelled", 2: "finished", 3: "cancelled"}
-    assert "job 1 is over since" in call("why", 1)
+    assert "job 1 ended at" in call("why", 1)
     assert "job 3 was cancelled at" in call("why", 3)
     assert "job 2 is over already" in call("cancel", 2, code=6)
 
@@ -89,7 +89,9 @@ def test_options_of_the_manager(manager, cli, tmp_path, state_file):
     wrong.write_text("queue: {priority: wait +}\n")
     assert "queue.yaml:1: queue.priority" in call("manager", "--queue", "--queue-config", wrong, code=2)
     wrong.write_text("estimates: {source: actual}\n")
-    assert "actual is the truth" in call("manager", "--queue", "--queue-config", wrong, code=2)
+    assert "actual run times are known in a replay only" in call(
+        "manager", "--queue", "--queue-config", wrong, code=2
+    )
     other = tmp_path / "notes.txt"
     other.write_text("no database, only notes " * 9)
     assert "notes.txt: not an SQLite database" in call("manager", "--queue", other, code=4)
@@ -143,7 +145,7 @@ def test_a_running_job_outlives_the_manager_and_is_found_again(manager, cli, tmp
     one.kill()
     one.start()
     one.ready()
-    assert "3 jobs found, 1 running" in one.said.read_text()
+    assert "3 jobs found, 1 running" in one.log.read_text()
     one.kill()
     (tmp_path / "go").touch()
     one.start()

@@ -83,7 +83,7 @@ def test_names_of_output_files(asked):
     ("more", "command", "code", "detail"),
     [
         ({}, ["no-such-program"], 127, "no-such-program: no such program on the job's PATH"),
-        ({}, ["/etc/passwd"], 126, "/etc/passwd: is no program that may be run"),
+        ({}, ["/etc/passwd"], 126, "/etc/passwd: is not an executable program"),
         (
             {"directory": "/nowhere"},
             ["true"],
