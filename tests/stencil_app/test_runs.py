@@ -56,7 +56,7 @@ def test_bad_input_is_said_once_by_all_ranks_together(stencil_app, tmp_path):
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert [line.split(": ")[1].split(";")[0] for line in lines] == [
-        "unknown option --colour",
+        "unknown option --colour (did you mean --courant?)",
         "unexpected word 'green'",
         "--nx",
         "--slabs",
