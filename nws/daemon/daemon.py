@@ -131,12 +131,12 @@ class SensorDaemon:
         self._delivery.reload()
 
     def tallies(self) -> Mapping[str, Tally]:
-        """What became of the runs of each job so far."""
+        """Return what became of the runs of each job so far."""
         return self._table.tallies()
 
     @property
     def lost(self) -> int:
-        """Samples that were dropped for want of room, or refused by the server."""
+        """Return samples that were dropped for want of room, or refused by the server."""
         return self.spool.dropped + self._delivery.refused
 
     def close(self) -> None:
@@ -155,13 +155,13 @@ class SensorDaemon:
     # what delivery asks for and tells: `nws.daemon.delivery.Home`
 
     def connect(self, key: str) -> ServiceClient:
-        """A client with the token as it is now; raises `UsageError` when the token file is no good."""
+        """Return a client with the token as it is now; raises `UsageError` when the token file is no good."""
         at = self._endpoint()
         host = self._settings.host
         return ServiceClient(at.url, token=at.token, ca=at.ca, host=host, key=key, timeout_s=TIMEOUT_S)
 
     def registration(self) -> Mapping[str, object]:
-        """What to say of this host; raises `ProbeError` while its address is not known."""
+        """Return what to say of this host; raises `ProbeError` while its address is not known."""
         self._open_door()
         if self._echo is None:
             # raises what is wrong
@@ -172,7 +172,7 @@ class SensorDaemon:
         return {"address": address, "port": port, **site, **host_facts()}
 
     def status(self) -> Mapping[str, object]:
-        """Counters to send."""
+        """Return counters to send."""
         return status(self._table.tallies(), len(self.spool), self.lost)
 
     def keep_key(self, key: str) -> None:
@@ -191,7 +191,7 @@ class SensorDaemon:
         self._table.hurry("network")
 
     def wants_news(self, version: int | None) -> tuple[bool, bool]:
-        """Whether a schedule of that version is new, and whether peers may have moved."""
+        """Return whether a schedule of that version is new, and whether peers may have moved."""
         return version is not None and version != self.turns.version, self.turns.wants_news
 
     def _endpoint(self) -> Endpoint:
@@ -224,7 +224,7 @@ class SensorDaemon:
 def run_until_signal(
     daemon: SensorDaemon, duration_s: float | None
 ) -> tuple[Mapping[str, Tally], int | None]:
-    """`daemon.run` with TERM and INT ending it and HUP reading the token; counts, and the signal that ended it.
+    """Return `daemon.run` with TERM and INT ending it and HUP reading the token; counts, and the signal that ended it.
 
     A second TERM or INT does what it does to any program. For the main thread.
     """

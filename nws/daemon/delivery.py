@@ -54,10 +54,10 @@ class Server(Protocol):
     timeout_s: float
 
     def register(self, host: str, registration: Mapping[str, object]) -> dict[str, Any]:
-        """Say who this host is."""
+        """Return say who this host is."""
 
     def schedule(self) -> dict[str, Any]:
-        """Turns and peers as they are now."""
+        """Return turns and peers as they are now."""
 
     def put(
         self,
@@ -77,13 +77,13 @@ class Home(Protocol):
     """The rest of the daemon, as delivery needs it."""
 
     def connect(self, key: str) -> Server:
-        """A client with the token as it is now; raises `UsageError`."""
+        """Return a client with the token as it is now; raises `UsageError`."""
 
     def registration(self) -> Mapping[str, object]:
-        """What to say of this host; raises `ProbeError` while its address is not known."""
+        """Return what to say of this host; raises `ProbeError` while its address is not known."""
 
     def status(self) -> Mapping[str, object]:
-        """Counters to send."""
+        """Return counters to send."""
 
     def keep_key(self, key: str) -> None:
         """Write a new key down; raises `StoreError`."""
@@ -95,7 +95,7 @@ class Home(Protocol):
         """Turns to take, and where peers are."""
 
     def wants_news(self, version: int | None) -> tuple[bool, bool]:
-        """Whether a schedule of that version is new, and whether peers may have moved."""
+        """Return whether a schedule of that version is new, and whether peers may have moved."""
 
 
 @dataclass(slots=True)
@@ -181,7 +181,7 @@ class Delivery:
                 self._server.close()
 
     def _deliver(self) -> bool:
-        """One run; whether more waits."""
+        """Return one run; whether more waits."""
         server = self._connected()
         fresh = self._told.registration is None
         if fresh:
@@ -318,7 +318,7 @@ class Delivery:
         self._home.learn(schedule, peers)
 
     def _timed(self, call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """An answer, by which the clock is set."""
+        """Return an answer, by which the clock is set."""
         sent = self._clock.counter()
         answer = call()
         now, version = answer.get("now"), answer.get("schedule")
@@ -341,7 +341,7 @@ class Delivery:
 
 
 def _seconds(value: object) -> float | None:
-    """A period the server may ask for; None for anything else."""
+    """Return a period the server may ask for; None for anything else."""
     if not isinstance(value, int | float) or not 0.1 <= value <= 86400.0:
         return None
     return float(value)

@@ -12,7 +12,7 @@ from nws.sensors.cgroups import Cgroups
 
 
 def host_facts(root: Path = Path("/proc")) -> dict[str, object]:
-    """`cpus` that processes started here can keep busy, `cpu_model`, `memory_bytes` installed, `version`.
+    """Return `cpus` that processes started here can keep busy, `cpu_model`, `memory_bytes` installed, `version`.
 
     What the system does not say is left empty or 0.
     """

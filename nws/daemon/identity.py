@@ -17,7 +17,7 @@ from nws.series import is_host_name
 
 
 def checked_host(name: str) -> str:
-    """A name that hosts and sites may have on a service; raises `UsageError`."""
+    """Return a name that hosts and sites may have on a service; raises `UsageError`."""
     if not is_host_name(name):
         raise UsageError(
             f"{name!r} is no name for a host or site: expected a letter or digit, then up to 63 letters, digits, "
@@ -48,11 +48,11 @@ class Identity:
 
     @property
     def spool(self) -> Path:
-        """Where the spool is unless the user names another file."""
+        """Return where the spool is unless the user names another file."""
         return self._path("db")
 
     def key(self) -> str:
-        """The key this host shows to servers; made and kept where there is none."""
+        """Return the key this host shows to servers; made and kept where there is none."""
         try:
             kept = self._path("key").read_text(encoding="ascii").strip()
         except FileNotFoundError:

@@ -16,7 +16,7 @@ from nws.base.errors import ProbeError, UsageError
 
 
 def choose_address(wanted: str | None, server_url: str) -> str:
-    """The numeric address; `wanted` is an address or interface of this machine, or None.
+    """Return the numeric address; `wanted` is an address or interface of this machine, or None.
 
     Raises `UsageError` when this machine has no such address or interface, `ProbeError` when the server's name
     cannot be resolved now, or only the loopback is left and the server is elsewhere.
@@ -30,12 +30,12 @@ def choose_address(wanted: str | None, server_url: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether a numeric address reaches this machine only."""
+    """Return whether a numeric address reaches this machine only."""
     return bool(ipaddress.ip_address(address).is_loopback)
 
 
 def is_local(address: str) -> bool:
-    """Whether this machine has that numeric address now."""
+    """Return whether this machine has that numeric address now."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -56,7 +56,10 @@ def _named(wanted: str) -> str:
 
 
 def _of_interface(name: str) -> str:
-    """The first address of an interface, IPv4 before IPv6; an address of the link alone is of no use to others."""
+    """Return the first address of an interface, IPv4 before IPv6.
+
+    An address of the link alone is of no use to others.
+    """
     found = _interfaces().get(name)
     if found is None:
         raise UsageError(
@@ -92,7 +95,7 @@ def _addresses(host: str) -> Sequence[str]:
 
 
 def _towards(server_url: str) -> str:
-    """Address that a connection to the server would have here."""
+    """Return address that a connection to the server would have here."""
     parts = urlsplit(server_url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     try:

@@ -22,7 +22,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def rounded(measurement: Measurement) -> Measurement:
-    """The same with its time in whole milliseconds and its value in single precision.
+    """Return the same with its time in whole milliseconds and its value in single precision.
 
     >>> from nws.series import Measurement, Series
     >>> rounded(Measurement(Series.parse("cpu.new@a"), 1.23456, 0.1)).t
@@ -53,12 +53,13 @@ class Keeper:
             self._say(f"{self._spool.path}: the spool can be written again")
 
     def job(self, sensor: Sensor) -> Callable[[], None]:
-        """A run of a job that measures with `sensor`."""
+        """Return a run of a job that measures with `sensor`."""
         return lambda: self.keep(sensor.measure())
 
 
 def status(tallies: Mapping[str, Tally], buffered: int, dropped: int) -> dict[str, float]:
-    """Counters of the process for the server: runs of all jobs, samples waiting and lost, CPU seconds, resident bytes.
+    """Return counters of the process for the server: runs of all jobs, samples waiting and lost, CPU seconds,
+    resident bytes.
 
     CPU seconds count children that have ended, as the spin probe's.
     """

@@ -59,7 +59,7 @@ class Parcel:
 
     @property
     def next(self) -> int:
-        """Number after the last."""
+        """Return number after the last."""
         return self.first + len(self.samples)
 
 
@@ -118,7 +118,7 @@ class Spool:
             )
 
     def __len__(self) -> int:
-        """Samples that wait."""
+        """Return samples that wait."""
         return self._waiting
 
     def add(self, measurements: Sequence[Measurement]) -> None:
@@ -140,7 +140,7 @@ class Spool:
                 self._cut()
 
     def oldest(self, most: int) -> Parcel | None:
-        """The oldest samples without a gap in their numbers, `most` at most; None when nothing waits."""
+        """Return the oldest samples without a gap in their numbers, `most` at most; None when nothing waits."""
         with self._lock:
             with self._file.explained():
                 rows = self._db.execute(

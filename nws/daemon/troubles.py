@@ -34,7 +34,7 @@ class Troubles:
         self._told: str | None = None
 
     def pause_s(self, error: WeatherError, period_s: float) -> float:
-        """Seconds until the next attempt after this failure; `period_s` is between attempts that succeed."""
+        """Return seconds until the next attempt after this failure; `period_s` is between attempts that succeed."""
         self._failures += 1
         kind, advice = _described(error)
         if kind != self._told:
@@ -57,7 +57,7 @@ class Troubles:
 
 
 def _described(error: WeatherError) -> tuple[str, str]:
-    """What kind of failure it is, and what happens now."""
+    """Return what kind of failure it is, and what happens now."""
     kept = "; measurements are kept until it answers"
     if isinstance(error, Unauthorized | Forbidden):
         return (

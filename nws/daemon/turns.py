@@ -81,7 +81,7 @@ class Turns:
 
     @property
     def version(self) -> int | None:
-        """Version of the newest schedule that is known."""
+        """Return version of the newest schedule that is known."""
         newest = self._coming or self._schedule
         return None if newest is None else newest.version
 
@@ -100,7 +100,7 @@ class Turns:
             self.wants_news = False
 
     def admits(self, address: str) -> bool:
-        """Whether a host at that address is in a clique with this one."""
+        """Return whether a host at that address is in a clique with this one."""
         return address in self._welcome
 
     def run(self, counts: Counts) -> float:
@@ -133,7 +133,7 @@ class Turns:
         self._schedule, self._coming = schedule, None
 
     def _now(self, now: float) -> Turn | None:
-        """The turn that is now, unless it was used already."""
+        """Return the turn that is now, unless it was used already."""
         assert self._schedule is not None
         assert self._accounted is not None
         turn = self._schedule.turn(self._host, now)
@@ -190,7 +190,10 @@ class Turns:
             self._account(peer, self._try(peer, left, _PATIENCE_PART * length), counts)
 
     def _round(self, turn: Turn) -> list[str]:
-        """Peers left of the round under way; when it is through those of a new one, with one that failed last time."""
+        """Return peers left of the round under way.
+
+        When it is through those of a new one, with one that failed last time.
+        """
         pending = self._pending.setdefault(turn.clique, [])
         reachable = [p for p in turn.peers if self._address(p) is not None]
         pending[:] = [p for p in pending if p in reachable]
@@ -200,12 +203,12 @@ class Turns:
         return pending
 
     def _address(self, peer: str) -> tuple[str, int] | None:
-        """Where a peer answers; None for one that is not registered, or answers no probes."""
+        """Return where a peer answers; None for one that is not registered, or answers no probes."""
         place = self._peers.get(peer)
         return place if place is not None and place[1] > 0 else None
 
     def _try(self, peer: str, within_s: float, patience_s: float) -> str | None:
-        """One probe; why it failed."""
+        """Return one probe; why it failed."""
         address = self._address(peer)
         if address is None:
             return f"{peer} is not registered any more"
@@ -231,7 +234,7 @@ class Turns:
 
 
 def prober(host: str, clock: SteadyClock, source: Callable[[], str | None]) -> Prober:
-    """Probes as `NetworkSensor` makes them, from the address that `source` tells at the time."""
+    """Return probes as `NetworkSensor` makes them, from the address that `source` tells at the time."""
 
     def probe(
         peer: str, address: tuple[str, int], *, within_s: float, patience_s: float

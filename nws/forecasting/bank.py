@@ -66,7 +66,7 @@ def first_illegal(values: NDArray[np.float64]) -> int | None:
 
 
 def refusal(series: str, value: float) -> str:
-    """Message of the error for an illegal value of that series."""
+    """Return message of the error for an illegal value of that series."""
     return (
         f"{series}: {value} is not a measurement; legal are finite numbers up to ±{LARGEST:g}; "
         "leave out what could not be measured"
@@ -82,7 +82,7 @@ class BatteryBank:
 
     @classmethod
     def restored(cls, states: NDArray[np.void]) -> BatteryBank:
-        """A bank that goes on from what `states` gave, STATE[series]; the array is the bank's from then on."""
+        """Return a bank that goes on from what `states` gave, STATE[series]; the array is the bank's from then on."""
         bank = cls()
         bank._states, bank._size = states, len(states)
         return bank
@@ -93,11 +93,11 @@ class BatteryBank:
 
     @property
     def bytes_per_series(self) -> int:
-        """Size of what is known of one series."""
+        """Return size of what is known of one series."""
         return self._states.itemsize
 
     def __len__(self) -> int:
-        """Number of series."""
+        """Return number of series."""
         return self._size
 
     def add(self, count: int = 1) -> range:
@@ -137,16 +137,16 @@ class BatteryBank:
         advance_many(self._states, at, value, np.array(np.broadcast_to(time, value.shape)))
 
     def samples(self, index: int) -> int:
-        """Values taken of a series so far."""
+        """Return values taken of a series so far."""
         self._check(np.array([index]))
         return int(self._states["samples"][index])
 
     def forecast(self, index: int, pick: Pick = Pick.MAE) -> Forecast:
-        """What the battery expects of the next value; raises `WeatherError` before the first one."""
+        """Return what the battery expects of the next value; raises `WeatherError` before the first one."""
         return self.forecasts([index], pick)[0]
 
     def forecasts(self, indices: Sequence[int] | None = None, pick: Pick = Pick.MAE) -> list[Forecast]:
-        """Forecasts of many series, of all by default; raises `WeatherError` where one has no value yet."""
+        """Return forecasts of many series, of all by default; raises `WeatherError` where one has no value yet."""
         at = np.arange(self._size) if indices is None else np.asarray(indices, np.int64)
         found = self.columns(at, pick)
         if not found.samples.all():
@@ -177,7 +177,7 @@ class BatteryBank:
         ]
 
     def columns(self, indices: ArrayLike, pick: Pick = Pick.MAE) -> Columns:
-        """Forecasts of many series as arrays, int[n] → arrays[n]; a series without a value has 0 samples."""
+        """Return forecasts of many series as arrays, int[n] → arrays[n]; a series without a value has 0 samples."""
         at = np.asarray(indices, np.int64)
         self._check(at)
         state = self._states[: self._size]
@@ -211,7 +211,7 @@ class Battery:
 
     @property
     def samples(self) -> int:
-        """Values taken so far."""
+        """Return values taken so far."""
         return self._bank.samples(0)
 
     def update(self, value: float, *, t: float) -> None:
@@ -224,5 +224,5 @@ class Battery:
         self._bank.update_many(np.zeros(len(value), np.int64), value, np.fromiter(times, np.float64))
 
     def forecast(self, pick: Pick = Pick.MAE) -> Forecast:
-        """What the battery expects of the next value; raises `WeatherError` before the first one."""
+        """Return what the battery expects of the next value; raises `WeatherError` before the first one."""
         return self._bank.forecast(0, pick)

@@ -20,7 +20,7 @@ _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 
 
 def read_measurements(path: Path) -> dict[str, list[float]]:
-    """Values of every series of the file, oldest first, in the order in which the series first appear.
+    """Return values of every series of the file, oldest first, in the order in which the series first appear.
 
     Raises `UsageError` that lists every problem: a file that cannot be read, a header or a row without three
     columns, a time or value that is no finite number, time that goes back within a series, gzip data that
@@ -52,7 +52,7 @@ def read_measurements(path: Path) -> dict[str, list[float]]:
 
 
 def _unzip(data: bytes) -> tuple[bytes, str | None]:
-    """As much as can be unpacked, and what stopped it."""
+    """Return as much as can be unpacked, and what stopped it."""
     parts = []
     while data.startswith(_GZIP_MAGIC):
         unpacker = zlib.decompressobj(_GZIP_FORMAT)

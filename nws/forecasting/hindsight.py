@@ -45,7 +45,10 @@ def replay(states: Any, values: Any, pick: int, forecast: Any, error: Any) -> No
 
 
 def expected(values: ArrayLike, pick: Pick = Pick.MAE) -> Hindsight:
-    """Forecasts made before each of float[n] values, oldest first; raises `UsageError` for one that is no number."""
+    """Return forecasts made before each of float[n] values, oldest first.
+
+    Raises `UsageError` for one that is no number.
+    """
     value = np.require(values, np.float64, ("C", "W"))
     illegal = first_illegal(value)
     if illegal is not None:

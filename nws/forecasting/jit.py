@@ -24,7 +24,7 @@ _SOURCES = hashlib.sha256(
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """`function` compiled on first use, running without the interpreter lock."""
+    """Return `function` compiled on first use, running without the interpreter lock."""
     function.__qualname__ += f"_{_SOURCES}"
     try:
         result: Callable[_P, _R] = numba.njit(nogil=True, cache=True)(function)

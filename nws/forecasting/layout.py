@@ -137,7 +137,7 @@ STATE = np.dtype(
 
 
 def method_text(selector: int, method: int) -> str:
-    """Who leads and what selected it, such as ``median_21 (mae/50)``; `method` is unused by blends."""
+    """Return who leads and what selected it, such as ``median_21 (mae/50)``; `method` is unused by blends."""
     if selector >= PICKS:
         return SELECTORS[selector]
     return f"{METHODS[method]} ({SELECTORS[selector]})"

@@ -56,13 +56,13 @@ def predict_exponential(state: Any, value: float) -> None:
 
 @compiled
 def rung_method(first: int, rung: int) -> int:
-    """Method on a rung of the ladder: the last value, then the windows from the shortest, from `first` on."""
+    """Return method on a rung of the ladder: the last value, then the windows from the shortest, from `first` on."""
     return LAST if rung == 0 else first + rung - 1
 
 
 @compiled
 def next_rung(loss: Any, first: int, rung: int) -> int:
-    """One step towards the neighbouring window that did better lately, up or down alike; or stay.
+    """Return one step towards the neighbouring window that did better lately, up or down alike; or stay.
 
     loss : float64[methods], recent absolute errors
     """

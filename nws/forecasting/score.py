@@ -34,7 +34,7 @@ class Accuracy:
     rmse: float
 
     def as_json(self) -> dict[str, float]:
-        """JSON-ready document."""
+        """Return JSON-ready document."""
         return {"mae": self.mae, "rmse": self.rmse}
 
 
@@ -59,13 +59,13 @@ class Score:
 
     @property
     def improvement_over_last_value(self) -> float:
-        """Share by which the MAE pick's MAE is below that of last value; 0 where last value is never wrong."""
+        """Return share by which the MAE pick's MAE is below that of last value; 0 where last value is never wrong."""
         if self.last_value.mae == 0.0:
             return 0.0
         return 1.0 - self.mae_pick.mae / self.last_value.mae
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready document."""
+        """Return JSON-ready document."""
         return {
             "file": self.file,
             "series": self.series,
@@ -126,7 +126,7 @@ def score_series(series: Mapping[str, Sequence[float]], *, source: str) -> Score
 
 
 def _errors(value: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Errors one step ahead, float64[scored, methods + 2]: every method, then the MAE pick and the MSE pick."""
+    """Return errors one step ahead, float64[scored, methods + 2]: every method, then the MAE pick and the MSE pick."""
     predicted, answered = np.empty((len(value), len(METHODS))), np.empty((len(value), 2))
     trace(np.zeros(1, STATE), value, predicted, answered)
     everything = np.hstack((predicted, answered))[NOT_SCORED:]

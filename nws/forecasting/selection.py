@@ -71,7 +71,7 @@ def blend_weights(loss: Any, exponent: int, weight: Any) -> None:
 
 @compiled
 def weighted_median(values: Any, weights: Any, order: Any) -> float:
-    """Smallest value at which half of the weight is reached.
+    """Return smallest value at which half of the weight is reached.
 
     values, weights : float64[n];  order : int64[n], left holding the places of the values by rising size
     """
@@ -92,7 +92,7 @@ def weighted_median(values: Any, weights: Any, order: Any) -> float:
 
 @compiled
 def weighted_mean(values: Any, weights: Any) -> float:
-    """Σ w·v / Σ w, taken about the first value so that equal values give exactly that value."""
+    """Return Σ w·v / Σ w, taken about the first value so that equal values give exactly that value."""
     total, moment = 0.0, 0.0
     for i in range(len(values)):
         total += weights[i]

@@ -30,19 +30,19 @@ _EXACT = float(1 << 53)
 
 
 def pack(times: Floats, values: Floats) -> bytes:
-    """Blob of n samples: times float64[n], values float64[n], in the order given."""
+    """Return blob of n samples: times float64[n], values float64[n], in the order given."""
     whole = _integers(times, (2, 3, _FLOAT32, _FLOAT64))
     return _blob(len(times), [whole, _integers(values, (_FLOAT32, 2, 3, _FLOAT64))])
 
 
 def unpack(blob: bytes) -> tuple[Floats, Floats]:
-    """Times and values, float64[n] each; raises `ValueError` when the blob is none of `pack`'s."""
+    """Return times and values, float64[n] each; raises `ValueError` when the blob is none of `pack`'s."""
     times, values = _columns(blob, 2)
     return times, values
 
 
 def to_planes(integers: Integers) -> tuple[int, bytes]:
-    """Bytes per integer, 1, 2, 4 or 8, and the integers as that many planes of bytes, lowest first."""
+    """Return bytes per integer, 1, 2, 4 or 8, and the integers as that many planes of bytes, lowest first."""
     # 0, -1, 1, -2, … become 0, 1, 2, 3, …, so that small ones of either sign are short
     small = ((integers << 1) ^ (integers >> 63)).view(np.uint64)
     largest = int(small.max()) if len(small) else 0
@@ -52,7 +52,7 @@ def to_planes(integers: Integers) -> tuple[int, bytes]:
 
 
 def from_planes(width: int, planes: bytes) -> Integers:
-    """What `to_planes` was given."""
+    """Return what `to_planes` was given."""
     raw = np.frombuffer(planes, np.uint8)
     if width > 1:
         raw = raw.reshape(width, -1).T.copy().view(f"<u{width}").ravel()
@@ -105,7 +105,7 @@ def _columns(blob: bytes, count: int) -> list[Floats]:
 
 
 def _integers(column: Floats, ways: tuple[int, ...]) -> tuple[int, Integers]:
-    """The first of the ways that is exact, and the integers."""
+    """Return the first of the ways that is exact, and the integers."""
     column = np.ascontiguousarray(column, np.float64)
     bits = column.view(np.int64)
     for way in ways[:-1]:

@@ -51,7 +51,7 @@ class Housekeeping:
         self._sweep_from = 0
 
     def tend(self, budget_s: float) -> bool:
-        """Work for about that long; True if there is more to do now."""
+        """Return work for about that long; True if there is more to do now."""
         deadline = time.monotonic() + budget_s
         while self._is_waiting():
             with self._database.writing() as connection:
@@ -71,7 +71,7 @@ class Housekeeping:
     def _work(
         self, connection: sqlite3.Connection
     ) -> Callable[[sqlite3.Connection, float], Progress | None] | None:
-        """The next thing to do. Each returns the new progress where samples have moved."""
+        """Return the next thing to do. Each returns the new progress where samples have moved."""
         # following it all along bounds what is to be read at once, and tells how long the log is
         now, at = self._clock(), self._tail.follow(connection)
         if at.closing_to > at.closed_to:
@@ -160,7 +160,7 @@ class Housekeeping:
 
     @staticmethod
     def _outlived(connection: sqlite3.Connection, at: Progress, now: float) -> list[int]:
-        """Rows at the beginning of the log that nobody needs any more, as many as one step may delete."""
+        """Return rows at the beginning of the log that nobody needs any more, as many as one step may delete."""
         rows = connection.execute(
             "SELECT id, received, length(data) FROM log WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
             (at.deleted_to, at.closed_to, _ROWS),
@@ -217,7 +217,7 @@ def _save(connection: sqlite3.Connection, at: Progress) -> None:
 
 
 def _by_hour(batch: Batch) -> list[tuple[int, Batch]]:
-    """Hours in order, the samples of each oldest first."""
+    """Return hours in order, the samples of each oldest first."""
     batch = in_order(batch)
     hours = np.floor(batch.times / HOUR_S).astype(np.int64)
     edges = [0, *(np.flatnonzero(np.diff(hours)) + 1).tolist(), len(batch)]

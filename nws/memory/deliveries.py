@@ -76,7 +76,7 @@ def check(delivery: Delivery, names: Names) -> None:
 
 
 def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tuple[list[Receipt], Batch]:
-    """Receipts, and all samples that are new; the sources' numbers move in this transaction."""
+    """Return receipts, and all samples that are new; the sources' numbers move in this transaction."""
     sources = {d.source: d.received for d in deliveries if d.source is not None}
     expected = {name: _expected(connection, name) for name in sources}
     receipts, batches = [], []

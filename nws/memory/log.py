@@ -27,20 +27,20 @@ class Batch:
     values: NDArray[np.float64]
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return number of samples."""
         return len(self.ids)
 
     def picked(self, which: NDArray[np.bool_] | slice) -> Batch:
-        """Some of them."""
+        """Return some of them."""
         return Batch(ids=self.ids[which], times=self.times[which], values=self.values[which])
 
     def at(self, places: NDArray[np.intp]) -> Batch:
-        """Those at these places, in this order, copied."""
+        """Return those at these places, in this order, copied."""
         return Batch(ids=self.ids[places], times=self.times[places], values=self.values[places])
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """All samples of one batch after the other."""
+    """Return all samples of one batch after the other."""
     if len(batches) == 1:
         return batches[0]
     return Batch(
@@ -68,7 +68,7 @@ class Progress:
 
 
 def progress(connection: sqlite3.Connection) -> Progress:
-    """As of this transaction."""
+    """Return as of this transaction."""
     row = connection.execute(
         "SELECT deleted_to, closed_to, closing_to, series, hour, swept FROM progress"
     ).fetchone()
@@ -78,7 +78,7 @@ def progress(connection: sqlite3.Connection) -> Progress:
 
 
 def write(connection: sqlite3.Connection, batch: Batch, received: float) -> int:
-    """Number of the new row; `received`: seconds since the epoch."""
+    """Return number of the new row; `received`: seconds since the epoch."""
     blob = b"".join(
         (
             batch.times.astype("<f8").tobytes(),
@@ -92,7 +92,7 @@ def write(connection: sqlite3.Connection, batch: Batch, received: float) -> int:
 
 
 def rows_after(connection: sqlite3.Connection, row: int) -> Iterator[tuple[int, Batch]]:
-    """Number and batch of every row after that one, in order; `ValueError` for one that makes no sense."""
+    """Yield number and batch of every row after that one, in order; `ValueError` for one that makes no sense."""
     for number, data in connection.execute("SELECT id, data FROM log WHERE id > ? ORDER BY id", (row,)):
         n, rest = divmod(len(data), 20)
         if rest:
@@ -108,7 +108,7 @@ def rows_after(connection: sqlite3.Connection, row: int) -> Iterator[tuple[int, 
 
 
 def last_row(connection: sqlite3.Connection) -> int:
-    """Number of the last row ever written, 0 before the first one."""
+    """Return number of the last row ever written, 0 before the first one."""
     # the sequence remembers it even when the row itself is gone
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchone()
     return int(row[0]) if row else 0

@@ -22,7 +22,7 @@ class Names:
         self.ids: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Number of series."""
+        """Return number of series."""
         return len(self._names)
 
     def follow(self, connection: sqlite3.Connection) -> None:
@@ -38,19 +38,19 @@ class Names:
             self._series.append(None)
 
     def all(self) -> list[str]:
-        """In the order of their ids."""
+        """Return in the order of their ids."""
         return list(self._names)
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Those that have no id yet, each once, in their order."""
+        """Return those that have no id yet, each once, in their order."""
         return list(dict.fromkeys(name for name in names if name not in self.ids))
 
     def known(self, series: Iterable[Series]) -> list[int]:
-        """Ids of those that have one."""
+        """Return ids of those that have one."""
         return [self.ids[name] for name in map(str, series) if name in self.ids]
 
     def series(self, number: int) -> Series:
-        """The series of an id; `StoreError` when its name is none."""
+        """Return the series of an id; `StoreError` when its name is none."""
         found = self._series[number]
         if found is None:
             try:

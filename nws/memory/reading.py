@@ -24,7 +24,7 @@ def samples_of(
     *,
     most: int | None = None,
 ) -> Batch:
-    """Samples measured between two times, both included, the newest `most` of them, oldest first.
+    """Return samples measured between two times, both included, the newest `most` of them, oldest first.
 
     Those of one time are in the order they came.
     """
@@ -53,7 +53,7 @@ def samples_of(
 def buckets_of(
     connection: sqlite3.Connection, tail: Tail, series: int, bucket_s: int, span: tuple[float, float]
 ) -> Buckets:
-    """Buckets that begin between two times, both included, oldest first."""
+    """Return buckets that begin between two times, both included, oldest first."""
     rows = connection.execute(
         "SELECT data FROM rollup WHERE bucket_s = ? AND series = ? AND span BETWEEN ? AND ? ORDER BY span",
         (bucket_s, series, *(_number(t, SPANS_S[bucket_s]) for t in span)),
@@ -65,14 +65,14 @@ def buckets_of(
 
 
 def in_order(batch: Batch) -> Batch:
-    """By time; samples of the same time stay in the order they came."""
+    """Return by time; samples of the same time stay in the order they came."""
     if bool((batch.times[1:] >= batch.times[:-1]).all()):
         return batch
     return batch.at(np.argsort(batch.times, kind="stable"))
 
 
 def _number(t: float, length_s: float) -> int:
-    """Number of the hour or span that holds a time, which may be infinite."""
+    """Return number of the hour or span that holds a time, which may be infinite."""
     if math.isinf(t):
         return int(math.copysign(_FURTHEST, t))
     return max(-_FURTHEST, min(math.floor(t / length_s), _FURTHEST))

@@ -38,18 +38,18 @@ class Buckets:
     count: NDArray[np.int64]
 
     def __len__(self) -> int:
-        """Number of buckets."""
+        """Return number of buckets."""
         return len(self.times)
 
 
 def summed_up(times: Floats, values: Floats, bucket_s: int) -> Buckets:
-    """Buckets of n samples in any order, float64[n] each."""
+    """Return buckets of n samples in any order, float64[n] each."""
     starts = np.floor(times / bucket_s) * bucket_s
     return _joined(starts, values, values, values, np.ones(len(values), np.int64))
 
 
 def joined(parts: list[Buckets]) -> Buckets:
-    """All parts as one; buckets of the same time become one, weighted by their counts."""
+    """Return all parts as one; buckets of the same time become one, weighted by their counts."""
     if len(parts) == 1:
         return parts[0]
     return _joined(
@@ -62,7 +62,7 @@ def joined(parts: list[Buckets]) -> Buckets:
 
 
 def between(buckets: Buckets, since: float, until: float) -> Buckets:
-    """Those that begin at `since` or later, and before or at `until`."""
+    """Return those that begin at `since` or later, and before or at `until`."""
     a, b = np.searchsorted(buckets.times, since, "left"), np.searchsorted(buckets.times, until, "right")
     return Buckets(
         times=buckets.times[a:b],
@@ -74,7 +74,7 @@ def between(buckets: Buckets, since: float, until: float) -> Buckets:
 
 
 def pack_buckets(buckets: Buckets, bucket_s: int) -> bytes:
-    """Blob; exact but for the mean, which is rounded to float32 where all lowest and highest are float32."""
+    """Return blob; exact but for the mean, which is rounded to float32 where all lowest and highest are float32."""
     narrow = _is_float32(buckets.low) and _is_float32(buckets.high)
     low, mean, high = (_bits(column, narrow) for column in (buckets.low, buckets.mean, buckets.high))
     start = float(buckets.times[0])
@@ -86,7 +86,7 @@ def pack_buckets(buckets: Buckets, bucket_s: int) -> bytes:
 
 
 def unpack_buckets(blob: bytes, bucket_s: int) -> Buckets:
-    """What `pack_buckets` was given; raises `ValueError` when the blob is none of its."""
+    """Return what `pack_buckets` was given; raises `ValueError` when the blob is none of its."""
     if len(blob) < _HEAD.size or blob[0] != _VERSION:
         raise ValueError(f"roll-up of version {blob[:1]!r}, expected {bytes([_VERSION])!r}")
     _, bytes_per_value, width, n, start = _HEAD.unpack_from(blob)

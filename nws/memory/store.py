@@ -115,12 +115,12 @@ class Memory:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Return the file."""
         return self._database.path
 
     @property
     def database(self) -> Database:
-        """The file itself, for tables of others (`host`, `event`, `forecaster`)."""
+        """Return the file itself, for tables of others (`host`, `event`, `forecaster`)."""
         return self._database
 
     def append(self, measurements: Iterable[Measurement]) -> None:
@@ -173,7 +173,7 @@ class Memory:
         return receipts
 
     def series_ids(self, names: Sequence[str]) -> NDArray[np.int32]:
-        """Id of each name, int32[n]; makes those that are missing. Ids count from 0 and never change."""
+        """Return id of each name, int32[n]; makes those that are missing. Ids count from 0 and never change."""
         import numpy as np
 
         with self._database.lock:
@@ -189,12 +189,12 @@ class Memory:
             return np.fromiter((self._names.ids[n] for n in names), np.int32, len(names))
 
     def names(self) -> list[str]:
-        """Names of all series, in the order of their ids."""
+        """Return names of all series, in the order of their ids."""
         with self._reading():
             return self._names.all()
 
     def summaries(self) -> list[Summary]:
-        """One for each series that has samples, by name."""
+        """Return one for each series that has samples, by name."""
         with self._reading() as connection:
             self._tail.follow(connection)
             rows = connection.execute("SELECT samples, last_t, last_value FROM series ORDER BY id").fetchall()
@@ -218,7 +218,7 @@ class Memory:
     def history(
         self, *, since: float = -math.inf, most: int | None = None, series: Iterable[Series] | None = None
     ) -> History:
-        """Samples measured at `since` (seconds since the epoch) or later, the newest `most` of each series.
+        """Return samples measured at `since` (seconds since the epoch) or later, the newest `most` of each series.
 
         series : only these; a long history of many series is better read one by one, with `samples`
         """
@@ -237,7 +237,7 @@ class Memory:
         return History(samples=found, cursor=cursor)
 
     def news(self, cursor: int) -> tuple[list[Measurement], int] | None:
-        """Measurements kept since `cursor`, by any process, and the new cursor.
+        """Return measurements kept since `cursor`, by any process, and the new cursor.
 
         None when some of them are in chunks only: read the `history` again.
         """
@@ -253,7 +253,7 @@ class Memory:
             return found, log.last_row(connection)
 
     def samples(self, series: Series, *, since: float = -math.inf, until: float = math.inf) -> Samples:
-        """Samples of one series measured between two times, both included; none of a series nobody knows."""
+        """Return samples of one series measured between two times, both included; none of a series nobody knows."""
         from nws.memory.reading import samples_of
 
         with self._reading() as connection:
@@ -271,7 +271,10 @@ class Memory:
         since: float = -math.inf,
         until: float = math.inf,
     ) -> Buckets:
-        """Buckets of one series that begin between two times, both included; the open hour's samples are in them."""
+        """Return buckets of one series that begin between two times, both included.
+
+        The open hour's samples are in them.
+        """
         from nws.memory.reading import buckets_of
         from nws.memory.rollups import SPANS_S, joined
 

@@ -32,7 +32,7 @@ class Totals:
 
     @classmethod
     def none(cls, size: int) -> Totals:
-        """No samples of any of `size` series."""
+        """Return no samples of any of `size` series."""
         return cls(
             samples=np.zeros(size, np.int64), last_t=np.full(size, -np.inf), last=np.full(size, np.nan)
         )
@@ -59,12 +59,12 @@ class Run:
         self._last: tuple[NDArray[np.int64], Batch] | None = None
 
     def of(self, series: int) -> Batch:
-        """Samples of one series."""
+        """Return samples of one series."""
         a, b = np.searchsorted(self.batch.ids, np.array([series, series + 1], np.int32))
         return self.batch.picked(slice(int(a), int(b)))
 
     def last(self) -> tuple[NDArray[np.int64], Batch]:
-        """Number of samples and the last one of each series, by time; of the same time what came last."""
+        """Return number of samples and the last one of each series, by time; of the same time what came last."""
         if self._last is None:
             batch = self.batch
             if not len(batch):
@@ -93,7 +93,7 @@ class Pile:
         self._series: NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """Return number of samples."""
         return self._size
 
     def add(self, batch: Batch) -> None:
@@ -112,13 +112,13 @@ class Pile:
         self._filled += n
 
     def of(self, series: int) -> Batch:
-        """Samples of one series, in the order they came."""
+        """Return samples of one series, in the order they came."""
         fresh = self._fresh.picked(slice(self._filled))
         found = [*(run.of(series) for run in self._runs), fresh.at(np.flatnonzero(fresh.ids == series))]
         return joined([batch for batch in found if len(batch)])
 
     def series(self) -> NDArray[np.int32]:
-        """Ids of the series that have samples here, in order."""
+        """Return ids of the series that have samples here, in order."""
         if self._series is None:
             ids = [run.last()[1].ids for run in self._all()]
             self._series = np.flatnonzero(np.bincount(np.concatenate(ids))).astype(np.int32)
@@ -153,7 +153,7 @@ class Tail:
         self._seen = 0
 
     def follow(self, connection: sqlite3.Connection) -> Progress:
-        """Come up to this transaction's view of the log; `ValueError` for a row that makes no sense."""
+        """Return come up to this transaction's view of the log; `ValueError` for a row that makes no sense."""
         now, before = progress(connection), self.progress
         if before is None or (before.closed_to, before.closing_to) != (now.closed_to, now.closing_to):
             self.closing, self.open = Pile(), Pile()
@@ -180,11 +180,11 @@ class Tail:
             self.closing = Pile()
 
     def of(self, series: int) -> Batch:
-        """Samples of one series that are in no chunk, in the order they were kept."""
+        """Return samples of one series that are in no chunk, in the order they were kept."""
         return joined([self.left_of(series), self.open.of(series)])
 
     def left_of(self, series: int) -> Batch:
-        """Those of them that are being moved and have not been yet."""
+        """Return those of them that are being moved and have not been yet."""
         now = self.progress
         if now is None or series < now.series:
             return joined([])
@@ -194,7 +194,7 @@ class Tail:
         return batch
 
     def totals(self, size: int) -> Totals:
-        """What there is of every series in no chunk; `size`: number of series."""
+        """Return what there is of every series in no chunk; `size`: number of series."""
         totals = Totals.none(size)
         # what came first is counted first
         if self.progress is not None and len(self.closing):

@@ -42,7 +42,7 @@ class MemoryLimit:
 
     @property
     def free_bytes(self) -> float:
-        """Bytes the group may still take."""
+        """Return bytes the group may still take."""
         return max(self.limit_bytes - self.used_bytes, 0.0)
 
 
@@ -75,7 +75,7 @@ class Cgroups:
         self._relocate = relocate
 
     def cpu_limits(self) -> list[CpuLimit]:
-        """Every CPU quota that binds this process, own group first."""
+        """Return every CPU quota that binds this process, own group first."""
         limits = []
         for level in self._levels("cpu"):
             cpus = _quota_v2(level.directory) if level.version == 2 else _quota_v1(level.directory)
@@ -88,7 +88,9 @@ class Cgroups:
         return limits
 
     def weighs(self, groups: Mapping[str, str]) -> bool:
-        """Whether a process of these paths (controller → path) shares CPUs as part of a group below the root's."""
+        """Return whether a process of these paths (controller → path) shares CPUs as part of a group below the
+        root's.
+        """
         if groups.get("cpu", "/") != "/":
             return True
         for mount in self._mounts("cpu"):
@@ -100,7 +102,7 @@ class Cgroups:
         return False
 
     def memory_limits(self) -> list[MemoryLimit]:
-        """Every memory limit that binds this process, own group first; idle file cache counts as free."""
+        """Return every memory limit that binds this process, own group first; idle file cache counts as free."""
         limits = []
         for level in self._levels("memory"):
             limit, used = _memory_v2(level.directory) if level.version == 2 else _memory_v1(level.directory)
@@ -122,14 +124,14 @@ class Cgroups:
         return None
 
     def _levels(self, controller: str) -> Iterator[_Level]:
-        """Own group and its ancestors, as far as mounted, in version 2 and in that controller's hierarchy."""
+        """Yield own group and its ancestors, as far as mounted, in version 2 and in that controller's hierarchy."""
         groups = self.own_groups()
         for mount in self._mounts(controller):
             if mount.controller in groups:
                 yield from _upward(mount, groups[mount.controller])
 
     def own_groups(self) -> dict[str, str]:
-        """Controller → path of this process; empty where there are no cgroups."""
+        """Return controller → path of this process; empty where there are no cgroups."""
         try:
             return parse_groups((self._process / "cgroup").read_text())
         except (OSError, ValueError):
@@ -148,7 +150,7 @@ class Cgroups:
 
 
 def _upward(mount: _Mount, own: str) -> Iterator[_Level]:
-    """From the own group to the mount, which shows the group `mount.root`."""
+    """Yield from the own group to the mount, which shows the group `mount.root`."""
     top = mount.root.rstrip("/")
     inside = own == mount.root or own.startswith(top + "/")
     # a group that the mount does not show (a container's view of the host's path) is the mount itself

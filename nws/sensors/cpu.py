@@ -65,11 +65,11 @@ class CpuSensor:
 
     @classmethod
     def create(cls, context: SensorContext) -> CpuSensor:
-        """The sensor of the host this runs on."""
+        """Return the sensor of the host this runs on."""
         return cls(host=context.host, clock=context.clock)
 
     def measure(self) -> list[Measurement]:
-        """The three readings, after a short look of its own at first; raises `ProbeError`."""
+        """Return the three readings, after a short look of its own at first; raises `ProbeError`."""
         load = self.meter.read()
         weight = NORMAL_WEIGHT if load.newcomers_grouped else weight_of_nice(self.nice)
         passive = shares(load, weight)
@@ -88,7 +88,7 @@ class CpuSensor:
         ]
 
     def _correction(self, passive: Shares, load: Load) -> float:
-        """What to add to the passive reading; probes when it is time, and learns from what that shows."""
+        """Return what to add to the passive reading; probes when it is time, and learns from what that shows."""
         if passive.quota < passive.new:
             # the kernel enforces a quota to the letter, and lets a probe shorter than its period run free
             return self._bias
@@ -109,7 +109,7 @@ class CpuSensor:
 
 
 def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
-    """What processes of `weight` get under `load`. Pure.
+    """Return what processes of `weight` get under `load`. Pure.
 
     `running` is what a newcomer would get in the place of the weightiest competitor; `new` and `capacity` leave
     quotas aside, which `quota` gives.
@@ -132,7 +132,7 @@ def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
 
 
 def _placements(share: float, load: Load) -> tuple[float, float]:
-    """Lowest and highest share that a short probe may see where `share` is what a process gets in the long run.
+    """Return lowest and highest share that a short probe may see where `share` is what a process gets in the long run.
 
     Where competitors can move, 3 busy processes on 2 CPUs get 2/3 each in the end, but at any moment one has a CPU
     to itself and two have half of one: a probe that ends before the scheduler moves anybody sees either, and
@@ -147,7 +147,7 @@ def _placements(share: float, load: Load) -> tuple[float, float]:
 
 
 def _share(load: Load, tasks: Sequence[Task], count: int, weight: float) -> float:
-    """Share of each of `count` newcomers on the usable CPUs.
+    """Return share of each of `count` newcomers on the usable CPUs.
 
     Tasks confined to our CPUs leave what they leave; tasks that can go elsewhere compete over the whole machine.
     """
@@ -160,7 +160,7 @@ def _share(load: Load, tasks: Sequence[Task], count: int, weight: float) -> floa
 
 
 def _quota_share(load: Load, count: int, weight: float, without: Task | None = None) -> float:
-    """Share of each of `count` newcomers that every quota allows; infinite without quotas."""
+    """Return share of each of `count` newcomers that every quota allows; infinite without quotas."""
     most = float("inf")
     for quota in load.quotas:
         members = list(quota.members)

@@ -77,7 +77,7 @@ class EchoServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Address and port it listens on."""
+        """Return address and port it listens on."""
         host, port = self._listener.getsockname()[:2]
         return str(host), int(port)
 
@@ -177,7 +177,7 @@ def _refuse(connection: socket.socket) -> None:
 
 
 def _length(connection: socket.socket, buffer: memoryview) -> int | None:
-    """Length of the next message; None when the client is done, or says something that is no length."""
+    """Return length of the next message; None when the client is done, or says something that is no length."""
     got = 0
     while got < HEADER.size:
         read = connection.recv_into(buffer[got : HEADER.size])

@@ -140,11 +140,11 @@ class LoadMeter:
         )
 
     def _is_grouped(self, groups: Mapping[str, str]) -> bool:
-        """Whether the sessions of processes in these cgroups are groups to the scheduler."""
+        """Return whether the sessions of processes in these cgroups are groups to the scheduler."""
         return self.proc.groups_sessions() and not self.cgroups.weighs(groups)
 
     def _tasks(self, seen: list[_Seen]) -> list[Task]:
-        """The competitors with the weights they have against processes of other sessions."""
+        """Return the competitors with the weights they have against processes of other sessions."""
         sessions: dict[str | None, list[Task]] = {}
         for one in seen:
             grouped = one.task.weight < REALTIME_WEIGHT and self._is_grouped(one.groups)
@@ -155,7 +155,7 @@ class LoadMeter:
     def _seen(
         self, before: _Reading, now: _Reading, interval: float, rates: Mapping[int, _Rates]
     ) -> tuple[list[_Seen], float]:
-        """Competitors worth a look each, and the CPUs all the small ones used together."""
+        """Return competitors worth a look each, and the CPUs all the small ones used together."""
         seen, small = [], 0.0
         for tid, times in now.tasks.items():
             if times.pid == self.own_pid:
@@ -186,7 +186,7 @@ class LoadMeter:
         usable: frozenset[int],
         interval: float,
     ) -> list[Task]:
-        """Competitors behind busy time that no visible thread accounts for. Counts are in CPUs."""
+        """Return competitors behind busy time that no visible thread accounts for. Counts are in CPUs."""
         tolerance = _SMALL + 2 * math.sqrt(len(rates)) / (self.proc.ticks_per_s * interval)
         niced_seen = sum(s.run for s in seen if s.niced)
         normal_seen = sum(s.run for s in seen) - niced_seen + accounted
@@ -280,7 +280,7 @@ def _is_inside(group: str | None, ancestor: str) -> bool:
 
 
 def _pieces(cpus: float, where: frozenset[int], weight: float = NORMAL_WEIGHT) -> list[Task]:
-    """As few equal tasks as can use that many CPUs."""
+    """Return as few equal tasks as can use that many CPUs."""
     count = math.ceil(cpus - _SMALL) or 1
     return [Task(demand=min(cpus / count, 1.0), weight=weight, cpus=where)] * count
 

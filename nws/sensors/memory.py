@@ -27,7 +27,7 @@ class MemorySensor:
 
     @classmethod
     def create(cls, context: SensorContext) -> MemorySensor:
-        """The sensor of the host this runs on."""
+        """Return the sensor of the host this runs on."""
         return cls(host=context.host, clock=context.clock)
 
     def measure(self) -> list[Measurement]:

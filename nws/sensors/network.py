@@ -94,7 +94,7 @@ class Link:
             )
 
     def exchange_s(self, length: int) -> float:
-        """Seconds from the first byte of a message of `length` bytes to its acknowledgement."""
+        """Return seconds from the first byte of a message of `length` bytes to its acknowledgement."""
         start = self._timer()
         try:
             self._socket.settimeout(self._allowed_s())
@@ -118,11 +118,11 @@ class Link:
 
     @property
     def left_s(self) -> float:
-        """Seconds until it gives up."""
+        """Return seconds until it gives up."""
         return self._until - self._timer()
 
     def _allowed_s(self) -> float:
-        """Silence that is borne now; raises `TimeoutError` when the time is over."""
+        """Return silence that is borne now; raises `TimeoutError` when the time is over."""
         if self.left_s <= 0:
             raise TimeoutError
         return min(self._timeout_s, self.left_s)
@@ -143,13 +143,13 @@ class Link:
 
 
 def round_trip_s(link: Link, count: int) -> float:
-    """Median of `count` one-byte round trips, seconds."""
+    """Return median of `count` one-byte round trips, seconds."""
     link.exchange_s(1)
     return statistics.median(link.exchange_s(1) for _ in range(count))
 
 
 def bandwidth_Bps(link: Link, round_trip: float, plan: ProbePlan) -> float:
-    """Bytes per second of transfers long enough to time; `round_trip` in seconds is taken off each."""
+    """Return bytes per second of transfers long enough to time; `round_trip` in seconds is taken off each."""
 
     def transfer_s(length: int) -> float:
         # a transfer is never faster than the clock can tell, however long the round trip was just before
@@ -187,7 +187,7 @@ class NetworkSensor:
 
     @classmethod
     def create(cls, context: SensorContext) -> NetworkSensor:
-        """The sensor of one link of this host."""
+        """Return the sensor of one link of this host."""
         return cls(
             host=context.host,
             peer=context.peer or context.host,
@@ -196,7 +196,7 @@ class NetworkSensor:
         )
 
     def measure(self, *, within_s: float = math.inf) -> list[Measurement]:
-        """Latency and bandwidth now; raises `ProbeError` when the peer does not answer as it should.
+        """Return latency and bandwidth now; raises `ProbeError` when the peer does not answer as it should.
 
         within_s : seconds after which it gives up, whatever is under way
         """

@@ -67,11 +67,11 @@ class ProcFs:
     ticks_per_s: int = field(default_factory=lambda: os.sysconf("SC_CLK_TCK"))
 
     def usable_cpus(self) -> frozenset[int]:
-        """CPUs this process may run on."""
+        """Return CPUs this process may run on."""
         return frozenset(self.affinity(0))
 
     def cpu_times(self) -> tuple[dict[int, CpuTimes], int]:
-        """Times of every CPU that is online, and the tasks that are running or waiting for a CPU now."""
+        """Return times of every CPU that is online, and the tasks that are running or waiting for a CPU now."""
         path, running, times = self.root / "stat", 1, {}
         for line in self._text(path).splitlines():
             key, *fields = line.split()
@@ -93,7 +93,7 @@ class ProcFs:
         return times, running
 
     def tasks(self) -> dict[int, TaskTimes]:
-        """Times of every thread we may see, by thread id; those that end meanwhile are left out."""
+        """Return times of every thread we may see, by thread id; those that end meanwhile are left out."""
         found: dict[int, TaskTimes] = {}
         base = str(self.root)
         for name in os.listdir(base):
@@ -122,7 +122,7 @@ class ProcFs:
             return None
 
     def traits(self, pid: int, tid: int) -> TaskTraits | None:
-        """How the scheduler treats a thread; None when it has ended or may not be looked at."""
+        """Return how the scheduler treats a thread; None when it has ended or may not be looked at."""
         try:
             fields = _after_name(_bytes(f"{self.root}/{pid}/task/{tid}/stat"))
             nice, policy = int(fields[16]), int(fields[38])
@@ -139,7 +139,7 @@ class ProcFs:
         return TaskTraits(weight=weight, cpus=cpus, groups=groups, session=self._session(pid))
 
     def groups_sessions(self) -> bool:
-        """Whether the kernel schedules each session as one group, wherever no CPU cgroup does it instead."""
+        """Return whether the kernel schedules each session as one group, wherever no CPU cgroup does it instead."""
         try:
             return _bytes(f"{self.root}/sys/kernel/sched_autogroup_enabled").strip() == b"1"
         except OSError:
@@ -154,7 +154,7 @@ class ProcFs:
         return None if name in ("/autogroup-0", "/", "") else name
 
     def memory_available(self) -> float:
-        """Bytes a new process can touch without paging, host-wide: MemAvailable; raises `ProbeError`."""
+        """Return bytes a new process can touch without paging, host-wide: MemAvailable; raises `ProbeError`."""
         path = self.root / "meminfo"
         for line in self._text(path).splitlines():
             key, _, rest = line.partition(":")
@@ -172,7 +172,7 @@ class ProcFs:
 
 
 def parse_groups(text: str) -> dict[str, str]:
-    """Controller → cgroup path out of /proc/PID/cgroup; cgroup v2 is the controller with no name."""
+    """Return controller → cgroup path out of /proc/PID/cgroup; cgroup v2 is the controller with no name."""
     groups = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -191,5 +191,5 @@ def _bytes(path: str) -> bytes:
 
 
 def _after_name(stat: bytes) -> list[bytes]:
-    """Fields from the third on; the second, the name in parentheses, may itself hold blanks."""
+    """Return fields from the third on; the second, the name in parentheses, may itself hold blanks."""
     return stat[stat.rindex(b")") + 2 :].split()

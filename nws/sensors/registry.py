@@ -20,7 +20,7 @@ class Sensor(Protocol):
     """Measures some resources of one host."""
 
     def measure(self) -> list[Measurement]:
-        """One measurement of every series of this sensor, now; raises `ProbeError` and records nothing."""
+        """Return one measurement of every series of this sensor, now; raises `ProbeError` and records nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,12 +47,12 @@ _SENSORS = {
 
 
 def names() -> tuple[str, ...]:
-    """Names of all sensors."""
+    """Return names of all sensors."""
     return tuple(_SENSORS)
 
 
 def create(name: str, context: SensorContext) -> Sensor:
-    """Sensor of that name for one host; raises `UsageError` saying which there are."""
+    """Return sensor of that name for one host; raises `UsageError` saying which there are."""
     try:
         module, attribute = _SENSORS[name]
     except KeyError:

@@ -21,7 +21,7 @@ REALTIME_WEIGHT = 1e9
 
 
 def weight_of_nice(nice: int) -> float:
-    """Scheduler weight of a nice value, -20..19."""
+    """Return scheduler weight of a nice value, -20..19."""
     return NORMAL_WEIGHT * 1.25**-nice
 
 
@@ -39,7 +39,8 @@ class Task:
 
 
 def as_one_group(members: Sequence[Task]) -> list[Task]:
-    """The members with the weight of one normal process between them, as Linux gives to each session (autogroup).
+    """Return the members with the weight of one normal process between them, as Linux gives to each session
+    (autogroup).
 
     The group's weight lies where its members want to run, so each takes a part of it by its own weight and demand.
     """
@@ -52,7 +53,7 @@ def as_one_group(members: Sequence[Task]) -> list[Task]:
 def newcomer_share(
     capacity: float, tasks: Iterable[Task], count: int, weight: float = NORMAL_WEIGHT
 ) -> float:
-    """CPUs each of `count` new busy processes of `weight` gets of `capacity` CPUs that `tasks` use too.
+    """Return CPUs each of `count` new busy processes of `weight` gets of `capacity` CPUs that `tasks` use too.
 
     Weighted max-min fairness: task j gets min(demand_j, level · weight_j), and so do the newcomers, with
     a demand of one CPU each; `level` is where everything handed out equals the capacity.
@@ -71,7 +72,7 @@ def newcomer_share(
 def share_of_new(
     cpus: Mapping[int, float], tasks: Sequence[Task], count: int, weight: float = NORMAL_WEIGHT
 ) -> float:
-    """CPUs each of `count` new busy processes gets that may run on `cpus` and nowhere else.
+    """Return CPUs each of `count` new busy processes gets that may run on `cpus` and nowhere else.
 
     cpus : CPU → part of it that is there for processes at all (no interrupts, not stolen), 0..1
     tasks : competitors; those that may not run on any of `cpus` do not count

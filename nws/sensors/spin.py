@@ -23,7 +23,7 @@ print((time.process_time() - cpu) / wall)
 
 
 def spin(duration_s: float) -> float:
-    """CPU time over wall time of a busy loop of `duration_s` seconds: the share of one CPU it got, 0..1.
+    """Return CPU time over wall time of a busy loop of `duration_s` seconds: the share of one CPU it got, 0..1.
 
     Raises `ProbeError` when no process can be started, or it does not come back.
     """
