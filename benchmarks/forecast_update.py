@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nws.forecasting.bank import Battery, BatteryBank
+from nws.forecasting.batteries import Battery, BatteryBank
 from nws.forecasting.layout import METHODS, SELECTORS, STATE
 from nws.series import Resource, Series
 from nws.testing import InMemoryWeather
@@ -30,7 +30,7 @@ ALLOWED_US = 60.0
 FIRST_FORECAST = """
 import time
 began = time.perf_counter()
-from nws.forecasting.bank import Battery
+from nws.forecasting.batteries import Battery
 imported = time.perf_counter()
 battery = Battery()
 battery.update(1.0, t=0.0)

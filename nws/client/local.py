@@ -21,7 +21,7 @@ from nws.memory import DAY_S, Memory
 from nws.series import Forecast, Measurement, Series
 
 if TYPE_CHECKING:
-    from nws.forecasting.bank import BatteryBank
+    from nws.forecasting.batteries import BatteryBank
     from nws.sensors import Sensor
 
 _LOG = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class LocalWeather:
 
     def forecasts(self) -> Mapping[Series, Forecast]:
         """Forecasts from the last day kept on disk, at most 2,000 samples a series, whoever measured them."""
-        from nws.forecasting.bank import BatteryBank
+        from nws.forecasting.batteries import BatteryBank
 
         news = None if self._bank is None else self._memory.news(self._cursor)
         if self._bank is None or news is None:

@@ -1,8 +1,8 @@
-"""The daemon of one host: puts spool, sensors, turns and delivery into one timetable, runs it, ends it cleanly.
+"""The daemon of one host: joins spool, sensors, probe windows and delivery in one timetable.
 
-Four jobs: `cpu` and `memory` at their periods, `network` in this host's turns, `deliver` when it is time. TERM and INT
-end it: the runs under way end, what waits is delivered as far as a few seconds allow and stays in the spool else.
-HUP reads the token again. Decides nothing of what is measured, and speaks to nobody itself.
+Four jobs: `cpu` and `memory` at their periods, `network` in this host's turns, `deliver` when it is due. TERM and INT
+end it: running jobs finish, waiting samples are delivered within a few seconds, and the others stay in the spool. HUP
+makes it read the token file. Measurements and messages belong to the parts.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from nws.daemon.hostfacts import host_facts
 from nws.daemon.identity import Identity, checked_host
 from nws.daemon.interfaces import choose_address
 from nws.daemon.jobs import Keeper, status
+from nws.daemon.probewindows import ProbeWindows, prober
 from nws.daemon.spool import Spool
-from nws.daemon.turns import Turns, prober
 from nws.links.cliques import Schedule
 from nws.sensors.echo import EchoServer
 from nws.sensors.registry import SensorContext, create
 from nws.timing.periodic import Tally, Timetable
 from nws.timing.steadyclock import SteadyClock
 
-#: Periods before the server has told any, seconds.
+#: Periods before the server has sent any, seconds.
 CPU_S, MEMORY_S, DELIVER_S = 10.0, 10.0, 10.0
 #: Silence of the server that is borne: one that has just started compiles its forecasters first, seconds.
 TIMEOUT_S = 15.0
-#: What stopping may take to deliver what waits, seconds.
+#: Time limit of the last delivery at the end, seconds.
 FLUSH_S = 5.0
-#: A probe that says nothing for so long gives its place to the next host: its turn is over, or it is gone.
+#: A probe that is silent for this time makes room for the next host, seconds.
 _STALE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorSettings:
-    """What `nws sensor` was told.
+    """Settings of `nws sensor`.
 
     address : numeric address or interface to answer probes at; None: see `interfaces`
     echo_port : 0 takes a free one.  spool : None: in `state`.  spool_bytes : its size at most
@@ -65,7 +65,7 @@ class SensorSettings:
 class SensorDaemon:
     """One sensor; a context manager that holds the lock, the spool and, once `run`, the echo server.
 
-    say : gets every line for people.  wall : the host's clock, which may be wrong
+    say : receives every line for the user.  wall : the host's clock, which may be wrong
     Raises `UsageError`, and `StoreError` when another sensor of this host runs or its files cannot be written.
     """
 
@@ -75,7 +75,7 @@ class SensorDaemon:
         self._settings, self._say = settings, say
         if settings.site is not None:
             checked_host(settings.site)
-        # both are said now rather than at the first attempt to deliver
+        # report both now rather than at the first delivery
         self._endpoint()
         self._address = self._choose(settings.address) if settings.address is not None else None
         self.clock = SteadyClock(wall=wall)
@@ -91,7 +91,7 @@ class SensorDaemon:
             raise
         self._table = Timetable(report=say)
         keeper = Keeper(self.spool, say)
-        self.turns = Turns(
+        self.turns = ProbeWindows(
             settings.host,
             self.clock,
             probe=prober(settings.host, self.clock, lambda: self._address),
@@ -111,7 +111,10 @@ class SensorDaemon:
         self._table.paced("deliver", self._delivery.run)
 
     def run(self, duration_s: float | None = None) -> Mapping[str, Tally]:
-        """Measure and deliver for `duration_s` seconds, or until `stop`; then deliver what waits, and count."""
+        """Measure and deliver for `duration_s` seconds, or until `stop`; then deliver waiting samples.
+
+        Return the counts.
+        """
         self._open_door()
         place = "not known yet" if self._echo is None else "{} port {}".format(*self._echo.address)
         self._say(
@@ -131,7 +134,7 @@ class SensorDaemon:
         self._delivery.reload()
 
     def tallies(self) -> Mapping[str, Tally]:
-        """Return what became of the runs of each job so far."""
+        """Return the counts of finished, missed and failed runs of each job so far."""
         return self._table.tallies()
 
     @property
@@ -152,19 +155,19 @@ class SensorDaemon:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    # what delivery asks for and tells: `nws.daemon.delivery.Home`
+    # callbacks of delivery: `nws.daemon.delivery.DaemonCallbacks`
 
     def connect(self, key: str) -> ServiceClient:
-        """Return a client with the token as it is now; raises `UsageError` when the token file is no good."""
+        """Return a client with the present token; raises `UsageError` when the token file is invalid."""
         at = self._endpoint()
         host = self._settings.host
         return ServiceClient(at.url, token=at.token, ca=at.ca, host=host, key=key, timeout_s=TIMEOUT_S)
 
     def registration(self) -> Mapping[str, object]:
-        """Return what to say of this host; raises `ProbeError` while its address is not known."""
+        """Return the registration of this host; raises `ProbeError` while its address is not known."""
         self._open_door()
         if self._echo is None:
-            # raises what is wrong
+            # raises `UsageError`
             self._choose(self._settings.address)
             raise ProbeError("the echo server is not up yet")
         address, port = self._echo.address
@@ -224,9 +227,9 @@ class SensorDaemon:
 def run_until_signal(
     daemon: SensorDaemon, duration_s: float | None
 ) -> tuple[Mapping[str, Tally], int | None]:
-    """Return `daemon.run` with TERM and INT ending it and HUP reading the token; counts, and the signal that ended it.
+    """Return the counts of `daemon.run` and the signal that ended it; TERM and INT end it, HUP reloads the token.
 
-    A second TERM or INT does what it does to any program. For the main thread.
+    A second TERM or INT has its default action. For the main thread.
     """
     received: list[int] = []
 

@@ -1,10 +1,9 @@
-"""Speaks to the server: registers this host, delivers what the spool holds in order, learns what it is told.
+"""Delivery to the server: registers this host, delivers the spool in order, and applies the server's answers.
 
-One job does all of it, so nothing here happens twice at a time. A batch that the server does not accept is halved until
-the samples at fault are alone; those are dropped and counted, so that nothing blocks what comes after, but only while
-the server accepts this host without them. A server that has forgotten this host is told again who it is, and so is one
-that knows an old address. Every answer sets the clock, and nothing is delivered before it is set. How long to wait
-after a failure is decided in `troubles`.
+One job does all of it, so there is no concurrency here. A batch that the server rejects is halved until the faulty
+samples are alone. Those are dropped and counted, so that nothing blocks later samples, but only while the server
+accepts this host without them. A server that has lost this host's registration, or has an old address, gets a new one.
+Every answer sets the clock, and nothing is delivered before it is set. `backoff` decides the pauses after failures.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from nws.base.errors import (
     UsageError,
     WeatherError,
 )
-from nws.daemon.spool import Parcel, Spool
-from nws.daemon.troubles import Troubles
+from nws.daemon.backoff import Backoff
+from nws.daemon.spool import SampleBatch, Spool
 from nws.links.cliques import Schedule
 from nws.series import Measurement
 from nws.timing.periodic import Counts
@@ -40,21 +39,21 @@ MOST_SAMPLES = 2000
 MOST_BATCHES = 20
 #: Seconds between two questions whether peers have moved, and between two looks whether this host has.
 NEWS_S = 60.0
-#: A host's clock that differs more from the server's than this is told of, seconds.
+#: Difference between this host's and the server's clock that is reported, seconds.
 _WRONG_S = 1.0
-#: Reasons of refusals that are told; a server may word every one differently.
+#: Number of reasons for rejection that are logged; a server may word every one differently.
 _MOST_REASONS = 50
 
 Addresses = dict[str, tuple[str, int]]
 
 
 class Server(Protocol):
-    """What of `nws.client.remote.ServiceClient` is used. timeout_s : silence that is borne"""
+    """The part of `nws.client.remote.ServiceClient` used here. timeout_s : longest silence tolerated"""
 
     timeout_s: float
 
     def register(self, host: str, registration: Mapping[str, object]) -> dict[str, Any]:
-        """Return say who this host is."""
+        """Register this host and return the server's answer."""
 
     def schedule(self) -> dict[str, Any]:
         """Return turns and peers as they are now."""
@@ -73,14 +72,14 @@ class Server(Protocol):
         """Hang up."""
 
 
-class Home(Protocol):
+class DaemonCallbacks(Protocol):
     """The rest of the daemon, as delivery needs it."""
 
     def connect(self, key: str) -> Server:
-        """Return a client with the token as it is now; raises `UsageError`."""
+        """Return a client with the present token; raises `UsageError`."""
 
     def registration(self) -> Mapping[str, object]:
-        """Return what to say of this host; raises `ProbeError` while its address is not known."""
+        """Return the registration of this host; raises `ProbeError` while its address is not known."""
 
     def status(self) -> Mapping[str, object]:
         """Return counters to send."""
@@ -100,10 +99,10 @@ class Home(Protocol):
 
 @dataclass(slots=True)
 class _Told:
-    """What the server said last, and what it was told.
+    """The last exchange with the server.
 
-    version : of its schedule.  asked_at : when it was asked for it (counter, s)
-    registration : what it knows of this host, None while it knows nothing.  looked_at : when that was compared
+    version : of its schedule.  asked_at : time of that request (counter, s)
+    registration : the host's registration at the server, None without one.  looked_at : time of the last comparison
     """
 
     version: int | None = None
@@ -123,7 +122,7 @@ class Delivery:
         host: str,
         spool: Spool,
         clock: SteadyClock,
-        home: Home,
+        home: DaemonCallbacks,
         *,
         key: str,
         say: Callable[[str], None],
@@ -133,7 +132,7 @@ class Delivery:
         self._host, self._spool, self._clock, self._home = host, spool, clock, home
         self._key, self._say = key, say
         self._dice = dice or random.Random()
-        self._troubles = Troubles(say, self._dice)
+        self._backoff = Backoff(say, self._dice)
         self._server: Server | None = None
         self._reload = threading.Event()
         self._limit = MOST_SAMPLES
@@ -148,7 +147,7 @@ class Delivery:
         self._reload.set()
 
     def run(self, counts: Counts) -> float:
-        """Register if need be, deliver what waits; seconds until the next run."""
+        """Register if needed, deliver waiting samples; return the seconds until the next run."""
         begun, known = self._clock.counter(), self._told.registration is not None
         try:
             more = self._deliver()
@@ -157,9 +156,9 @@ class Delivery:
             if isinstance(error, ServiceUnreachable):
                 # this host may be the one that moved
                 self._told.looked_at = float("-inf")
-            return self._troubles.pause_s(error, self.period_s)
+            return self._backoff.pause_s(error, self.period_s)
         counts.done += 1
-        self._troubles.over(len(self._spool))
+        self._backoff.over(len(self._spool))
         if more:
             return self._dice.uniform(0.1, 0.3)
         if not known:
@@ -168,14 +167,14 @@ class Delivery:
         return max(self.period_s - (self._clock.counter() - begun), 0.1)
 
     def flush(self, within_s: float) -> None:
-        """At the end: deliver what waits, as far as it goes in that time, and hang up. Waits for nobody."""
+        """Deliver waiting samples at the end, within `within_s` seconds, and disconnect."""
         end = self._clock.counter() + within_s
         try:
             self._connected().timeout_s = within_s
             while self._deliver() and self._clock.counter() < end:
                 pass
         except WeatherError as error:
-            self._troubles.pause_s(error, self.period_s)
+            self._backoff.pause_s(error, self.period_s)
         finally:
             if self._server is not None:
                 self._server.close()
@@ -192,7 +191,7 @@ class Delivery:
             try:
                 self._put(server)
             except (Forbidden, NotFound):
-                # it may have forgotten this host; if it has not, asking again would change nothing
+                # it may have lost this host's registration; if not, repeating the request would change nothing
                 self._told.registration = None
                 if fresh:
                     raise
@@ -218,7 +217,7 @@ class Delivery:
         answer = self._timed(lambda: server.register(self._host, registration))
         key = answer.get("key")
         if isinstance(key, str) and key != self._key:
-            # written down before anything is done with it: a name whose key is lost can only be freed by an admin
+            # stored before use: a name whose key is lost can only be freed by an admin
             self._home.keep_key(key)
             self._key = key
         every = answer.get("every")
@@ -232,12 +231,12 @@ class Delivery:
         self._say(f"server: registered {self._host} with grid {answer.get('grid')}")
 
     def _look_for_move(self, server: Server) -> None:
-        """Register anew when what was said of this host is not so any more: its address has changed."""
+        """Register anew when the registration is outdated: this host's address has changed."""
         now = self._clock.counter()
         if now - self._told.looked_at < NEWS_S:
             return
         self._told.looked_at = now
-        # without an address there is nothing better to say, and what waits can be delivered all the same
+        # without an address the old registration stays, and waiting samples can still be delivered
         with contextlib.suppress(WeatherError):
             if dict(self._home.registration()) == self._told.registration:
                 return
@@ -246,32 +245,32 @@ class Delivery:
             self._register(server)
 
     def _put(self, server: Server) -> None:
-        """The next batch, or a sign of life where nothing waits or the time is not known well enough to tell it."""
-        parcel = self._spool.oldest(self._limit) if self._clock.is_set else None
+        """Send the next batch, or a sign of life if nothing waits or the clock is not set well enough."""
+        batch = self._spool.oldest(self._limit) if self._clock.is_set else None
         status = self._home.status()
-        if parcel is None:
+        if batch is None:
             self._timed(lambda: server.put(status=status))
             return
-        samples, first, source = parcel.samples, parcel.first, f"{self._host}/{self._spool.stream}"
+        samples, first, source = batch.samples, batch.first, f"{self._host}/{self._spool.stream}"
         try:
             answer = self._timed(lambda: server.put(samples, source=source, first=first, status=status))
         except (Unauthorized, Forbidden, NotFound):
             raise
         except ServiceError as error:
-            # a server that says when to come again refuses the moment, not the samples
+            # a server that names a retry time rejects the moment, not the samples
             if not 400 <= error.status < 500 or (
                 isinstance(error, TooMany) and error.retry_after_s is not None
             ):
                 raise
-            self._refuse(server, parcel, error)
+            self._refuse(server, batch, error)
             return
-        self._acknowledge(parcel, answer)
+        self._acknowledge(batch, answer)
 
-    def _acknowledge(self, parcel: Parcel, answer: Mapping[str, Any]) -> None:
+    def _acknowledge(self, batch: SampleBatch, answer: Mapping[str, Any]) -> None:
         following = answer.get("next")
-        if not isinstance(following, int) or following <= parcel.first:
-            raise _odd(f"samples {parcel.first} to {parcel.next - 1} with next {following!r}")
-        unsent = self._spool.acknowledge(following) - len(parcel.samples)
+        if not isinstance(following, int) or following <= batch.first:
+            raise _odd(f"samples {batch.first} to {batch.next - 1} with next {following!r}")
+        unsent = self._spool.acknowledge(following) - len(batch.samples)
         if unsent > 0:
             self._drop(
                 unsent, "the server had their numbers already; was the spool's file restored from a copy?"
@@ -285,14 +284,14 @@ class Delivery:
         if isinstance(many, int) and many > 0 and isinstance(refused, Mapping):
             self._drop(many, "; ".join(map(str, refused.get("reasons") or ["no reason given"])))
 
-    def _refuse(self, server: Server, parcel: Parcel, error: ServiceError) -> None:
-        """Cut a batch that was refused in half; drop what is alone, unless the server refuses everything."""
-        many = len(parcel.samples)
+    def _refuse(self, server: Server, batch: SampleBatch, error: ServiceError) -> None:
+        """Halve a rejected batch; drop a single sample, unless the server rejects everything."""
+        many = len(batch.samples)
         if many > 1:
             self._limit = many // 2
             return
         self._timed(lambda: server.put(status=self._home.status()))
-        self._spool.acknowledge(parcel.next)
+        self._spool.acknowledge(batch.next)
         self._drop(1, str(error))
 
     def _drop(self, many: int, reason: str) -> None:
@@ -331,7 +330,7 @@ class Delivery:
         return answer
 
     def _put_right(self, behind_s: float) -> None:
-        """What this process measured before the server told it the time was stamped with a wrong clock."""
+        """Correct the times of samples stamped before the server set the clock."""
         many = self._spool.shift(behind_s)
         way = "behind" if behind_s > 0 else "ahead of"
         self._say(

@@ -1,4 +1,4 @@
-"""What a sensor says of its host when it registers: CPUs, their model, memory, the version of this program."""
+"""Facts of this host for its registration: CPUs, their model, memory, the version of this program."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nws.sensors.cgroups import Cgroups
 
 
 def host_facts(root: Path = Path("/proc")) -> dict[str, object]:
-    """Return `cpus` that processes started here can keep busy, `cpu_model`, `memory_bytes` installed, `version`.
+    """Return `cpus` that child processes can keep busy, `cpu_model`, `memory_bytes` installed, `version`.
 
-    What the system does not say is left empty or 0.
+    Unknown values are empty or 0.
     """
     quotas = [math.ceil(limit.cpus) for limit in Cgroups().cpu_limits()]
     return {

@@ -1,7 +1,8 @@
-"""Who this sensor is: its key, kept for later starts, and the lock that lets one sensor of a name run at a time.
+"""The identity of this sensor: its key, kept for later starts, and the lock that lets one sensor of a name
+run at a time.
 
-Files stand in the state directory under the host's name: ``sensor-HOST.key`` (mode 0600), made before the first
-registration, so that the key is known here whatever becomes of the answer; ``sensor-HOST.lock``, held while the sensor
+Files are in the state directory under the host's name: ``sensor-HOST.key`` (mode 0600), made before the first
+registration, so that the key is known here even if the answer is lost; ``sensor-HOST.lock``, held while the sensor
 runs, with its process id; and, unless another is named, the spool ``sensor-HOST.db``.
 """
 

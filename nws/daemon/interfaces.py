@@ -1,8 +1,8 @@
 """The address at which this host answers probes and from which it sends them: the one that MPI would use.
 
-What the user names wins, an address or an interface. Else it is what the host's own name resolves to, as launchers
-hand it to the ranks, if that is an address of this machine and not the loopback; else the one that packets to the
-server leave from. The loopback is used only when the server itself is reached through it. Sends no packet.
+The user's address or interface is used if given. Else it is the address of the host's own name, as launchers pass it to
+the ranks, if it is an address of this machine and not the loopback; else the source address of packets to the server.
+The loopback is used only when the server itself is reached through it. Sends no packet.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _towards(server_url: str) -> str:
     for family, kind, protocol, _, sockaddr in found:
         try:
             with socket.socket(family, kind, protocol) as probe:
-                # a datagram socket is only told where it would send
+                # connecting a datagram socket sends nothing
                 probe.connect(sockaddr)
                 return str(probe.getsockname()[0]).partition("%")[0]
         except OSError as error:

@@ -1,8 +1,8 @@
-"""What the daemon does with measurements before they wait in the spool, and the jobs that make them on this host alone.
+"""The jobs that measure this host alone, and the rounding of measurements before they wait in the spool.
 
-Times are rounded to whole milliseconds and values to single precision: far finer than any of them is known, and such
-samples pack to a third of the size in the store. A spool that cannot be written fails the run that measured, is told
-of once, and is tried again with the next.
+Times are rounded to whole milliseconds and values to single precision: far finer than their accuracy, and such samples
+pack to a third of the size in the store. A failure to write the spool fails the measuring job, is reported once, and is
+retried at the next run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def rounded(measurement: Measurement) -> Measurement:
-    """Return the same with its time in whole milliseconds and its value in single precision.
+    """Return the measurement with its time in whole milliseconds and its value in single precision.
 
     >>> from nws.series import Measurement, Series
     >>> rounded(Measurement(Series.parse("cpu.new@a"), 1.23456, 0.1)).t
@@ -33,7 +33,7 @@ def rounded(measurement: Measurement) -> Measurement:
 
 
 class Keeper:
-    """Puts measurements into the spool. say : gets a line when that fails, and when it works again."""
+    """Puts measurements into the spool. say : receives a line when that fails, and when it works again."""
 
     def __init__(self, spool: Spool, say: Callable[[str], None]) -> None:
         self._spool, self._say = spool, say

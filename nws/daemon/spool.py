@@ -1,9 +1,9 @@
-"""What is measured and not delivered yet: a numbered stream of samples in a SQLite file of bounded size.
+"""Undelivered measurements: a numbered stream of samples in a SQLite file of bounded size.
 
-Each sample gets the next number when it is added, and goes when the server has acknowledged that number; when the file
-is full the oldest go first, and are counted. Every step is one transaction in a write-ahead log: a process killed at
-any moment loses the step under way and nothing else. The numbers make a jump each time the file is opened, so that
-a file whose last steps were lost with the power never uses a number twice. Nothing here speaks to a server.
+Each sample gets the next number when it is added, and is removed when the server has acknowledged that number. When the
+file is full the oldest are dropped first, and counted. Every step is one transaction in a write-ahead log: a process
+killed at any moment loses the step under way only. The numbers jump each time the file is opened, so that a file whose
+last steps were lost with the power never uses a number twice. Nothing here contacts a server.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CREATE TABLE fact (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
+class SampleBatch:
     """Samples with the numbers `first`, `first` + 1, …, oldest first."""
 
     first: int
@@ -66,9 +66,9 @@ class Parcel:
 class Spool:
     """The file; a context manager, safe from several threads, and open in one process at a time.
 
-    host : whose samples it holds; a file with another host's is refused
+    host : owner of the samples; a file of another host is refused
     most_bytes : size above which the oldest samples are dropped
-    stream : name of the numbered stream, new with every new file.  dropped : samples that were lost for want of room
+    stream : name of the numbered stream, new with every new file.  dropped : samples lost for lack of room
     """
 
     def __init__(self, path: Path, host: str, *, most_bytes: int = 64 << 20) -> None:
@@ -139,7 +139,7 @@ class Spool:
             if self._used_bytes() > self._most_bytes:
                 self._cut()
 
-    def oldest(self, most: int) -> Parcel | None:
+    def oldest(self, most: int) -> SampleBatch | None:
         """Return the oldest samples without a gap in their numbers, `most` at most; None when nothing waits."""
         with self._lock:
             with self._file.explained():
@@ -154,7 +154,7 @@ class Spool:
                 for place, (number, series, t, value) in enumerate(rows)
                 if number == first + place
             )
-        return Parcel(first=first, samples=samples)
+        return SampleBatch(first=first, samples=samples)
 
     def acknowledge(self, following: int) -> int:
         """Forget everything numbered below `following`: the server has it; how many. Raises `StoreError`."""
@@ -169,7 +169,7 @@ class Spool:
         return gone
 
     def shift(self, seconds: float) -> int:
-        """Move what was added since the file was opened and still waits by so many seconds; how many samples."""
+        """Move the times of undelivered samples added since the file was opened; return their number."""
         with self._lock, self._file.writing():
             return self._db.execute(
                 "UPDATE sample SET t = round(t + ?, 3) WHERE number >= ?", (seconds, self._opened_at)

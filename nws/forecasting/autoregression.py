@@ -1,11 +1,10 @@
 """Autoregression of order 16, fitted anew after every value.
 
-Covariances by lag are updated with the new value's deviation from the mean of that moment, and the Yule-Walker
-equations solved by the Levinson-Durbin recursion: 16² steps, no history, no matrix. With memory m older
-terms fade by f = 1 - 1/m a sample. The covariance at lag k is then Σ f^age · f^(k/2) · d(t)·d(t-k), the exact
-autocorrelation of the faded sequence f^(age/2)·d(t): a positive semi-definite Toeplitz matrix, so every fit is a
-stable one. No value outside the measured range is predicted: no latency below zero, no availability above one,
-without knowing what is measured.
+Covariances by lag are updated with the new value's deviation from the current mean, and the Yule-Walker equations
+solved by the Levinson-Durbin recursion: 16² steps, no history, no matrix. With memory m older terms fade by f = 1 - 1/m
+a sample. The covariance at lag k is then Σ f^age · f^(k/2) · d(t)·d(t-k), the exact autocorrelation of the faded
+sequence f^(age/2)·d(t): a positive semi-definite Toeplitz matrix, so every fit is a stable one. No value outside the
+measured range is predicted: no latency below zero, no availability above one, for any quantity.
 Source: Wolski et al. 2000, §2.4 (method); Brockwell & Davis, Time Series, §5.1 and §8.2 (mathematics).
 """
 

@@ -1,7 +1,7 @@
 """Reads a file of measurements to score forecasters on: three columns, series, time and value, under any names.
 
 Plain or gzipped CSV with a header line. Every problem of the file is found before any is reported, each as
-``file:line: what, what is legal``. Computes nothing.
+``file:line: the value, the legal values``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 def read_measurements(path: Path) -> dict[str, list[float]]:
     """Return values of every series of the file, oldest first, in the order in which the series first appear.
 
-    Raises `UsageError` that lists every problem: a file that cannot be read, a header or a row without three
-    columns, a time or value that is no finite number, time that goes back within a series, gzip data that
-    break off. Beyond 50 problems only their number is told.
+    Raises `UsageError` that lists every problem: a file that cannot be read, a header or a row without three columns, a
+    time or value that is no finite number, time that goes back within a series, truncated gzip data. Of more than 50
+    problems the others are only counted.
     """
     try:
         data = path.read_bytes()
@@ -52,7 +52,7 @@ def read_measurements(path: Path) -> dict[str, list[float]]:
 
 
 def _unzip(data: bytes) -> tuple[bytes, str | None]:
-    """Return as much as can be unpacked, and what stopped it."""
+    """Return the unpacked data up to the first error, and that error."""
     parts = []
     while data.startswith(_GZIP_MAGIC):
         unpacker = zlib.decompressobj(_GZIP_FORMAT)

@@ -1,8 +1,8 @@
 """One update of one series through the whole battery, and loops over many.
 
-The order is the whole point: judge on the new value what was expected before it was seen, then let the methods see it,
-then let the selectors answer for the next one and the battery lean on the last. Values are trusted here;
-`nws.forecasting.bank` refuses what is no number. Source: Wolski et al. 2000, §2.4.
+The order matters: the new value scores the earlier forecasts, then the methods see it, then the selectors answer for
+the next one and the battery shrinks towards the last value. Values are trusted here; `nws.forecasting.batteries`
+rejects invalid ones. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 
 from nws.forecasting.autoregression import predict_autoregression
 from nws.forecasting.jit import compiled
-from nws.forecasting.leaning import lean, score_leaning
 from nws.forecasting.predictors import (
     predict_adaptive,
     predict_exponential,
@@ -19,6 +18,7 @@ from nws.forecasting.predictors import (
     predict_running_mean,
 )
 from nws.forecasting.selection import answer, score_answers, score_methods
+from nws.forecasting.shrinkage import lean, score_leaning
 from nws.forecasting.sliding import keep, predict_means, predict_order_statistics
 
 
@@ -59,10 +59,10 @@ def advance_many(states: Any, indices: Any, values: Any, times: Any) -> None:
 
 @compiled
 def trace(states: Any, values: Any, predicted: Any, answered: Any) -> None:
-    """Run states[0] over a whole series and keep what was expected of each value before it was seen.
+    """Run states[0] over a series and keep the forecast of each value before it was seen.
 
     values : float64[n];  predicted : float64[n, methods];  answered : float64[n, 2], MAE and MSE pick.
-    Row 0 is left as it is: nothing is expected before the first value.
+    Row 0 is left as it is: there is no forecast before the first value.
     """
     state = states[0]
     for i in range(len(values)):

@@ -1,14 +1,13 @@
-"""The methods of the battery, the selectors that judge them, and what is kept of one series.
+"""The methods of the battery, the selectors that judge them, and the state of one series.
 
-Everything about a series that the battery ever needs is one record of fixed size (`STATE`, about 4 kB): no
-history is kept beyond the newest 51 values, so an update costs the same after ten samples and after ten
-million. The list of methods is that of the Network Weather Service (Wolski et al. 2000, §2.4): last value,
-running mean, exponential smoothing, sliding means, medians and trimmed means, windows that adapt, and
-autoregression of order 16. Nothing here computes anything.
+The state of a series is one record of fixed size (`STATE`, about 4 kB): no history is kept beyond the newest 51 values,
+so an update costs the same after ten samples and after ten million. The list of methods is that of the Network Weather
+Service (Wolski et al. 2000, §2.4): last value, running mean, exponential smoothing, sliding means, medians and trimmed
+means, windows that adapt, and autoregression of order 16. Nothing here computes anything.
 
-Windows of the scores. A selector that judges by the "last 50" errors weights an error of age a with
-(1 - 1/50)^a: as much memory as 50 samples, held in one number instead of 50, and free of the rounding that
-creeps into a sum from which old terms are subtracted.
+Windows of the scores. A selector that judges by the "last 50" errors weights an error of age a with (1 - 1/50)^a: as
+much memory as 50 samples, held in one number instead of 50, and free of the rounding error of a sum from which old
+terms are subtracted.
 """
 
 from __future__ import annotations
@@ -109,27 +108,27 @@ STATE = np.dtype(
         # ring: sample number k, counted from 0, is at k mod NEWEST; `sorted` lists ring places by rising value
         ("newest", "f8", (NEWEST,)),
         ("sorted", "i8", (NEWEST,)),
-        # rung of the ladder of windows on which each adaptive method stands; 0 is the last value
+        # rung of each adaptive method on the ladder of windows; 0 is the last value
         ("rung", "i8", (2,)),
         # per autoregression: mean, weight behind it, newest deviations from it, covariance by lag
         ("ar_mean", "f8", (len(AR_MEMORY),)),
         ("ar_weight", "f8", (len(AR_MEMORY),)),
         ("ar_deviation", "f8", (len(AR_MEMORY), ORDER + 1)),
         ("ar_covariance", "f8", (len(AR_MEMORY), ORDER + 1)),
-        # what each method expects of the next value, and how wrong each was so far
+        # forecast of each method for the next value, and its errors so far
         ("predicted", "f8", (len(METHODS),)),
         ("loss", "f8", (len(SCORE_MEMORY), len(KINDS), len(METHODS))),
-        # what each selector expects of the next value, the method behind it, and how wrong each was so far
+        # forecast of each selector for the next value, its method, and its errors so far
         ("answered", "f8", (len(SELECTORS),)),
         ("chosen", "i8", (PICKS,)),
         ("answer_loss", "f8", (len(KINDS), len(SELECTORS))),
-        # by kind: the best selector so far, and what the selectors say together
+        # by kind: the best selector so far, and the blend of all selectors
         ("pick", "i8", (len(KINDS),)),
         ("together", "f8", (len(KINDS),)),
         # how wrong each part of the way would have been, and the battery's answer, by kind
         ("lean_loss", "f8", (len(KINDS), len(LEAN))),
         ("answer", "f8", (len(KINDS),)),
-        # errors of what the battery answered: [kind of the answer, kind of the error]
+        # errors of the battery's answers: [kind of the answer, kind of the error]
         ("error", "f8", (len(KINDS), len(KINDS))),
     ],
     align=True,
@@ -137,7 +136,7 @@ STATE = np.dtype(
 
 
 def method_text(selector: int, method: int) -> str:
-    """Return who leads and what selected it, such as ``median_21 (mae/50)``; `method` is unused by blends."""
+    """Return the leading method and its selector, such as ``median_21 (mae/50)``; `method` is unused by blends."""
     if selector >= PICKS:
         return SELECTORS[selector]
     return f"{METHODS[method]} ({SELECTORS[selector]})"

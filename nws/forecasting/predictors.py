@@ -1,7 +1,7 @@
 """The simple methods: last value, running mean, exponential smoothing, and windows that adapt.
 
-Each takes the new value into the record of its series and writes what it expects of the next one. Nothing
-here judges a method. Source: Wolski et al. 2000, §2.4.
+Each adds the new value to the record of its series and writes its forecast of the next one. Nothing here judges a
+method. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def next_rung(loss: Any, first: int, rung: int) -> int:
 
 @compiled
 def predict_adaptive(state: Any) -> None:
-    """Mean and median over a window that grows and shrinks by one rung at a time, as the errors say."""
+    """Forecast by mean and median over a window that grows and shrinks by one rung at a time, by its errors."""
     loss, predicted, rung = state["loss"][ADAPT_SCORE, MAE], state["predicted"], state["rung"]
     rung[0] = next_rung(loss, MEAN, rung[0])
     rung[1] = next_rung(loss, MEDIAN, rung[1])

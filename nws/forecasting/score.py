@@ -1,9 +1,8 @@
-"""How good is the battery: one step ahead over a file of measurements, beside simpler forecasts.
+"""Accuracy of the battery: one step ahead over a file of measurements, beside simpler forecasts.
 
-Every value is forecast from those before it. The first 20 samples of each series are learnt from and not scored.
-Figures are means over series, each series counting alike. `best_in_hindsight` takes, for every series, the single
-method that turned out best on it: a choice nobody could have made at the time. Prints nothing, tunes nothing.
-Source: Wolski et al. 2000, §2.4; Claim N2.
+Every value is forecast from those before it. The first 20 samples of each series are used to learn and not scored.
+Scores are means over series, each series counting alike. `best_in_hindsight` takes, for every series, the single method
+with the least error on it, a choice that is only possible afterwards. Source: Wolski et al. 2000, §2.4; Claim N2.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import UsageError
-from nws.forecasting.bank import LARGEST
+from nws.forecasting.batteries import LARGEST
 from nws.forecasting.files import read_measurements
 from nws.forecasting.kernel import trace
 from nws.forecasting.layout import LAST, MAE, METHODS, MSE, STATE
@@ -40,9 +39,9 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What the battery and others reached on a file.
+    """Scores of the battery and of others on a file.
 
-    series : how many were scored;  skipped : series with no sample to score;  samples : values read of the scored
+    series : number scored;  skipped : series with no sample to score;  samples : values read of the scored
     series;  scored : forecasts judged;  methods : accuracy of every single method, by name
     """
 
@@ -88,7 +87,7 @@ def score_file(path: Path | str) -> Score:
 def score_series(series: Mapping[str, Sequence[float]], *, source: str) -> Score:
     """Score the battery on series of values, oldest first.
 
-    `source` is named in messages. Raises `UsageError` if a value is beyond what the battery takes, or no series
+    `source` is named in messages. Raises `UsageError` if a value is beyond the battery's range, or no series
     has more than `NOT_SCORED` samples.
     """
     long_enough = {name: values for name, values in series.items() if len(values) > NOT_SCORED}

@@ -1,13 +1,13 @@
-"""Who answers: methods are judged by their errors, and the judges by theirs.
+"""Selection: methods are judged by their errors, and the selectors by theirs.
 
-First level. Every method is scored on each new value before it sees it, in MAE and in MSE, over the whole
-history and over shorter memories. Each score is a selector: it answers with the method of the lowest. Two more
-selectors blend all methods by their scores over the whole history, since on short or noisy series the lowest score is
-often luck: a weighted median where MAE counts, a weighted mean where MSE counts, each being what minimises
-its kind of error. Second level. The selectors' answers are scored alike, and blended alike but more sharply: where
-one is best it answers nearly alone (the MAE pick, the MSE pick), where several are as good their choices, and their
-luck, are shared. `nws.forecasting.leaning` has the last word. Nothing is ever charged to an answer given before the
-first value. Source: Wolski et al. 2000, §2.4.
+First level. Every method is scored on each new value before it sees it, in MAE and in MSE, over the whole history and
+over shorter memories. Each score is a selector: it answers with the method of the lowest. Two more selectors blend all
+methods by their scores over the whole history, since on short or noisy series the lowest score is often luck: a
+weighted median where MAE counts, a weighted mean where MSE counts, each the minimiser of its kind of error. Second
+level. The selectors' answers are scored alike, and blended alike but more sharply: a clearly best selector answers
+nearly alone (the MAE pick, the MSE pick), and among equally good ones their answers, and their luck, are shared.
+`nws.forecasting.shrinkage` makes the final answer. No error is charged before the first value. Source: Wolski et al.
+2000, §2.4.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def score_methods(state: Any, value: float) -> None:
 
 @compiled
 def score_answers(state: Any, value: float) -> None:
-    """Charge every selector with the error of what it answered."""
+    """Charge every selector with the error of its answer."""
     answered, answer_loss = state["answered"], state["answer_loss"]
     for selector in range(_SELECTORS):
         error = abs(answered[selector] - value)

@@ -1,8 +1,8 @@
 """The newest 51 values of a series, kept in order of arrival and in order of size.
 
-One walk in order of arrival gives the sliding means of all windows, one walk in order of size all medians and
-trimmed means: a window of w is the values younger than w samples, and leaving the others out keeps the
-order. Sums are taken afresh every time, so nothing drifts. Source: Wolski et al. 2000, §2.4.
+One walk in order of arrival gives the sliding means of all windows, one walk in order of size all medians and trimmed
+means: a window of w is the values younger than w samples, and leaving the others out keeps the order. Sums are
+recomputed every time, so rounding errors do not accumulate. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nws.forecasting.jit import compiled
 from nws.forecasting.layout import MEAN, MEDIAN, NEWEST, SLIDING, TRIM, TRIMMED, TRIMMED_MEAN
 
 _WINDOW = np.array(SLIDING)
-#: Where the trimmed mean of a window stands among the trimmed means; -1 where a window has none.
+#: Index of a window's trimmed mean among the trimmed means; -1 where a window has none.
 _TRIMMED = np.array([TRIMMED.index(w) if w in TRIMMED else -1 for w in SLIDING])
 
 

@@ -1,6 +1,6 @@
-"""The memory of the weather: measurements on disk, read back in time order; what it is and keeps is in `store`.
+"""The store of the weather: measurements on disk, read in time order; see `store`.
 
-Records that need numpy are loaded when somebody asks for them, so that commands which open no memory start fast.
+Records that need numpy are loaded when used, so that commands which open no store start fast.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Samples of one series as a compressed blob, exact to the last bit. Pure.
 
-A column of numbers becomes integers in the first way that loses nothing: thousandths or millionths (times stamped
-by a clock of whole milliseconds), the bits of float32, the bits of float64. Neighbours are alike, so what is
-stored are the differences between them less their median, as small as they fit, all lowest bytes first, then all
-second bytes, and so on, deflated. The order of the samples is kept. What a blob holds is for the memory to know.
+A column of numbers becomes integers in the first lossless way: thousandths or millionths (times stamped by a clock of
+whole milliseconds), the bits of float32, the bits of float64. Neighbours are alike, so the differences between them
+less their median are stored, in as few bytes as they fit, all lowest bytes first, then all second bytes, and so on,
+deflated. The order of the samples is kept. The series and hour of a blob are not part of it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def to_planes(integers: Integers) -> tuple[int, bytes]:
 
 
 def from_planes(width: int, planes: bytes) -> Integers:
-    """Return what `to_planes` was given."""
+    """Return the integers that `to_planes` packed."""
     raw = np.frombuffer(planes, np.uint8)
     if width > 1:
         raw = raw.reshape(width, -1).T.copy().view(f"<u{width}").ravel()

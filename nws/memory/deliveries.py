@@ -1,8 +1,7 @@
-"""Deliveries to the memory: columns of samples, and the numbered streams that make repeating them harmless.
+"""Deliveries to the store: columns of samples, and the numbered streams that make repeating them harmless.
 
-A sender numbers its samples from 0 on, and repeats what nobody has acknowledged; the memory remembers for each
-source which number it expects next, and leaves out what has a lower one. That number moves in the same transaction as
-the samples.
+A sender numbers its samples from 0, and repeats unacknowledged ones. For each source the store keeps the next expected
+number, and ignores samples with a lower one. That number moves in the same transaction as the samples.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from nws.base.errors import UsageError
 from nws.memory.log import Batch, joined
 from nws.memory.names import Names
 
-#: Times beyond ± that many seconds since the epoch, three thousand years, are nobody's.
+#: Times beyond ± this many seconds since the epoch, three thousand years, are invalid.
 FURTHEST_S = 1e11
 
 
@@ -26,8 +25,8 @@ FURTHEST_S = 1e11
 class Delivery:
     """n samples: ids int32[n] of series, times float64[n] (seconds since the epoch), values float64[n] in their units.
 
-    source : who numbers them, None when nobody does.  first : number of the first sample, the others follow
-    received : when they came, seconds since the epoch by the clock of the memory
+    source : the numbering sender, None without numbers.  first : number of the first sample, the others follow
+    received : arrival, seconds since the epoch by the clock of the store
     wanted : bool[n]; False where a sample counts as delivered and is not kept, None to keep all
     """
 
@@ -49,7 +48,7 @@ class Receipt:
 
 
 def check(delivery: Delivery, names: Names) -> None:
-    """Raises `UsageError` for what cannot be kept."""
+    """Raise `UsageError` for samples that cannot be stored."""
     d = delivery
     wanted = np.ones(len(d.ids), bool) if d.wanted is None else d.wanted
     if not d.ids.shape == d.times.shape == d.values.shape == wanted.shape or d.ids.ndim != 1:

@@ -1,8 +1,8 @@
-"""The log of the memory: batches of samples in the order they were kept, one row for each step.
+"""The log of the store: batches of samples in the order they were kept, one row for each step.
 
-Says what a batch looks like as a blob and how far into the log the closing of hours has come (`Progress`). The
-samples of a row leave the log for the chunks series by series, and within a series hour by hour; `Progress` moves
-in the same transaction as the chunks, so whoever reads sees every sample once.
+Defines a batch as a blob, and the progress of compaction through the log (`Progress`). The samples of a row leave the
+log for the chunks series by series, and within a series hour by hour; `Progress` moves in the same transaction as the
+chunks, so that readers see every sample once.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def joined(batches: Sequence[Batch]) -> Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far the samples of the log have moved.
+    """The progress of compaction.
 
-    Of rows up to `closed_to` all samples are in chunks; those up to `deleted_to` are gone. Of rows after them up to
+    Of rows up to `closed_to` all samples are in chunks; those up to `deleted_to` are deleted. Of rows after them up to
     `closing_to`, the samples of series before `series` are in chunks, and of `series` itself those of hours
-    before `hour`. `swept` : hour in which what is too old was last forgotten, by the clock of who did it
+    before `hour`. `swept` : hour of the last deletion of outdated samples, by the deleting process' clock
     """
 
     deleted_to: int
@@ -109,6 +109,6 @@ def rows_after(connection: sqlite3.Connection, row: int) -> Iterator[tuple[int, 
 
 def last_row(connection: sqlite3.Connection) -> int:
     """Return number of the last row ever written, 0 before the first one."""
-    # the sequence remembers it even when the row itself is gone
+    # the sequence keeps the number even after the row is deleted
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'log'").fetchone()
     return int(row[0]) if row else 0

@@ -1,4 +1,4 @@
-"""Names of the series in a memory, known by their ids. Read once, and later only what is new."""
+"""Names of the series in a store, by their ids. Read once, and later only the new ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nws.series import Series
 
 
 class Names:
-    """All series as of the last `follow`; ids count from 0. path : file, for what is said of it"""
+    """All series as of the last `follow`; ids count from 0. path : file, for messages"""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,7 +26,7 @@ class Names:
         return len(self._names)
 
     def follow(self, connection: sqlite3.Connection) -> None:
-        """Learn what others have added; names never change and never go."""
+        """Read the names that other processes added; names never change and are never deleted."""
         rows = connection.execute(
             "SELECT id, name FROM series WHERE id >= ? ORDER BY id", (len(self._names),)
         )

@@ -1,4 +1,4 @@
-"""One series read from where its samples are: chunks and roll-ups on disk, and the tail in memory."""
+"""Reads one series: from chunks and roll-ups on disk, and from the head block in memory."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sqlite3
 import numpy as np
 
 from nws.memory import chunks
+from nws.memory.headblock import HOUR_S, HeadBlock
 from nws.memory.log import Batch
 from nws.memory.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
 from nws.memory.rollups import joined as joined_buckets
-from nws.memory.tail import HOUR_S, Tail
 
 _FURTHEST = 1 << 60
 
 
 def samples_of(
     connection: sqlite3.Connection,
-    tail: Tail,
+    tail: HeadBlock,
     series: int,
     span: tuple[float, float] = (-math.inf, math.inf),
     *,
@@ -39,7 +39,7 @@ def samples_of(
         times, values = chunks.unpack(data)
         times_of.append(times)
         values_of.append(values)
-        # an earlier hour has nothing newer; what may lie beyond the end of the span does not count
+        # an earlier hour has nothing newer; samples beyond the end of the span do not count
         enough += int(np.count_nonzero(times <= span[1]))
         if most is not None and enough >= most:
             break
@@ -51,7 +51,7 @@ def samples_of(
 
 
 def buckets_of(
-    connection: sqlite3.Connection, tail: Tail, series: int, bucket_s: int, span: tuple[float, float]
+    connection: sqlite3.Connection, tail: HeadBlock, series: int, bucket_s: int, span: tuple[float, float]
 ) -> Buckets:
     """Return buckets that begin between two times, both included, oldest first."""
     rows = connection.execute(

@@ -1,7 +1,7 @@
 """Roll-ups: samples of one series summed up in buckets of fixed length, number, mean, lowest and highest. Pure.
 
-A bucket is known by its number, the start in seconds since the epoch over its length, so that buckets made at
-different times from different samples of the same minute join to what all samples at once would have given.
+A bucket is known by its number, the start in seconds since the epoch over its length, so that buckets made at different
+times from different samples of the same minute add up to the bucket of all samples at once.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def pack_buckets(buckets: Buckets, bucket_s: int) -> bytes:
 
 
 def unpack_buckets(blob: bytes, bucket_s: int) -> Buckets:
-    """Return what `pack_buckets` was given; raises `ValueError` when the blob is none of its."""
+    """Return the buckets that `pack_buckets` packed; raises `ValueError` for any other blob."""
     if len(blob) < _HEAD.size or blob[0] != _VERSION:
         raise ValueError(f"roll-up of version {blob[:1]!r}, expected {bytes([_VERSION])!r}")
     _, bytes_per_value, width, n, start = _HEAD.unpack_from(blob)

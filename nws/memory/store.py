@@ -1,11 +1,11 @@
-"""The memory: every measurement kept on disk between runs, and read back in time order.
+"""The store: every measurement on disk between runs, read in time order.
 
-New measurements go to the end of a log in the order they come, a row for each step; once an hour is over its samples
-move into one compressed chunk for each series (`chunks`) and into roll-ups (`rollups`), a slice at a time (`closing`).
-What is still in the log stands in memory by series as well (`tail`). What is older than its retention, by the clock,
-is forgotten. Several threads and several processes may use one memory; see `database` for what happens when the file
-is unfit. numpy is imported when the first memory is opened: names from here are
-imported by commands that open none.
+New measurements are appended to a log in order of arrival, a row for each step. After the end of an hour its samples
+move into one compressed chunk for each series (`chunks`) and into roll-ups (`rollups`), a slice at a time
+(`compaction`). Samples still in the log are in memory by series as well (`headblock`). Samples older than their
+retention, by the clock, are deleted. Several threads and several processes may use one store; see `database` for
+errors of the file. numpy is imported when the first store is opened: names from here are imported by commands that open
+none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ON_THE_WAY_S = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """How long samples and roll-ups are kept, in seconds; what is older by the clock may be forgotten."""
+    """Retention of samples and roll-ups, in seconds by the clock."""
 
     samples_s: float = 7 * DAY_S
     minutes_s: float = 60 * DAY_S
@@ -54,7 +54,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What is kept of one series: number of samples, and the last of them (seconds since the epoch, its unit)."""
+    """Summary of one series: number of samples, and the last of them (seconds since the epoch, its unit)."""
 
     series: Series
     samples: int
@@ -82,10 +82,10 @@ class History:
 
 
 class Memory:
-    """The measurements in one file; a context manager. Raises `StoreError` wherever the file fails.
+    """The measurements in one file; a context manager. Raises `StoreError` if the file fails.
 
-    keep : how long what is kept.  clock : seconds since the epoch; decides what is over and what is too old
-    in_memory : no file, everything is gone when closed.  full_sync : not even a power failure loses what was kept
+    keep : retention.  clock : seconds since the epoch; decides which hours are over and which samples are outdated
+    in_memory : no file, everything is lost when closed.  full_sync : survive a power failure at any moment
     """
 
     def __init__(
@@ -97,15 +97,15 @@ class Memory:
         in_memory: bool = False,
         full_sync: bool = False,
     ) -> None:
-        from nws.memory.closing import Horizon, Housekeeping
+        from nws.memory.compaction import Horizon, Housekeeping
+        from nws.memory.headblock import HeadBlock
         from nws.memory.names import Names
-        from nws.memory.tail import Tail
 
         keep = keep or Keep()
         self._clock = clock
         self._database = Database(path, in_memory=in_memory, full_sync=full_sync)
         self._names = Names(path)
-        self._tail = Tail()
+        self._tail = HeadBlock()
         horizon = Horizon(
             samples_s=keep.samples_s,
             rollups_s={60: keep.minutes_s, 600: keep.ten_minutes_s},
@@ -147,7 +147,7 @@ class Memory:
         try:
             self.tend(budget_s=_ON_THE_WAY_S)
         except StoreError:
-            # the measurements are kept; what fails here fails again, and louder, at the next step
+            # the measurements are kept; a failure here is repeated, and reported, at the next step
             return
 
     def deliver(self, deliveries: Sequence[Delivery]) -> list[Receipt]:
@@ -253,7 +253,7 @@ class Memory:
             return found, log.last_row(connection)
 
     def samples(self, series: Series, *, since: float = -math.inf, until: float = math.inf) -> Samples:
-        """Return samples of one series measured between two times, both included; none of a series nobody knows."""
+        """Return samples of one series measured between two times, both included; none for an unknown series."""
         from nws.memory.reading import samples_of
 
         with self._reading() as connection:
@@ -289,7 +289,7 @@ class Memory:
         return joined([])
 
     def tend(self, *, budget_s: float = 0.02) -> bool:
-        """Close hours and forget what is too old, for about that long; True if more is waiting."""
+        """Close hours and delete outdated samples, for about `budget_s`; return whether more is waiting."""
         with self._database.lock, self._sense():
             return self._housekeeping.tend(budget_s)
 
@@ -311,7 +311,7 @@ class Memory:
 
     @contextmanager
     def _sense(self) -> Iterator[None]:
-        """What is on disk is ours to understand."""
+        """Raise `StoreError` if the content of the file is inconsistent."""
         try:
             yield
         except ValueError as error:

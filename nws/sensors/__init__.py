@@ -1,4 +1,4 @@
-"""Sensors of one host: what each measures is in its class; `registry` knows them by name."""
+"""Sensors of one host: each class states its quantities; `registry` finds them by name."""
 
 from nws.sensors.registry import Sensor, SensorContext, create, names
 

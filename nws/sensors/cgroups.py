@@ -1,8 +1,8 @@
 """Limits that control groups set on this process: CPU quotas and memory, versions 1 and 2, at every level.
 
-A process stands in one group of each hierarchy, and every ancestor's limit binds as well, so limits come as
-lists from the own group up to where the hierarchy is mounted. A file that is absent or says "max" sets no
-limit. Read only. Layout: Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
+A process is in one group of each hierarchy, and every ancestor's limit binds as well, so limits are lists from the own
+group up to the mount point of the hierarchy. An absent file or the value "max" sets no limit. Read only. Layout:
+Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nws.sensors.procfs import parse_groups
 
-#: Limits of version 1 at or above this are its way to say "none" (the largest page-aligned int64).
+#: Limits of version 1 at or above this mean "none" (the largest page-aligned int64).
 _NO_LIMIT = 1 << 60
 
 
@@ -22,8 +22,8 @@ _NO_LIMIT = 1 << 60
 class CpuLimit:
     """A quota: all tasks of the group together get `cpus` CPUs.
 
-    controller, group : hierarchy and path as /proc/PID/cgroup spells them
-    usage_s : CPU seconds the group has used since it was made; None where it does not say
+    controller, group : hierarchy and path as in /proc/PID/cgroup
+    usage_s : CPU seconds of the group since it was made; None if unknown
     """
 
     controller: str
@@ -34,7 +34,7 @@ class CpuLimit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimit:
-    """A limit in bytes on all memory of a group, and what of it is used and cannot be taken back."""
+    """A limit in bytes on all memory of a group, and the part of it in use that cannot be reclaimed."""
 
     group: str
     limit_bytes: float

@@ -1,11 +1,10 @@
-"""CPU sensor: what a new process would get, what a running one gets, what a process per CPU would get.
+"""CPU sensor: the shares of a new process, of a running one, and of one process per CPU.
 
-Passive first: who competes (`nws.sensors.load`) and how a fair scheduler would divide the CPUs among them and a
-newcomer (`nws.sensors.sharing`), within affinity masks and cgroup quotas. A newcomer is a process in a session of
-its own, as launchers start them. What the model does not know (groups
-with weights of their own, simultaneous multithreading, a hypervisor that steals only from the busy) shows in an
-occasional short spin probe; the smoothed difference corrects the passive reading.
-Source: Wolski et al. 2000, §2.4, and the NWS CPU sensor it describes.
+Passive first: the competitors (`nws.sensors.load`), and a fair scheduler's division of the CPUs among them and a
+newcomer (`nws.sensors.sharing`), within affinity masks and cgroup quotas. A newcomer is a process in a session of its
+own, as launchers start them. Effects outside the model (groups with weights of their own, simultaneous multithreading,
+a hypervisor that steals only from busy CPUs) show in an occasional short spin probe; the smoothed difference corrects
+the passive reading. Source: Wolski et al. 2000, §2.4, and the NWS CPU sensor it describes.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from nws.series import Measurement, Resource, Series
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """CPUs that processes get: one new, one that runs already, and one new per usable CPU together.
+    """CPU shares of processes: one new, one running, and one new per usable CPU together.
 
-    `quota` : what our cgroups leave one newcomer at most, infinite without a quota
+    `quota` : upper limit for one newcomer by our cgroups, infinite without a quota
     """
 
     new: float
@@ -40,12 +39,12 @@ class Shares:
 class CpuSensor:
     """Measures CPU_NEW, CPU_RUNNING and CPU_CAPACITY of this host.
 
-    meter : who competes.  probe : duration in s → share of one CPU a busy loop got
-    probe_s : length of a probe.  probe_every : measurements from one probe to the next, unless the passive
-        reading moves by more than `moved` before
-    rest_s : seconds from one probe to the next at least: 0.12 s of CPU each are 0.4 % then, whatever the load does
+    meter : the competitors.  probe : duration in s → share of one CPU of a busy loop
+    probe_s : length of a probe.  probe_every : measurements between probes, unless the passive reading moves by more
+        than `moved` before
+    rest_s : least seconds between probes: 0.12 s of CPU each are 0.4 % then, under any load
     gain : weight of a new probe in the smoothed bias
-    nice : nice value that processes we start inherit
+    nice : nice value that our child processes inherit
     """
 
     host: str
@@ -88,7 +87,7 @@ class CpuSensor:
         ]
 
     def _correction(self, passive: Shares, load: Load) -> float:
-        """Return what to add to the passive reading; probes when it is time, and learns from what that shows."""
+        """Return the value to add to the passive reading; starts a probe when one is due, and updates the bias."""
         if passive.quota < passive.new:
             # the kernel enforces a quota to the letter, and lets a probe shorter than its period run free
             return self._bias
@@ -97,7 +96,7 @@ class CpuSensor:
         due = self._since_probe is None or moved or self._since_probe >= self.probe_every
         if not due or now - self._probed_when < self.rest_s:
             self._since_probe = (self._since_probe or 0) + 1
-            # what was learned under another load does not hold under this one
+            # a bias learned under another load does not hold under this one
             return 0.0 if moved else self._bias
         low, high = _placements(passive.new, load)
         got = self.probe(self.probe_s)
@@ -109,10 +108,10 @@ class CpuSensor:
 
 
 def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
-    """Return what processes of `weight` get under `load`. Pure.
+    """Return the shares of processes of `weight` under `load`. Pure.
 
-    `running` is what a newcomer would get in the place of the weightiest competitor; `new` and `capacity` leave
-    quotas aside, which `quota` gives.
+    `running` is the share of a newcomer in the place of the weightiest competitor; `new` and `capacity` ignore quotas,
+    which `quota` returns.
     """
     count = len(load.usable)
     rivals = [t for t in load.tasks if t.cpus & load.usable]
@@ -132,11 +131,12 @@ def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
 
 
 def _placements(share: float, load: Load) -> tuple[float, float]:
-    """Return lowest and highest share that a short probe may see where `share` is what a process gets in the long run.
+    """Return the lowest and highest share that a short probe may see if `share` is the long-run value.
 
-    Where competitors can move, 3 busy processes on 2 CPUs get 2/3 each in the end, but at any moment one has a CPU
-    to itself and two have half of one: a probe that ends before the scheduler moves anybody sees either, and
-    neither is an error of the passive reading.
+    Where competitors can move, 3 busy processes on 2 CPUs get 2/3 each in the end, but at any moment one has a CPU to
+    itself and two have half of one. A probe that ends before the scheduler moves a process sees either value, and
+    neither
+    is an error of the passive reading.
     """
     if share <= 0 or not any(len(t.cpus & load.available.keys()) > 1 and t.demand > 0.5 for t in load.tasks):
         return share, share
@@ -147,9 +147,9 @@ def _placements(share: float, load: Load) -> tuple[float, float]:
 
 
 def _share(load: Load, tasks: Sequence[Task], count: int, weight: float) -> float:
-    """Return share of each of `count` newcomers on the usable CPUs.
+    """Return the share of each of `count` newcomers on the usable CPUs.
 
-    Tasks confined to our CPUs leave what they leave; tasks that can go elsewhere compete over the whole machine.
+    Tasks confined to our CPUs leave their idle time; tasks that can go elsewhere compete over the whole machine.
     """
     here = {c: load.available[c] for c in load.usable}
     confined = [t for t in tasks if t.cpus & load.available.keys() <= load.usable]

@@ -1,9 +1,9 @@
-"""Echo server: the far end of a network probe. It sends one byte back for every message it has read whole.
+"""Echo server: the far end of a network probe. It sends one byte back for every complete message.
 
-Protocol: a client connects and is greeted with one byte, `READY` or `BUSY` (then closed). It sends messages:
-8 bytes, big-endian, with the length of the body, then the body; the server answers `ACK` once it has read all of
-it. So a message of one byte measures a round trip, and a long one bandwidth up to the receiver's acknowledgement.
-Who is not admitted is closed without a word. Connections, message length and silence are bounded; closing ends every
+Protocol: a client connects and is greeted with one byte, `READY` or `BUSY` (then closed). It sends messages: 8 bytes,
+big-endian, with the length of the body, then the body; the server answers `ACK` once it has read all of it. So a
+message of one byte measures a round trip, and a long one bandwidth up to the receiver's acknowledgement. A client that
+is not admitted is closed without an answer. Connections, message length and silence are bounded; closing ends every
 connection and waits for its thread.
 """
 
@@ -24,9 +24,9 @@ HEADER = struct.Struct(">Q")
 #: No probe needs more; a longer message is a mistake or an attack.
 MOST_BYTES = 256 << 20
 _BUFFER_BYTES = 1 << 18
-#: What a client that comes next waits for one that leaves, seconds.
+#: Longest wait of a new client for one that leaves, seconds.
 _LEAVING_S = 0.05
-#: Before a connection is taken again after one could not be, seconds.
+#: Pause after a failed accept, seconds.
 _PAUSE_S = 0.1
 
 
@@ -42,9 +42,9 @@ class EchoServer:
     """Answers probes on a thread of its own until `close`; a context manager.
 
     host : numeric address to listen on.  port : 0 takes a free one, see `address`
-    connections : at most that many at once, further ones are told `BUSY`
-    silence_s : a connection that says nothing for so long is closed
-    stale_s : and after so long already when another client wants its place; None: never for that reason
+    connections : most at once, further ones get `BUSY`
+    silence_s : a silent connection is closed after this time
+    stale_s : and after this shorter time when another client waits; None: never for that reason
     admits : whether a client of that numeric address is answered
     """
 
@@ -60,7 +60,7 @@ class EchoServer:
     ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            # room for a few that will be told to come back: a full queue would look like a lost packet to them
+            # room for a few clients that get `BUSY`: to them a full queue would look like a lost packet
             self._listener = socket.create_server((host, port), family=family, backlog=max(connections, 8))
         except OSError as error:
             raise ProbeError(
@@ -177,7 +177,7 @@ def _refuse(connection: socket.socket) -> None:
 
 
 def _length(connection: socket.socket, buffer: memoryview) -> int | None:
-    """Return length of the next message; None when the client is done, or says something that is no length."""
+    """Return the length of the next message; None when the client is done, or sends no valid length."""
     got = 0
     while got < HEADER.size:
         read = connection.recv_into(buffer[got : HEADER.size])
@@ -192,5 +192,5 @@ def _shut(endpoint: socket.socket) -> None:
     try:
         endpoint.shutdown(socket.SHUT_RDWR)
     except OSError:
-        # already gone, which is what is wanted
+        # already closed, as intended
         return

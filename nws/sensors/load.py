@@ -1,10 +1,10 @@
-"""Who competes for this host's CPUs, and how hard: two readings of the counters made into rates.
+"""The competitors for this host's CPUs and their demands: two readings of the counters made into rates.
 
-A thread that ran for r and waited for a CPU for w of T seconds would have run r/(T-w) of the time had it been
-alone: that is its demand. Time that CPUs were busy and no visible thread accounts for (another container's
-processes, short-lived ones) becomes hidden competitors. The measuring process itself never counts. Nothing is
-predicted here; `nws.sensors.sharing` says what a newcomer would get. psutil's percentages are not used: they
-keep their last reading per thread, so that the first in a pool of threads means nothing.
+A thread that ran for r and waited for a CPU for w of T seconds would have run r/(T-w) of the time had it been alone:
+that is its demand. CPU time that no visible thread accounts for (another container's processes, short-lived ones)
+becomes hidden competitors. The measuring process itself never counts. Nothing is predicted here; `nws.sensors.sharing`
+computes a newcomer's share. psutil's percentages are not used: they keep their last reading per thread, so that the
+first value in a pool of threads is meaningless.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from nws.sensors.cgroups import Cgroups, CpuLimit
 from nws.sensors.procfs import CpuTimes, ProcFs, TaskTimes, TaskTraits
 from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, Task, as_one_group, weight_of_nice
 
-#: A thread below this part of a CPU is lumped with its like: nobody can tell it from noise.
+#: Threads below this part of a CPU are summed: each is indistinguishable from noise.
 _SMALL = 0.05
-#: A CPU with less idle time than this has somebody waiting for it.
+#: A CPU with less idle time than this has a process waiting for it.
 _SATURATED = 0.1
 
 
@@ -37,12 +37,13 @@ class Quota:
 class Load:
     """Competition over one interval.
 
-    interval_s : how long it was watched
-    available : every CPU online → part of it that is there for processes (no interrupts, not stolen), 0..1
-    usable : CPUs this process, and so any it starts, may run on
+    interval_s : length of the interval
+    available : every CPU online → part of it that is available to processes (no interrupts, not stolen), 0..1
+    usable : CPUs of this process and its children
     tasks : competitors on any CPU.  quotas : limits of our own groups
-    newcomers_grouped : whether a new session, such as a launcher gives to what it starts, is scheduled as a group:
-        it then has a normal process' weight whatever its nice value
+    newcomers_grouped : whether a new session, such as a launcher makes for its children, is scheduled as a group:
+    it then
+        has a normal process' weight whatever its nice value
     """
 
     interval_s: float
@@ -83,9 +84,9 @@ def _own_cpu_s() -> float:
 class LoadMeter:
     """Watches the load between calls of `read`; the first call watches for `shortest_s` itself.
 
-    A reading older than `longest_s` says nothing about now and is taken anew.
-    `monotonic`, `sleep`, `own_cpu_s` (CPU seconds of this process and its children that ended) and the readers are
-    passed in for tests.
+    A reading older than `longest_s` is too old for the present load and is repeated.
+    `monotonic`, `sleep`, `own_cpu_s` (CPU seconds of this process and its ended children) and the readers are arguments
+    for tests.
     """
 
     proc: ProcFs = field(default_factory=ProcFs)
@@ -99,7 +100,7 @@ class LoadMeter:
     _last: _Reading | None = None
 
     def read(self) -> Load:
-        """Load since the last call; raises `ProbeError` where the system does not say."""
+        """Return the load since the last call; raises `ProbeError` if the system does not report it."""
         age = math.inf if self._last is None else self.monotonic() - self._last.at
         if self._last is None or age > self.longest_s:
             self._last = self._now()
@@ -226,7 +227,7 @@ def _rates(before: CpuTimes, now: CpuTimes) -> _Rates:
     if total <= 0:
         return _Rates(normal=0.0, niced=0.0, interrupts=0.0, idle=1.0, stolen=0.0)
     wanted = total - idle
-    # time is stolen only while somebody wants the CPU, so the loss shows against the time it was wanted
+    # time is stolen only while a process wants the CPU, so the loss is relative to that time
     stolen = steal / wanted if wanted > _SMALL * total else steal / total
     return _Rates(
         normal=normal / total,
@@ -240,7 +241,7 @@ def _rates(before: CpuTimes, now: CpuTimes) -> _Rates:
 def _competitor(run: float, wait: float | None, traits: TaskTraits, rates: Mapping[int, _Rates]) -> _Seen:
     idle = _mean(rates[c].idle for c in traits.cpus if c in rates)
     if wait is None:
-        # where the kernel does not count waiting, whoever runs on full CPUs is taken to want all it can get
+        # where the kernel does not count waiting, a process on full CPUs is assumed to demand a whole CPU
         wait = 0.0 if idle > _SATURATED else 1.0 - run
     alone = min(run / max(1.0 - wait, 1e-9), 1.0)
     # a task that leaves its CPUs idle is held back by its own quota, not by competitors

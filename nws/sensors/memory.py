@@ -1,7 +1,7 @@
-"""Free-memory sensor: bytes a new process can touch before anything pages or is killed.
+"""Free-memory sensor: bytes a new process can touch before paging or an out-of-memory kill.
 
-The kernel's own estimate for the host (MemAvailable), and no more than any memory cgroup of ours, at any level,
-still allows. The paper added this sensor to NWS for its memory constraint (Wolski et al. 2000, §2.4, §3.2).
+The kernel's own estimate for the host (MemAvailable), limited by the free memory of each of our memory cgroups, at any
+level. The paper added this sensor to NWS for its memory constraint (Wolski et al. 2000, §2.4, §3.2).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class MemorySensor:
         return cls(host=context.host, clock=context.clock)
 
     def measure(self) -> list[Measurement]:
-        """Free memory now; raises `ProbeError` where the system does not say."""
+        """Return free memory now; raises `ProbeError` if the system does not report it."""
         free = self.proc.memory_available()
         for limit in self.cgroups.memory_limits():
             free = min(free, limit.free_bytes)

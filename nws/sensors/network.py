@@ -1,10 +1,10 @@
 """Network sensor: latency and bandwidth from this host to a peer's echo server.
 
-Latency is half of a one-byte round trip, the median of several (the first, which warms caches and wakes the
-server, is not counted). Bandwidth is bytes over the time up to the receiver's acknowledgement, one round trip taken
-off, from sends of 64 KB; the transfer grows until it lasts long enough to time, and the median of three of that
-length counts, of fewer where time is short. A probe that fails, or is not through when its time is over, leaves no
-measurement. Who may probe when is decided elsewhere. Source: Wolski et al. 2000, §2.4.
+Latency is half of a one-byte round trip, the median of several (the first, which warms caches and wakes the server, is
+not counted). Bandwidth is bytes over the time up to the receiver's acknowledgement, less one round trip, from sends of
+64 KB. The transfer grows until it lasts long enough to time, and the median of three of that length counts, of fewer if
+time is short. A probe that fails or exceeds its time leaves no measurement. The times of probes are decided elsewhere.
+Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _BLOCK = memoryview(bytes(SEND_BYTES))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePlan:
-    """How long a probe may go on.
+    """Limits of one probe.
 
     round_trips : timed one-byte round trips
     first_bytes : length of the first transfer
     enough_s : a transfer that lasts this long, and two round trips, can be timed
-    most_bytes : no transfer is longer
-    timeout_s : silence that means the peer is gone.  connect_s : the same for the first answer
+    most_bytes : length of the longest transfer
+    timeout_s : silence after which the peer counts as lost.  connect_s : the same for the first answer
     """
 
     round_trips: int = 21
@@ -152,10 +152,10 @@ def bandwidth_Bps(link: Link, round_trip: float, plan: ProbePlan) -> float:
     """Return bytes per second of transfers long enough to time; `round_trip` in seconds is taken off each."""
 
     def transfer_s(length: int) -> float:
-        # a transfer is never faster than the clock can tell, however long the round trip was just before
+        # a transfer is never faster than the clock can resolve, however long the last round trip was
         return max(link.exchange_s(length) - round_trip, 1e-6)
 
-    # on a long way a transfer must outlast what round trips differ by, and the slow start of the connection
+    # on a long path a transfer must outlast the variation of round trips, and the slow start of the connection
     enough_s = max(plan.enough_s, min(2 * round_trip, link.left_s / 8))
     length = plan.first_bytes
     while (took := transfer_s(length)) < enough_s and length < plan.most_bytes:
@@ -172,9 +172,10 @@ def bandwidth_Bps(link: Link, round_trip: float, plan: ProbePlan) -> float:
 class NetworkSensor:
     """Measures LATENCY and BANDWIDTH from `host` to `peer`, whose echo server listens at `address`.
 
-    Without an address it starts a server for the moment and probes this host through the loopback interface:
-    what ranks on one host get at least. One sensor probes one link, so that links can take turns.
-    source : numeric address of this host that probes go out from, None: the system's choice
+    Without an address it starts a temporary server and probes this host through the loopback interface, a lower
+    bound for
+    ranks on one host. One sensor probes one link, so that links can take turns.
+    source : numeric address of this host for outgoing probes, None: the system's choice
     """
 
     host: str
@@ -196,9 +197,9 @@ class NetworkSensor:
         )
 
     def measure(self, *, within_s: float = math.inf) -> list[Measurement]:
-        """Return latency and bandwidth now; raises `ProbeError` when the peer does not answer as it should.
+        """Return latency and bandwidth now; raises `ProbeError` when the peer does not answer correctly.
 
-        within_s : seconds after which it gives up, whatever is under way
+        within_s : seconds after which the probe is given up
         """
         until = self.timer() + within_s
         if self.address is not None:

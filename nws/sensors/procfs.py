@@ -1,7 +1,7 @@
-"""What the kernel says of CPUs and tasks: counters read from /proc, all since boot or birth.
+"""The kernel's view of CPUs and tasks: counters read from /proc, all since boot or birth.
 
-Only counters are read here; `nws.sensors.load` makes rates of two readings. The root is passed in, so that
-tests read a fake tree. Layout: proc(5), and Documentation/scheduler/sched-stats.rst of the kernel.
+Only counters are read here; `nws.sensors.load` makes rates of two readings. The root is an argument, so that tests read
+a fake tree. Layout: proc(5), and Documentation/scheduler/sched-stats.rst of the kernel.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class ProcFs:
             name = _bytes(f"{self.root}/{pid}/autogroup").decode().split(" ")[0]
         except OSError:
             return None
-        # kernel threads and init stand in the root group one by one
+        # kernel threads and init are in the root group one by one
         return None if name in ("/autogroup-0", "/", "") else name
 
     def memory_available(self) -> float:

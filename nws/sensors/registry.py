@@ -1,7 +1,7 @@
-"""What a sensor is, and which there are: one class each, found by name, loaded when asked for.
+"""The sensors: one class each, found by name, loaded when used.
 
-A sensor is made once and measured many times, by one thread at a time; it may keep state between
-measurements. Nobody here decides when to measure. Source: Wolski et al. 2000, §2.4.
+A sensor is made once and measured many times, by one thread at a time; it may keep state between measurements. The
+times of measurements are decided elsewhere. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sensor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorContext:
-    """What every sensor is told: the name of its host, and the clock that stamps measurements.
+    """The arguments of every sensor: the name of its host, and the clock that stamps measurements.
 
     clock : seconds since the epoch
     peer, address : host whose echo server listens at (address, port), for the network sensor; None means this
@@ -52,7 +52,7 @@ def names() -> tuple[str, ...]:
 
 
 def create(name: str, context: SensorContext) -> Sensor:
-    """Return sensor of that name for one host; raises `UsageError` saying which there are."""
+    """Return the sensor of that name for one host; raises `UsageError` with the legal names."""
     try:
         module, attribute = _SENSORS[name]
     except KeyError:

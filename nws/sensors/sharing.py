@@ -1,10 +1,10 @@
-"""How a fair scheduler would divide CPUs between what runs already and processes that come new. Pure.
+"""A fair scheduler's division of CPUs between running processes and newcomers. Pure.
 
-The model of the CPU sensor (Wolski et al. 2000, §2.4: k runnable processes on c CPUs leave a new one about
-c/(k+1)), made fit for part-time, niced and pinned competitors. Every task has a weight and a demand;
-tasks that may move share all CPUs in proportion to weight, none gets more than it demands, what one leaves the others
-take (weighted max-min). A task pinned to one CPU stays there, so a newcomer on that CPU shares it with them, however
-idle the mean of all CPUs is. Nothing is measured here.
+The model of the CPU sensor (Wolski et al. 2000, §2.4: k runnable processes on c CPUs leave a new one about c/(k+1)),
+extended to part-time, niced and pinned competitors. Every task has a weight and a demand; tasks that may move share
+all CPUs in proportion to weight, none gets more than its demand, and the others take the remainder (weighted max-min).
+A task pinned to one CPU stays there, so a newcomer on that CPU shares it with them, however idle the mean of all CPUs
+is. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -72,13 +72,14 @@ def newcomer_share(
 def share_of_new(
     cpus: Mapping[int, float], tasks: Sequence[Task], count: int, weight: float = NORMAL_WEIGHT
 ) -> float:
-    """Return CPUs each of `count` new busy processes gets that may run on `cpus` and nowhere else.
+    """Return the CPUs of each of `count` new busy processes that may only run on `cpus`.
 
-    cpus : CPU → part of it that is there for processes at all (no interrupts, not stolen), 0..1
+    cpus : CPU → part of it that is available to processes (no interrupts, not stolen), 0..1
     tasks : competitors; those that may not run on any of `cpus` do not count
 
-    A task bound to one CPU lowers what that CPU is worth to a newcomer. The movable tasks and the newcomers
-    sit on as many CPUs as they can fill, the worthiest first, and share them fairly.
+    A task bound to one CPU lowers the value of that CPU to a newcomer. The movable tasks and the newcomers use as
+    many CPUs
+    as they can fill, those of highest value first, and share them fairly.
     """
     usable = frozenset(cpus)
     bound: dict[int, list[Task]] = {cpu: [] for cpu in cpus}

@@ -1,8 +1,8 @@
-"""The spin probe: run flat out for a moment, and see what part of a CPU one really gets.
+"""The spin probe: run flat out for a moment, and measure the share of a CPU obtained.
 
-A process of its own in a session of its own, as launchers start them: many kernels give CPUs to sessions rather than
-to processes, and threads of this process must not slow it. It costs what it measures, so the CPU sensor uses it
-now and then only, to correct its passive reading.
+A process of its own in a session of its own, as launchers start them: many kernels give CPUs to sessions rather than to
+processes, and threads of this process must not slow it. It uses a CPU for its length, so the CPU sensor runs it only
+now and then, to correct its passive reading.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ print((time.process_time() - cpu) / wall)
 def spin(duration_s: float) -> float:
     """Return CPU time over wall time of a busy loop of `duration_s` seconds: the share of one CPU it got, 0..1.
 
-    Raises `ProbeError` when no process can be started, or it does not come back.
+    Raises `ProbeError` when no process can be started, or it does not return.
     """
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(duration_s)]
     try:

@@ -169,8 +169,8 @@ def sources(config: ServiceConfig) -> list[Driven]:
 
 def warm_up() -> None:
     """Compile or load the forecasters' kernels, up to some seconds, before the first request."""
-    from nws.forecasting.bank import BatteryBank
-    from nws.forecasting.hindsight import expected
+    from nws.forecasting.backtest import expected
+    from nws.forecasting.batteries import BatteryBank
 
     bank = BatteryBank()
     bank.add()

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from nws.base.errors import StoreError
-from nws.forecasting.bank import LARGEST, BatteryBank, Columns, Pick
+from nws.forecasting.batteries import LARGEST, BatteryBank, Columns, Pick
 from nws.memory import DAY_S, Memory
 from nws.series import Forecast
 from nws.service import batteryfile

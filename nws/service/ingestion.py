@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from nws.base.durations import format_seconds
 from nws.base.errors import ForeignSeries, Refused, StoreError, TooManySeries, UsageError, WeatherError
-from nws.forecasting.bank import LARGEST
+from nws.forecasting.batteries import LARGEST
 from nws.memory import Memory
 from nws.memory.deliveries import Delivery
 from nws.service.catalogue import checked_series

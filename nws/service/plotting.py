@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from nws.base.errors import Refused
-from nws.forecasting.bank import LARGEST
-from nws.forecasting.hindsight import expected
+from nws.forecasting.backtest import expected
+from nws.forecasting.batteries import LARGEST
 from nws.memory import Keep, Memory
 from nws.series import Series
 from nws.service.records import Floats, PlotDocument

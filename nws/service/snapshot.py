@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 
 from nws.base.errors import TooMany
-from nws.forecasting.bank import METHOD_TEXTS, Columns
+from nws.forecasting.batteries import METHOD_TEXTS, Columns
 from nws.links.composition import Composed, Link, Pair, compose
 from nws.series import Resource
 from nws.service.catalogue import Catalogue

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
-from nws.forecasting.bank import BatteryBank, Pick, first_illegal, refusal
+from nws.forecasting.batteries import BatteryBank, Pick, first_illegal, refusal
 from nws.series import Forecast, Measurement, Series
 
 

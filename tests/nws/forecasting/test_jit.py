@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 import nws
-from nws.forecasting.bank import BatteryBank
+from nws.forecasting.batteries import BatteryBank
 from nws.forecasting.jit import compiled
 from nws.forecasting.kernel import advance_many
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from nws.forecasting.bank import Battery, Pick
+from nws.forecasting.batteries import Battery, Pick
 from nws.forecasting.layout import ADAPTIVE_MEAN, ADAPTIVE_MEDIAN, SLIDING
 
 

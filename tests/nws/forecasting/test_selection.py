@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nws.forecasting.bank import Battery, Pick
+from nws.forecasting.batteries import Battery, Pick
 from nws.forecasting.kernel import trace
 from nws.forecasting.layout import MAE, METHODS, MSE, STATE
 

@@ -11,7 +11,7 @@ import pytest
 
 from nws.base.errors import StoreError
 from nws.memory import Memory
-from nws.memory.closing import GRACE_S
+from nws.memory.compaction import GRACE_S
 from nws.series import Measurement, Resource, Series
 
 A = Series(Resource.CPU_NEW, "a")

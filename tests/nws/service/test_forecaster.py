@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nws.base.errors import Refused, StoreError, UnknownSeries
-from nws.forecasting.bank import Battery
+from nws.forecasting.batteries import Battery
 from nws.memory import Memory
 from nws.series import Measurement, Series
 from nws.service import batteryfile

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nws.base.errors import Refused, UnknownSeries
-from nws.forecasting.bank import Battery
+from nws.forecasting.batteries import Battery
 from nws.memory import Keep, Memory
 from nws.series import Measurement, Series
 

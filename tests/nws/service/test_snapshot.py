@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from nws.base.errors import TooMany
-from nws.forecasting.bank import Battery
+from nws.forecasting.batteries import Battery
 from nws.links.composition import compose
 from nws.service.config import Limits
 

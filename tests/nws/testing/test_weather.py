@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nws.base.errors import UsageError
-from nws.forecasting.bank import Pick
+from nws.forecasting.batteries import Pick
 from nws.series import Measurement, Resource, Series
 from nws.testing import InMemoryWeather
 

@@ -1,8 +1,9 @@
-"""Housekeeping of the memory: hours that are over go from the log into chunks, what is too old is forgotten.
+"""Compaction of the store: finished hours move from the log into chunks, outdated samples are deleted.
 
-Work comes in slices of some milliseconds, each one transaction that leaves the file whole, so that neither readers nor
-other processes wait for long, and whichever process comes next goes on where the last one stopped. When to close and
-what to forget is judged by the clock alone: a sample from the far future or past is kept in the chunk of its own hour.
+Work is done in slices of some milliseconds, each one consistent transaction, so that neither readers nor other
+processes
+wait for long, and the next process continues where the last one stopped. Only the clock decides when to close an hour
+and what to delete: a sample from the far future or past is kept in the chunk of its own hour.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ import numpy as np
 
 from nws.memory import chunks
 from nws.memory.database import Database
+from nws.memory.headblock import HOUR_S, HeadBlock
 from nws.memory.log import FIRST_HOUR, Batch, Progress, joined, last_row, progress
 from nws.memory.reading import in_order
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up, unpack_buckets
 from nws.memory.rollups import joined as joined_buckets
-from nws.memory.tail import HOUR_S, Tail
 
-#: An hour is closed that long after its end, when late samples have come in.
+#: Delay before an hour is closed, for late samples, seconds.
 GRACE_S = 120.0
 #: Rows of the log stay that long after their samples have moved, for readers of news.
 LINGER_S = 900.0
-#: A log of so many samples is closed whatever the clock says.
+#: A log of this many samples is closed at any time.
 LARGEST_LOG = 2_000_000
-#: Of the log, rows and bytes deleted in one step at most; a row is deleted whole.
+#: Most rows and bytes of the log deleted in one step; a row is deleted as a unit.
 _ROWS, _BYTES = 256, 400_000
 
 
@@ -44,9 +45,11 @@ class Horizon:
 
 
 class Housekeeping:
-    """What `Memory.tend` does; the caller holds the database's lock."""
+    """The work of `Memory.tend`; the caller holds the database's lock."""
 
-    def __init__(self, database: Database, tail: Tail, horizon: Horizon, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, database: Database, tail: HeadBlock, horizon: Horizon, clock: Callable[[], float]
+    ) -> None:
         self._database, self._tail, self._horizon, self._clock = database, tail, horizon, clock
         self._sweep_from = 0
 
@@ -72,7 +75,7 @@ class Housekeeping:
         self, connection: sqlite3.Connection
     ) -> Callable[[sqlite3.Connection, float], Progress | None] | None:
         """Return the next thing to do. Each returns the new progress where samples have moved."""
-        # following it all along bounds what is to be read at once, and tells how long the log is
+        # following it continuously bounds a single read, and yields the length of the log
         now, at = self._clock(), self._tail.follow(connection)
         if at.closing_to > at.closed_to:
             return self._close
@@ -160,7 +163,7 @@ class Housekeeping:
 
     @staticmethod
     def _outlived(connection: sqlite3.Connection, at: Progress, now: float) -> list[int]:
-        """Return rows at the beginning of the log that nobody needs any more, as many as one step may delete."""
+        """Return the rows at the beginning of the log that are no longer needed, as many as one step may delete."""
         rows = connection.execute(
             "SELECT id, received, length(data) FROM log WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
             (at.deleted_to, at.closed_to, _ROWS),
@@ -182,7 +185,7 @@ class Housekeeping:
             _save(connection, replace(at, deleted_to=rows[-1]))
 
     def _sweep(self, connection: sqlite3.Connection, deadline: float) -> None:
-        """Forget what is too old, series by series."""
+        """Delete outdated samples, series by series."""
         now, keep = self._clock(), self._horizon
         if self._sweep_from == 0:
             connection.execute("DELETE FROM source WHERE heard < ?", (now - keep.sources_s,))

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nws.memory import Delivery, tail
+from nws.memory.headblock import SortedBuffer, Totals
 from nws.memory.log import Batch
-from nws.memory.tail import Pile, Totals
 from nws.series import Resource, Series
 
 ids = st.sampled_from([0, 1, 2, 7, 65_535, 65_536])
@@ -37,7 +37,7 @@ def batch_of(samples, first):
 @settings(max_examples=50, deadline=None)
 @given(batches)
 def test_a_pile_keeps_the_order_of_each_series(small_runs, found):
-    pile, kept = Pile(), {}
+    pile, kept = SortedBuffer(), {}
     for samples in found:
         batch = batch_of(samples, len(pile))
         for i, t, v in zip(batch.ids.tolist(), batch.times.tolist(), batch.values.tolist(), strict=True):
@@ -53,7 +53,7 @@ def test_a_pile_keeps_the_order_of_each_series(small_runs, found):
 @settings(max_examples=50, deadline=None)
 @given(batches, st.sampled_from([0, 1, 3, 65_536]))
 def test_totals_are_of_the_last_sample_by_time(small_runs, found, first):
-    pile, kept = Pile(), {}
+    pile, kept = SortedBuffer(), {}
     for samples in found:
         batch = batch_of(samples, len(pile))
         pile.add(batch)

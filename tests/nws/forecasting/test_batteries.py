@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nws.base.errors import UsageError, WeatherError
 from nws.forecasting import bank as module
-from nws.forecasting.bank import Battery, BatteryBank, Pick
+from nws.forecasting.batteries import Battery, BatteryBank, Pick
 
 
 def test_a_forecast_says_everything_a_planner_asks():

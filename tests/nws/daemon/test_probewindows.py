@@ -3,7 +3,7 @@
 import pytest
 
 from nws.base.errors import ProbeError
-from nws.daemon.turns import Turns
+from nws.daemon.probewindows import ProbeWindows
 from nws.links.cliques import Clique, schedule
 from nws.timing.periodic import Counts
 from nws.timing.steadyclock import SteadyClock
@@ -20,7 +20,7 @@ class Net:
         self.takes, self.dead, self.log, self.said = {}, set(), [], []
         self.counts = Counts()
         self.stopping = False
-        self.turns = Turns(
+        self.turns = ProbeWindows(
             "a",
             self.clock,
             probe=self.probe,

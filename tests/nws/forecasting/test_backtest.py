@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nws.base.errors import UsageError
-from nws.forecasting.bank import Battery, Pick
-from nws.forecasting.hindsight import expected
+from nws.forecasting.backtest import expected
+from nws.forecasting.batteries import Battery, Pick
 
 
 @pytest.mark.parametrize("pick", list(Pick))

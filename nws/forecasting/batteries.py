@@ -1,10 +1,9 @@
-"""The battery over a bank of series: values in, forecasts out.
+"""The battery over many series: values in, forecasts out.
 
-`BatteryBank` holds one record of fixed size for every series in one array that grows, so that a thousand
-series are updated in one call; `Battery` is the same for one series. Rebuilding the state from a store is no more than
-`update_many` over the stored values, some microseconds each. Refuses what is no number; knows nothing of the names of
-series (see `nws.testing.InMemoryWeather`), keeps no history. One thread at a time may update a bank.
-Source: Wolski et al. 2000, §2.4.
+`BatteryBank` holds one record of fixed size for every series in one array that grows, so that a thousand series are
+updated in one call; `Battery` is the same for one series. The state is rebuilt from a store by `update_many` over the
+stored values, some microseconds each. Values that are not numbers are rejected. Names of series and history are kept
+elsewhere (see `nws.testing.InMemoryWeather`). One thread at a time may update a bank. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -82,7 +81,10 @@ class BatteryBank:
 
     @classmethod
     def restored(cls, states: NDArray[np.void]) -> BatteryBank:
-        """Return a bank that goes on from what `states` gave, STATE[series]; the array is the bank's from then on."""
+        """Return a bank that continues from the value of `states`, STATE[series].
+
+        The array belongs to the bank afterwards.
+        """
         bank = cls()
         bank._states, bank._size = states, len(states)
         return bank
@@ -93,7 +95,7 @@ class BatteryBank:
 
     @property
     def bytes_per_series(self) -> int:
-        """Return size of what is known of one series."""
+        """Return the bytes of one series' state."""
         return self._states.itemsize
 
     def __len__(self) -> int:
@@ -114,11 +116,11 @@ class BatteryBank:
         self.update_many(np.array([index]), np.array([value]), np.array([t]))
 
     def update_many(self, indices: ArrayLike, values: ArrayLike, times: ArrayLike) -> None:
-        """Take n values in turn; a series may come more than once.
+        """Update with n values in turn; a series may occur more than once.
 
         indices : int[n] of series;  values : float[n] in the series' unit;  times : float[n] or one float,
-        seconds since the epoch. Raises `UsageError`, with nothing taken, when a value is not finite or
-        beyond ±1e120, a series is not there, or the lengths differ.
+        seconds since the epoch. Raises `UsageError`, with nothing updated, when a value is not finite or
+        beyond ±1e120, a series does not exist, or the lengths differ.
         """
         # a read-only array is another type to the compiler, which would compile everything once more for it
         at = np.require(indices, np.int64, ("C", "W"))
@@ -142,7 +144,7 @@ class BatteryBank:
         return int(self._states["samples"][index])
 
     def forecast(self, index: int, pick: Pick = Pick.MAE) -> Forecast:
-        """Return what the battery expects of the next value; raises `WeatherError` before the first one."""
+        """Return the battery's forecast of the next value; raises `WeatherError` before the first one."""
         return self.forecasts([index], pick)[0]
 
     def forecasts(self, indices: Sequence[int] | None = None, pick: Pick = Pick.MAE) -> list[Forecast]:
@@ -184,7 +186,7 @@ class BatteryBank:
         samples = state["samples"][at]
         selector = state["pick"][at, pick]
         method = np.where(selector < PICKS, state["chosen"][at, np.minimum(selector, PICKS - 1)], 0)
-        # the first value was expected by nobody, so there is one error less than values
+        # the first value had no forecast, so there is one error less than values
         scored = np.where(samples > 1, samples - 1, math.nan)
         return Columns(
             value=state["answer"][at, pick],
@@ -224,5 +226,5 @@ class Battery:
         self._bank.update_many(np.zeros(len(value), np.int64), value, np.fromiter(times, np.float64))
 
     def forecast(self, pick: Pick = Pick.MAE) -> Forecast:
-        """Return what the battery expects of the next value; raises `WeatherError` before the first one."""
+        """Return the battery's forecast of the next value; raises `WeatherError` before the first one."""
         return self._bank.forecast(0, pick)

@@ -1,8 +1,7 @@
-"""What was expected of each value of a series before it was seen, by a battery that starts with the first of them.
+"""Back-test: the forecast of each value of a series by a battery that starts with the first of them.
 
-For plots of measurement beside forecast. The battery is the real one, run once more; it has not seen what lies before
-the values given, so give it some to begin with. Keeps nothing.
-Source: Wolski et al. 2000, §2.4.
+For plots of measurement beside forecast. The battery is the real one, run again; it has not seen earlier values, so
+pass some to begin with. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nws.base.errors import UsageError
-from nws.forecasting.bank import Pick, first_illegal, refusal
+from nws.forecasting.batteries import Pick, first_illegal, refusal
 from nws.forecasting.jit import compiled
 from nws.forecasting.kernel import advance
 from nws.forecasting.layout import STATE

@@ -1,9 +1,10 @@
-"""How far the battery goes from the last value towards what its selectors say.
+"""Shrinkage of the selectors' answer towards the last value.
 
-Where load changes in steps, nothing beats the last value, and every choice of something else costs a little. So the
-errors of going all the way, half of it, or not at all are kept, and the battery goes the mean of the three, weighted by
-their errors. Squared errors count as they are; an absolute error counts as no more than a few times the usual one, or
-a single spike would decide for a hundred values. Without much data it goes all the way.
+Where load changes in steps, the last value is the best forecast, and every other choice costs a little. So the errors
+of no, half and full shrinkage are kept, and the battery answers the mean of the three, weighted by their errors.
+Squared
+errors count in full; an absolute error counts as at most a few times the usual one, or a single spike would dominate a
+hundred values. Without much data there is no shrinkage.
 Source: Bates & Granger, The Combination of Forecasts, 1969 (weights from past errors).
 """
 
@@ -61,7 +62,7 @@ def lean(state: Any) -> None:
             gone += weight[part] * _LEAN[part]
             total += weight[part]
         way = state["together"][kind] - state["last"]
-        # exactly what the selectors say where nothing speaks against it
+        # exactly the selectors' answer without evidence against it
         state["answer"][kind] = (
             state["together"][kind] if gone == total else state["last"] + gone / total * way
         )

@@ -1,8 +1,8 @@
-"""The tail: samples that are in the log and in no chunk yet, in memory and quickly found by series.
+"""The head block: samples that are in the log and in no chunk yet, in memory and indexed by series.
 
-A `Pile` takes batches as they come and sorts them by series now and then, so that one series is read with a few
-binary searches and no sample costs a step of the interpreter. A `Tail` is two piles, what is being closed and what
-came after it, and follows the log as this process and others write to it. Nothing here is kept on disk.
+A `SortedBuffer` takes batches in order of arrival and sorts them by series now and then, so that one series is read
+with a few binary searches and no sample costs a step of the interpreter. A `HeadBlock` is two buffers, the one being
+closed and the later one, and follows the log as this process and others write to it. Nothing here is kept on disk.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Run:
         return self.batch.picked(slice(int(a), int(b)))
 
     def last(self) -> tuple[NDArray[np.int64], Batch]:
-        """Return number of samples and the last one of each series, by time; of the same time what came last."""
+        """Return the number of samples and the last one of each series, by time; of equal times the latest arrival."""
         if self._last is None:
             batch = self.batch
             if not len(batch):
@@ -82,7 +82,7 @@ class Run:
         return self._last
 
 
-class Pile:
+class SortedBuffer:
     """Samples of any series in the order they came."""
 
     def __init__(self) -> None:
@@ -144,19 +144,19 @@ class Pile:
             self._runs[-_RUNS:] = [Run(joined(small))]
 
 
-class Tail:
-    """What of the log is in no chunk, as of the last `follow`."""
+class HeadBlock:
+    """Samples of the log that are in no chunk, as of the last `follow`."""
 
     def __init__(self) -> None:
-        self.closing, self.open = Pile(), Pile()
+        self.closing, self.open = SortedBuffer(), SortedBuffer()
         self.progress: Progress | None = None
         self._seen = 0
 
     def follow(self, connection: sqlite3.Connection) -> Progress:
-        """Return come up to this transaction's view of the log; `ValueError` for a row that makes no sense."""
+        """Update to this transaction's view of the log; raises `ValueError` for an inconsistent row."""
         now, before = progress(connection), self.progress
         if before is None or (before.closed_to, before.closing_to) != (now.closed_to, now.closing_to):
-            self.closing, self.open = Pile(), Pile()
+            self.closing, self.open = SortedBuffer(), SortedBuffer()
             self._seen = now.closed_to
         for row, batch in rows_after(connection, self._seen):
             (self.closing if row <= now.closing_to else self.open).add(batch)
@@ -175,9 +175,9 @@ class Tail:
         before, self.progress = self.progress, now
         assert before is not None  # who moves samples has followed the log
         if now.closing_to > before.closing_to:
-            self.closing, self.open = self.open, Pile()
+            self.closing, self.open = self.open, SortedBuffer()
         elif now.closed_to == now.closing_to > before.closed_to:
-            self.closing = Pile()
+            self.closing = SortedBuffer()
 
     def of(self, series: int) -> Batch:
         """Return samples of one series that are in no chunk, in the order they were kept."""
@@ -194,9 +194,9 @@ class Tail:
         return batch
 
     def totals(self, size: int) -> Totals:
-        """Return what there is of every series in no chunk; `size`: number of series."""
+        """Return the totals of every series in no chunk; `size`: number of series."""
         totals = Totals.none(size)
-        # what came first is counted first
+        # in order of arrival
         if self.progress is not None and len(self.closing):
             self.closing.count(totals, first=self.progress.series + 1)
             totals.add(Run(self.left_of(self.progress.series)))

@@ -1,8 +1,8 @@
-"""How long to wait after the server did not answer, or refused; and saying so once, not at every attempt.
+"""Pauses after the server did not answer, or refused; each kind of failure is reported once, not at every attempt.
 
-Outages are waited out with pauses that double, up to a minute, each drawn at random from its upper half so that
-many sensors do not come back at once. What only people can mend (a token, a key, a name) is asked again once a minute.
-A server that names a time is given it. Nothing here speaks to a server.
+Pauses double during an outage, up to a minute, each drawn at random from its upper half so that many sensors do not
+return at once. Errors that only an administrator can fix (a token, a key, a name) are retried once a minute. A retry
+time named by the server is used. Nothing here contacts a server.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ REFUSED_S = 60.0
 LONGEST_RETRY_AFTER_S = 300.0
 
 
-class Troubles:
-    """Failures in a row. say : gets a line for the first of each kind, and when it is over."""
+class Backoff:
+    """Consecutive failures. say : receives a line for the first of each kind, and at the end."""
 
     def __init__(self, say: Callable[[str], None], dice: random.Random) -> None:
         self._say, self._dice = say, dice
@@ -57,7 +57,7 @@ class Troubles:
 
 
 def _described(error: WeatherError) -> tuple[str, str]:
-    """Return what kind of failure it is, and what happens now."""
+    """Return the kind of failure, and the next step."""
     kept = "; measurements are kept until it answers"
     if isinstance(error, Unauthorized | Forbidden):
         return (

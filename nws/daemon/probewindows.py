@@ -1,10 +1,9 @@
 """Network probes of this host: in the turns of its cliques, one peer after the other, never beyond a turn's end.
 
-Every peer is probed once a round; a round that does not fit into a turn goes on in the next. Peers that failed last
-time are tried in what the others leave of a turn, and one of them a round in any case. Turns are told by the server's
-time alone, and none is taken before it is known. A schedule that comes into force later is waited for, and no turn of
-the old one reaches into it. Probes are counted one by one; `missed` counts turns that passed while this host was busy
-or asleep.
+Every peer is probed once a round; a round that does not fit into a turn continues in the next. Peers that failed last
+time are tried in the remaining time of a turn, and one of them a round in any case. Turns depend on the server's time
+alone, and none is taken before it is known. A schedule with a later start is waited for, and no turn of the old one
+reaches into it. Probes are counted one by one; `missed` counts turns that passed while this host was busy or asleep.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from nws.series import Measurement
 from nws.timing.periodic import Counts
 from nws.timing.steadyclock import SteadyClock
 
-#: Without any turn, how long to wait; whoever learns of a schedule hurries the job.
+#: Pause without any turn; a new schedule ends it early.
 _IDLE_S = 60.0
 #: Until the time is known well enough.
 _UNSET_S = 1.0
@@ -39,7 +38,7 @@ Peers = Mapping[str, tuple[str, int]]
 
 
 class Prober(Protocol):
-    """What measures links."""
+    """A sensor of links."""
 
     def __call__(
         self, peer: str, address: tuple[str, int], *, within_s: float, patience_s: float
@@ -47,13 +46,15 @@ class Prober(Protocol):
         """Measure the link to a peer in `within_s` seconds, `patience_s` for the first answer; raises `ProbeError`."""
 
 
-class Turns:
-    """What to probe when, and doing it: the job `network`. `learn` and `admits` may be called from any thread.
+class ProbeWindows:
+    """The schedule of probes and their execution: the job `network`.
 
-    keep : takes what a probe measured; raises `ProbeError` when it cannot
-    say : gets a line when a peer begins to fail, and when it answers again
+    `learn` and `admits` may be called from any thread.
+
+    keep : receives measurements; raises `ProbeError` when it cannot store them
+    say : receives a line when a peer begins to fail, and when it answers again
     stopping : whether the daemon is about to end
-    wants_news : set when a peer could not be reached where the server said; whoever asks the server again clears it
+    wants_news : set when a peer was unreachable at its address; cleared by the next query of the server
     """
 
     def __init__(
@@ -177,7 +178,7 @@ class Turns:
                 return
             failure = self._try(peer, left, _PATIENCE_PART * length)
             if failure and tried and peer not in self._failing and self._clock() >= turn.end - _CLOSE_S:
-                # it had only what others had left of the turn; it comes first in the next
+                # it had only the remainder of the turn; it is first in the next
                 return
             tried.add(peer)
             del pending[0]
@@ -234,7 +235,7 @@ class Turns:
 
 
 def prober(host: str, clock: SteadyClock, source: Callable[[], str | None]) -> Prober:
-    """Return probes as `NetworkSensor` makes them, from the address that `source` tells at the time."""
+    """Return probes by `NetworkSensor` from the address that `source` returns at the time."""
 
     def probe(
         peer: str, address: tuple[str, int], *, within_s: float, patience_s: float
