@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nws.base.errors import UsageError, WeatherError
-from nws.forecasting import bank as module
+from nws.forecasting import batteries as module
 from nws.forecasting.batteries import Battery, BatteryBank, Pick
 
 

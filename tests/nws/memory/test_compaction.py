@@ -5,7 +5,7 @@ import sqlite3
 import numpy as np
 import pytest
 
-from nws.memory import Keep, Memory, closing, store
+from nws.memory import Keep, Memory, compaction, store
 from nws.series import Measurement, Resource, Series
 
 A, B = Series(Resource.CPU_NEW, "a"), Series(Resource.LATENCY, "a", "b")
@@ -34,7 +34,7 @@ def test_hours_that_are_over_move_into_chunks_and_nothing_changes(path, memory, 
 
 def test_an_hour_stays_open_until_late_samples_have_come(path, memory, clock, settle):
     memory.append([Measurement(A, clock.now, 1.0)])
-    clock.now += HOUR + closing.GRACE_S - 1
+    clock.now += HOUR + compaction.GRACE_S - 1
     settle(memory)
     assert count(path, "chunk") == 0
     clock.now += 1
@@ -141,7 +141,7 @@ def test_a_clock_that_was_wrong_by_years_does_not_keep_the_log_open(path, memory
 
 
 def test_a_log_too_long_is_closed_whatever_the_clock_says(path, memory, clock, monkeypatch, settle):
-    monkeypatch.setattr(closing, "LARGEST_LOG", 100)
+    monkeypatch.setattr(compaction, "LARGEST_LOG", 100)
     memory.append([Measurement(A, clock.now, float(i)) for i in range(101)])
     settle(memory)
     assert count(path, "chunk") == 1
@@ -189,7 +189,7 @@ def test_news_of_an_hour_that_was_closed_a_moment_ago(memory, clock, settle):
     early = memory.history().cursor
     memory.append([Measurement(A, clock.now, 2.0)])
     late = memory.history().cursor
-    clock.now += HOUR + closing.LINGER_S
+    clock.now += HOUR + compaction.LINGER_S
     settle(memory)
     assert memory.news(0) is None
     assert memory.news(early) is None
@@ -197,7 +197,7 @@ def test_news_of_an_hour_that_was_closed_a_moment_ago(memory, clock, settle):
     memory.append([Measurement(A, clock.now, 3.0)])
     news, cursor = memory.news(late)
     assert [m.value for m in news] == [3.0]
-    clock.now = (clock.now // HOUR + 1) * HOUR + closing.GRACE_S
+    clock.now = (clock.now // HOUR + 1) * HOUR + compaction.GRACE_S
     settle(memory)
     # in a chunk already, and in the log for a while
     assert memory.news(late) is None or [m.value for m in memory.news(late)[0]] == [3.0]
@@ -210,7 +210,7 @@ def test_rollups_hold_what_the_samples_say(memory, clock, settle):
     times = start + np.sort(rng.uniform(0, 3 * HOUR, 500))
     values = rng.normal(size=500)
     memory.append([Measurement(A, t, v) for t, v in zip(times.tolist(), values.tolist(), strict=True)])
-    clock.now += 2 * HOUR + closing.GRACE_S
+    clock.now += 2 * HOUR + compaction.GRACE_S
     settle(memory)
     late = Measurement(A, float(times[7]), 50.0)
     memory.append([late])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nws.memory import Delivery, tail
+from nws.memory import Delivery, headblock
 from nws.memory.headblock import SortedBuffer, Totals
 from nws.memory.log import Batch
 from nws.series import Resource, Series
@@ -20,8 +20,8 @@ batches = st.lists(st.lists(st.tuples(ids, st.integers(0, 5)), max_size=9), max_
 def small_runs():
     """Batches are sorted after a few samples, as they are after many elsewhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tail, "_FRESH", 4)
-        patch.setattr(tail, "_RUNS", 2)
+        patch.setattr(headblock, "_FRESH", 4)
+        patch.setattr(headblock, "_RUNS", 2)
         yield
 
 

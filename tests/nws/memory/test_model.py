@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nws.memory import Delivery, Keep, Memory, tail
+from nws.memory import Delivery, Keep, Memory, headblock
 from nws.series import Measurement, Resource, Series
 
 SERIES = [Series(Resource.CPU_NEW, h) for h in "abc"] + [Series(Resource.LATENCY, "a", "b")]
@@ -30,8 +30,8 @@ class MemoryModel(RuleBasedStateMachine):
         super().__init__()
         # the tail sorts after a few samples what elsewhere it sorts after many
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(tail, "_FRESH", 8)
-        self.patch.setattr(tail, "_RUNS", 2)
+        self.patch.setattr(headblock, "_FRESH", 8)
+        self.patch.setattr(headblock, "_RUNS", 2)
         self.directory = tempfile.TemporaryDirectory()
         self.path = Path(self.directory.name) / "w.db"
         self.now = START
