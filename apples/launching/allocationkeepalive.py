@@ -44,7 +44,7 @@ def guard(lifeline: int, answer: int, command: list[str]) -> int:
         finally:
             os._exit(127)
     os.close(answer)
-    # Whatever asks us to end asks the launcher too, and it lets go when it is ready.
+    # The launcher gets these signals too, and closes the lifeline when it is ready.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     ended = os.pidfd_open(pid)
@@ -80,7 +80,7 @@ def hold(lifeline: int, answer: int) -> int:
     poll.register(salloc, select.POLLIN)
     gone = [fd for fd, _ in poll.poll()]
     if salloc in gone:
-        # nobody is left who would give it back
+        # No process is left that would release it.
         os.execvp("scancel", ["scancel", job])
     return 0
 

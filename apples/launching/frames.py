@@ -22,9 +22,9 @@ import struct
 PREAMBLE = b"APPLES HOST AGENT 1\n"
 HEADER = struct.Struct(">cI")
 
-#: A longer frame is a mistake, or somebody else speaks.
+#: A longer frame is an error, or the peer is another program.
 LONGEST = 64 << 20
-#: A login shell that prints more than this before we are heard is no shell we know.
+#: The most output of a login shell before the preamble, in bytes.
 LONGEST_GREETING = 1 << 16
 
 

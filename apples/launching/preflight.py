@@ -11,7 +11,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
@@ -55,6 +55,23 @@ def find_program(request: LaunchRequest) -> str:
         raise ProgramNotFound(f"program {name!r} does not exist; give the path of an executable file")
     kind = "is a directory" if os.path.isdir(name) else "may not be executed (chmod +x would allow it)"
     raise NotExecutable(f"program {name!r} {kind}; give the path of an executable file")
+
+
+def check_request(request: LaunchRequest, hosts: Collection[str], which: str) -> None:
+    """Raise `LaunchError` if the plan has no ranks or unknown hosts, or if time limit or run directory are unusable.
+
+    Args:
+        hosts: allowed in the plan
+        which: describes them in the message, as in "that were checked"
+    """
+    if not request.plan.assignments:
+        raise LaunchError("the plan has no ranks; make a plan for at least one")
+    unknown = [host for host in request.plan.hosts if host not in hosts]
+    if unknown:
+        legal = ", ".join(hosts) or "none"
+        raise LaunchError(f"hosts {', '.join(unknown)} are not among those {which}: {legal}")
+    check_time_limit(request)
+    check_run_dir(request)
 
 
 def check_hosts(request: LaunchRequest, addresses: Mapping[str, str]) -> None:

@@ -108,10 +108,10 @@ class RankSupervisor:
     def _relay_pmi(self, hydra: int) -> int:
         import _socket
 
-        ours, programs = _socket.socketpair()
-        self._pmi = PmiRelay(ours.detach(), hydra)
+        supervisor_end, program_end = _socket.socketpair()
+        self._pmi = PmiRelay(supervisor_end.detach(), hydra)
         self._add(self._pmi)
-        fd = programs.detach()
+        fd = program_end.detach()
         os.environ["PMI_FD"] = str(fd)
         return fd
 

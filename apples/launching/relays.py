@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 
-#: A line longer than this is broken, so that a program that never ends one cannot fill our memory.
+#: A line longer than this is broken, so that a program that never ends one cannot fill the memory.
 LONGEST_LINE = 1 << 20
 CHUNK = 1 << 16
 
@@ -24,7 +24,7 @@ def write_all(fd: int, data: bytes) -> bool:
         try:
             data = data[os.write(fd, data) :]
         except BlockingIOError:
-            # Somebody with the same terminal or pipe made it non-blocking.
+            # Another process with the same terminal or pipe made it non-blocking.
             poll = select.poll()
             poll.register(fd, select.POLLOUT)
             poll.poll()
@@ -60,10 +60,10 @@ class Labeller:
             lines.append(self._partial)
             self._partial = b""
         pieces = whole_lines([self._prefix + line + b"\n" for line in lines])
-        heard = all(write_all(self._target, piece) for piece in pieces)
-        if data and heard:
+        delivered = all(write_all(self._target, piece) for piece in pieces)
+        if data and delivered:
             return True
-        # A program that still writes gets the SIGPIPE it would have had without us.
+        # A program that still writes gets SIGPIPE, as it would without the relay.
         os.close(fd)
         return False
 

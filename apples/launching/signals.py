@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections import deque
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 from apples.launching.kernel import FORWARDED
@@ -36,9 +36,7 @@ class SignalQueue:
                     self._previous[number] = signal.signal(number, self._receive)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Restore the previous handlers."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
@@ -56,7 +54,7 @@ class SignalQueue:
         try:
             os.write(self._write, b"!")
         except BlockingIOError:
-            # The pipe is full of bells: whoever waits will wake.
+            # The pipe is full, so the loop will wake.
             return
 
     def take(self) -> list[signal.Signals]:

@@ -21,7 +21,7 @@ from apples.launching.command import helper
 from apples.launching.engine import launch
 from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.processes import LaunchMethod
-from apples.launching.slurmallocation import Allocation, AllocationRefused, EnclosingAllocation, OwnAllocation
+from apples.launching.slurmallocation import Allocation, AllocationRefused, OwnAllocation
 from apples.launching.slurmcommand import END_S, shape, step_command, wanted_s
 from apples.launching.slurmverdict import explained, needs_explaining
 from apples.launching.steering import steered
@@ -96,16 +96,7 @@ class SlurmLauncher:
 
     def check(self, request: LaunchRequest) -> None:
         """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` if the run cannot start."""
-        if not request.plan.assignments:
-            raise LaunchError("the plan has no ranks; make a plan for at least one")
-        unknown = [host for host in request.plan.hosts if host not in self._cluster.hosts]
-        if unknown:
-            legal = ", ".join(self._cluster.hosts) or "none"
-            raise LaunchError(
-                f"hosts {', '.join(unknown)} are not among those of Slurm's that are free: {legal}"
-            )
-        preflight.check_time_limit(request)
-        preflight.check_run_dir(request)
+        preflight.check_request(request, self._cluster.hosts, "of Slurm's that are free")
         preflight.find_program(request)
         self._check_time(request)
         runner.find("salloc")
@@ -140,7 +131,7 @@ class SlurmLauncher:
 
     def _allocation(self, request: LaunchRequest, notify: Notify) -> Allocation:
         if self._cluster.enclosing is not None:
-            return EnclosingAllocation(self._cluster.enclosing, self._cluster.left_s)
+            return Allocation(self._cluster.enclosing, self._cluster.left_s)
         found = self._shape(request)
         if found.minutes * 60.0 < wanted_s(request):
             notify(

@@ -14,8 +14,7 @@ import select
 import subprocess
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from apples.errors import LaunchError
 from apples.launching import allocationkeepalive
@@ -29,7 +28,7 @@ from apples.slurm.records import Job
 
 #: Seconds between looks at a job that waits, and until an allocation that was given back must be gone.
 LOOK_S, GONE_S = 2.0, 15.0
-#: Seconds a job that has ended may take to be cleared from its nodes before we ask no more what became of it.
+#: Seconds a job that has ended may take to be cleared from its nodes before its record is read as it is.
 CLEARED_S = 10.0
 
 _PENDING = re.compile(r"(?:Pending|Granted) job allocation (\d+)")
@@ -46,29 +45,11 @@ class AllocationRefused(LaunchError):
         self.unavailable = dict(unavailable or {})
 
 
-class Allocation(Protocol):
-    """Nodes that are allocated to this process; a context manager.
+class Allocation:
+    """Nodes that are allocated to this process; a context manager. This one is the launcher's own, and is not released.
 
     number : of the job.  left_s : seconds until its time limit, inf for none
     """
-
-    number: str
-    left_s: float
-
-    def __enter__(self) -> Self:
-        """Wait until the nodes are allocated."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release the nodes."""
-
-    def fate(self) -> Job | None:
-        """Return Slurm's record of the job, which explains its end; None if Slurm has none."""
-
-
-class EnclosingAllocation:
-    """The allocation in which the launcher itself runs. It is not released."""
 
     def __init__(self, number: str, left_s: float) -> None:
         self.number, self.left_s = number, left_s
@@ -76,22 +57,22 @@ class EnclosingAllocation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Keep the allocation."""
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the nodes if this process allocated them. Idempotent."""
 
     def fate(self) -> Job | None:
-        """See `Allocation.fate`."""
+        """Return Slurm's record of the job, which explains its end; None if Slurm has none."""
         return runner.job(self.number)
 
 
-class OwnAllocation:
+class OwnAllocation(Allocation):
     """An allocation that is made on entry, which may take long, and released on exit, whatever happens."""
 
     def __init__(self, shape: Shape, wishes: Wishes, notify: Notify) -> None:
-        self.number = ""
-        self.left_s = 60.0 * shape.minutes
+        super().__init__("", 60.0 * shape.minutes)
         self._shape, self._wishes, self._notify = shape, wishes, notify
         self._guard: subprocess.Popen[bytes] | None = None
         self._lifeline = self._answer = self._salloc = -1
@@ -107,12 +88,6 @@ class OwnAllocation:
             self.close()
             raise
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release it."""
-        self.close()
 
     def fate(self) -> Job | None:
         """See `Allocation.fate`. Messages of `salloc` count more than the controller's record at that moment."""
@@ -130,7 +105,7 @@ class OwnAllocation:
         return job
 
     def close(self) -> None:
-        """Release it and wait for that. Idempotent."""
+        """Release it and wait for that."""
         guard, self._guard = self._guard, None
         if self._lifeline >= 0:
             os.close(self._lifeline)

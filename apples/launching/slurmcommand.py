@@ -12,7 +12,7 @@ from apples.slurm.commands import Shape
 
 #: Seconds an allocation lasts longer than its run: for starting, and for ending with a checkpoint before Slurm kills.
 START_S, END_S = 30.0, 15.0
-#: Seconds allowed for what is run without a prediction: a benchmark, which may compile first.
+#: Seconds for a run without a prediction: a benchmark, which may compile first.
 UNPREDICTED_S = 600.0
 #: Bytes of a rank with its libraries before it holds a single row, where Slurm gives memory away.
 RANK_BYTES = 128 * 2**20
@@ -59,6 +59,6 @@ def shape(request: LaunchRequest, *, threads: int, counts_memory: bool, most_s: 
         ranks_each=max(ranks.values()),
         minutes=commands.minutes(wanted_s(request), most_s),
         threads=threads,
-        # what is run without a prediction does not say what it needs: it gets what Slurm gives to so many CPUs
+        # A run without a prediction has no known need. It gets Slurm's default for its CPUs.
         memory_bytes=max(need.values()) if counts_memory and workload.bytes_per_row > 0 else 0.0,
     )

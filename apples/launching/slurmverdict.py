@@ -20,7 +20,7 @@ _WORDS = {"(mpiexec ": "(srun ", "mpiexec or hydra_pmi_proxy": "srun or slurmste
 #: Printed by every step on clusters that do not bind ranks to CPUs, as intended.
 _NOISE = "lacks support for cpu binding"
 
-#: States of a job that goes on, or that we ended ourselves.
+#: States of a job that continues, or that the launcher ended.
 _OURS = ("RUNNING", "COMPLETING", "COMPLETED", "PENDING")
 
 
@@ -56,7 +56,7 @@ def explained(outcome: Outcome, fate: Job | None, away: Mapping[str, str] | None
             reason = f" ({fate.reason})" if fate.reason else ""
             message = f"{job} ended as {fate.state}{reason}; {outcome.message}"
             return replace(outcome, message=message)
-    # all hosts were lost to us together, and none of them is to blame
+    # All hosts were lost together, so none of them is to blame.
     return replace(outcome, exit_code=LAUNCHER_FAILED, message=message, lost={})
 
 

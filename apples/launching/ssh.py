@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from apples.errors import LaunchError
 from apples.launching import preflight
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.command import Rendezvous, carried, helper, rank_environment, spread_command
@@ -49,14 +48,7 @@ class SshLauncher:
 
     def check(self, request: LaunchRequest) -> None:
         """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` if the run cannot start."""
-        if not request.plan.assignments:
-            raise LaunchError("the plan has no ranks; make a plan for at least one")
-        unknown = [host for host in request.plan.hosts if host not in self._addresses]
-        if unknown:
-            legal = ", ".join(self._addresses) or "none"
-            raise LaunchError(f"hosts {', '.join(unknown)} are not among those that were checked: {legal}")
-        preflight.check_time_limit(request)
-        preflight.check_run_dir(request)
+        preflight.check_request(request, self._addresses, "that were checked")
         self.command_line(request)
         if any(self._addresses[host].address is not None for host in request.plan.hosts):
             find_ssh()

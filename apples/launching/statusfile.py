@@ -76,5 +76,5 @@ class StatusFile:
             try:
                 os.write(self._bell, f"{self.rank}\n".encode())
             except OSError:
-                # The launcher is gone; the lifeline says so too.
+                # The host agent is dead, and the lifeline is closed.
                 self._bell = None

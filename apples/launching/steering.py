@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PROGRESS, SLABS = "progress.jsonl", "slabs"
 
-#: How a run is told where to write and look, and how often (docs/application.md).
+#: Variables with the paths of both files and the period of reports, in seconds (docs/application.md).
 PROGRESS_VARIABLE = "STENCIL_APP_PROGRESS"
 SLABS_VARIABLE = "STENCIL_APP_SLABS"
 EVERY_VARIABLE = "STENCIL_APP_REPORT_EVERY"
@@ -66,9 +66,9 @@ def steered(request: LaunchRequest) -> LaunchRequest:
     from dataclasses import replace
 
     run_dir = str(request.run_dir.absolute())
-    ours = {
+    variables = {
         PROGRESS_VARIABLE: os.path.join(run_dir, PROGRESS),
         SLABS_VARIABLE: os.path.join(run_dir, SLABS),
         EVERY_VARIABLE: f"{request.controller.report_every_s:g}",
     }
-    return replace(request, environment={**request.environment, **ours})
+    return replace(request, environment={**request.environment, **variables})

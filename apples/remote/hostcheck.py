@@ -121,7 +121,7 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
 
         found["survey"] = hostprobe.survey()
     except Exception as error:
-        # An older release, a broken installation, a system that does not say: the check tells, and goes on.
+        # An older release, a broken installation or an unknown system: report it and continue.
         found["survey_error"] = f"{type(error).__name__}: {error}"
     found["clock_s"] = time.time()
     return found

@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from apples.remote.hostcheck import MARK
@@ -23,7 +22,7 @@ from apples.remote.ssh import find_ssh, meaning, ssh_command
 
 HOSTCHECK = Path(__file__).with_name("hostcheck.py")
 
-#: Reads so many bytes of program as the first line says, and runs it; the rest of the input is the program's.
+#: Reads a program whose length is on the first line, and runs it. The program reads the remaining input.
 BOOTSTRAP = "import sys; i = sys.stdin.buffer; exec(compile(i.read(int(i.readline())), 'hostcheck', 'exec'))"
 
 #: Seconds for ssh to print why it ended.
@@ -63,9 +62,7 @@ class HostConnection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def stop(self) -> None:
@@ -117,7 +114,7 @@ class HostConnection:
 
     def _write(self, data: bytes) -> None:
         assert self._process.stdin is not None
-        # A process that has ended says why on its other ends.
+        # A process that has ended reports the reason on stderr.
         with contextlib.suppress(OSError):
             self._process.stdin.write(data)
             self._process.stdin.flush()

@@ -86,8 +86,8 @@ def links(hosts: Sequence[CheckedConnection]) -> list[LinkSpeed]:
 
 def addresses_among(checked: Sequence[Checked]) -> dict[str, str]:
     """Return the numeric address of each host as the others reach it, in their order. Unknown ones are missing."""
-    told = [one.facts for one in checked]
-    here = next((facts.reached_from for facts in told if facts is not None and facts.reached_from), None)
+    reports = [one.facts for one in checked]
+    here = next((facts.reached_from for facts in reports if facts is not None and facts.reached_from), None)
     found: dict[str, str] = {}
     for one in checked:
         reached_at = None if one.facts is None else one.facts.reached_at
@@ -103,7 +103,7 @@ def tournament(count: int) -> list[list[tuple[int, int]]]:
     >>> tournament(4)
     [[(0, 3), (1, 2)], [(0, 2), (3, 1)], [(0, 1), (2, 3)]]
     """
-    # one who meets number `count` sits this turn out
+    # With an odd count, the host that meets number `count` pauses in this round.
     places = list(range(count + count % 2))
     half = len(places) // 2
     turns = []

@@ -23,7 +23,7 @@ _OPTIONS = (
     *("-o", "BatchMode=yes"),
     *("-o", f"ConnectTimeout={CONNECT_S}"),
     *("-o", f"ServerAliveInterval={ALIVE_S}", "-o", f"ServerAliveCountMax={ALIVE_COUNT}"),
-    # A master left in the background would keep our pipes open; one that is there already is used.
+    # A new master in the background would keep the pipes open. An existing one is used.
     *("-o", "ControlMaster=no"),
     *("-o", "ClearAllForwardings=yes"),
 )

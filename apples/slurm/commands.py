@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from apples.model.hostlist import fold
 
-#: Variables that say which Slurm is meant, not what a job is to be like.
-_KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT")
+#: Variables that select a Slurm cluster, not options of a job.
+_SELECTORS = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT")
 _FOREIGN = ("SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "SBATCH_", "PMI_", "PMIX_", "PMI2_")
 
-#: How ranks meet: MPICH's own protocols, which our keepers can listen to.
+#: MPICH's protocol for the start of ranks, which the rank supervisors relay.
 PMI = "pmi2"
 
 
@@ -55,7 +55,9 @@ class Shape:
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without the variables of an enclosing job or step."""
     return {
-        name: value for name, value in environment.items() if name in _KEPT or not name.startswith(_FOREIGN)
+        name: value
+        for name, value in environment.items()
+        if name in _SELECTORS or not name.startswith(_FOREIGN)
     }
 
 

@@ -15,7 +15,10 @@ from apples.remote.speed import LinkSpeed
 
 FORMAT = Format(name="apples-slurm-links", version=1, lost="links among nodes are measured once more")
 
-#: Of more the oldest are forgotten.
+#: Stored fields of a link.
+FIELDS = ("source", "target", "latency_s", "bandwidth_Bps")
+
+#: The most links in a file. Older ones are dropped.
 MOST = 20_000
 
 
@@ -41,32 +44,16 @@ class LinkStore:
 
     def add(self, links: Iterable[LinkSpeed]) -> None:
         """Store the links that could be measured; raises `HistoryError`."""
-        whole = [link for link in links if link.latency_s is not None and link.bandwidth_Bps is not None]
-        kept = {(link.source, link.target): link for link in [*self._all(), *whole]}
-        everything = [entry for entry in self._read() if entry["cluster"] != self._cluster]
-        everything += [
-            {
-                "cluster": self._cluster,
-                "source": link.source,
-                "target": link.target,
-                "latency_s": link.latency_s,
-                "bandwidth_Bps": link.bandwidth_Bps,
-            }
-            for link in kept.values()
-        ]
-        jsonstore.write(self._path, FORMAT, {"links": everything[-MOST:]})
+        measured = [link for link in links if link.latency_s is not None and link.bandwidth_Bps is not None]
+        latest = {(link.source, link.target): link for link in [*self._all(), *measured]}
+        entries = [entry for entry in self._read() if entry["cluster"] != self._cluster]
+        for link in latest.values():
+            entries.append({"cluster": self._cluster, **{field: getattr(link, field) for field in FIELDS}})
+        jsonstore.write(self._path, FORMAT, {"links": entries[-MOST:]})
 
     def _all(self) -> list[LinkSpeed]:
-        return [
-            LinkSpeed(
-                source=entry["source"],
-                target=entry["target"],
-                latency_s=entry["latency_s"],
-                bandwidth_Bps=entry["bandwidth_Bps"],
-            )
-            for entry in self._read()
-            if entry["cluster"] == self._cluster
-        ]
+        found = [entry for entry in self._read() if entry["cluster"] == self._cluster]
+        return [LinkSpeed(**{field: entry[field] for field in FIELDS}) for entry in found]
 
     def _read(self) -> list[dict[str, Any]]:
         return [entry for links in jsonstore.read_all([self._path], FORMAT, _decode) for entry in links]
@@ -74,7 +61,7 @@ class LinkStore:
 
 def _decode(document: dict[str, Any]) -> list[dict[str, Any]]:
     links = document.get("links")
-    keys = {"cluster", "source", "target", "latency_s", "bandwidth_Bps"}
+    keys = {"cluster", *FIELDS}
     if not isinstance(links, list) or not all(
         isinstance(link, dict) and keys <= link.keys() for link in links
     ):

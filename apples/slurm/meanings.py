@@ -5,26 +5,26 @@ The first mark found in a message decides. A message without a mark is passed on
 
 from __future__ import annotations
 
-#: What Slurm says (small letters) → what it means and what to do.
+#: Slurm's message in lower case → meaning and remedy.
 _MEANINGS = (
     (
         "unable to contact slurm controller",
         "Slurm's controller cannot be reached; it is off, or cut off from this machine (scontrol ping)",
     ),
-    ("unable to process configuration file", "Slurm is not configured here: {said}; set SLURM_CONF"),
+    ("unable to process configuration file", "Slurm is not configured here: {message}; set SLURM_CONF"),
     (
         "could not establish a configuration source",
         "Slurm is not configured here: there is neither slurm.conf nor a controller that gives it; run this on a "
         "login node of the cluster, or set SLURM_CONF",
     ),
-    ("cannot stat file", "Slurm is not configured here: {said}; set SLURM_CONF"),
+    ("cannot stat file", "Slurm is not configured here: {message}; set SLURM_CONF"),
     (
         "munge",
-        "Slurm cannot prove who we are: {said}; munged has to run on this machine with the cluster's key",
+        "Slurm cannot prove who we are: {message}; munged has to run on this machine with the cluster's key",
     ),
     (
         "authentication credential",
-        "Slurm does not believe who we are: {said}; munged has to run here with the cluster's key, and clocks "
+        "Slurm does not believe who we are: {message}; munged has to run here with the cluster's key, and clocks "
         "must agree",
     ),
     ("invalid partition name", "there is no such partition; sinfo -s lists them"),
@@ -58,31 +58,31 @@ _MEANINGS = (
     ),
     (
         "node configuration is not available",
-        "the partition cannot give these nodes so many CPUs or so much memory: {said}",
+        "the partition cannot give these nodes so many CPUs or so much memory: {message}",
     ),
     ("invalid node name", "Slurm knows no such node; sinfo -N lists them"),
     (
         "policy limit",
-        "a limit of the account or of the quality of service forbids it: {said}; ask for less, or wait",
+        "a limit of the account or of the quality of service forbids it: {message}; ask for less, or wait",
     ),
     ("has been cancelled", "somebody cancelled the job while it waited"),
-    ("cannot create context for mpi", "srun cannot do what was asked with --mpi: {said}; srun --mpi=list"),
+    ("cannot create context for mpi", "srun cannot do what was asked with --mpi: {message}; srun --mpi=list"),
 )
 
 
-def meaning(said: str, code: int | None = None) -> str:
+def meaning(stderr: str, code: int | None = None) -> str:
     """Return the meaning of an error message, one sentence with its remedy.
 
     Args:
-        said: the command's output to stderr
+        stderr: the command's output
         code: its exit code, None if it was killed after its time limit
     """
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    text = said.lower()
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    text = stderr.lower()
     for mark, what in _MEANINGS:
         if mark in text:
             line = next(line for line in lines if mark in line.lower())
-            return what.format(said=_bare(line))
+            return what.format(message=_bare(line))
     if code is None:
         return "Slurm does not answer; its controller is off, overloaded, or cut off (scontrol ping)"
     last = f": {_bare(lines[-1])}" if lines else ""
@@ -96,7 +96,7 @@ def _bare(line: str) -> str:
     return line
 
 
-#: Why a job waits, in Slurm's one word → for people; others are shown as they are.
+#: Slurm's word for the reason of a wait → text for the user. Other words are shown unchanged.
 WAITS = {
     "Resources": "for nodes that others hold",
     "Priority": "for jobs of higher priority",
@@ -108,7 +108,7 @@ WAITS = {
     "AssocGrpCpuLimit": "for CPUs of the account",
 }
 
-#: Reasons for which a job will wait for ever, or until somebody repairs something → what it means for us.
+#: Reasons for which a job waits forever, or until a repair → meaning for the run.
 HOPELESS = {
     "PartitionTimeLimit": "the partition's time limit is shorter; give a shorter one with --time-limit",
     "PartitionNodeLimit": "the partition does not give so many nodes; use --nodes, or another --partition",

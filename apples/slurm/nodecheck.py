@@ -40,7 +40,7 @@ class NodeCheckResult:
     @property
     def interfaces(self) -> dict[str, str]:
         """Return host → network interface with the address that Slurm uses, as far as known."""
-        return {host: told.interface for host, told in self.facts.items() if told.interface is not None}
+        return {host: facts.interface for host, facts in self.facts.items() if facts.interface is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +78,8 @@ def _asked(what: NodeCheck, needs: Needs) -> Iterator[list[CheckedConnection]]:
     candidates = []
     for node, address in what.addresses.items():
         numeric = _numeric(address)
-        told = ("/usr/bin/env", f"APPLES_REACHED_AT={numeric}") if numeric else ()
-        through = (*runner.without_enclosing(), *on_node(srun, what.job, node), *told)
+        variables = ("/usr/bin/env", f"APPLES_REACHED_AT={numeric}") if numeric else ()
+        through = (*runner.without_enclosing(), *on_node(srun, what.job, node), *variables)
         candidates.append(Candidate(name=node, address=address, through=through))
     with preflight.asked(candidates, needs, limit_s=what.limit_s) as found:
         yield found
@@ -109,7 +109,10 @@ def _compile(what: NodeCheck, facts: Mapping[str, HostFacts], notify: Notify) ->
             return None
         return (result.stderr.strip().splitlines() or ["no reason given"])[-1]
 
-    machines = {node: f"{told.cpu_model} {sorted(told.versions.items())}" for node, told in facts.items()}
+    machines = {
+        node: f"{node_facts.cpu_model} {sorted(node_facts.versions.items())}"
+        for node, node_facts in facts.items()
+    }
     failed = what.kernels.look_after(machines, one, notify)
     return {node: f"could not compile its kernels: {why}" for node, why in failed.items()}
 

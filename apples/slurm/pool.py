@@ -70,7 +70,7 @@ def _offer(node: Node, partition: Partition, *, counts_memory: bool) -> Offer:
     idle = node.cpus - node.allocated_cpus
     slots, share = idle // node.threads, 1.0
     if partition.shared > 1:
-        # its CPUs are given away several times: a new job shares them with what is there
+        # Its CPUs are allocated several times: a new job shares them with the running ones.
         slots = node.cpus // node.threads
         share = node.cpus / (node.cpus + node.allocated_cpus)
     memory = [node.free_bytes, node.memory_bytes - (node.allocated_bytes if counts_memory else 0.0)]
@@ -83,7 +83,7 @@ def _even(offers: Sequence[Offer], absent: dict[str, str]) -> Pool:
     if not offers:
         return Pool(offers=(), absent=absent)
     each = max({offer.slots for offer in offers}, key=lambda n: (n * sum(o.slots >= n for o in offers), n))
-    kept = []
+    even = []
     for offer in offers:
         if offer.slots < each:
             absent[offer.node.name] = (
@@ -91,10 +91,10 @@ def _even(offers: Sequence[Offer], absent: dict[str, str]) -> Pool:
                 "an allocation gets as many"
             )
         else:
-            kept.append(
+            even.append(
                 Offer(node=offer.node, slots=each, share=offer.share, memory_bytes=offer.memory_bytes)
             )
-    return Pool(offers=tuple(kept), absent=absent)
+    return Pool(offers=tuple(even), absent=absent)
 
 
 def fits(constraint: str, features: Sequence[str]) -> bool:

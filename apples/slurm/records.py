@@ -16,9 +16,9 @@ from apples.model.hostlist import expand
 #: A key is a word with a capital first, at the start or after a blank; values may hold blanks (`OS`, `Reason`).
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z0-9:/_]*)=")
 _TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+)", re.ASCII)
-_NOBODY = ("", "(null)", "N/A", "None", "Unknown")
+_EMPTY = ("", "(null)", "N/A", "None", "Unknown")
 
-#: States of a node in which nothing is started there, and what they mean.
+#: States of a node in which nothing can be started there, with their meanings.
 AWAY = {
     "DOWN": "is down",
     "DRAIN": "is drained",
@@ -112,7 +112,7 @@ def fields(line: str) -> dict[str, str]:
     # a line without keys has an end and no places
     for place, end in zip(places, ends, strict=False):
         value = line[place.end() : end].strip()
-        found[place[1]] = "" if value in _NOBODY else value
+        found[place[1]] = "" if value in _EMPTY else value
     return found
 
 
@@ -175,7 +175,7 @@ def _partition(found: dict[str, str]) -> Partition | None:
         state=found.get("State", "UP"),
         max_time_s=seconds(found.get("MaxTime", "UNLIMITED")),
         max_nodes=int(most) if most.isdigit() else math.inf,
-        # a job shares its CPUs only where it must (FORCE) or asks to (YES), and we do not ask
+        # A job shares its CPUs only if it must (FORCE) or asks to (YES), which apples does not.
         shared=int(count or 4) if kind == "FORCE" else 1,
         exclusive=kind == "EXCLUSIVE",
     )

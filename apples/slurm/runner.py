@@ -59,9 +59,9 @@ def slurm_environment(environment: Mapping[str, str] | None = None) -> dict[str,
 
 def without_enclosing() -> list[str]:
     """Return a command prefix that removes the variables of an enclosing job from the environment."""
-    kept = slurm_environment()
-    gone = [name for name in os.environ if name not in kept]
-    return ["/usr/bin/env", *(word for name in gone for word in ("-u", name))] if gone else []
+    clean = slurm_environment()
+    removed = [name for name in os.environ if name not in clean]
+    return ["/usr/bin/env", *(word for name in removed for word in ("-u", name))] if removed else []
 
 
 def ended(words: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
@@ -84,6 +84,6 @@ def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[
     try:
         result = ended([find(command[0]), *command[1:]], limit_s)
     except subprocess.TimeoutExpired as expired:
-        said = expired.stderr or b""
-        return meaning(said.decode(errors="replace") if isinstance(said, bytes) else said)
+        stderr = expired.stderr or b""
+        return meaning(stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr)
     return result if result.returncode == 0 else meaning(result.stderr, result.returncode)
