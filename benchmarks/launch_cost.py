@@ -95,7 +95,7 @@ def main() -> None:
             ]
             compare("rank wrapper", (command(plain), command(wrapper)), options.repeats, ranks)
             compare(
-                "tether",
+                "parent-death wrapper",
                 (command(plain), command(with_parent_death(plain, os.getpid()))),
                 options.repeats,
                 ranks,

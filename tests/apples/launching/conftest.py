@@ -131,7 +131,7 @@ class Launched:
 
     def chain(self) -> dict[str, list[int]]:
         """Processes from the launcher down to the programs, by their part in it."""
-        parts = ("launcher", "agent", "mpiexec", "proxy", "front", "keeper", "program")
+        parts = ("launcher", "agent", "mpiexec", "proxy", "wrapper", "supervisor", "program")
         level = [self.process.pid]
         found = {}
         for part in parts:

@@ -23,7 +23,7 @@ MPI = "from mpi4py import MPI\nimport json, os, time\nrank = MPI.COMM_WORLD.rank
 
 
 class Hydra:
-    """The other end of a rank's PMI connection, and the front that was started with it."""
+    """The other end of a rank's PMI connection, and the wrapper that was started with it."""
 
     def __init__(self, run_dir: Path, program: str) -> None:
         self.status = run_dir / "status-00000.json"
@@ -32,7 +32,7 @@ class Hydra:
         lifeline, self.lifeline = os.pipe()
         fds = (lifeline, os.open(os.devnull, os.O_WRONLY), os.dup(1), os.dup(2))
         handed = (*fds, theirs.fileno())
-        self.front = subprocess.Popen(
+        self.wrapper = subprocess.Popen(
             [
                 sys.executable,
                 *BARE,
@@ -52,7 +52,7 @@ class Hydra:
             os.close(fd)
 
     def hears(self) -> bytes:
-        """The next message; empty when front, keeper and program have closed the connection."""
+        """The next message; empty when wrapper, supervisor and program have closed the connection."""
         return self.connection.recv(100)
 
     def answers(self) -> list[bytes]:
@@ -82,8 +82,8 @@ def hydra(tmp_path: Path) -> Iterator[Callable[[str], Hydra]]:
     for one in started:
         one.lets_go()
         one.connection.close()
-        one.front.kill()
-        one.front.wait()
+        one.wrapper.kill()
+        one.wrapper.wait()
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def hydra(tmp_path: Path) -> Iterator[Callable[[str], Hydra]]:
 def test_finalize_is_sent_once_after_the_barrier(hydra, program: str, messages: list[bytes], code: int):
     rank = hydra(program)
     assert rank.answers() == messages
-    assert rank.front.wait() == code
+    assert rank.wrapper.wait() == code
     assert json.loads(rank.status.read_text())["ended_by"] == "itself"
 
 
-def test_keeper_waits_for_the_answer_to_finalize(hydra) -> None:
+def test_supervisor_waits_for_the_answer_to_finalize(hydra) -> None:
     rank = hydra(f"ask({BARRIER}); os._exit(0)")
     assert rank.hears() == BARRIER
     rank.connection.send(b"cmd=barrier_out\n")
@@ -114,14 +114,14 @@ def test_keeper_waits_for_the_answer_to_finalize(hydra) -> None:
     # The end of the program is recorded before; only the answer is missing.
     assert json.loads(rank.status.read_text())["exit_code"] == 0
     with pytest.raises(subprocess.TimeoutExpired):
-        rank.front.wait(0.2)
+        rank.wrapper.wait(0.2)
     rank.connection.send(b"cmd=finalize_ack\n")
     assert rank.hears() == b""
-    assert rank.front.wait() == 0
+    assert rank.wrapper.wait() == 0
 
 
-@pytest.mark.parametrize("end", ["lifeline", "front"])
-def test_keeper_ends_if_hydra_never_answers(hydra, end: str) -> None:
+@pytest.mark.parametrize("end", ["lifeline", "wrapper"])
+def test_supervisor_ends_if_hydra_never_answers(hydra, end: str) -> None:
     rank = hydra(f"ask({BARRIER}); os._exit(0)")
     assert rank.hears() == BARRIER
     rank.connection.send(b"cmd=barrier_out\n")
@@ -129,13 +129,13 @@ def test_keeper_ends_if_hydra_never_answers(hydra, end: str) -> None:
     if end == "lifeline":
         rank.lets_go()
     else:
-        rank.front.kill()
+        rank.wrapper.kill()
     assert rank.hears() == b""
 
 
 def test_rank_that_skips_exit_handlers_ends_no_other(runs) -> None:
     # Rank 1 still runs after MPI_Finalize when hydra sees the end of rank 0. Without the finalize message hydra
-    # kills it within milliseconds of the end of rank 0's keeper.
+    # kills it within milliseconds of the end of rank 0's supervisor.
     program = MPI + (
         "MPI.Finalize()\n"
         "while rank:\n"

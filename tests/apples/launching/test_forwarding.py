@@ -32,7 +32,7 @@ def listening(launch, until: str):
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
-def test_an_interrupt_reaches_every_rank_once_and_ends_as_interrupted(launch, name: str, code: int) -> None:
+def test_interrupt_reaches_every_rank_once(launch, name: str, code: int) -> None:
     launched = listening(launch, name)
     launched.process.send_signal(signal.Signals[name])
     returned, out, err = launched.ended()

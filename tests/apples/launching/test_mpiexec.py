@@ -68,7 +68,7 @@ def test_labels_keep_lines_whole_under_load_through_a_pipe(launch) -> None:
     assert (code, len(lines), err) == (0, 9003, "finished: \n")
 
 
-def test_ranks_get_one_thread_no_stdin_and_no_descriptors_of_others(runs, capfd, monkeypatch) -> None:
+def test_ranks_inherit_no_descriptors_and_no_stdin(runs, capfd, monkeypatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     program = (
         "import os, sys\n"

@@ -78,7 +78,7 @@ def test_much_output_arrives_whole(runs, capfd) -> None:
     assert [len(line) for line in lines] == [i % 90 for i in range(40000)]
 
 
-def test_the_environment_goes_along_and_what_is_a_hosts_own_does_not(runs, capfd, monkeypatch) -> None:
+def test_environment_is_carried_except_host_variables(runs, capfd, monkeypatch) -> None:
     monkeypatch.setenv("DISPLAY", ":7")
     monkeypatch.setenv("CARRIED", "a b")
     request = runs.request(

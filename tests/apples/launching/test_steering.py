@@ -130,7 +130,7 @@ def test_a_tail_gives_whole_lines_once(tmp_path):
     assert tail.lines() == []
 
 
-def test_offers_replace_each_other_and_what_an_earlier_run_left_goes(tmp_path):
+def test_offers_replace_each_other_and_clear_removes_them(tmp_path):
     for heights in ("3,5", "4,4"):
         steering.offer(str(tmp_path), heights)
     (tmp_path / steering.PROGRESS).touch()

@@ -38,7 +38,7 @@ def test_user_signals_pass_through(ending: Termination) -> None:
 
 
 @pytest.mark.parametrize("signal", [SIGINT, SIGTERM, SIGHUP])
-def test_the_first_interrupt_shows_and_forwards_and_leaves_the_rest_to_the_ranks(ending, signal) -> None:
+def test_first_interrupt_shows_states_and_is_forwarded(ending, signal) -> None:
     assert ending.signalled(signal, 101.0) == [ShowStates(), Forward(signal=signal)]
     assert ending.wake_at is None
     ending.over()
@@ -70,7 +70,7 @@ def test_a_failed_rank_ends_the_others_after_a_moment(ending: Termination) -> No
     assert ending.cause == "failed"
 
 
-def test_ranks_that_die_of_an_interrupt_did_not_fail_and_others_may_finish(ending: Termination) -> None:
+def test_rank_that_dies_of_an_interrupt_did_not_fail(ending: Termination) -> None:
     ending.signalled(SIGINT, 101.0)
     ending.rank_failed(101.1)
     assert ending.cause == "interrupted"
@@ -94,7 +94,7 @@ def test_the_time_limit_terminates_with_grace() -> None:
     assert ending.cause == "time limit"
 
 
-def test_a_run_that_is_to_go_on_elsewhere_gets_the_time_it_needs_for_its_checkpoint(
+def test_adapted_run_gets_time_for_its_checkpoint(
     ending: Termination,
 ) -> None:
     assert ending.adapt() == TERMINATE
@@ -106,13 +106,13 @@ def test_a_run_that_is_to_go_on_elsewhere_gets_the_time_it_needs_for_its_checkpo
     assert ending.cause == "adapted"
 
 
-def test_one_that_ends_in_time_was_adapted(ending: Termination) -> None:
+def test_run_that_ends_after_adapt_was_adapted(ending: Termination) -> None:
     ending.adapt()
     ending.over()
     assert ending.cause == "adapted"
 
 
-def test_whoever_interrupts_it_then_means_the_end(ending: Termination) -> None:
+def test_interrupt_after_adapt_is_an_interrupt(ending: Termination) -> None:
     ending.adapt()
     assert ending.signalled(SIGINT, 101.0) == [ShowStates(), Forward(signal=SIGINT)]
     assert ending.adapt() == []

@@ -1,4 +1,4 @@
-"""Rows that move between real hosts which share no run directory: reports and orders go through rank 0's station."""
+"""Rows that move between real hosts which share no run directory: reports and orders go through rank 0's host agent."""
 
 import json
 import re

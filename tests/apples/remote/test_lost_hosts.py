@@ -36,7 +36,7 @@ def start(lab, state_of_its_own):
         process.communicate()
 
 
-def test_a_host_is_killed_and_the_others_go_on_from_the_checkpoint(lab, start, tmp_path):
+def test_killed_host_run_continues_from_checkpoint(lab, start, tmp_path):
     file = tmp_path / "run.ckpt"
     run = start(
         *("apples-run", *RUN, "-H", "a1:1,a2:1,a3:1", "-n", "3"),
@@ -67,7 +67,7 @@ def test_a_host_is_killed_and_the_others_go_on_from_the_checkpoint(lab, start, t
     assert sorted(path.name for path in tmp_path.iterdir() if "ckpt" in path.name) == ["run.ckpt"]
 
 
-def test_hosts_that_see_another_directory_keep_no_checkpoints_of_ours(lab, start, monkeypatch):
+def test_hosts_with_another_directory_get_no_checkpoints(lab, start, monkeypatch):
     with tempfile.TemporaryDirectory(dir="/var/tmp") as state:
         monkeypatch.setenv("APPLES_STATE", state)
         run = start(

@@ -20,7 +20,7 @@ def needs(**more):
     return Needs(versions=hostcheck.versions(), **more)
 
 
-def test_the_unfit_are_told_with_their_reasons_in_the_order_given(fake_ssh):
+def test_unfit_hosts_have_reasons_in_order(fake_ssh):
     asked = candidates("locked", "alpha", "stranger", "changed", "nameless", "off", "bare", "chatty")
     found = {one.candidate.name: one for one in preflight.check(asked, needs(), limit_s=60.0)}
     assert list(found) == [one.name for one in asked]

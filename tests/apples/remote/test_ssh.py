@@ -6,7 +6,7 @@ from apples.errors import ProgramNotFound
 from apples.remote.ssh import find_ssh, meaning, ssh_command
 
 
-def test_nothing_is_asked_of_the_user_and_words_arrive_as_they_were():
+def test_ssh_command_never_prompts_and_quotes_words():
     command = ssh_command("/usr/bin/ssh", "me@alpha", ["python", "-c", "print('a b')"])
     assert command[0] == "/usr/bin/ssh"
     for option in ("BatchMode=yes", "ConnectTimeout=5", "ControlMaster=no"):

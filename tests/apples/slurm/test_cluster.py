@@ -96,7 +96,7 @@ def of_launch(cluster, program, word=""):
     return pid
 
 
-def test_ranks_are_where_the_plan_says_also_when_a_host_comes_again(cluster, launch):
+def test_ranks_run_on_their_hosts_of_the_plan(cluster, launch):
     program = "hostname > RUN_DIR/rank-$PMI_RANK.txt; echo $PMI_SIZE $SLURM_STEP_NUM_TASKS"
     chain = ("n1", "n3", "n1", "n2")
     ended, said, _ = outcome(launch(",".join(chain), "sh", "-c", program, label=True))
@@ -156,7 +156,7 @@ def test_an_interrupted_run(cluster, launch, signals, code, name):
     ],
     ids=["launcher", "salloc", "holder"],
 )
-def test_whoever_is_killed_nothing_is_left(cluster, launch, victim):
+def test_killed_process_leaves_nothing(cluster, launch, victim):
     process = launch("n1,n2", *SLEEP.split())
     wait_for(lambda: running(cluster, "n1", "n2"))
     os.kill(of_launch(cluster, *victim), signal.SIGKILL)
@@ -244,7 +244,7 @@ def test_who_does_not_want_to_wait_is_told_why(cluster, launch, taken):
     assert "the nodes of the plan are not free just now" in ended["error"]
 
 
-def test_a_node_that_was_drained_since_the_plan_was_made_is_named(cluster, launch):
+def test_node_drained_after_the_plan_is_named(cluster, launch):
     cluster.control("update", "nodename=n2", "state=drain", "reason=memory errors")
     try:
         ended, _, _ = outcome(launch("n1,n2", "true"))
@@ -313,7 +313,7 @@ def test_the_same_job_through_ssh_and_through_slurm(cluster):
     assert [host["exit_code"] for host in through_slurm[2]["hosts"]] == [0, 0, 0]
 
 
-def test_benchmarks_of_a_partition_are_measured_where_its_ranks_would_run(cluster):
+def test_benchmarks_run_in_the_partition_of_the_ranks(cluster):
     words = ("12", *HEAT[:6], "--launcher", "slurm", "-H", "n1:1,n2:1", "--json")
     result = cluster.testbed.run("head", str(BIN / "apples"), "calibrate", *words)
     assert result.returncode == 0, result.stderr

@@ -28,7 +28,7 @@ def request(tmp_path, *hosts, rows=0.0, **options):
     )
 
 
-def test_an_allocation_has_the_plans_hosts_and_says_everything_itself():
+def test_salloc_names_hosts_and_every_option():
     wishes = Wishes(
         partition="p", account="a", qos="q", reservation="r", constraint="c", exclusive=True, immediate_s=0.5
     )

@@ -25,7 +25,7 @@ def pool(*found, wishes=None, counts_memory=True, **partition):
     )
 
 
-def test_idle_cores_are_slots_and_memory_is_what_slurm_and_the_system_have_left():
+def test_slots_are_idle_cores_and_memory_the_smaller_value():
     a = Node(
         name="a", cpus=8, allocated_cpus=2, threads=2, memory_bytes=1000 * MIB, allocated_bytes=300 * MIB
     )

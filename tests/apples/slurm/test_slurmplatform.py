@@ -83,7 +83,7 @@ def test_idle_nodes_are_the_pool_and_their_cpus_count_in_full(says, tmp_path):
     assert (cluster.most_s, cluster.counts_memory, cluster.enclosing) == (3600.0, True, None)
 
 
-def test_hosts_that_the_user_names_keep_their_order_and_what_is_said_of_them(says, tmp_path):
+def test_named_hosts_keep_order_and_attributes(says, tmp_path):
     hosts = (Host(name="second", address="n2", slots=1, cpu_type="fast"), Host(name="n1", slots=8))
     link = LinkRule(latency_s=0.01, bandwidth_Bps=5e6)
     grid = Grid(name="file", hosts=hosts, links=(link,), source="lab.yaml")
@@ -203,7 +203,7 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
     assert (readied.interfaces, readied.unfit, len(looked)) == ({"n1": "ib0"}, {}, 1)
 
 
-def test_nodes_of_an_allocation_keep_the_order_in_which_they_are_named(says, tmp_path, monkeypatch):
+def test_nodes_of_an_allocation_keep_their_order(says, tmp_path, monkeypatch):
     (says / "show-job-7").write_text(
         "JobId=7 JobState=RUNNING NodeList=n[1-2] Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=\n"
     )
