@@ -1,5 +1,5 @@
-"""Who of the waiting jobs starts now: priorities, backfilling, and run time estimates that can be trusted.
+"""Queueing decisions: priorities, backfilling and run time estimates.
 
-Pure: jobs, ends and times come in, jobs to start go out. No clock, no chance, no I/O; the object that serves a live
-queue and the loop that replays a trace of years call the same compiled pass (`apples.queueing.kernel`).
+The package is pure: jobs, ends and times are arguments, and the jobs to start are returned. It uses no clock, no random
+numbers and no I/O. The live queue and the replay of traces call the same compiled pass (`apples.queueing.kernel`).
 """

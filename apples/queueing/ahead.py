@@ -1,7 +1,7 @@
-"""When the waiting jobs will start: the queue's own pass, run forward on a copy.
+"""Predicted starts of waiting jobs: the queue's own pass, run forward on a copy.
 
-Twice: jobs that end when their estimates say give the early starts, jobs that take all they asked for the late ones.
-Nobody knows who will be submitted meanwhile; a higher priority that comes later is not foreseen.
+Two runs give a range. In the first, jobs end at their estimates: early starts. In the second, jobs use their whole
+request: late starts. Later submissions are not predicted, so a job of higher priority may still delay a start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from apples.queueing.queue import JobQueue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedStart:
-    """Start of one waiting job, s on the queue's clock; nan where it cannot start. early <= late"""
+    """Predicted start of one waiting job, s on the queue's clock: early <= late, nan if it cannot start."""
 
     early_s: float
     late_s: float
@@ -24,9 +24,13 @@ class PredictedStart:
 def predict_starts(
     queue: JobQueue, now_s: float, started_s: Mapping[int, float], estimates_s: Mapping[int, float]
 ) -> dict[int, PredictedStart]:
-    """Starts of all waiting jobs, by id.
+    """Return the predicted starts of all waiting jobs, by id.
 
-    started_s : of running jobs.  estimates_s : run time of each job, at most its request, where there is one
+    Args:
+        queue: the queue, which is not changed.
+        now_s: present time, s on the queue's clock.
+        started_s: start of each running job, s.
+        estimates_s: run time estimate of a job, at most its request, s. Jobs without one use the request.
     """
     requests = {job.id: job.request_s for job in (*queue.waiting, *queue.running)}
     late = _starts(queue, now_s, started_s, (requests,))
@@ -48,7 +52,7 @@ def _starts(
     started_s: Mapping[int, float],
     spans_s: tuple[Mapping[int, float], ...],
 ) -> dict[int, float]:
-    """Start of each waiting job that can start. spans_s : run times, the next where a job has outlived the last"""
+    """Return the starts of waiting jobs. `spans_s`: run times; the next one follows an outlived one."""
     ahead = queue.copy()
     ends: list[tuple[float, int]] = []
     for job in queue.running:

@@ -1,6 +1,6 @@
-"""The file `configs/queue.yaml`: how a queue decides and how run times are estimated, checked with file and line.
+"""The file `configs/queue.yaml`: policy and run time estimates, checked with file and line.
 
-What the choices mean is decided by `apples.queueing.settings` and `apples.queueing.estimates`.
+`apples.queueing.settings` and `apples.queueing.estimates` define the meaning of the values.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ def _priority(text: str) -> str:
 
 
 def parse_adjust(text: str) -> Switches:
-    """Where estimates are used: `regular`, `selective`, `off`, or a list of priority, backfill, running.
+    """Return where estimates are used: `regular`, `selective`, `off`, or a list of priority, backfill and running.
 
-    Raises `ConfigError`.
+    Raises:
+        ConfigError: the value is none of these.
     """
     if text in SWITCHES:
         return SWITCHES[text]
@@ -59,7 +60,7 @@ def _adjust(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSection:
-    """See `apples.queueing.settings.QueueSettings`."""
+    """Section `queue`; see `apples.queueing.settings.QueueSettings`."""
 
     priority: Annotated[str, AfterValidator(_priority)] = "fcfs"
     backfill: Literal["none", "easy", "conservative"] = "easy"
@@ -67,7 +68,7 @@ class QueueSection:
     increment: Period_s = 300.0
 
     def settings(self) -> QueueSettings:
-        """As the queue takes it."""
+        """Return the settings of the policy."""
         return QueueSettings(
             priority=self.priority, backfill=self.backfill, overrun=self.overrun, increment_s=self.increment
         )
@@ -75,10 +76,10 @@ class QueueSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatesSection:
-    """Where estimates come from and where they are used; see `apples.queueing.estimates`.
+    """Section `estimates`: source of run time estimates and their use; see `apples.queueing.estimates`.
 
-    source : "actual" is the truth, for simulations only.  learn_from : of simulations too; a live queue learns from its
-    own ends
+    Source "actual" is the true run time, for simulations only. Value `learn_from` is also for simulations: a live queue
+    learns from its own jobs.
     """
 
     source: Literal["request", "history", "recent", "actual"] = "request"
@@ -93,7 +94,7 @@ class EstimatesSection:
 
     @property
     def scheme(self) -> Scheme:
-        """The adjustment by similar jobs."""
+        """Return the adjustment by similar jobs."""
         return Scheme(
             key=self.key,
             window_s=self.window,
@@ -103,15 +104,15 @@ class EstimatesSection:
         )
 
     def switches(self) -> Switches:
-        """Where estimates take the requests' place; nowhere when requests are all there is."""
+        """Return where estimates replace requests: nowhere if the source is the request."""
         return OFF if self.source == "request" else parse_adjust(self.adjust)
 
     def estimator(self) -> Scoreboard | None:
-        """What learns from ends, with the other source beside it for comparison; None when nothing needs to."""
+        """Return an estimator that is scored against the other source, or None if the source does not learn."""
         return self.scoreboard() if self.source in ("history", "recent") else None
 
     def scoreboard(self) -> Scoreboard:
-        """The same where estimates are wanted in any case; history's, unless the source is another that learns."""
+        """Return a scoreboard of both sources. History decides unless the source is another one that learns."""
         sources: dict[str, Estimator] = {
             "history": SimilarJobs(self.scheme),
             "recent": RecentRuns(self.last),
@@ -121,12 +122,12 @@ class EstimatesSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFile:
-    """The whole file."""
+    """Contents of the file."""
 
     queue: QueueSection = field(default_factory=QueueSection)
     estimates: EstimatesSection = field(default_factory=EstimatesSection)
 
 
 def load_queue_file(name: str | Path) -> QueueFile:
-    """A file, or a shipped one by name; raises `ConfigError` with every problem."""
+    """Return the contents of a file, or of a shipped one by name; raise `ConfigError` with every problem."""
     return load_yaml(find_config(name), QueueFile)

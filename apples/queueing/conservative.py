@@ -1,8 +1,8 @@
-"""Conservative backfilling: every waiting job keeps a reservation, and nobody may make an earlier one later.
+"""Conservative backfilling: every waiting job has a reservation, and no other job may delay it.
 
-A profile of free processors over time is made from the running jobs and the reservations that are kept; then each
-waiting job, in order of priority, gives its reservation back and takes the earliest place, which is never later than
-the old one as long as nobody outlives an estimate. Slow on long queues: a pass costs jobs × steps of the profile.
+A profile of free processors over time is built from running jobs and reservations. Each waiting job, in order of
+priority, then releases its reservation and takes the earliest one possible. It is never later than before unless a job
+outlives its estimate. A pass costs jobs × steps of the profile.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from apples.queueing.state import (
     QueueState,
     Rules,
 )
-from apples.queueing.waiting import close_ranks
+from apples.queueing.waiting import compact
 
 
 @unit
 def conservative(state: QueueState, rules: Rules, now: float) -> None:
-    """One pass; ends of running jobs must have been renewed."""
-    close_ranks(state)
+    """Run one pass. Expected ends of running jobs must have been renewed."""
+    compact(state)
     queued = state.counts[QUEUED]
     order, keys = np.empty(queued, np.int64), np.empty(queued)
     room = state.counts[RUNNING] + 4 * queued + 2
@@ -53,17 +53,17 @@ def conservative(state: QueueState, rules: Rules, now: float) -> None:
         begin = _earliest(times, free, steps, now, span, procs)
         steps = _occupy(times, free, steps, begin, span, procs)
         state.jobs[slot]["reservation"] = begin
-        # Another job of the queue may hold this one's place until a job that outlived its estimate ends.
+        # Another job may hold this reservation's processors until a job that outlived its estimate ends.
         if begin <= now and procs <= state.counts[FREE]:
             if index > 0 and _overtakes(state, order, index):
                 state.jobs[slot]["backfilled"] = 1
             enter(state, order[index], now)
-    close_ranks(state)
+    compact(state)
 
 
 @part
 def _overtakes(state: QueueState, order: Ints, index: int) -> bool:
-    """Does any job of higher priority still wait?"""
+    """Return whether a job of higher priority still waits."""
     for before in range(index):  # noqa: SIM110  (any() over a generator is not compiled)
         if state.columns[PROCS, order[before]] != VACANT:
             return True
@@ -72,7 +72,7 @@ def _overtakes(state: QueueState, order: Ints, index: int) -> bool:
 
 @part
 def _running_profile(state: QueueState, rules: Rules, now: float, times: Floats, free: Ints) -> int:
-    """Steps: free[i] processors from times[i] on."""
+    """Build the profile of running jobs: free[i] processors from times[i] on. Return the number of steps."""
     earliest = now + rules.increment_s if rules.overrun == BY_INCREMENT else now
     steps = 1
     times[0], free[0] = now, state.counts[FREE]
@@ -88,7 +88,7 @@ def _running_profile(state: QueueState, rules: Rules, now: float, times: Floats,
 
 @part
 def _keep(state: QueueState, order: Ints, now: float, times: Floats, free: Ints, steps: int) -> int:
-    """Enter kept reservations, earliest first; one that no longer holds moves later. New jobs come last."""
+    """Add existing reservations, earliest first. An impossible one moves later. New jobs follow."""
     for index in range(len(order)):
         slot = state.lists[QUEUE, order[index]]
         kept = state.jobs[slot]["reservation"]
@@ -103,7 +103,7 @@ def _keep(state: QueueState, order: Ints, now: float, times: Floats, free: Ints,
 
 @unit
 def _earliest(times: Floats, free: Ints, steps: int, since: float, span: float, procs: int) -> float:
-    """Earliest time, not before `since`, from which the processors are free for that span."""
+    """Return the earliest time, not before `since`, from which the processors are free for the span."""
     begin, fitting = since, False
     for step in range(steps):
         until = times[step + 1] if step + 1 < steps else np.inf
@@ -121,7 +121,7 @@ def _earliest(times: Floats, free: Ints, steps: int, since: float, span: float, 
 
 @unit
 def _occupy(times: Floats, free: Ints, steps: int, begin: float, span: float, procs: int) -> int:
-    """Take processors (or give back, if negative) over a span; returns the number of steps."""
+    """Subtract processors over a span (add them if negative), and return the number of steps."""
     if span <= 0.0:
         return steps
     steps, first = _step_at(times, free, steps, begin)
@@ -133,7 +133,7 @@ def _occupy(times: Floats, free: Ints, steps: int, begin: float, span: float, pr
 
 @unit
 def _step_at(times: Floats, free: Ints, steps: int, time: float) -> tuple[int, int]:
-    """(number of steps, index of the step that begins at that time, made if there is none)."""
+    """Return (number of steps, index of the step that begins at this time). The step is added if there is none."""
     low, high = 0, steps
     while low < high:
         middle = (low + high) // 2
@@ -151,7 +151,7 @@ def _step_at(times: Floats, free: Ints, steps: int, time: float) -> tuple[int, i
 
 @unit
 def _sort(order: Ints, keys: Floats, count: int) -> None:
-    """Places 0 … count - 1 by key, equal ones as they stand; insertion, because queues are nearly sorted."""
+    """Sort places 0 … count - 1 by key, stable. Insertion sort, because queues are nearly sorted."""
     for place in range(count):
         spot = place
         while spot > 0 and keys[order[spot - 1]] > keys[place]:

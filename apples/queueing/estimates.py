@@ -1,8 +1,8 @@
-"""Run time estimates from what similar jobs did: request × A, where A is a percentile of their run / request.
+"""Run time estimates from similar jobs: request × A, where A is a percentile of their run / request.
 
-Section 4 of Tang et al. 2013: *similar* is a key of user, project and requested time; *recent* a window before the
-submission; *aggressive* the percentile. A is never above 1 nor below a floor, and a job with too few similar ones keeps
-its request. Estimators are told of ends and asked at submissions; none sees a run time before the job is over.
+Section 4 of Tang et al. 2013: *similar* is a key of user, project and requested time; *recent* is a window before the
+submission; *aggressive* is the percentile. A is at most 1 and at least a floor. A job with too few similar jobs keeps
+its request. Estimators receive ended jobs and estimate submitted ones. No estimator sees a run time before the end.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from apples.errors import ConfigError
 from apples.queueing.jobs import QueueJob
 
 KEYS = ("all", "project", "user", "double", "triple")
-"""double : user and project.  triple : those and the requested time."""
+"""double: user and project. triple: user, project and requested time."""
 
 MONTH_S = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """Similarity, recency, aggressiveness. The defaults are those the paper recommends (section 4.2.5).
+    """Similarity, recency and aggressiveness. Defaults are the paper's recommendation (section 4.2.5).
 
-    key : one of `KEYS`.  window_s : of ends before the submission, infinite for all.  percentile : 0 to 100
-    floor : least A.  minimum : of similar jobs
+    key: one of `KEYS`.
+    window_s: age limit of ended jobs before the submission, or infinity.
+    percentile: 0 to 100.
+    floor: least value of A.
+    minimum: least number of similar jobs.
     """
 
     key: str = "triple"
@@ -37,7 +40,7 @@ class Scheme:
     minimum: int = 10
 
     def __post_init__(self) -> None:
-        """Raises `ConfigError` for every value that is not legal."""
+        """Raise `ConfigError` for every value that is not legal."""
         problems = []
         if self.key not in KEYS:
             problems.append(f"key {self.key!r} is unknown; legal are {', '.join(KEYS)}")
@@ -53,7 +56,7 @@ class Scheme:
             raise ConfigError("\n".join(problems))
 
     def group(self, user: Hashable, project: Hashable, request_s: float) -> Hashable:
-        """What similar jobs have in common."""
+        """Return the value that similar jobs share."""
         if self.key == "triple":
             return user, project, request_s
         if self.key == "double":
@@ -70,15 +73,15 @@ class _Similar:
 
 
 class Ratios:
-    """R = run / request of ended jobs, by group, inside a window. R above 1 counts as 1, as the paper has it."""
+    """R = run / request of ended jobs, by group, inside a window. R above 1 counts as 1, as in the paper."""
 
     def __init__(self, window_s: float) -> None:
-        """window_s : ends older than this are forgotten."""
+        """Start without ratios. `window_s`: older ends are deleted."""
         self._window_s = window_s
         self._groups: dict[Hashable, _Similar] = {}
 
     def add(self, group: Hashable, end_s: float, ratio: float) -> None:
-        """A job ended; ends come in order of time."""
+        """Add an ended job. Ends must be added in order of time."""
         similar = self._groups.get(group)
         if similar is None:
             similar = self._groups[group] = _Similar()
@@ -88,7 +91,7 @@ class Ratios:
         self._forget(similar, end_s)
 
     def sorted(self, group: Hashable, now_s: float) -> Sequence[float]:
-        """Ratios of the group inside the window, ascending."""
+        """Return the ratios of a group inside the window, ascending."""
         similar = self._groups.get(group)
         if similar is None:
             return ()
@@ -103,15 +106,16 @@ class Ratios:
 
 
 def percentile_of(ordered: Sequence[float], percentile: float) -> float:
-    """The value at int(fraction × n) of n sorted ones, as Cobalt takes it; the last at most."""
+    """Return the value at index int(fraction × n) of n sorted values, as Cobalt does; at most the last one."""
     return ordered[min(int(percentile / 100.0 * len(ordered)), len(ordered) - 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimeEstimate:
-    """What a job is expected to take.
+    """Estimated run time of a job.
 
-    source : "history", "model" or "request".  similar : number of ended jobs that were looked at
+    source: "history", "model" or "request".
+    similar: number of ended jobs used.
     """
 
     seconds: float
@@ -120,34 +124,34 @@ class RunTimeEstimate:
 
 
 class Estimator(Protocol):
-    """Told of ends, asked at submissions, both in order of time."""
+    """Interface of estimators. Ends and submissions must be passed in order of time."""
 
     def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
-        """A job is over."""
+        """Learn from an ended job."""
 
     def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
-        """What this job is expected to take."""
+        """Return the estimated run time of a submitted job."""
 
 
 class SimilarJobs:
-    """The paper's adjustment: a percentile of what similar jobs used of their request."""
+    """The paper's adjustment: a percentile of the used share of similar jobs' requests."""
 
     def __init__(self, scheme: Scheme) -> None:
-        """scheme : how to adjust."""
+        """Start without history. `scheme`: parameters of the adjustment."""
         self.scheme = scheme
         self._ratios = Ratios(scheme.window_s)
 
     def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
-        """A job is over; ends come in order of time."""
+        """Learn from an ended job. Ends must be passed in order of time."""
         group = self.scheme.group(job.user, job.project, job.request_s)
         self._ratios.add(group, end_s, run_s / job.request_s)
 
     def history(self, job: QueueJob, now_s: float) -> Sequence[float]:
-        """Run / request of similar jobs inside the window, ascending."""
+        """Return run / request of similar jobs inside the window, ascending."""
         return self._ratios.sorted(self.scheme.group(job.user, job.project, job.request_s), now_s)
 
     def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
-        """From history, or the request where there are too few similar jobs."""
+        """Return the estimate from history, or the request if there are too few similar jobs."""
         ordered = self.history(job, now_s)
         if len(ordered) >= self.scheme.minimum:
             ratio = max(percentile_of(ordered, self.scheme.percentile), self.scheme.floor)
@@ -161,18 +165,18 @@ class RecentRuns:
     """Mean run time of the user's last jobs (Tsafrir, Etsion and Feitelson 2007: the last two), at most the request."""
 
     def __init__(self, last: int = 2) -> None:
-        """last : number of jobs to average. Raises `ConfigError`."""
+        """Average the last `last` jobs; raise `ConfigError` if that is not at least 1."""
         if last < 1:
             raise ConfigError(f"mean of the last {last} jobs; 1 or more are legal")
         self.last = last
         self._runs: dict[Hashable, deque[float]] = {}
 
     def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
-        """A job is over."""
+        """Learn from an ended job."""
         self._runs.setdefault(job.user, deque(maxlen=self.last)).append(run_s)
 
     def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
-        """The mean, or the request until the user has ended so many jobs."""
+        """Return the mean, or the request until the user has ended `last` jobs."""
         runs = self._runs.get(job.user, ())
         if len(runs) < self.last:
             return RunTimeEstimate(seconds=job.request_s, source="request", similar=len(runs))
@@ -181,18 +185,18 @@ class RecentRuns:
 
 
 class ModelFirst:
-    """A calibrated performance model's answer where the job brings one, else what another estimator says."""
+    """The value of a performance model for jobs that have one, else that of another estimator."""
 
     def __init__(self, other: Estimator) -> None:
-        """other : for jobs without a model's answer."""
+        """Wrap an estimator. `other`: used for jobs without a model's value."""
         self._other = other
 
     def ended(self, job: QueueJob, run_s: float, end_s: float) -> None:
-        """A job is over; the other estimator learns from it in either case."""
+        """Pass an ended job to the other estimator, in either case."""
         self._other.ended(job, run_s, end_s)
 
     def estimate(self, job: QueueJob, now_s: float) -> RunTimeEstimate:
-        """At most the request, which ends the job. The other is asked in any case, and may keep what it said."""
+        """Return at most the request. The other estimator is always called, because it may score its value."""
         found = self._other.estimate(job, now_s)
         if job.model_s is None:
             return found

@@ -1,7 +1,7 @@
-"""Priorities as users write them: arithmetic over a job's fields, checked and made into a stack program.
+"""Priority expressions: arithmetic over a job's fields, checked and compiled to a stack program.
 
-The text is parsed as Python and every part held against a short list; nothing of it is ever executed as Python.
-`wait / estimate`, `(wait / request)**3 * procs`, `1e9 if wait > 86400 else -estimate`.
+The text is parsed as Python, and every node is checked against a list of legal ones. It is never executed as Python.
+Examples: `wait / estimate`, `(wait / request)**3 * procs`, `1e9 if wait > 86400 else -estimate`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FIELDS = {
     "procs": op.PROCS,
     "nodes": op.PROCS,
 }
-"""Seconds; processors. `nodes` is another word for `procs`, as the walltime paper writes it."""
+"""Seconds and processors. `nodes` equals `procs`, the term of the walltime paper."""
 
 FUNCTIONS = {
     "abs": (op.ABSOLUTE, 1),
@@ -32,7 +32,7 @@ FUNCTIONS = {
     "min": (op.MINIMUM, 2),
     "max": (op.MAXIMUM, 2),
 }
-"""Code and number of arguments."""
+"""Operation code and number of arguments."""
 
 LEGAL = (
     f"fields {', '.join(FIELDS)} (seconds and processors); numbers; + - * / ** and parentheses; < <= > >= ==; "
@@ -40,7 +40,7 @@ LEGAL = (
 )
 
 Step = tuple[int, float]
-"""Code and constant (0 for operations)."""
+"""Operation code and constant (0 for operations)."""
 
 _BINARY: dict[type[ast.operator], int] = {
     ast.Add: op.ADD,
@@ -56,13 +56,13 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[int, bool]] = {
     ast.GtE: (op.LESS_EQUAL, True),
     ast.Eq: (op.EQUAL, False),
 }
-"""Code, and whether the two sides change places."""
+"""Operation code, and whether the two sides are swapped."""
 
 _LONGEST = 300
 
 
 def compile_expression(text: str) -> tuple[Step, ...]:
-    """Stack program of an expression; raises `ConfigError` that shows the place and lists what is legal."""
+    """Return the stack program of an expression; raise `ConfigError` with the position and all legal elements."""
     source = text.strip()
     if not source or len(source) > _LONGEST:
         raise ConfigError(f"priority {text!r}: 1 to {_LONGEST} characters are legal; {LEGAL}")
@@ -78,7 +78,7 @@ def compile_expression(text: str) -> tuple[Step, ...]:
 
 
 def _steps(node: ast.expr, source: str) -> Iterator[Step]:
-    """Postfix program of one node."""
+    """Yield the postfix program of one node."""
     if isinstance(node, ast.Constant):
         yield op.CONSTANT, _number(node, source)
     elif isinstance(node, ast.Name):
@@ -138,7 +138,7 @@ def _illegal(node: ast.expr, source: str, why: str) -> ConfigError:
 
 
 def _depth(program: tuple[Step, ...]) -> int:
-    """Most values under way at once."""
+    """Return the largest number of values on the stack."""
     deepest = height = 0
     for code, _ in program:
         height += (

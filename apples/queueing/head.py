@@ -1,8 +1,8 @@
-"""Who stands at the top of the queue, without scoring everybody at every pass.
+"""The head of the queue: the waiting job of highest priority, found without scoring all jobs at every pass.
 
-FCFS: the first. SJF: the shortest, whatever the time. WFP compares cube roots of equation 5, wait × ∛processors /
-estimate, which are straight lines over time: from two slopes follows when one overtakes the other, and until the
-first such moment the head stays. An expression may do anything, so it is asked of everybody each time.
+FCFS: the first job. SJF: the shortest job at any time. WFP compares cube roots of equation 5, wait × ∛processors /
+estimate: straight lines over time. Two slopes give the time when one line crosses the other, and the head stays until
+the first crossing. An expression has no such structure, so every job is scored each time.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from apples.queueing.state import (
     Rules,
 )
 
-#: Two lines that are nearer to each other than this fraction count as crossing already.
+#: Relative distance below which two lines count as crossing.
 _NEAR = 1e-12
 
 
 @part
 def find_head(state: QueueState, rules: Rules, now: float) -> int:
-    """Place of the waiting job of the highest priority, the earliest submitted of equals. Somebody must wait."""
+    """Return the place of the job of highest priority, the earliest submitted of equals, in a queue with jobs."""
     counts = state.counts
     before = counts[HEAD]
     if rules.priority == FCFS:
@@ -52,7 +52,7 @@ def find_head(state: QueueState, rules: Rules, now: float) -> int:
 
 @part
 def _first(state: QueueState) -> None:
-    """RANKED : places before it are vacant."""
+    """Find the first job. Places before counts[RANKED] are vacant."""
     counts = state.counts
     if counts[HEAD] >= 0:
         return
@@ -74,7 +74,7 @@ def _shortest(state: QueueState) -> None:
 
 @part
 def _highest(state: QueueState, rules: Rules, now: float) -> None:
-    """By an expression."""
+    """Find the highest value of an expression."""
     best, procs = -1, state.columns[PROCS]
     for place in range(state.counts[QUEUED]):
         if procs[place] == VACANT:
@@ -87,7 +87,7 @@ def _highest(state: QueueState, rules: Rules, now: float) -> None:
 
 @part
 def _steepest(state: QueueState, now: float) -> None:
-    """Compare newcomers only, while the head's time lasts and no newcomer is higher."""
+    """Compare only new jobs until the head's time is over or a new job has a higher value."""
     counts, columns = state.counts, state.columns
     slope, submit, procs = columns[RANK], columns[SUBMIT], columns[PROCS]
     if counts[HEAD] < 0 or now >= state.times[HEAD_UNTIL] or _newcomer_leads(state, now):
@@ -105,7 +105,7 @@ def _steepest(state: QueueState, now: float) -> None:
         faster = slope[place] - slope[head]
         if faster > 0.0 and procs[place] != VACANT:
             behind = leading * (1.0 - _NEAR) - slope[place] * (now - submit[place])
-            # A division only where the meeting is nearer than the nearest so far.
+            # Divide only if this crossing is earlier than the earliest so far.
             if behind < faster * (until - now):
                 until = now + max(behind / faster * (1.0 - _NEAR), 0.0)
     state.times[HEAD_UNTIL] = until

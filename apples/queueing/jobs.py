@@ -1,4 +1,4 @@
-"""What a queue knows of a job, and what it believes about its run time."""
+"""Records of a job as the queue sees it, and of its assumed run times."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from apples.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueJob:
-    """A job as submitted. submit_s : seconds since the queue's own origin.  request_s : what the user asked for.
+    """A submitted job.
 
-    model_s : run time by a calibrated performance model, None without one
+    submit_s: seconds since the queue's origin.
+    request_s: run time that the user requested.
+    model_s: run time by a calibrated performance model, or None.
     """
 
     id: int
@@ -26,10 +28,10 @@ class QueueJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beliefs:
-    """Run time by which the policy orders the queue, judges a candidate to backfill, and expects a running job to end.
+    """Run times that the policy assumes: for the queue's order, for a backfill candidate, and for a running job.
 
-    The three switches of the walltime paper: *regular* adjustment uses the estimate in all three, *selective* leaves
-    `running_s` at the request (section 5.2).
+    The walltime paper has three switches. *Regular* adjustment uses the estimate for all three values. *Selective*
+    adjustment keeps `running_s` at the request (section 5.2).
     """
 
     priority_s: float
@@ -37,27 +39,27 @@ class Beliefs:
     running_s: float
 
     def __post_init__(self) -> None:
-        """Raises `ConfigError` unless all are times above 0."""
+        """Raise `ConfigError` unless all values are finite times above 0."""
         for value in (self.priority_s, self.backfill_s, self.running_s):
             if not 0.0 < value < math.inf:
                 raise ConfigError(f"an estimate of {value!r} s: a finite time above 0 s is legal")
 
     @classmethod
     def requested(cls, request_s: float) -> Beliefs:
-        """No adjustment."""
+        """Return the request as all three values: no adjustment."""
         return cls(priority_s=request_s, backfill_s=request_s, running_s=request_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
-    """Where an estimate takes the request's place."""
+    """The uses for which an estimate replaces the request."""
 
     priority: bool = True
     backfill: bool = True
     running: bool = True
 
     def beliefs(self, request_s: float, estimate_s: float) -> Beliefs:
-        """What the policy is told of one job."""
+        """Return the run times that the policy assumes for one job."""
         return Beliefs(
             priority_s=estimate_s if self.priority else request_s,
             backfill_s=estimate_s if self.backfill else request_s,

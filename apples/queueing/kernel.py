@@ -1,9 +1,9 @@
-"""The pass: which waiting jobs start now. Compiled; the live queue and the replay of traces call the same functions.
+"""The compiled pass: selects the waiting jobs that start now. The live queue and the replay call the same functions.
 
-EASY (Lifka; Mu'alem and Feitelson): jobs start from the top of the queue while they fit; the first that does not gets
-a reservation at the *shadow time*, when enough running jobs are expected to have ended; another job may overtake it
-if it is expected to end by then, or fits in the *extra* processors that the reserved job leaves. The queue is ordered
-by priority, ties by submission. Conservative backfilling is in `apples.queueing.conservative`.
+EASY (Lifka; Mu'alem and Feitelson): jobs start from the head of the queue while they fit. The first that does not fit
+gets a reservation at the *shadow time*, when enough running jobs are expected to have ended. Another job may overtake
+it if it is expected to end by then, or if it fits in the *extra* processors that the reserved job leaves. The queue is
+ordered by priority, ties by submission. `apples.queueing.conservative` has conservative backfilling.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from apples.queueing.state import (
     QueueState,
     Rules,
 )
-from apples.queueing.waiting import close_ranks, close_some_ranks, enqueue, vacate
+from apples.queueing.waiting import compact, compact_if_sparse, enqueue, vacate
 
 
 @unit
 def make_pass(state: QueueState, rules: Rules, now: float) -> None:
-    """Start what may start; the first `counts[STARTED]` of `lists[STARTS]` are the slots, in order of start."""
+    """Start jobs. The first `counts[STARTED]` values of `lists[STARTS]` are their slots, in order of start."""
     counts = state.counts
     counts[STARTED] = 0
     if counts[WAITING] == 0 or counts[FREE] == 0:
@@ -48,7 +48,7 @@ def make_pass(state: QueueState, rules: Rules, now: float) -> None:
     if rules.backfill == CONSERVATIVE:
         conservative(state, rules, now)
         return
-    if rules.priority == EXPRESSION and not _anybody_fits(state):
+    if rules.priority == EXPRESSION and not _any_fits(state):
         return
     while counts[WAITING] > 0:
         head = find_head(state, rules, now)
@@ -58,12 +58,12 @@ def make_pass(state: QueueState, rules: Rules, now: float) -> None:
             break
         enter(state, head, now)
     if counts[STARTED] > 0:
-        close_some_ranks(state)
+        compact_if_sparse(state)
 
 
 @part
-def _anybody_fits(state: QueueState) -> bool:
-    """Spares scoring everybody."""
+def _any_fits(state: QueueState) -> bool:
+    """Return whether any waiting job fits; if none does, scoring is not needed."""
     free = float(state.counts[FREE])
     for place in range(state.counts[QUEUED]):  # noqa: SIM110  (any() over a generator is not compiled)
         if state.columns[PROCS, place] <= free:
@@ -73,7 +73,7 @@ def _anybody_fits(state: QueueState) -> bool:
 
 @part
 def _overtake(state: QueueState, rules: Rules, now: float) -> None:
-    """Backfill behind the head, which does not fit. Who was turned away is not asked again until something changes."""
+    """Backfill behind a head that does not fit. Rejected jobs are not checked again until head or processors change."""
     counts, pool = state.counts, state.lists[SCRATCH]
     if counts[CHECKED] == 0:
         wanted = int(state.columns[PROCS, counts[HEAD]])
@@ -90,18 +90,18 @@ def _overtake(state: QueueState, rules: Rules, now: float) -> None:
             counts[EXTRA] -= int(state.columns[PROCS, place])
         state.jobs[state.lists[QUEUE, place]]["backfilled"] = 1
         enter(state, place, now)
-        left = _still_eligible(state, now, left)
+        left = _keep_eligible(state, now, left)
 
 
 @part
 def _candidates(state: QueueState, now: float) -> int:
-    """Fill the scratch list with places of jobs that may overtake the head; returns how many."""
+    """Fill the scratch list with the places of jobs that may overtake the head, and return their number."""
     counts, pool = state.counts, state.lists[SCRATCH]
     procs, span = state.columns[PROCS], state.columns[SPAN]
     free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
     found = 0
     for place in range(counts[CHECKED], counts[QUEUED]):
-        # Never true of the head itself, nor of a vacated place.
+        # Never true for the head, nor for a vacant place.
         if procs[place] <= free and (procs[place] <= extra or now + span[place] <= by):
             pool[found] = place
             found += 1
@@ -109,8 +109,8 @@ def _candidates(state: QueueState, now: float) -> int:
 
 
 @part
-def _still_eligible(state: QueueState, now: float, left: int) -> int:
-    """Keep of the scratch list, in order, who may overtake still; returns how many."""
+def _keep_eligible(state: QueueState, now: float, left: int) -> int:
+    """Keep the places of the scratch list, in order, that may still overtake, and return their number."""
     counts, pool = state.counts, state.lists[SCRATCH]
     procs, span = state.columns[PROCS], state.columns[SPAN]
     free, extra, by = float(counts[FREE]), float(counts[EXTRA]), state.times[SHADOW]
@@ -125,7 +125,7 @@ def _still_eligible(state: QueueState, now: float, left: int) -> int:
 
 @part
 def _best(state: QueueState, left: int) -> int:
-    """Index into the scratch list of the highest score, the earliest submitted of equals."""
+    """Return the index in the scratch list of the highest score, the earliest submitted of equals."""
     pool, best = state.lists[SCRATCH], 0
     for index in range(1, left):
         if state.scores[pool[index]] > state.scores[pool[best]]:
@@ -135,13 +135,13 @@ def _best(state: QueueState, left: int) -> int:
 
 @compiled
 def submitted(state: QueueState, rules: Rules, slot: int) -> None:
-    """For callers outside compiled code: a job whose row is filled joins the queue."""
+    """Add a job, whose row is filled, to the queue. For callers outside compiled code."""
     enqueue(state, rules, slot)
 
 
 @compiled
 def resumed(state: QueueState, rules: Rules, slot: int, start: float, expected: float) -> None:
-    """A job whose row is filled was started earlier. start, expected : when, and when it is believed to end."""
+    """Add a job, whose row is filled, as running. `start`, `expected`: its start and its expected end."""
     enqueue(state, rules, slot)
     state.counts[STARTED] = 0
     enter(state, state.counts[QUEUED] - 1, start)
@@ -149,33 +149,33 @@ def resumed(state: QueueState, rules: Rules, slot: int, start: float, expected: 
     state.jobs[slot]["start"] = start
     restore(state, slot, expected)
     state.counts[STARTED] = 0
-    close_ranks(state)
+    compact(state)
 
 
 @compiled
 def withdrawn(state: QueueState, slot: int) -> None:
-    """A waiting job leaves the queue without a start."""
+    """Remove a waiting job from the queue without a start."""
     for place in range(state.counts[QUEUED]):
         if state.lists[QUEUE, place] == slot and state.columns[PROCS, place] != VACANT:
             vacate(state, place)
-    close_ranks(state)
+    compact(state)
 
 
 @compiled
 def ended(state: QueueState, slot: int) -> None:
-    """A running job ended."""
+    """Release the processors of a running job."""
     leave(state, slot)
 
 
 @compiled
 def scheduled(state: QueueState, rules: Rules, now: float) -> None:
-    """One pass, as `make_pass`."""
+    """Run one pass, as `make_pass`."""
     make_pass(state, rules, now)
 
 
 @compiled
 def reserved(state: QueueState, rules: Rules, now: float) -> tuple[int, float, int]:
-    """(slot of the top of the queue, its shadow time, extra processors then); now if it fits already."""
+    """Return (slot of the head, its shadow time, extra processors at that time). The time is now if the head fits."""
     renew(state, rules, now)
     place = find_head(state, rules, now)
     shadow_time, extra = shadow(state, rules, int(state.columns[PROCS, place]), now)

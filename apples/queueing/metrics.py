@@ -1,7 +1,7 @@
-"""What a schedule is worth to its users and to the machine, and how good the estimates were.
+"""Metrics of a schedule, and accuracy of run time estimates.
 
-Waits and slowdowns as in section 6.1 of Tang et al. 2013, bounded slowdown with τ = 10 s (Feitelson), weighted wait by
-equation 4, accuracy by equation 3, and the shares NA, OE, UE and BE of section 4.2.2.
+Waits and slowdowns are those of section 6.1 of Tang et al. 2013, bounded slowdown has τ = 10 s (Feitelson). Weighted
+wait is equation 4, accuracy equation 3. The shares NA, OE, UE and BE are those of section 4.2.2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from apples.queueing.state import Flags, Floats, Ints
 TAU_S = 10.0
 
 BAD_S = 1800.0
-"""A job that runs longer than this beyond its estimate was estimated badly (BE)."""
+"""Seconds beyond the estimate from which a job counts as badly estimated (BE)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +28,19 @@ class Spread:
 
     @classmethod
     def of(cls, values: Floats) -> Spread:
-        """Of at least one value."""
+        """Return mean and median of at least one value."""
         return cls(mean=float(values.mean()), median=float(np.median(values)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimateAccuracy:
-    """How near estimates came, as shares of jobs. accuracy : equation 3
+    """Accuracy of estimates, as shares of jobs.
 
-    not_adjusted : estimate is the request (NA).  over : between run time and request (OE).  under : run time less than
-    30 min beyond the estimate (UE).  bad : more than that (BE)
+    accuracy: equation 3.
+    not_adjusted: the estimate equals the request (NA).
+    over: the estimate is between run time and request (OE).
+    under: the run time exceeds the estimate by at most 30 min (UE).
+    bad: the run time exceeds it by more (BE).
     """
 
     accuracy: Spread
@@ -49,10 +52,11 @@ class EstimateAccuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Of one schedule. Times in s.
+    """Metrics of one schedule; times in s.
 
-    weighted_wait : equation 4, weights `weighted_by` at the start: the wait under FCFS, else equation 5
-    utilisation : busy processor seconds over those from first submission to last end.  backfilled : share of jobs
+    weighted_wait: equation 4 with the weights `weighted_by` at the start: the wait under FCFS, else equation 5.
+    utilisation: busy processor seconds over all processor seconds from first submission to last end.
+    backfilled: share of jobs.
     """
 
     jobs: int
@@ -67,13 +71,13 @@ class Metrics:
     estimates: EstimateAccuracy
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready; seconds throughout."""
+        """Return a JSON object; times in s."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedJobs:
-    """Columns of a schedule that is over; times in s. estimate : what the policy was told"""
+    """Columns of a finished schedule; times in s. `estimate`: value that the policy used."""
 
     submit: Floats
     start: Floats
@@ -85,7 +89,7 @@ class FinishedJobs:
 
 
 def measure(outcome: FinishedJobs, processors: int, priority: str) -> Metrics:
-    """Figures of a schedule of one or more jobs. priority : name of the policy's, for the weighted wait."""
+    """Return the metrics of one or more jobs. `priority`: name of the policy's priority, for the weighted wait."""
     wait = outcome.start - outcome.submit
     response = wait + outcome.run
     # A run of 0 s has no slowdown; logs count whole seconds.
@@ -109,25 +113,25 @@ def measure(outcome: FinishedJobs, processors: int, priority: str) -> Metrics:
 
 
 def wfp_score(wait: Floats, request: Floats, procs: Ints) -> Floats:
-    """Equation 5: (wait / request)³ × processors."""
+    """Return equation 5: (wait / request)³ × processors."""
     score: Floats = (wait / request) ** 3 * procs
     return score
 
 
 def weighted_wait(wait: Floats, weights: Floats) -> float:
-    """Equation 4, s; 0 when nobody waited."""
+    """Return equation 4, s; 0 if no job waited."""
     total = float(weights.sum())
     return float(np.dot(wait, weights)) / total if total > 0 else 0.0
 
 
 def accuracy(estimate: Floats, run: Floats) -> Floats:
-    """Equation 3: the smaller over the larger, 1 where both are 0."""
+    """Return equation 3: the smaller value over the larger one, 1 if both are 0."""
     small, large = np.minimum(estimate, run), np.maximum(estimate, run)
     return np.divide(small, large, out=np.ones(len(small)), where=large > 0)
 
 
 def judge(estimate: Floats, run: Floats, request: Floats) -> EstimateAccuracy:
-    """Accuracy and shares of one or more jobs; a job that outlived its request counts as ended by it (R at most 1)."""
+    """Return accuracy and shares of one or more jobs. A run time is at most the request (R at most 1)."""
     run = np.minimum(run, request)
     adjusted = estimate < request
     gap = run - estimate

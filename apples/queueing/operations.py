@@ -1,4 +1,4 @@
-"""Codes of the stack program that a priority expression becomes: leaves, then unary, binary and ternary operations."""
+"""Operation codes of the stack program of a priority expression: leaves, unary, binary and ternary operations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ADD, SUBTRACT, MULTIPLY, DIVIDE, POWER = 20, 21, 22, 23, 24
 MINIMUM, MAXIMUM, LESS, LESS_EQUAL, EQUAL = 25, 26, 27, 28, 29
 
 SELECT = 40
-"""Three values: condition, if it is not zero, if it is."""
+"""Three values: condition, value if it is not 0, value if it is 0."""
 
-#: Room for values under way; a longer expression is refused.
+#: Size of the stack; expressions that need more are rejected.
 DEPTH = 32

@@ -1,8 +1,8 @@
-"""The live queue as one object: submissions, ends and times come in, jobs to start go out.
+"""The live queue as one object: submissions, ends and times are arguments, and jobs to start are returned.
 
-It decides through the same compiled pass as the replay of traces. At one instant a caller reports all ends, then all
-submissions, then asks once (`start`): *batch order*. Slots of jobs that ended are used again, so memory follows
-the number of jobs in the system.
+It uses the same compiled pass as the replay of traces. At one instant the caller passes all ends, then all submissions,
+then calls `start` once: *batch order*. Slots of ended jobs are reused, so memory is proportional to the jobs in the
+system.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _FIRST_ROOM = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """Who is promised what. at_s : no later than this, as far as estimates are upper bounds.
+    """Reservation of the head.
 
-    extra : processors it leaves to others then
+    at_s: latest start if estimates are upper bounds.
+    extra: processors left to other jobs.
     """
 
     job: QueueJob
@@ -47,7 +48,7 @@ class JobQueue:
     """Waiting and running jobs of one machine."""
 
     def __init__(self, settings: QueueSettings, processors: int) -> None:
-        """processors : of the machine, all alike. Raises `ConfigError`."""
+        """Start with an idle machine of equal processors; raise `ConfigError` if there are none."""
         if processors < 1:
             raise ConfigError(f"a machine of {processors} processors; 1 or more are legal")
         self.settings, self.processors = settings, processors
@@ -59,38 +60,45 @@ class JobQueue:
 
     @property
     def free(self) -> int:
-        """Idle processors."""
+        """Return the number of idle processors."""
         return int(self._state.counts[FREE])
 
     @property
     def waiting(self) -> tuple[QueueJob, ...]:
-        """Waiting jobs in order of submission."""
+        """Return the waiting jobs in order of submission."""
         used = self._state.counts[QUEUED]
         queue, procs = self._state.lists[QUEUE, :used], self._state.columns[PROCS, :used]
         return tuple(self._jobs[int(slot)] for slot in queue[procs != VACANT])
 
     @property
     def running(self) -> tuple[QueueJob, ...]:
-        """Running jobs, the one that is expected to end first in front."""
+        """Return the running jobs in order of expected end."""
         running = self._state.lists[RUNNERS, : self._state.counts[RUNNING]]
         return tuple(self._jobs[int(slot)] for slot in running)
 
     def submit(self, job: QueueJob, beliefs: Beliefs | None = None) -> None:
-        """A job joins the queue; without beliefs its request is believed.
+        """Add a job to the queue. Without `beliefs` its request is assumed as run time.
 
-        Raises `ConfigError` for a job that can never run here, or an id that is in the queue or running.
+        Raises:
+            ConfigError: the job can never run here, or its id is in use.
         """
-        # First the slot: making room for it replaces the state.
+        # The slot first: adding slots replaces the state.
         slot = self._fill_slot(job, beliefs)
         kernel.submitted(self._state, self._rules, slot)
 
     def resume(
         self, job: QueueJob, beliefs: Beliefs | None, start_s: float, expected_s: float | None
     ) -> None:
-        """A job that runs already, when a queue is built again from what was kept of it.
+        """Add a job that runs already, when a queue is rebuilt.
 
-        start_s : when it was started.  expected_s : when it was expected to end, None as its beliefs say. It may
-        take more processors than are free, on a machine that has shrunk. Raises `ConfigError` as `submit`.
+        Args:
+            job: the job. It may need more processors than are free, on a machine that has shrunk.
+            beliefs: its assumed run times.
+            start_s: its start.
+            expected_s: its expected end, or None for the end that `beliefs` imply.
+
+        Raises:
+            ConfigError: as `submit`.
         """
         slot = self._fill_slot(job, beliefs)
         if expected_s is None:
@@ -98,11 +106,11 @@ class JobQueue:
         kernel.resumed(self._state, self._rules, slot, float(start_s), float(expected_s))
 
     def promise(self, job_id: int, planned_s: float) -> None:
-        """A waiting job's own reservation, made before the queue was built again (conservative backfilling)."""
+        """Set the reservation of a waiting job, made before the queue was rebuilt (conservative backfilling)."""
         self._state.jobs[self._slots[job_id]]["reservation"] = planned_s
 
     def copy(self) -> JobQueue:
-        """Another queue in the same state, to try things on."""
+        """Return another queue in the same state, for predictions."""
         other = JobQueue(self.settings, self.processors)
         state = self._state
         other._state = QueueState(
@@ -117,7 +125,7 @@ class JobQueue:
         return other
 
     def _fill_slot(self, job: QueueJob, beliefs: Beliefs | None) -> int:
-        """A row for the job."""
+        """Fill a row with the job and return its slot."""
         if job.id in self._slots:
             raise ConfigError(
                 f"job {job.id}: there is one of that id already; give every job an id of its own"
@@ -136,10 +144,7 @@ class JobQueue:
         return slot
 
     def end(self, job_id: int) -> None:
-        """A running job ended, or a waiting one was cancelled; its processors are free.
-
-        Raises `ConfigError` when there is no such job.
-        """
+        """Remove a job that ended or was cancelled; raise `ConfigError` if there is no such job."""
         slot = self._slots.pop(job_id, None)
         if slot is None:
             raise ConfigError(f"job {job_id} neither waits nor runs; jobs that do: {self._known()}")
@@ -151,20 +156,20 @@ class JobQueue:
         self._vacant.append(slot)
 
     def start(self, now_s: float) -> tuple[QueueJob, ...]:
-        """Jobs to start now, in this order; they count as running from here on."""
+        """Return the jobs to start now, in order. From now on they count as running."""
         kernel.scheduled(self._state, self._rules, float(now_s))
         started = self._state.lists[STARTS, : self._state.counts[STARTED]]
         return tuple(self._jobs[int(slot)] for slot in started)
 
     def reservation(self, now_s: float) -> Reservation | None:
-        """What the top of the queue is promised under EASY; None with an empty queue."""
+        """Return the reservation of the head under EASY, or None for an empty queue."""
         if self._state.counts[WAITING] == 0:
             return None
         slot, at, extra = kernel.reserved(self._state, self._rules, float(now_s))
         return Reservation(job=self._jobs[int(slot)], at_s=float(at), extra=int(extra))
 
     def expected_end_s(self, job_id: int) -> float | None:
-        """When a running job is expected to end; None for one that waits or is not known."""
+        """Return the expected end of a running job, or None for other jobs."""
         slot = self._slots.get(job_id)
         return (
             None
@@ -173,12 +178,12 @@ class JobQueue:
         )
 
     def overtook(self, job_id: int) -> bool:
-        """Did a running job start past one that had the reservation?"""
+        """Return whether a running job was started before a job with a reservation."""
         slot = self._slots.get(job_id)
         return slot is not None and bool(self._state.jobs[slot]["backfilled"])
 
     def planned_start_s(self, job_id: int) -> float | None:
-        """A waiting job's own reservation under conservative backfilling, as of the last pass; None without one."""
+        """Return a waiting job's reservation as of the last pass (conservative backfilling), or None."""
         slot = self._slots.get(job_id)
         if slot is None or not self._state.jobs[slot]["waiting"]:
             return None
@@ -191,7 +196,7 @@ class JobQueue:
         return self._vacant.pop()
 
     def _grow(self) -> None:
-        """Twice the room; columns and lists are copied."""
+        """Double the number of slots. Columns and lists are copied."""
         old = self._state
         room = len(old.jobs)
         larger = empty_state(2 * room, self.processors)
@@ -211,7 +216,7 @@ class JobQueue:
 
 
 def warm() -> None:
-    """Compile, or load, all that a queue calls, so that nobody waits for it later."""
+    """Compile, or load, all functions that a queue calls, so that later calls do not wait."""
     queue = JobQueue(QueueSettings(), 1)
     jobs = [QueueJob(id=number, procs=1, request_s=1.0, submit_s=0.0) for number in (1, 2, 3)]
     queue.resume(jobs[0], None, 0.0, None)

@@ -1,7 +1,7 @@
-"""The running jobs, in order of expected end: entering, leaving, outliving an estimate, and the shadow time.
+"""Running jobs in order of expected end: start, end, outlived estimates, and the shadow time.
 
 The rule for a job that outlives its estimate decides whether prediction helps (Gaussier et al., SC'15), so there are
-four; each falls back to *now + increment* for a job that outlives even what its user asked for.
+four rules. Each becomes *now + increment* for a job that outlives its request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def enter(state: QueueState, place: int, now: float) -> None:
 
 @unit
 def leave(state: QueueState, slot: int) -> None:
-    """End a running job; one that already left is passed over."""
+    """End a running job. A job that has left already is ignored."""
     place = _after(state, state.jobs[slot]["expected"]) - 1
     while place >= 0 and state.lists[RUNNERS, place] != slot:
         place -= 1
@@ -54,7 +54,7 @@ def leave(state: QueueState, slot: int) -> None:
 
 @unit
 def restore(state: QueueState, slot: int, expected: float) -> None:
-    """A job that left a moment ago runs on, with another expected end."""
+    """Return a job that has just left to the running jobs, with another expected end."""
     state.counts[FREE] -= state.jobs[slot]["procs"]
     state.counts[CHECKED] = 0
     _insert(state, slot, expected)
@@ -62,9 +62,9 @@ def restore(state: QueueState, slot: int, expected: float) -> None:
 
 @unit
 def renew(state: QueueState, rules: Rules, now: float) -> None:
-    """Give every running job that should have ended by now a new expected end.
+    """Set a new expected end for every running job whose expected end has passed.
 
-    Under BY_INCREMENT nothing is kept: `shadow` reads every end as at least now + increment, as Cobalt does.
+    Under BY_INCREMENT no value is stored: `shadow` reads every end as at least now + increment, as Cobalt does.
     """
     if rules.overrun == BY_INCREMENT:
         state.counts[CHECKED] = 0
@@ -82,7 +82,7 @@ def renew(state: QueueState, rules: Rules, now: float) -> None:
 
 @part
 def _renewed(state: QueueState, rules: Rules, slot: int, now: float) -> float:
-    """Expected end of a job that outlived the last one."""
+    """Return the next expected end of a job that outlived the last one."""
     start = float(state.jobs[slot]["start"])
     limit = start + float(state.jobs[slot]["request"])
     if limit <= now:
@@ -101,9 +101,9 @@ def _renewed(state: QueueState, rules: Rules, slot: int, now: float) -> float:
 
 @part
 def shadow(state: QueueState, rules: Rules, procs: int, now: float) -> tuple[float, int]:
-    """(time by which so many processors are expected to be free, processors beyond them then).
+    """Return (time by which `procs` processors are expected to be free, processors beyond them).
 
-    procs may be free already: the time is now.
+    The time is now if they are free already.
     """
     earliest = now + rules.increment_s if rules.overrun == BY_INCREMENT else now
     free, time = state.counts[FREE], now
@@ -129,7 +129,7 @@ def _insert(state: QueueState, slot: int, expected: float) -> None:
 
 @part
 def _after(state: QueueState, expected: float) -> int:
-    """Place behind all running jobs that are expected to end by then."""
+    """Return the place behind all running jobs that are expected to end by this time."""
     low, high = 0, state.counts[RUNNING]
     while low < high:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""Priority of a waiting job at one instant: higher starts first.
+"""Priority of a waiting job at one instant: the higher value starts first.
 
-FCFS scores the wait, SJF the shortest estimate, WFP the cube root of the paper's equation 5, which orders jobs alike.
-Any other is an expression, run as a small stack program (`apples.queueing.expressions` makes it).
+FCFS scores the wait, SJF the shortest estimate. WFP scores the cube root of the paper's equation 5, which gives the
+same order. An expression is run as a stack program (made by `apples.queueing.expressions`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from apples.queueing.state import FCFS, QUEUE, QUEUED, RANK, SJF, SUBMIT, WFP, Q
 
 @part
 def score_all(state: QueueState, rules: Rules, now: float) -> None:
-    """`state.scores[place]` for every place in the queue."""
+    """Set `state.scores[place]` for every place in the queue."""
     for place in range(state.counts[QUEUED]):
         state.scores[place] = score(state, rules, place, now)
 
 
 @part
 def score(state: QueueState, rules: Rules, place: int, now: float) -> float:
-    """Of the job at one place in the queue; what is no number scores lowest."""
+    """Return the score of the job at one place. A value that is not a number is the lowest score."""
     if rules.priority == WFP:
         value = state.columns[RANK, place] * (now - state.columns[SUBMIT, place])
     elif rules.priority == SJF:
@@ -38,7 +38,7 @@ def score(state: QueueState, rules: Rules, place: int, now: float) -> float:
 
 @unit
 def _run(state: QueueState, rules: Rules, slot: int, now: float) -> float:
-    """Value of the expression for one job."""
+    """Return the value of the expression for one job."""
     stack, top = rules.stack, -1
     for index in range(len(rules.operations)):
         code = rules.operations[index]

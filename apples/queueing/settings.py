@@ -1,4 +1,4 @@
-"""How a queue decides: priority, backfilling, and the rule for running jobs that outlive an estimate."""
+"""Settings of a queue: priority, backfilling, and the rule for running jobs that outlive an estimate."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ PRIORITIES = ("fcfs", "sjf", "wfp")
 BACKFILLS = ("none", "easy", "conservative")
 
 OVERRUNS = ("request", "increment", "doubling", "half")
-"""A running job that outlives its estimate is expected to end: when its request ends; at max(estimate, now +
-increment), renewed at every pass (Cobalt); at the doubled estimate, at most the request (OpenPBS); half way to the
-end of its request (Slurm's soft limit)."""
+"""Expected end of a running job that outlives its estimate. request: the end of its request. increment: max(estimate,
+now + increment), renewed at every pass (Cobalt). doubling: the doubled estimate, at most the request (OpenPBS). half:
+half way to the end of its request (Slurm's soft limit).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
     """A policy.
 
-    priority : one of `PRIORITIES`, or an expression (`apples.queueing.expressions`).  backfill : one of `BACKFILLS`
-    overrun : one of `OVERRUNS`.  increment_s : of that rule, and for jobs that outlive even their request
+    priority: one of `PRIORITIES`, or an expression (`apples.queueing.expressions`).
+    backfill: one of `BACKFILLS`.
+    overrun: one of `OVERRUNS`.
+    increment_s: value for that rule, and for jobs that outlive their request.
     """
 
     priority: str = "fcfs"
@@ -36,7 +39,7 @@ class QueueSettings:
     increment_s: float = 300.0
 
     def __post_init__(self) -> None:
-        """Raises `ConfigError` for every value that is not legal."""
+        """Raise `ConfigError` for every value that is not legal."""
         problems = [
             f"{what} {got!r} is unknown; legal are {', '.join(legal)}"
             for what, got, legal in (
@@ -56,7 +59,7 @@ class QueueSettings:
             raise ConfigError("\n".join(problems))
 
     def rules(self) -> Rules:
-        """The policy as the compiled pass reads it."""
+        """Return the policy as numbers for the compiled pass."""
         import numpy as np
 
         from apples.queueing.operations import DEPTH

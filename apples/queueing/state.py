@@ -1,8 +1,7 @@
-"""The records that the compiled pass works on: a row for every job, and lists of rows.
+"""Records of the compiled pass: a row for every job, and lists of rows.
 
-Jobs are slots (row numbers). The queue is in order of submission, with vacated places until it closes ranks; the
-running list is in order of expected end. Everything is allocated once, so a job costs the same memory however long the
-queue is.
+A slot is the row number of a job. The queue is in order of submission, with vacant places until it is compacted. The
+running list is in order of expected end. All arrays are allocated once, so memory per job is constant.
 """
 
 from __future__ import annotations
@@ -18,22 +17,22 @@ Flags = npt.NDArray[np.bool_]
 Rows = np.ndarray[Any, Any]
 """An array of records; columns by name."""
 
-#: Indices into `State.counts`. QUEUED : places of the queue in use, vacated ones included.  WAITING : jobs in them
-#: FREE : idle processors.  STARTED : jobs that the last pass started
-#: HEAD : place of the top of the queue, -1 unknown.  RANKED : places that were compared for it
-#: CHECKED : places that cannot start as long as neither head nor processors change.  EXTRA : beside the head's job
+#: Indices into `QueueState.counts`. QUEUED: places of the queue, vacant ones included. WAITING: jobs in them.
+#: FREE: idle processors. STARTED: jobs that the last pass started. HEAD: place of the head, -1 unknown.
+#: RANKED: places that were compared with the head. CHECKED: places that cannot start until head or processors change.
+#: EXTRA: processors that the head leaves to other jobs at its reservation.
 QUEUED, WAITING, RUNNING, FREE, STARTED, HEAD, RANKED, CHECKED, EXTRA, COUNTS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 
-#: Indices into `State.times`. HEAD_UNTIL : nobody overtakes the head's priority before.  SHADOW : the head's promise
+#: Indices into `QueueState.times`. HEAD_UNTIL: the head has the highest priority until then. SHADOW: its reservation.
 HEAD_UNTIL, SHADOW, TIMES = 0, 1, 2
 
-#: Rows of `State.columns`, by place in the queue. RANK : what the priority needs of a job, see `apples.queueing.head`
+#: Rows of `QueueState.columns`, by place in the queue. RANK: value for the priority, see `apples.queueing.head`.
 PROCS, SPAN, SUBMIT, RANK, COLUMNS = 0, 1, 2, 3, 4
 
 #: `PROCS` of a place whose job has left: it never fits.
 VACANT = np.inf
 
-#: Rows of `State.lists`: waiting slots, running slots, slots that the last pass started, room for a pass.
+#: Rows of `QueueState.lists`: waiting slots, running slots, slots that the last pass started, scratch values.
 QUEUE, RUNNERS, STARTS, SCRATCH, LISTS = 0, 1, 2, 3, 4
 
 #: Codes of `Rules.priority`.
@@ -45,11 +44,10 @@ NO_BACKFILL, EASY, CONSERVATIVE = 0, 1, 2
 #: Codes of `Rules.overrun`.
 TO_REQUEST, BY_INCREMENT, BY_DOUBLING, BY_HALF = 0, 1, 2, 3
 
-#: A job. Seconds throughout; times since whatever origin the caller uses.
-#: procs : processors asked for.  request : what the user asked for.  priority_s, backfill_s, running_s : what the
-#: policy believes, for ordering the queue, for a candidate to backfill, and once it runs.  start, expected : when
-#: a started job started, and when it is expected to end.  reservation : of a waiting job under conservative
-#: backfilling, infinite without one.  waiting : 1 while in the queue.  backfilled : 1 if it overtook another
+#: A job. Times in s since the caller's origin. procs: requested processors. request: requested run time.
+#: priority_s, backfill_s, running_s: assumed run times for the order, for backfilling, and for a running job.
+#: start, expected: start and expected end of a started job. reservation: of a waiting job under conservative
+#: backfilling, or infinity. waiting: 1 while in the queue. backfilled: 1 if the job overtook another one.
 JOB = np.dtype(
     [
         ("submit", np.float64),
@@ -68,11 +66,13 @@ JOB = np.dtype(
 
 
 class QueueState(NamedTuple):
-    """Of a queue and its machine.
+    """State of a queue and its machine.
 
-    jobs : `JOB` records by slot.  lists : int64[LISTS, slots]
-    columns : float64[COLUMNS, slots], what a pass reads of each waiting job, side by side because queues grow long
-    scores : room for a pass, by place in the queue.  counts, times : see the indices
+    jobs: `JOB` records by slot.
+    lists: int64[LISTS, slots].
+    columns: float64[COLUMNS, slots], the values of waiting jobs that a pass reads, contiguous because queues grow long.
+    scores: float64[slots], scratch values of a pass by place in the queue.
+    counts, times: see the indices above.
     """
 
     jobs: Rows
@@ -84,8 +84,11 @@ class QueueState(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The policy as numbers. increment_s : see `apples.queueing.settings`.  operations, constants : the expression.
-    stack : room for its values
+    """The policy as numbers.
+
+    increment_s: see `apples.queueing.settings`.
+    operations, constants: stack program of the expression.
+    stack: float64, space for its values.
     """
 
     priority: int
@@ -98,7 +101,7 @@ class Rules(NamedTuple):
 
 
 def empty_state(slots: int, processors: int) -> QueueState:
-    """Room for so many jobs on an idle machine of so many processors."""
+    """Return the state of an idle machine, with space for `slots` jobs."""
     counts = np.zeros(COUNTS, np.int64)
     counts[FREE], counts[HEAD] = processors, -1
     jobs = np.zeros(slots, JOB)

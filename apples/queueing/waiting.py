@@ -1,7 +1,7 @@
-"""The queue's list: joining, leaving, and closing ranks; list and columns stay in step.
+"""The list of waiting jobs: adding, removing and compacting. List and columns change together.
 
-A job that leaves vacates its place; ranks are closed when enough places are vacant, so that leaving costs no more in a
-long queue than in a short one.
+A job that leaves makes its place vacant. The list is compacted when enough places are vacant, so that removal costs the
+same in a long queue as in a short one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _FEW = 16
 
 @part
 def enqueue(state: QueueState, rules: Rules, slot: int) -> None:
-    """A job was submitted; its row must be filled."""
+    """Add a submitted job, whose row must be filled."""
     if state.counts[QUEUED] == len(state.jobs):
-        close_ranks(state)
+        compact(state)
     place, job = state.counts[QUEUED], state.jobs[slot]
     state.counts[QUEUED] += 1
     state.counts[WAITING] += 1
@@ -52,7 +52,7 @@ def enqueue(state: QueueState, rules: Rules, slot: int) -> None:
 
 @part
 def vacate(state: QueueState, place: int) -> None:
-    """The job of this place leaves the queue."""
+    """Remove the job at this place from the queue."""
     counts = state.counts
     state.jobs[state.lists[QUEUE, place]]["waiting"] = 0
     state.columns[PROCS, place] = VACANT
@@ -62,16 +62,16 @@ def vacate(state: QueueState, place: int) -> None:
 
 
 @part
-def close_some_ranks(state: QueueState) -> None:
-    """Close ranks if more than a quarter of the places are vacant."""
+def compact_if_sparse(state: QueueState) -> None:
+    """Compact the list if more than a quarter of the places are vacant."""
     vacant = state.counts[QUEUED] - state.counts[WAITING]
     if vacant > _FEW and 4 * vacant > state.counts[QUEUED]:
-        close_ranks(state)
+        compact(state)
 
 
 @unit
-def close_ranks(state: QueueState) -> None:
-    """No vacant places any more, order kept."""
+def compact(state: QueueState) -> None:
+    """Remove all vacant places, keeping the order."""
     counts, queue, columns = state.counts, state.lists[QUEUE], state.columns
     if counts[QUEUED] == counts[WAITING]:
         return
