@@ -1,8 +1,7 @@
-"""What a series is: one resource of one host, or of one ordered pair of hosts, in one fixed unit.
+"""Series: one resource of one host, or of one ordered pair of hosts, in one fixed unit.
 
-Everything else in the weather service passes these records around: sensors produce
-`Measurement`s, the memory keeps them, the forecasters answer with `Forecast`s. Nothing here
-measures, stores or predicts. Source: Wolski et al. 2000, §2.4.
+The other packages of the weather service exchange these records: sensors produce `Measurement`s, the store keeps them,
+the forecasters return `Forecast`s. Nothing here measures, stores or predicts. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from enum import StrEnum
 
 from nws.base.errors import UsageError
 
-#: Names that hosts may have on a service, wherever they come from.
+#: Names that hosts may have on a service, from any source.
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 HOST_NAME_LEGAL = "1 to 64 of A-Z a-z 0-9 . _ - that begin with a letter or digit"
 
@@ -22,7 +21,7 @@ _EXTERNAL = re.compile(r"x\.[a-z0-9_.]{1,60}")
 
 
 def is_host_name(name: str) -> bool:
-    """Whether a host may be called so on the service."""
+    """Return whether a host may be called so on the service."""
     return HOST_NAME.fullmatch(name) is not None
 
 
@@ -44,12 +43,12 @@ class Resource(StrEnum):
 
     @property
     def unit(self) -> str:
-        """Unit of every value of a series of this resource."""
+        """Return unit of every value of a series of this resource."""
         return _UNITS[self]
 
     @property
     def is_pair(self) -> bool:
-        """Whether a series of this resource belongs to a pair of hosts."""
+        """Return whether a series of this resource belongs to a pair of hosts."""
         return self in (Resource.LATENCY, Resource.BANDWIDTH)
 
 
@@ -64,7 +63,7 @@ _UNITS = {
 
 
 class External(str):
-    """Resource of a series that somebody else measures: ``x.`` and up to 60 of a-z 0-9 _ and dot. It has no unit.
+    """Resource of a series measured by another program: ``x.`` and up to 60 of a-z 0-9 _ and dot. It has no unit.
 
     Its series belong to a host or to a pair of hosts, as they are written: ``x.power@alpha``, ``x.hops@a>b``.
     Raises `UsageError` for any other name.
@@ -73,7 +72,7 @@ class External(str):
     __slots__ = ()
 
     def __new__(cls, name: str) -> External:
-        """Checked when it is made."""
+        """Return checked when it is made."""
         if not _EXTERNAL.fullmatch(name):
             raise UsageError(
                 f"{name!r} is not a resource from elsewhere: expected x. and 1 to 60 of a-z, 0-9, _ and dot"
@@ -82,7 +81,7 @@ class External(str):
 
     @property
     def unit(self) -> str:
-        """Nobody told us."""
+        """Return an empty unit: it is unknown."""
         return ""
 
 
@@ -122,12 +121,12 @@ class Series:
 
     @property
     def is_pair(self) -> bool:
-        """Whether it belongs to an ordered pair of hosts."""
+        """Return whether it belongs to an ordered pair of hosts."""
         return self.peer is not None
 
     @classmethod
     def parse(cls, name: str) -> Series:
-        """Series of a name such as ``cpu.new@alpha``; raises `UsageError` saying what is legal."""
+        """Return the series of a name such as ``cpu.new@alpha``; raises `UsageError` with the legal forms."""
         resource, at, place = name.partition("@")
         if not at:
             raise UsageError(f"{name!r} is not a series name: expected RESOURCE@HOST or RESOURCE@FROM>TO")
@@ -159,11 +158,11 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What the battery expects of the next measurement of a series.
+    """The battery's forecast of the next measurement of a series.
 
     value : forecast, in the series' unit
     mae, rmse : expected error of both kinds, same unit; NaN while only one sample is known
-    method : predictor that answered, and what selected it, for example ``median_21 (mae/50)``
+    method : predictor that answered, and its selector, for example ``median_21 (mae/50)``
     samples : measurements the battery has seen
     measured_at : time of the last of them, seconds since the epoch
     last : the last of them

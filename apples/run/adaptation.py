@@ -35,7 +35,7 @@ _MOVED_PART = 0.5
 
 
 def adaptation_inputs(decision: Decision, options: PlanningOptions) -> AdaptationInputs:
-    """What the plan was made of, as far as its slabs are concerned; ranks in their order."""
+    """Return the plan's inputs for its slabs; ranks in their order."""
     plan, workload, snapshot = decision.plan, decision.workload, decision.snapshot
     problem = build(snapshot, workload, decision.costs, options)
     index = {host.name: h for h, host in enumerate(problem.hosts)}
@@ -44,7 +44,7 @@ def adaptation_inputs(decision: Decision, options: PlanningOptions) -> Adaptatio
     iterations = workload.iterations
 
     def told(table: FloatArray, otherwise: float) -> tuple[float, ...]:
-        """A value of each rank's host; schedulers without limits also take hosts of which nothing is known."""
+        """Return a value of each rank's host; schedulers without limits also take hosts of which nothing is known."""
         return tuple(
             float(table[index[name], names.count(name)]) if name in index else otherwise for name in names
         )
@@ -52,7 +52,7 @@ def adaptation_inputs(decision: Decision, options: PlanningOptions) -> Adaptatio
     return AdaptationInputs(
         rows=tuple(a.rows for a in ranks),
         hosts=tuple(names),
-        # what the plan itself has placed was found to fit, by whatever rule
+        # the plan's own slabs are known to fit, by any rule
         caps=tuple(
             max(cap, float(a.rows)) for cap, a in zip(told(problem.cap, math.inf), ranks, strict=True)
         ),
@@ -65,7 +65,7 @@ def adaptation_inputs(decision: Decision, options: PlanningOptions) -> Adaptatio
 
 
 def _slowest_link(snapshot: Snapshot, names: list[str]) -> float:
-    """Bandwidth of the slowest link between neighbours in the chain, bytes/s."""
+    """Return bandwidth of the slowest link between neighbours in the chain, bytes/s."""
     index = {host.name: h for h, host in enumerate(snapshot.hosts)}
     links = [
         float(snapshot.bandwidth_Bps[index[one], index[other]])
@@ -86,7 +86,7 @@ class SlabController:
 
     @property
     def report_every_s(self) -> float:
-        """Seconds from report to report."""
+        """Return seconds from report to report."""
         return self._settings.slabs.report_every_s
 
     def ended(self) -> tuple[Move, ...]:
@@ -119,7 +119,7 @@ class SlabController:
         return NewSlabs(rows=proposal.rows)
 
     def _note(self, told: Progress) -> None:
-        """What became of the last order."""
+        """Record the result of the last order."""
         if self._open is None:
             return
         if told.rows == self._open.rows:
@@ -134,10 +134,10 @@ class SlabController:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pool:
-    """What a `HostController` may use. decision : of the attempt that runs.  options : of plans
+    """The inputs of a `HostController`. decision : of the running attempt.  options : of plans
 
-    snapshot : looks at the pool; may take seconds.  change_s : of a checkpoint and of reading it again
-    beside : whether looks go on beside the run, in a thread; simulated time stands still while one looks
+    snapshot : samples the pool; may take seconds.  change_s : of a checkpoint and of reading it again
+    beside : whether samples are taken beside the run, in a thread; simulated time stops during a sample
     """
 
     decision: Decision
@@ -158,7 +158,7 @@ class HostController:
 
     @property
     def report_every_s(self) -> float:
-        """Seconds from report to report."""
+        """Return seconds from report to report."""
         return self._slabs.report_every_s
 
     def ended(self) -> tuple[Move, ...]:
@@ -180,7 +180,7 @@ class HostController:
         return order
 
     def _look(self, told: Progress) -> None:
-        """Look at the pool, unless somebody is still looking."""
+        """Sample the pool, unless a sample is under way."""
         if self._thread is not None and self._thread.is_alive():
             return
         self._looked_at_s = self._elapsed_s
@@ -201,7 +201,7 @@ class HostController:
     def _compared(
         self, told: Progress, row_s: FloatArray, iteration_s: float, rows: IntArray
     ) -> PoolSample | None:
-        """Going on against a fresh plan; None where none could be made."""
+        """Return going on against a fresh plan; None where none could be made."""
         pool, decision = self._pool, self._pool.decision
         workload = decision.workload
         left = float(told.iteration) if told.left is None else told.left

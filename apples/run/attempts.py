@@ -1,8 +1,10 @@
-"""Which outcomes are worth another attempt, and without which hosts: pure, from an `Outcome` to what is next.
+"""Decides whether an outcome justifies another attempt, and without which hosts.
 
-What came from outside may not come again: a host that was lost, a rank that somebody killed, a launcher that failed on
-one host. What the application did by itself it would do again: an exit code, an abort, a segmentation fault. A time
-limit and an interrupt are the user's own wish. Source: Wolski et al. 2000, §2.1 (the actuator asks for a new schedule).
+Pure, from an `Outcome` to the next step.
+
+External causes may not recur: a lost host, a killed rank, a launcher that failed on one host. Failures of the
+application itself would recur: an exit code, an abort, a segmentation fault. A time limit and an interrupt are the
+user's own wish. Source: Wolski et al. 2000, §2.1 (the actuator asks for a new schedule).
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from signal import SIGBUS, SIGHUP, SIGKILL, SIGPWR, SIGTERM, Signals
 
 from apples.model.plan import Outcome, RankStatus
 
-#: Signals that come from outside of a program: people, a shutdown, the kernel short of memory or of a file's pages.
+#: Signals sent from outside a program: by users, a shutdown, the kernel short of memory or of a file's pages.
 OUTSIDE = frozenset({SIGHUP, SIGKILL, SIGTERM, SIGBUS, SIGPWR})
 
-#: What programs exit with that end in good order on such a signal.
+#: Exit codes of programs that end in good order on such a signal.
 _IN_ORDER = frozenset(128 + number for number in (SIGHUP, SIGTERM))
 
 _LAUNCHER_FAILED = 125
@@ -24,10 +26,10 @@ _LAUNCHER_FAILED = 125
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Next:
-    """What follows an attempt.
+    """The step after an attempt.
 
-    again : whether another is worth it.  without : hosts that it must do without, and why, a predicate each
-    why : what happened, in a few words; where nothing follows, why not, empty where that needs no words
+    again : whether to make another.  without : hosts to exclude, each with a predicate as the reason
+    why : the cause, in a few words; without another attempt the reason for that, empty if obvious
     """
 
     again: bool
@@ -36,10 +38,10 @@ class Next:
 
 
 def what_next(outcome: Outcome, pool: Collection[str], *, failures: int, limit: int) -> Next:
-    """What follows an attempt that ended so.
+    """Return the step after an attempt with this outcome.
 
-    pool : hosts that could still be used when it began.  failures : attempts that failed so far, this one included
-    limit : attempts that may be made in all
+    pool : hosts that could still be used when it began.  failures : failed attempts so far, this one included
+    limit : most attempts in all
     """
     if outcome.ended == "adapted":
         return Next(again=True, why="the run was ended to go on with another plan")
@@ -49,7 +51,7 @@ def what_next(outcome: Outcome, pool: Collection[str], *, failures: int, limit: 
     if not found.again or failures < limit:
         return found
     if limit == 1:
-        # Nobody has asked for more.
+        # The user has not requested more.
         return Next(again=False)
     return Next(again=False, why=f"{found.why}; this was attempt {failures} of {limit}")
 
@@ -62,7 +64,7 @@ def _cause(outcome: Outcome, pool: Collection[str]) -> Next:
     killed = {status.host: _killed(status) for status in blamed if _from_outside(status)}
     if killed:
         why = "; ".join(f"{host}: {how}" for host, how in killed.items())
-        # A host on which a rank was killed may do it again, but it is there: it is no worse than none.
+        # A rank may be killed on the same host again, but a usable host is better than none.
         spare = set(pool) - killed.keys()
         suspects = {host: f"is where {how}" for host, how in killed.items()}
         return Next(again=True, why=why, without=suspects if spare else {})

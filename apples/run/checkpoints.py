@@ -1,7 +1,7 @@
-"""The checkpoint of one run: where, how often, how far it came, and whose it is.
+"""The checkpoint of one run: its file, interval, progress and owner.
 
-How often is decided in `apples.run.intervals`; here that meets history, files and the platform. A file that was there
-before the run, or that is damaged or of another run, is never gone on from without a word.
+The interval is decided in `apples.run.intervals`; here it meets history, files and the platform. A file that existed
+before the run, or that is damaged or of another run, is never resumed from without a message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nws.base.durations import format_seconds
 #: Runs from which costs and failure rates are learnt.
 _NEWEST = 200
 
-#: Seconds that a checkpoint of ours is kept for a run which nobody goes on with.
+#: Seconds that a checkpoint in our own directory is kept if the run is not resumed.
 KEPT_S = 30 * 86400.0
 
 Signature = tuple[int, int, int]
@@ -44,7 +44,7 @@ class Checkpoints:
         self._tried_s: float | None = None
 
     def resumed(self, request: RunRequest, notify: Notify) -> int:
-        """Iterations that need not be done again; raises `ConfigError` for a file that cannot be gone on from."""
+        """Return iterations that need not be repeated; raises `ConfigError` for a file that cannot be resumed from."""
         file, template = self.resilience.file, request.template
         if not self.resilience.resume or file is None:
             return 0
@@ -58,7 +58,10 @@ class Checkpoints:
         return done
 
     def added(self, request: RunRequest, decision: Decision, notify: Notify) -> Decision:
-        """The decision with its checkpoints, priced; without, where none are wanted or worth it, or none can be."""
+        """Return the decision with its checkpoints, priced.
+
+        Without, where none are wanted or worth it, or none can be.
+        """
         file, template = self.resilience.file, request.template
         if file is None or not isinstance(template, Restartable):
             return decision
@@ -79,7 +82,7 @@ class Checkpoints:
         return replace(decision, plan=plan, keep=keep, interval=interval)
 
     def begin(self, decision: Decision, notify: Notify) -> None:
-        """Remember what lies at the file's place, so that nobody takes it for this run's."""
+        """Remember the existing file, so that it is not mistaken for this run's."""
         if decision.keep is None or self.resilience.simulated:
             return
         file = decision.keep.file
@@ -91,24 +94,24 @@ class Checkpoints:
                 notify(f"{file} is there already and will be overwritten; --resume would go on from it")
 
     def safe(self, request: RunRequest, decision: Decision, outcome: Outcome, notify: Notify) -> int:
-        """Iterations that are done for good after an attempt that did not end well; the file is verified."""
+        """Return iterations that are done for good after an attempt that did not end well; the file is verified."""
         if self.resilience.simulated:
             return decision.first_iteration + (outcome.kept_iterations or 0)
         try:
             return self._held(request, decision, verified=True)
         except ConfigError as error:
-            # The damaged one is not to be met again.
+            # Remove the damaged file so that it is not found again.
             self._strange = None if decision.keep is None else _signature(decision.keep.file)
             notify(f"{error}; beginning at the beginning")
             return 0
 
     def finish(self, decision: Decision) -> None:
-        """The run did all its work: remove a file of ours."""
+        """Remove our own file after a complete run."""
         if decision.keep is not None and self.resilience.own and not self.resilience.simulated:
             decision.keep.file.unlink(missing_ok=True)
 
     def advice(self, request: RunRequest, decision: Decision) -> str:
-        """How a run that did not end well can be gone on with; empty where nothing is kept."""
+        """Return how to resume a run that did not end well; empty if no checkpoint is kept."""
         try:
             done = 0 if self.resilience.simulated else self._held(request, decision, verified=False)
         except ConfigError:
@@ -119,7 +122,10 @@ class Checkpoints:
         return f"{done} of {total} iterations are safe; go on with --checkpoint {decision.keep.file} --resume"
 
     def _held(self, request: RunRequest, decision: Decision, *, verified: bool) -> int:
-        """Iterations in the run's own file, 0 where it has none; raises `ConfigError` for one that is damaged."""
+        """Return iterations in the run's own file, 0 where it has none.
+
+        Raises `ConfigError` for one that is damaged.
+        """
         keep, template = decision.keep, request.template
         if keep is None or not isinstance(template, Restartable):
             return 0
@@ -128,7 +134,7 @@ class Checkpoints:
         return template.iterations_in(keep.file, request.size, request.settings, verified=verified)
 
     def sweep(self) -> None:
-        """Remove what ranks that were killed at a checkpoint left beside the file."""
+        """Remove files left beside the checkpoint by ranks that were killed while writing one."""
         file = self.resilience.file
         if file is not None and not self.resilience.simulated:
             with contextlib.suppress(OSError):
@@ -137,12 +143,12 @@ class Checkpoints:
     def _interval(
         self, request: RunRequest, decision: Decision, size_bytes: float, measured_s: float
     ) -> Interval:
-        """How often, at what cost."""
+        """Return the interval and its cost."""
         done, left = decision.first_iteration, decision.workload.iterations
         one_s = iteration_s(decision.plan, left)
         learnt_s = intervals.cost_from(self._records(decision.key), size_bytes)
         if self._tried_s is None:
-            # What the first plan of a run was made with holds for all of it.
+            # The options of the first plan of a run hold for all its attempts.
             self._tried_s = measured_s
         cost_s = self._tried_s if learnt_s is None else learnt_s
         mtbf_s = None
@@ -176,7 +182,7 @@ class Checkpoints:
         return intervals.mtbf_of(hosts, intervals.rates_from(self._records(None)))
 
     def _records(self, key: str | None) -> Sequence[Record]:
-        """Records of a key, or all; a damaged one among other runs' is no reason not to run."""
+        """Return records of a key, or all; a damaged one among other runs' is no reason not to run."""
         try:
             return self._history.records(key, newest=_NEWEST)
         except HistoryError:
@@ -186,7 +192,7 @@ class Checkpoints:
 
 
 def _signature(file: Path) -> Signature | None:
-    """What tells one writing of a file from another; None where there is none."""
+    """Return a value that differs for each writing of a file; None if it does not exist."""
     try:
         found = os.stat(file)
     except OSError:
@@ -195,7 +201,7 @@ def _signature(file: Path) -> Signature | None:
 
 
 def _forget(directory: Path, before: float) -> None:
-    """Remove checkpoints of ours, and what lies beside them, that were last written before some instant."""
+    """Remove our checkpoints, and files beside them, that were last written before an instant."""
     for path in directory.glob("*.ckpt*"):
         # others may be doing the same
         with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""What a run will cost: benchmarks measured once and kept, then corrected by every run that finished.
+"""The costs of a run: benchmarks measured once and kept, then corrected by every finished run.
 
-The order of trust: benchmarks of this very request, options and kind of machine; where there are none and
-none can be made, what the grid file states. Overhead: fitted to the history, starting from what launches of
-the benchmark (or the grid file) showed. The mathematics is `apples.calibration`'s; here it meets the platform.
+The order of precedence: benchmarks of this very request, options and kind of machine; if there are none and none can be
+made, the grid file's values. Overhead is fitted to the history, starting from launches of the benchmark (or the grid
+file). The mathematics is in `apples.learning`; here it meets the platform.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Costing:
         self._stated = stated or {}
 
     def key(self, platform: Platform, request: RunRequest, rows: int | None = None) -> str:
-        """What benchmarks are filed under: the platform and all that changes what a row costs.
+        """Return the key of benchmarks: the platform and all options that change the cost of a row.
 
         rows : of a slab, default those of an equal share
         """
@@ -58,12 +58,12 @@ class Costing:
         return f"{platform.name} {template.name} {' '.join(words[1:])}"
 
     def record_key(self, platform: Platform, request: RunRequest, rows: int | None = None) -> str:
-        """What records are filed under: runs teach runs of the same costs on the same grid most."""
+        """Return the key of records: runs of the same costs on the same grid are the best evidence."""
         return f"{self.key(platform, request, rows)} on {platform.pool.name}"
 
     def costs(self, platform: Platform, request: RunRequest, notify: Notify) -> Costs:
-        """Corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
-        # The history comes first: one that cannot be read must not show only after minutes of benchmarks.
+        """Return corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
+        # Read the history first: an unreadable one must not show only after minutes of benchmarks.
         records, others = self._records(platform, request), self._others(platform, request)
         for host in _one_of_each_type(platform):
             if platform.reaches(host):
@@ -72,7 +72,7 @@ class Costing:
         return self._taught(request, self._own(platform, request, records), others)
 
     def known(self, platform: Platform, request: RunRequest) -> Costs:
-        """The same without measuring anything; CPU types of which nothing is known are missing."""
+        """Return the same without measuring anything; CPU types of which nothing is known are missing."""
         return self._taught(request, *self.lessons(platform, request))
 
     def calibrate(self, platform: Platform, request: RunRequest, notify: Notify) -> None:
@@ -82,7 +82,7 @@ class Costing:
                 self._measure(platform, request, host, notify, anew=True)
 
     def lessons(self, platform: Platform, request: RunRequest) -> tuple[TrainingRuns, list[TrainingRuns]]:
-        """What teaches: benchmarks and runs on slabs of the same size, and those on slabs of others."""
+        """Return training runs on slabs of the same size, and those on slabs of others, with their benchmarks."""
         records = self._records(platform, request)
         return self._own(platform, request, records), self._others(platform, request)
 
@@ -111,7 +111,7 @@ class Costing:
         others: Sequence[TrainingRuns],
         notify: Notify,
     ) -> None:
-        """Measure again what the newest runs contradict."""
+        """Measure benchmarks again if the newest runs contradict them."""
         hosts = {host.cpu_type: host for host in _one_of_each_type(platform) if platform.reaches(host)}
         for cpu_type, found in outdated(correct(own, others), own).items():
             if cpu_type not in hosts or cpu_type not in (own.since or {}):
@@ -126,7 +126,7 @@ class Costing:
     def measured(
         self, platform: Platform, request: RunRequest, rows: int | None = None
     ) -> tuple[Costs, Mapping[str, float]]:
-        """Benchmarks without what runs have taught, and CPU type → when each was measured (none that is stated).
+        """Return benchmarks without corrections, and CPU type → time of its measurement (none that is stated).
 
         rows : of a slab, default those of an equal share
         """
@@ -140,7 +140,7 @@ class Costing:
         return learned_costs(own, others, iterations)
 
     def _benchmarks(self, platform: Platform, request: RunRequest, key: str) -> Costs:
-        """What is kept under a key, over what the grid file states."""
+        """Return the benchmarks stored under a key, else the grid file's."""
         types = {host.cpu_type: platform.machine(host) for host in _one_of_each_type(platform)}
         measured = self._store.costs(key, types)
         stated = self._stated.get(request.template.name)
@@ -182,16 +182,19 @@ class Costing:
 
 
 def slab_class(platform: Platform, request: RunRequest) -> int:
-    """Rows of the slabs to benchmark: an equal share of the size, as a power of two, within `LARGEST_SLAB_BYTES`.
+    """Return rows of the slabs to benchmark: an equal share of the size, as a power of two, within
+    `LARGEST_SLAB_BYTES`.
 
-    What a row costs depends on how much of a slab stays in the caches.
+    The cost of a row depends on the part of a slab that stays in the caches.
     """
     share = request.size / sum(host.slots for host in platform.pool.hosts)
     return _class(request, round(math.log2(max(share, 1.0))))
 
 
 def near_classes(platform: Platform, request: RunRequest) -> list[int]:
-    """Rows of slabs of other sizes, up to four times as many and down to a quarter: a row costs much the same."""
+    """Return rows of slabs of other sizes, up to four times as many and down to a quarter: a row costs much
+    the same.
+    """
     own = slab_class(platform, request)
     exponent = round(math.log2(own))
     near = {_class(request, max(0, exponent + step)) for step in range(-_NEAR, _NEAR + 1)}
@@ -206,7 +209,7 @@ def _class(request: RunRequest, exponent: int) -> int:
 
 
 def rank_counts(slots: int) -> list[int]:
-    """Numbers of ranks to benchmark on a host: powers of two, and all slots."""
+    """Return numbers of ranks to benchmark on a host: powers of two, and all slots."""
     counts, ranks = [], 1
     while ranks < slots:
         counts.append(ranks)
@@ -215,7 +218,7 @@ def rank_counts(slots: int) -> list[int]:
 
 
 def _one_of_each_type(platform: Platform) -> list[Host]:
-    """The host with most slots of every CPU type, those within reach first."""
+    """Return the host with most slots of every CPU type, those within reach first."""
     best: dict[str, Host] = {}
     for host in platform.pool.hosts:
         rival = best.get(host.cpu_type)

@@ -1,7 +1,7 @@
 """The JSON document of a plan or a run: one, stable and versioned, the same for every platform.
 
-`version` grows when a key changes its meaning or goes away; new keys may appear at any time. Times are seconds,
-rows whole numbers. A dry run lacks the `observed` parts.
+`version` grows when a key changes its meaning or is removed; new keys may appear at any time. Times are seconds, rows
+whole numbers. A dry run lacks the `observed` parts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = 1
 def plan_document(
     plan: Plan, snapshot: Snapshot, *, planning_s: float, weather_s: float, notes: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Document of a plan that has not run. planning_s, weather_s : what the decision itself cost."""
+    """Return the document of a plan that has not run. planning_s, weather_s : cost of the decision itself."""
     return {
         "version": VERSION,
         "size": plan.size,
@@ -42,7 +42,7 @@ def plan_document(
 
 
 def run_document(document: dict[str, Any], outcome: Outcome, *, platform: str, record: str) -> dict[str, Any]:
-    """The plan's document with what was observed. platform : launcher's name.  record : id in the history."""
+    """Return the plan's document with its observations. platform : launcher's name.  record : id in the history."""
     by_rank = {o.rank: o for o in outcome.observations}
     statuses = {s.rank: s for s in outcome.statuses}
     hosts = []
@@ -70,7 +70,7 @@ def run_document(document: dict[str, Any], outcome: Outcome, *, platform: str, r
 
 
 def move_document(move: Move) -> dict[str, Any]:
-    """Rows that moved on the way. gain_s, cost_s : predicted.  took_s : measured, null where nobody knows."""
+    """Return rows that moved during the run. gain_s, cost_s : predicted.  took_s : measured, null if unknown."""
     return {
         "iteration": move.iteration,
         "rows_before": list(move.before),
@@ -84,7 +84,10 @@ def move_document(move: Move) -> dict[str, Any]:
 
 
 def checkpoint_document(keep: Checkpointing, interval: Interval) -> dict[str, Any]:
-    """How what a run does is kept. cost_s : of one checkpoint, predicted; the plan's overhead holds all of them."""
+    """Return the checkpointing of a run. cost_s : of one checkpoint, predicted.
+
+    The plan's overhead includes all of them.
+    """
     return {
         "file": str(keep.file),
         "every": interval.every,
@@ -98,7 +101,7 @@ def checkpoint_document(keep: Checkpointing, interval: Interval) -> dict[str, An
 
 
 def attempts_document(record: Record) -> dict[str, Any]:
-    """Every attempt of a run; where there are several, what was predicted of the whole is the first one's."""
+    """Return every attempt of a run; the prediction of the run is that of the first one."""
     document: dict[str, Any] = {"attempts": [attempt_document(a) for a in record.attempts]}
     if len(record.attempts) > 1:
         plan = record.plan
@@ -112,7 +115,7 @@ def attempts_document(record: Record) -> dict[str, Any]:
 
 
 def attempt_document(attempt: Attempt) -> dict[str, Any]:
-    """One attempt: what was predicted of it, and how it ended."""
+    """Return one attempt: its prediction, and its end."""
     plan, outcome = attempt.plan, attempt.outcome
     return {
         "number": attempt.number,
@@ -135,14 +138,14 @@ def attempt_document(attempt: Attempt) -> dict[str, Any]:
 
 
 def error(predicted_s: float | None, outcome: Outcome) -> float | None:
-    """(predicted - observed) / observed of a run that finished, else None."""
+    """Return (predicted - observed) / observed of a run that finished, else None."""
     if predicted_s is None or not outcome.finished or outcome.observed_s <= 0:
         return None
     return predicted_s / outcome.observed_s - 1
 
 
 def strict(value: Any) -> Any:
-    """The value as strict JSON can hold it: numbers that are not finite become null, as everywhere here."""
+    """Return the value as strict JSON can hold it: numbers that are not finite become null, as everywhere here."""
     if isinstance(value, float):
         return _finite(value)
     if isinstance(value, dict):

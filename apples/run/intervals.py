@@ -1,12 +1,12 @@
-"""How often to write a checkpoint: its cost against the work that a failure would lose. Pure.
+"""The interval of checkpoints: their cost against the work that a failure would lose. Pure.
 
 Young's rule: with checkpoints that cost C seconds and failures every M seconds in the mean, the time between two
 checkpoints that loses least is √(2·C·M) (J. W. Young, A first order approximation to the optimum checkpoint
-interval, Comm. ACM 17(9), 1974). It holds where C is much less than M; where it is not, checkpoints that take more
-than a small share of the run are not written more often for it.
+interval, Comm. ACM 17(9), 1974). It holds where C is much less than M; otherwise checkpoints never take more than a
+small share of the run.
 
-M is that of the hosts of a plan together: their failure rates add up. The rate of a host is what it did, with a prior:
-(1 + losses) / (`PRIOR_S` + seconds in runs), the mean of a rate that one loss in `PRIOR_S` was believed of before.
+M is that of the hosts of a plan together: their failure rates add up. The rate of a host is its own, with a prior:
+(1 + losses) / (`PRIOR_S` + seconds in runs), the mean of a rate with a prior of one loss in `PRIOR_S`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from statistics import median
 
 from apples.model.plan import Attempt, Outcome, Record
 
-#: Believed of a host of which nothing is known: lost once a month. Assumed, for machines that people restart.
+#: Prior of an unknown host: lost once a month. Assumed, for machines that are restarted by hand.
 PRIOR_S = 30 * 86400.0
 
-#: Largest share of the run that checkpoints may take, whatever the rule says.
+#: Largest share of the run that checkpoints may take, under any rule.
 MOST_SHARE = 0.05
 
-#: Runs with checkpoints that say what one costs.
+#: Newest runs with checkpoints that are used for their cost.
 _NEWEST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """When to write checkpoints.
+    """The interval of checkpoints.
 
-    every : iterations from one to the next, None for none on the way
-    size_bytes, cost_s : of one, predicted.  count : how many there will be, one at the end included
-    mtbf_s : mean time between failures of the hosts together; None where it did not matter
-    why : how it was found, for people
+    every : iterations from one to the next, None for none before the end
+    size_bytes, cost_s : of one, predicted.  count : their number, one at the end included
+    mtbf_s : mean time between failures of the hosts together; None if it did not matter
+    why : how it was found, for the user
     """
 
     every: int | None
@@ -47,22 +47,24 @@ class Interval:
 
 
 def young_s(cost_s: float, mtbf_s: float) -> float:
-    """Seconds of work between two checkpoints that lose least in the mean."""
+    """Return seconds of work between two checkpoints that lose least in the mean."""
     return math.sqrt(2.0 * cost_s * mtbf_s)
 
 
 def lost_share(work_s: float, cost_s: float, mtbf_s: float) -> float:
-    """Share of the time that checkpoints every `work_s` of work and failures every `mtbf_s` take, to first order."""
+    """Return share of the time that checkpoints every `work_s` of work and failures every `mtbf_s` take, to
+    first order.
+    """
     return cost_s / work_s + work_s / (2.0 * mtbf_s)
 
 
 def interval_s(cost_s: float, mtbf_s: float) -> float:
-    """Young's rule, but never so often that checkpoints alone take more than `MOST_SHARE`."""
+    """Return young's rule, but never so often that checkpoints alone take more than `MOST_SHARE`."""
     return max(young_s(cost_s, mtbf_s), cost_s * (1.0 - MOST_SHARE) / MOST_SHARE)
 
 
 def in_iterations(work_s: float, one_s: float, left: int) -> int | None:
-    """So many seconds of work as iterations of `one_s` each; None where fewer than these are `left`."""
+    """Return seconds of work as iterations of `one_s` each; None if fewer than these are `left`."""
     if one_s <= 0.0:
         return None
     # A little over a multiple is not worth another iteration of loss.
@@ -71,18 +73,18 @@ def in_iterations(work_s: float, one_s: float, left: int) -> int | None:
 
 
 def failure_rate(lost: int, seconds: float) -> float:
-    """Failures a second of a host that was lost so often in so many seconds of runs."""
+    """Return failures a second of a host with `lost` losses in `seconds` of runs."""
     return (1 + lost) / (PRIOR_S + seconds)
 
 
 def mtbf_of(hosts: Iterable[str], rates: Mapping[str, float]) -> float:
-    """Mean time between failures of these hosts together, seconds; those not named have only the prior."""
+    """Return mean time between failures of these hosts together, seconds; those not named have only the prior."""
     total = sum(rates.get(host, failure_rate(0, 0.0)) for host in hosts)
     return 1.0 / total if total > 0 else math.inf
 
 
 def rates_from(records: Iterable[Record]) -> dict[str, float]:
-    """Failures a second of every host that took part in these runs."""
+    """Return failures a second of every host that took part in these runs."""
     lost: dict[str, int] = {}
     seconds: dict[str, float] = {}
     for record in records:
@@ -94,9 +96,9 @@ def rates_from(records: Iterable[Record]) -> dict[str, float]:
 
 
 def cost_from(records: Sequence[Record], size_bytes: float) -> float | None:
-    """Seconds of a checkpoint of so many bytes by what runs like it recorded; None where none has.
+    """Return seconds of a checkpoint of `size_bytes` from records of similar runs; None if none has checkpoints.
 
-    The cost of one goes with its bytes, and the median of the newest runs is taken.
+    The cost of one is proportional to its bytes, and the median of the newest runs is taken.
     """
     found = []
     for record in records:

@@ -1,4 +1,4 @@
-"""What is left of a run after some of its iterations: the demands of the rest, and what its checkpoints add. Pure."""
+"""The remaining run after some iterations: its demands, and the cost of its checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apples.model.template import Workload
 
 
 def remaining_workload(workload: Workload, done: int) -> Workload:
-    """Demands of the iterations after the first `done`; memory stays, messages and bytes go with iterations."""
+    """Return demands of the iterations after the first `done`; memory stays, messages and bytes go with iterations."""
     left = workload.iterations - done
     part = left / workload.iterations if workload.iterations else 0.0
     return replace(
@@ -21,15 +21,15 @@ def remaining_workload(workload: Workload, done: int) -> Workload:
 
 
 def iteration_s(plan: Plan, iterations: int) -> float:
-    """Predicted seconds of one iteration of this plan: its slowest rank's, without the overhead."""
+    """Return predicted seconds of one iteration of this plan: its slowest rank's, without the overhead."""
     slowest_s = max((a.compute_s + a.communicate_s for a in plan.assignments), default=0.0)
     return slowest_s / iterations if iterations > 0 else 0.0
 
 
 def checkpoints_in(iterations: int, done: int, every: int | None, *, at_end: bool) -> int:
-    """Checkpoints of a run that has `done` of its `iterations` behind it; they fall on multiples of `every`.
+    """Return checkpoints of a run that has done `done` of its `iterations`; they fall on multiples of `every`.
 
-    at_end : whether there is one after the last iteration, whatever `every` says
+    at_end : whether there is one after the last iteration, independent of `every`
     """
     regular = 0 if every is None else iterations // every - done // every
     last = at_end and (every is None or iterations % every != 0)
@@ -37,7 +37,7 @@ def checkpoints_in(iterations: int, done: int, every: int | None, *, at_end: boo
 
 
 def with_overhead(plan: Plan, more_s: float) -> Plan:
-    """The plan with so many seconds more of overhead on every rank, and in what is predicted for the whole."""
+    """Return the plan with `more_s` seconds more of overhead on every rank, and in its predicted times."""
     return replace(
         plan,
         assignments=tuple(replace(a, overhead_s=a.overhead_s + more_s) for a in plan.assignments),

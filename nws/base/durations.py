@@ -1,8 +1,8 @@
-"""Spans of time as people write and read them. Seconds inside, always.
+"""Durations in the notations of users. Seconds inside, always.
 
 Legal on input: `90` and `90s` (seconds), `15m`, `2h`, `1d`, sums such as `1h30m`, and clocks `M:SS` and
 `H:MM:SS`; a unit or a clock's last field may have decimals. `Duration_s` and `Period_s` are pydantic annotations, so
-that a bad span is reported by `nws.base.reader` with file and line.
+that a bad duration is reported by `nws.base.reader` with file and line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLOCK = re.compile(rf"(?:([0-9]+):)?([0-9]+):({_NUMBER})", re.ASCII)
 
 
 def parse_duration(text: str, *, what: str = "duration") -> float:
-    """Seconds in `text`; raises `ConfigError` that names `what` and lists the legal forms.
+    """Return the seconds in `text`; raises `ConfigError` that names `what` and lists the legal forms.
 
     >>> parse_duration("1:30:00"), parse_duration("15m"), parse_duration("90")
     (5400.0, 900.0, 90.0)
@@ -56,7 +56,7 @@ def parse_period(text: str, *, what: str = "duration") -> float:
 
 
 def format_seconds(seconds: float) -> str:
-    """A span for people, two units at most: `0.012 s`, `4.27 s`, `1 min 30 s`, `2 h`, `3 d 4 h`."""
+    """Return a duration as text, two units at most: `0.012 s`, `4.27 s`, `1 min 30 s`, `2 h`, `3 d 4 h`."""
     if seconds < 0:
         return f"-{format_seconds(-seconds)}"
     if seconds < 59.95:
@@ -84,7 +84,7 @@ class Duration:
     zero: bool = False
 
     def parse(self, value: object) -> float:
-        """Seconds; raises `ValueError` saying what is legal."""
+        """Return seconds; raises `ValueError` with the legal forms."""
         if isinstance(value, str):
             try:
                 seconds = parse_duration(value, what="time")
@@ -99,7 +99,7 @@ class Duration:
         return seconds
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        """Read by pydantic: the field's value is whatever `parse` makes of what was written."""
+        """Return the schema for pydantic: the field's value is the result of `parse`."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(self.parse)

@@ -1,6 +1,6 @@
-"""Where state lives between runs, and what this host is called. One rule for the weather and for the agent.
+"""The state directory, and the name of this host. One rule for the weather and for the agent.
 
-`$APPLES_STATE` wins, else `$XDG_STATE_HOME/apples`, else `~/.local/state/apples`. Nothing is created here.
+`$APPLES_STATE` has precedence, then `$XDG_STATE_HOME/apples`, then `~/.local/state/apples`. Nothing is created here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from nws.base.errors import StoreError
 
 
 def state_dir(environ: Mapping[str, str] | None = None) -> Path:
-    """Directory for everything kept between runs, absolute; it need not exist yet. `StoreError` without a home.
+    """Return directory for everything kept between runs, absolute; it need not exist yet. `StoreError` without a home.
 
     A relative `$XDG_STATE_HOME` is ignored, as the XDG base directory specification asks.
     """
@@ -26,7 +26,7 @@ def state_dir(environ: Mapping[str, str] | None = None) -> Path:
             return Path(own).expanduser().absolute()
         base = xdg if xdg.is_absolute() else Path.home() / ".local" / "state"
     except RuntimeError:
-        # a user without an entry, as containers have them, or ~ of somebody who does not exist
+        # a user without an entry, as in containers, or ~ of an unknown user
         where = f"APPLES_STATE {own!r}" if own else "where to keep state"
         raise StoreError(
             f"{where}: there is no such home directory; set APPLES_STATE to a directory"

@@ -1,9 +1,9 @@
-"""Quantities with units, as people write them in configuration files: one parser, one list of units.
+"""Quantities with units in configuration files: one parser, one list of units.
 
 A quantity is a number in the base unit (seconds, bytes, bytes per second) or a number with a unit: ``0.5ms``,
 ``100Mbit/s``, ``1.5GiB``. Decimal prefixes are powers of 1000, ``Ki Mi Gi`` powers of 1024; ``bit`` is an eighth of
-``B``. Units are told apart by case (``Mbit/s`` is not ``mbit/s``). Nothing here knows of files; `Quantity` is a
-pydantic annotation, so that a bad quantity is reported by `nws.base.reader` with file and line.
+``B``. Units are case-sensitive (``Mbit/s`` is not ``mbit/s``). Files are not known here; `Quantity` is a pydantic
+annotation, so that a bad quantity is reported by `nws.base.reader` with file and line.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*)?")
 # Compared by identity, because annotations must be hashable.
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Quantity:
-    """A kind of quantity: what it is called, its units with their size in the base unit, and its range.
+    """A kind of quantity: its name, its units with their size in the base unit, and its range.
 
-    base : what a number without a unit means.  zero : whether zero is legal (negative never is)
+    base : unit of a number without one.  zero : whether zero is legal (negative never is)
     example : a legal value, for messages
     """
 
@@ -37,7 +37,7 @@ class Quantity:
     zero: bool = False
 
     def parse(self, value: object) -> float:
-        """`value` in the base unit; raises `ValueError` saying what is legal."""
+        """Return `value` in the base unit; raises `ValueError` with the legal forms."""
         number, factor = self._split(value)
         amount = number * factor
         if not math.isfinite(amount):
@@ -68,7 +68,7 @@ class Quantity:
         )
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
-        """Read by pydantic: the field's value is whatever `parse` makes of what was written."""
+        """Return the schema for pydantic: the field's value is the result of `parse`."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(self.parse)

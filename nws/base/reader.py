@@ -1,9 +1,9 @@
 """Configuration files: YAML into frozen dataclasses, every problem at once, each with file and line.
 
-`load_yaml` reads a file (`read_yaml`, marks kept) and holds it against a dataclass (`validate`). Nothing is
-guessed and nothing is ignored: unknown and duplicate keys, wrong types and bad YAML are errors that say what is
-legal. What a file means is decided by the modules that own those schemas; quantities with units are in
-`nws.base.quantities`.
+`load_yaml` reads a file (`read_yaml`, marks kept) and checks it against a dataclass (`validate`). Nothing is
+guessed and
+nothing is ignored: unknown and duplicate keys, wrong types and bad YAML are errors that list the legal values. The
+modules with the schemas decide their meaning; quantities with units are in `nws.base.quantities`.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A YAML file that was read. `path`: as the user wrote it. `tree`: plain value and where its parts stand."""
+    """A YAML file that was read. `path`: as the user wrote it. `tree`: plain value and the location of its parts."""
 
     path: Path
     tree: Tree
 
     @property
     def value(self) -> Any:
-        """The file as plain lists, dictionaries (keys as written) and scalars."""
+        """Return the file as plain lists, dictionaries (keys as written) and scalars."""
         return self.tree.value
 
     def problem(self, at: Location, text: str) -> Problem:
-        """A problem at a place, for `validate`'s `further` or `fail`."""
+        """Return a problem at a place, for `validate`'s `further` or `fail`."""
         return Problem(line=self.tree.line(at), at=at, text=text)
 
     def fail(self, problems: Iterable[Problem]) -> typing.NoReturn:
@@ -50,7 +50,7 @@ class Document:
 
 
 def load_yaml(path: str | Path, kind: type[T]) -> T:
-    """What the file says, as a `kind` (a dataclass, or a list or dictionary of them).
+    """Return the contents of the file as a `kind` (a dataclass, or a list or dictionary of them).
 
     Raises `ConfigError` with every problem at once, one line each: ``grid.yaml:6: hosts.1.cores: unknown key …``.
     """
@@ -58,7 +58,7 @@ def load_yaml(path: str | Path, kind: type[T]) -> T:
 
 
 def read_yaml(path: str | Path) -> Document:
-    """The file as plain data with marks; raises `ConfigError` when it cannot be read or is not one document."""
+    """Return the file as plain data with marks; raises `ConfigError` when it cannot be read or is not one document."""
     path = Path(path)
     text = _read_text(path)
     tree = parse(text)
@@ -69,14 +69,14 @@ def read_yaml(path: str | Path) -> Document:
 
 
 def validate(document: Document, kind: type[T], further: Iterable[Problem] = ()) -> T:
-    """The document as a `kind`; `further` problems that the caller found are reported with those found here."""
+    """Return the document as a `kind`; `further` problems that the caller found are reported with those found here."""
     from pydantic import TypeAdapter, ValidationError
 
     _forbid_unknown_keys(kind, set())
     adapter: TypeAdapter[T] = TypeAdapter(kind)
     problems = [*document.tree.problems, *further]
     try:
-        # Strict JSON mode is what a file needs: lists become tuples, but "4" is no number and yes is no 1.
+        # Strict JSON mode fits a file: lists become tuples, but "4" is no number and yes is no 1.
         value = adapter.validate_json(json.dumps(document.value, default=str), strict=True)
     except ValidationError as error:
         details = error.errors(include_url=False)
@@ -88,7 +88,7 @@ def validate(document: Document, kind: type[T], further: Iterable[Problem] = ())
 
 
 def did_you_mean(name: str, legal: Iterable[str]) -> str:
-    """`` (did you mean X?)`` when a legal name is near, else nothing."""
+    """Return `` (did you mean X?)`` when a legal name is near, else nothing."""
     near = difflib.get_close_matches(name, list(legal), n=1, cutoff=0.6)
     return f" (did you mean {near[0]}?)" if near else ""
 
@@ -122,7 +122,7 @@ def _line(path: Path, problem: Problem) -> str:
 
 
 def _forbid_unknown_keys(kind: Any, seen: set[Any]) -> None:
-    """Make pydantic refuse unknown keys in every dataclass within `kind`; it ignores them unless told."""
+    """Make pydantic refuse unknown keys in every dataclass within `kind`; its default is to ignore them."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if kind in seen:
             return
@@ -142,13 +142,13 @@ def _fields(kind: type) -> dict[str, Any]:
 
 
 def _explain(document: Document, kind: Any, detail: ErrorDetails) -> Problem:
-    """A pydantic error in our words: what, where, what was got, what is legal."""
+    """Return a pydantic error as a problem: place, value, legal values."""
     at, parent = _place(document.value, kind, detail["loc"])
     return document.problem(at, _text(document, parent, at, detail))
 
 
 def _place(value: Any, kind: Any, loc: Iterable[str | int]) -> tuple[Location, Any]:
-    """(where in the file, type that holds the last part); labels that pydantic gives to unions are dropped."""
+    """Return (where in the file, type that holds the last part); labels that pydantic gives to unions are dropped."""
     at: list[str | int] = []
     parts, holder = list(loc), kind
     for index, part in enumerate(parts):
@@ -165,7 +165,7 @@ def _place(value: Any, kind: Any, loc: Iterable[str | int]) -> tuple[Location, A
 
 
 def _strip(kind: Any) -> Any:
-    """`kind` without Annotated and without "or None"."""
+    """Return `kind` without Annotated and without "or None"."""
     if typing.get_origin(kind) is typing.Annotated:
         return _strip(typing.get_args(kind)[0])
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
@@ -176,7 +176,7 @@ def _strip(kind: Any) -> Any:
 
 
 def _member(kind: Any, label: str) -> Any:
-    """The member of a union that pydantic labels so, else `kind` itself."""
+    """Return the member of a union that pydantic labels so, else `kind` itself."""
     for member in typing.get_args(_strip(kind)):
         if getattr(_strip(member), "__name__", None) == label:
             return member
@@ -184,7 +184,7 @@ def _member(kind: Any, label: str) -> Any:
 
 
 def _inner(kind: Any, part: str | int) -> Any:
-    """Type of what stands at `part` of a `kind`; None where the types do not tell."""
+    """Return the type of the value at `part` of a `kind`; None if the types do not define it."""
     kind = _strip(kind)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _fields(kind).get(str(part))
@@ -235,7 +235,7 @@ def _got_keys(value: Any) -> str:
 
 
 def _shown(document: Document, at: Location, value: Any) -> str:
-    """What was got, as it stands in the file where that is short."""
+    """Return the value, as written in the file if that is short."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

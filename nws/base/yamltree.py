@@ -1,9 +1,9 @@
 """YAML text into plain data that remembers its lines.
 
-`yaml.compose` gives nodes with marks; they are turned into lists, dictionaries and scalars here, and every
-place gets its line. Keys stay as written (``on`` is no boolean as a key), plain ``1e-4`` is a number (YAML 1.1
-calls it text), merges (``<<``) and aliases work. Duplicate keys and values that cannot be built are collected as
-problems, not raised. What the data should look like is decided in `nws.base.reader`.
+`yaml.compose` returns nodes with marks; they are turned into lists, dictionaries and scalars here, and every location
+gets its line. Keys stay as written (``on`` is no boolean as a key), plain ``1e-4`` is a number (YAML 1.1 makes it
+text), merges (``<<``) and aliases work. Duplicate keys and values that cannot be built are collected as problems, not
+raised. The schema of the data is applied in `nws.base.reader`.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _TOO_DEEP = Problem(line=1, at=(), text="nested too deeply; write it flatter")
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Plain data with, for every place, its line (from 1) and, for scalars, what was written there.
+    """Plain data with, for every location, its line (from 1) and, for scalars, their text.
 
-    broken : places whose value could not be built; None stands there
+    broken : locations whose value could not be built; their value is None
     """
 
     value: Any = None
@@ -52,14 +52,14 @@ class Tree:
     broken: set[Location] = field(default_factory=set)
 
     def line(self, at: Location) -> int:
-        """Line of a place, or of the nearest thing around it."""
+        """Return line of a place, or of the nearest thing around it."""
         while at and at not in self.lines:
             at = at[:-1]
         return self.lines.get(at, 1)
 
 
 def parse(text: str) -> Tree:
-    """The one document in `text`; problems are in the tree."""
+    """Return the one document in `text`; problems are in the tree."""
     import yaml
 
     if _is_deep(text):
@@ -84,7 +84,9 @@ def parse(text: str) -> Tree:
 
 
 def _is_deep(text: str) -> bool:
-    """Whether lists and mappings are nested beyond `_DEEPEST`: the C loader's recursion would end the process."""
+    """Return whether lists and mappings are nested beyond `_DEEPEST`: the C loader's recursion would end the
+    process.
+    """
     import yaml
 
     loader, depth = yaml.CSafeLoader(text), 0
@@ -95,7 +97,7 @@ def _is_deep(text: str) -> bool:
             if depth > _DEEPEST:
                 return True
     except yaml.YAMLError:
-        # said properly by the loader that comes next; up to here it is flat enough
+        # the loader that follows reports it properly; up to here it is flat enough
         return False
     finally:
         loader.dispose()
@@ -193,7 +195,7 @@ class _Builder:
         return merged | value
 
     def _merge(self, node: Any, at: Location) -> dict[str, Any]:
-        """Keys that ``<<`` brings in; of several mappings the first wins, as YAML has it."""
+        """Return keys that ``<<`` brings in; of several mappings the first wins, as YAML has it."""
         merged: dict[str, Any] = {}
         for source in node.value if node.id == "sequence" else [node]:
             if source.id != "mapping" or any(source is parent for parent in self._open):

@@ -1,7 +1,7 @@
-"""What a weather service answers, as records: hosts, series, forecasts, and a snapshot of all of them.
+"""Answers of a weather service as records: hosts, series, forecasts, and a snapshot of all of them.
 
-Times are the service's own: an age is `RemoteSnapshot.now` less the time of the measurement, whatever the clock here
-says. An answer that another release has sent and this one cannot understand is one `ServiceError`. Pure.
+Times are the service's own: an age is `RemoteSnapshot.now` less the time of the measurement, independent of the local
+clock. An answer of another release that cannot be parsed is one `ServiceError`. Pure.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteHost:
-    """A host as the service knows it.
+    """A host by the service's records.
 
-    address : where it takes probes.  cpus : that processes may use, 0 where no sensor told
-    memory_bytes : installed; None where no sensor told
+    address : of its echo server.  cpus : usable by processes, 0 without a sensor
+    memory_bytes : installed; None without a sensor
     lost : it has been silent for too long.  last_seen : seconds since the epoch, the service's clock
-    cliques : in which it measures.  series : how many it has.  status : what its sensor last counted
+    cliques : in which it measures.  series : their number.  status : last counters of its sensor
     """
 
     name: str
@@ -51,7 +51,7 @@ class RemoteHost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptSeries:
-    """What is known of a series without forecasting. last : newest value.  age_s : of it, seconds."""
+    """A series without a forecast. last : newest value.  age_s : of it, seconds."""
 
     series: Series
     samples: int
@@ -75,11 +75,11 @@ class RemoteSnapshot:
     through: Mapping[Pair, tuple[str, ...]] = field(default_factory=dict)
 
     def age_s(self, series: Series) -> float:
-        """Seconds since the series, or the oldest part of it, was measured."""
+        """Return seconds since the series, or the oldest part of it, was measured."""
         return max(self.now - self.forecasts[series].measured_at, 0.0)
 
     def restrict(self, names: Sequence[str]) -> RemoteSnapshot:
-        """The same instant with only these hosts and the pairs among them."""
+        """Return the same instant with only these hosts and the pairs among them."""
         only = frozenset(names)
         return replace(
             self,
@@ -91,7 +91,7 @@ class RemoteSnapshot:
         )
 
     def links(self, *, oldest_s: float = math.inf) -> dict[Pair, Link]:
-        """Pairs of which at least the latency is measured, as parts of paths; none to or from a lost host.
+        """Return pairs of which at least the latency is measured, as parts of paths; none to or from a lost host.
 
         oldest_s : older measurements are not used
         """
@@ -117,19 +117,19 @@ class RemoteSnapshot:
         return found
 
     def matrix(self, *, oldest_s: float = math.inf) -> LinkMatrix:
-        """All pairs of all hosts at once, composed ones included, as arrays; for grids of many hosts."""
+        """Return all pairs of all hosts at once, composed ones included, as arrays; for grids of many hosts."""
         from nws.links.linkmatrix import compose_all
 
         return compose_all([host.name for host in self.hosts], self.links(oldest_s=oldest_s))
 
 
 def read_hosts(document: Document, url: str) -> tuple[float, tuple[RemoteHost, ...]]:
-    """The service's time and its hosts by name, from ``GET /v1/hosts``. url : for the message of an error."""
+    """Return the service's time and its hosts by name, from ``GET /v1/hosts``. url : for the message of an error."""
     return _understood(url, lambda: (float(document["now"]), _hosts(document["hosts"])))
 
 
 def read_kept(document: Document, url: str) -> list[KeptSeries]:
-    """All series by name, from ``GET /v1/series``."""
+    """Return all series by name, from ``GET /v1/series``."""
     return _understood(
         url,
         lambda: sorted(
@@ -149,7 +149,7 @@ def read_kept(document: Document, url: str) -> list[KeptSeries]:
 
 
 def read_forecasts(document: Document, url: str) -> tuple[float, dict[Series, Forecast]]:
-    """The service's time and forecasts in the order sent, from ``GET /v1/forecasts``."""
+    """Return the service's time and forecasts in the order sent, from ``GET /v1/forecasts``."""
 
     def read() -> tuple[float, dict[Series, Forecast]]:
         found = {
@@ -170,7 +170,7 @@ def read_forecasts(document: Document, url: str) -> tuple[float, dict[Series, Fo
 
 
 def read_snapshot(document: Document, url: str) -> RemoteSnapshot:
-    """The records of ``GET /v1/snapshot``."""
+    """Return the records of ``GET /v1/snapshot``."""
     if (document.get("format"), document.get("version")) != (FORMAT, VERSION):
         raise ServiceError(
             f"{url}: sent {document.get('format')!r} version {document.get('version')!r}; this release reads "
@@ -194,7 +194,7 @@ def read_snapshot(document: Document, url: str) -> RemoteSnapshot:
 
 
 def composed_forecasts(composed: Mapping[Pair, Composed]) -> dict[Series, Forecast]:
-    """Two forecasts of each composed pair, with the path as their method; what is not known is left out."""
+    """Return two forecasts of each composed pair, with the path as their method; unknown values are left out."""
     found = {}
     for (start, end), pair in composed.items():
         for resource, value, error in (
@@ -270,7 +270,7 @@ def _composed(columns: Mapping[str, Any]) -> dict[Pair, Composed]:
 
 
 def _number(value: Any) -> float:
-    """JSON's null is a number that is not known."""
+    """Return JSON's null is a number that is not known."""
     return math.nan if value is None else float(value)
 
 

@@ -1,7 +1,7 @@
-"""Where a weather service is and what is needed to speak to it: its address, a token, certificates to trust.
+"""The address of a weather service, with the token and certificates for it.
 
 Read from options or from the environment (`NWS_SERVER`, `NWS_TOKEN_FILE`, `NWS_CA`) and checked before anything is
-sent. A token file that others can read is refused, as ssh refuses such a key.
+sent. A token file that other users can read is refused, as ssh refuses such a key.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Endpoint:
 
     @classmethod
     def of(cls, url: str, *, token_file: Path | None = None, ca: Path | None = None) -> Endpoint:
-        """Check an address and read the token; raises `UsageError` saying what is legal."""
+        """Check an address and read the token; raises `UsageError` with the legal values."""
         if ca is not None and not ca.is_file():
             raise UsageError(f"{ca}: no such file; it holds the certificates to trust, in PEM form")
         return cls(url=checked_url(url), token=None if token_file is None else read_token(token_file), ca=ca)
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Endpoint | None:
-        """The service that `NWS_SERVER` names; None when it names none. Raises `UsageError`."""
+        """Return the service that `NWS_SERVER` names; None when it names none. Raises `UsageError`."""
         env = os.environ if environ is None else environ
         url, token_file, ca = (env.get(name) for name in ("NWS_SERVER", "NWS_TOKEN_FILE", "NWS_CA"))
         if not url:
@@ -44,7 +44,7 @@ class Endpoint:
 
 
 def checked_url(url: str) -> str:
-    """The address of a service, without a slash at its end; raises `UsageError` when it is none."""
+    """Return the address of a service, without a slash at its end; raises `UsageError` when it is none."""
     try:
         parts = urlsplit(url)
         legal = (
@@ -64,12 +64,14 @@ def checked_url(url: str) -> str:
 
 
 def read_token(path: Path) -> str:
-    """The token a file holds; raises `UsageError` when it cannot be read, others could read it, or it is none."""
+    """Return the token a file holds; raises `UsageError` when it cannot be read, others could read it, or it
+    is none.
+    """
     return read_secret(path, "token")
 
 
 def read_secret(path: Path, what: str) -> str:
-    """The one word a file holds; raises as `read_token` does. what : token or key, for the message"""
+    """Return the one word in a file; raises as `read_token` does. what : token or key, for the message"""
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)

@@ -1,7 +1,8 @@
-"""What one host finds out of itself in a moment, and of its links to others, for a check that somebody asks for.
+"""A short probe of this host and of its links to others, for a check on request.
 
-No store and no forecast: a few looks at the CPUs and the median of them, for a session that starts is busy for a moment
-itself. The far end of a link probe is an echo server that lives as long as the check. Source: Wolski et al. 2000, §2.4.
+No store and no forecast: a few readings of the CPUs and their median, because a session that starts is busy for a
+moment itself. The far end of a link probe is an echo server with the lifetime of the check. Source: Wolski et al. 2000,
+§2.4.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ LOOKS = 3
 
 
 def survey() -> dict[str, float | int | None]:
-    """CPU and memory of this host now; raises `ProbeError` where the system does not say.
+    """Return CPU and memory of this host now; raises `ProbeError` if the system does not report them.
 
-    availability : share of one CPU that a new process gets.  capacity : CPUs that one new process per usable CPU get
-    quota : CPUs that control groups leave us, None without a limit.  cpus : CPUs that can be kept busy
-    memory_bytes : bytes a new process can touch.  load : processes that ran or wanted to, over the last minute
+    availability : share of one CPU of a new process.  capacity : CPUs of one new process per usable CPU together
+    quota : CPUs by our control groups, None without a limit.  cpus : CPUs that can be kept busy
+    memory_bytes : bytes a new process can touch.  load : processes that ran or waited, over the last minute
     """
     limits = Cgroups()
     sensor = CpuSensor(host="here")
@@ -48,12 +49,12 @@ def survey() -> dict[str, float | int | None]:
 
 
 def serve(address: str) -> EchoServer:
-    """An echo server on a free port of that numeric address, for peers to probe; raises `ProbeError`."""
+    """Return an echo server on a free port of that numeric address, for peers to probe; raises `ProbeError`."""
     return EchoServer(address)
 
 
 def link(peer: str, address: tuple[str, int], within_s: float) -> dict[str, float | str]:
-    """Latency (one way, s) and bandwidth (bytes/s) to a peer's echo server, or the `error`."""
+    """Return latency (one way, s) and bandwidth (bytes/s) to a peer's echo server, or the `error`."""
     sensor = NetworkSensor(host="here", peer=peer, address=address, plan=QUICK)
     try:
         found = {m.series.resource: m.value for m in sensor.measure(within_s=within_s)}

@@ -1,8 +1,8 @@
-"""The way in for programs that want the weather: one call answers for every series that is known.
+"""The weather of this host: one call returns the forecasts of every known series.
 
-`Weather` is what an agent needs and no more; `LocalWeather` is the weather of this host in one process: its own
-sensors, a memory on disk, a battery for every series; `RemoteWeather` asks a service that has the weather of many
-hosts. Source: Wolski et al. 2000, §2.4 and §4.1 (the whole pool's forecasts in one step).
+`Weather` is the protocol that an agent needs. `LocalWeather` is the weather of this host in one process: its own
+sensors, a store on disk, a battery for every series. `RemoteWeather` asks a service with the weather of many hosts.
+Source: Wolski et al. 2000, §2.4 and §4.1 (the whole pool's forecasts in one step).
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-#: What forecasts look back on: enough for every window of the battery, little enough to replay at once.
+#: History behind forecasts: enough for every window of the battery, short enough to replay at once.
 REPLAY_S = DAY_S
 REPLAY_SAMPLES = 2000
 
 
 class Weather(Protocol):
-    """Forecasts of all series somebody measures."""
+    """Forecasts of all measured series."""
 
     def forecasts(self) -> Mapping[Series, Forecast]:
-        """Every series that is known, in one step."""
+        """Return every series that is known, in one step."""
 
 
 def weather_file() -> Path:
-    """Where the weather is kept unless a program says otherwise."""
+    """Return the default path of the store."""
     return state_dir() / "weather.db"
 
 
 def usable_cpus() -> int:
-    """CPUs that processes started here can keep busy: the affinity mask, and no more than a cgroup quota."""
+    """Return CPUs that processes started here can keep busy: the affinity mask, and no more than a cgroup quota."""
     from nws.sensors.cgroups import Cgroups
 
     quotas = [limit.cpus for limit in Cgroups().cpu_limits()]
@@ -54,9 +54,9 @@ def usable_cpus() -> int:
 class LocalWeather:
     """Weather of this host, in this process; a context manager.
 
-    store_path : file of the memory, `weather_file()` by default.  host : name in its series
-    clock : seconds since the epoch.  sleep : waits so many seconds
-    sensors : what to measure with; all of this host's by default
+    store_path : file of the store, `weather_file()` by default.  host : name in its series
+    clock : seconds since the epoch.  sleep : waits for an argument in seconds
+    sensors : sensors to use; all of this host's by default
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class LocalWeather:
     def measure(
         self, *, rounds: int = 1, interval_s: float = 1.0, notify: Callable[[str], None] | None = None
     ) -> list[Measurement]:
-        """Let every sensor measure `rounds` times, starts `interval_s` apart, and keep what it says.
+        """Run every sensor `rounds` times, starts `interval_s` apart; store and return the measurements.
 
         A sensor that fails is reported through `notify` (or the log) and leaves nothing; `ProbeError` when all
-        failed every time, `StoreError` when the memory cannot keep it.
+        failed every time, `StoreError` when the store cannot keep it.
         """
         if rounds < 1 or not 0 <= interval_s <= DAY_S:
             raise UsageError(
@@ -109,7 +109,7 @@ class LocalWeather:
         return taken
 
     def forecasts(self) -> Mapping[Series, Forecast]:
-        """Forecasts from the last day kept on disk, at most 2,000 samples a series, whoever measured them."""
+        """Return forecasts from the last day on disk, at most 2,000 samples a series, from any process."""
         from nws.forecasting.batteries import BatteryBank
 
         news = None if self._bank is None else self._memory.news(self._cursor)
@@ -126,7 +126,7 @@ class LocalWeather:
 
     @property
     def path(self) -> Path:
-        """File of the memory."""
+        """Return file of the memory."""
         return self._memory.path
 
     def close(self) -> None:

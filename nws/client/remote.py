@@ -1,10 +1,10 @@
-"""The weather service from elsewhere: its HTTP interface as methods, one for each path.
+"""Client of a weather service: its HTTP interface as methods, one for each path.
 
-`ServiceClient` sends and receives documents as docs/weather-api.md describes them, and turns every failure into one
-sentence: `ServiceUnreachable` when nobody answered, a `ServiceError` with the server's own message when it refused.
-It keeps one connection open, asks no proxy and reads no .netrc: the address given is the one that is called. Nothing
-is buffered or tried again except a question whose connection was closed while it was on its way. `nws.client.documents`
-makes records of the documents.
+`ServiceClient` sends and receives documents as described in docs/weather-api.md, and turns every failure into one
+sentence: `ServiceUnreachable` without an answer, a `ServiceError` with the server's own message after a refusal. It
+keeps one connection open, uses no proxy and reads no .netrc, so that the given address is the one contacted. Nothing is
+buffered or repeated except a query whose connection was closed while it was on its way. `nws.client.documents` makes
+records of the documents.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from nws.series import Measurement
 
-#: Series asked for in one request: their names stand in its address, which servers bound.
+#: Series in one request: their names are part of its address, which servers bound.
 NAMES_PER_REQUEST = 200
 
 
@@ -53,15 +53,15 @@ class ServiceClient:
 
     @classmethod
     def at(cls, endpoint: Endpoint, *, timeout_s: float = 5.0) -> ServiceClient:
-        """Client of a service that options or the environment name."""
+        """Return client of a service that options or the environment name."""
         return cls(endpoint.url, token=endpoint.token, ca=endpoint.ca, timeout_s=timeout_s)
 
     # name server
 
     def register(self, host: str, registration: Mapping[str, object]) -> Document:
-        """Tell who this host is; the answer has `now`, `every`, `schedule`, `peers`, and `key` the first time.
+        """Register a host; the answer has `now`, `every`, `schedule`, `peers`, and `key` the first time.
 
-        When `host` is this client's host, a key that comes with the answer is used from here on.
+        When `host` is this client's host, a key in the answer is used from then on.
         """
         answer = self._object("POST", f"/v1/hosts/{_quoted(host)}", body=registration)
         if host == self.host and isinstance(answer.get("key"), str):
@@ -69,15 +69,15 @@ class ServiceClient:
         return answer
 
     def schedule(self) -> Document:
-        """`now`, `schedule` and `peers` (host → address and port)."""
+        """Return `now`, `schedule` and `peers` (host → address and port)."""
         return self._object("GET", "/v1/schedule")
 
     def hosts(self) -> Document:
-        """`now` and `hosts`, alive and lost."""
+        """Return `now` and `hosts`, alive and lost."""
         return self._object("GET", "/v1/hosts")
 
     def host_state(self, name: str) -> Document:
-        """What the service knows of one host; raises `NotFound`."""
+        """Return the service's record of one host; raises `NotFound`."""
         return self._object("GET", f"/v1/hosts/{_quoted(name)}")
 
     def forget(self, name: str) -> None:
@@ -96,17 +96,18 @@ class ServiceClient:
     ) -> Document:
         """Deliver measurements in one batch; without any it is a sign of life.
 
-        source, first : name of a numbered stream and the number of its first measurement here; what the service has
-        of the stream already is not kept twice.  status : counters of the sender
+        source, first : name of a numbered stream and the number of its first measurement here; measurements that
+        the service
+        has already are not kept twice.  status : counters of the sender
         """
         return self.put_batch(batch_document(measurements, source=source, first=first, status=status))
 
     def put_batch(self, batch: Mapping[str, object]) -> Document:
-        """The same for a document that is made already; see `batch_document`."""
+        """Return the same for a document that is made already; see `batch_document`."""
         return self._object("POST", "/v1/measurements", body=batch)
 
     def series(self, *, host: str | None = None, resource: str | None = None) -> Document:
-        """`now` and `series`: samples, last value and age of each."""
+        """Return `now` and `series`: samples, last value and age of each."""
         return self._object("GET", "/v1/series", query={"host": host, "resource": resource})
 
     def samples(
@@ -118,7 +119,7 @@ class ServiceClient:
         resolution: str = "auto",
         most: int | None = None,
     ) -> Document:
-        """Columns `t` and `value` of one series; since, until : seconds since the epoch.
+        """Return columns `t` and `value` of one series; since, until : seconds since the epoch.
 
         resolution : ``raw``, ``60``, ``600`` or ``auto``.  most : samples at most
         """
@@ -133,14 +134,14 @@ class ServiceClient:
         until: float | None = None,
         points: int | None = None,
     ) -> Document:
-        """What a plot of one series needs: values, forecasts made before each, and their errors."""
+        """Return the data of a plot of one series: values, forecasts made before each, and their errors."""
         query = {"since": since, "until": until, "points": points}
         return self._object("GET", f"/v1/series/{_quoted(name)}/plot", query=query)
 
     # forecaster
 
     def forecasts(self, names: Sequence[str] = ()) -> Document:
-        """`now` and `forecasts`, of all series without names."""
+        """Return `now` and `forecasts`, of all series without names."""
         if not names:
             return self._object("GET", "/v1/forecasts")
         parts = [
@@ -150,9 +151,9 @@ class ServiceClient:
         return parts[-1] | {"forecasts": [found for part in parts for found in part["forecasts"]]}
 
     def snapshot(self, *, hosts: Sequence[str] | None = None, composed: bool = False) -> Document:
-        """Forecasts of everything, or of these hosts and the pairs among them, in one document of columns.
+        """Return forecasts of everything, or of these hosts and the pairs among them, in one document of columns.
 
-        composed : also pairs that nobody measures, put together from others
+        composed : also unmeasured pairs, estimated from others
         """
         query = {
             "hosts": None if hosts is None else ",".join(hosts),
@@ -165,15 +166,15 @@ class ServiceClient:
     def events(
         self, *, since: float | None = None, until: float | None = None, most: int | None = None
     ) -> Document:
-        """`events`: time, kind, host and text of each."""
+        """Return `events`: time, kind, host and text of each."""
         return self._object("GET", "/v1/events", query={"since": since, "until": until, "most": most})
 
     def event(self, kind: str, text: str, *, t: float, host: str | None = None) -> None:
-        """Tell of something that happened at `t` seconds since the epoch; kind : a-z and blanks, at most 40."""
+        """Report an event at `t` seconds since the epoch; kind : a-z and blanks, at most 40."""
         self._call("POST", "/v1/events", body={"t": t, "kind": kind, "host": host, "text": text})
 
     def health(self) -> Document:
-        """`status` and why it is not ``ok``, also from a server that cannot do its work."""
+        """Return `status` and why it is not ``ok``, also from a server that cannot do its work."""
         return self._object("GET", "/healthz", accept=(503,))
 
     def close(self) -> None:
@@ -297,7 +298,7 @@ def batch_document(
     first: int | None = None,
     status: Mapping[str, object] | None = None,
 ) -> Document:
-    """Body of a delivery: names of the series once, then a column each of their places, times and values."""
+    """Return body of a delivery: names of the series once, then a column each of their places, times and values."""
     places: dict[str, int] = {}
     index, times, values = [], [], []
     for measurement in measurements:
@@ -319,7 +320,7 @@ def _quoted(name: str) -> str:
 
 
 def _parsed(answer: requests.Response) -> object:
-    """What the answer says in JSON; None when it is not JSON."""
+    """Return the JSON value of the answer; None when it is not JSON."""
     import orjson
 
     try:
@@ -334,7 +335,7 @@ def _glimpse(answer: requests.Response) -> str:
 
 
 def _reason(error: Exception, timeout_s: float) -> str:
-    """Why nobody answered, without the layers that noticed."""
+    """Return why there was no answer, without the layers that reported it."""
     import requests
 
     text = str(error)

@@ -1,8 +1,8 @@
 """The weather of many hosts, forecast by a service elsewhere.
 
-One request answers for everything. Pairs that nobody measures are composed, unless there are too many
-(`COMPOSED_MOST`); such a forecast says so in its method: ``composed via e1, w1``. Whether a forecast is too old to be
-used is for the user to decide. Source: Wolski et al. 2000, §4.1 (the pool in one step).
+One request returns everything. Unmeasured pairs are composed, unless there are too many (`COMPOSED_MOST`); such a
+forecast has the method ``composed via e1, w1``. The caller decides whether a forecast is too old. Source: Wolski et al.
+2000, §4.1 (the pool in one step).
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from nws.series import Forecast, Series
 #: Hosts up to which pairs are composed: a thousand hosts have a million pairs.
 COMPOSED_MOST = 64
 
-#: Hosts up to which they are named in the request; of more the whole snapshot is asked for and sorted out here.
+#: Most hosts named in the request; for more, the complete snapshot is requested and filtered here.
 NAMED_MOST = 256
 
 #: Samples of one series in one request; services send no more.
 SAMPLES_PER_REQUEST = 100_000
 
-#: What a service takes for the name of a host; it need not be asked for another.
+#: Host names that a service accepts; others are not sent.
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class RemoteWeather:
-    """The weather from a service; a context manager. Answers as `nws.client.Weather` does, for all hosts there.
+    """The weather from a service; a context manager. Implements `nws.client.Weather` for all its hosts.
 
     url, token, ca, timeout_s : as for `ServiceClient`.  hosts : only these and the pairs among them, as far as the
-    service knows them; None for all.  composed : whether pairs that nobody measures are composed from others
+    service knows them; None for all.  composed : whether unmeasured pairs are composed from others
 
-    Raises `UsageError` for an address that is none; every question `ServiceUnreachable` and `ServiceError`.
+    Raises `UsageError` for an invalid address; every query `ServiceUnreachable` and `ServiceError`.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RemoteWeather:
         composed: bool = True,
         timeout_s: float = 5.0,
     ) -> RemoteWeather:
-        """Weather of a service that options or the environment name."""
+        """Return weather of a service that options or the environment name."""
         return cls(
             endpoint.url,
             token=endpoint.token,
@@ -79,20 +79,20 @@ class RemoteWeather:
 
     @property
     def client(self) -> ServiceClient:
-        """What speaks to the service."""
+        """Return the client of the service."""
         return self._client
 
     def forecasts(self) -> Mapping[Series, Forecast]:
-        """Forecasts of every series, in one step."""
+        """Return forecasts of every series, in one step."""
         return self.snapshot().forecasts
 
     def hosts(self) -> tuple[RemoteHost, ...]:
-        """Hosts of the service, alive and lost, by name."""
+        """Return hosts of the service, alive and lost, by name."""
         _, found = read_hosts(self._client.hosts(), self._client.url)
         return tuple(h for h in found if self._wanted is None or h.name in self._wanted)
 
     def snapshot(self) -> RemoteSnapshot:
-        """Everything at one instant."""
+        """Return everything at one instant."""
         return take_snapshot(self._client, self._wanted, composed=self._composed)
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class RemoteWeather:
 def take_snapshot(
     client: ServiceClient, hosts: Sequence[str] | None, *, composed: bool = True
 ) -> RemoteSnapshot:
-    """What a service knows of these hosts, as far as it knows them, or of all; see `RemoteWeather`."""
+    """Return the service's snapshot of these hosts, as far as it knows them, or of all; see `RemoteWeather`."""
     if hosts is None:
         everything = read_snapshot(client.snapshot(), client.url)
         return complete(everything) if composed else everything
@@ -130,7 +130,7 @@ def take_snapshot(
 
 
 def _named(client: ServiceClient, wanted: Sequence[str], composed: bool) -> RemoteSnapshot:
-    """The service composes, as paths may lead through hosts that nobody asked for."""
+    """Return a snapshot composed by the service, since paths may lead through hosts outside the query."""
     few = 1 < len(wanted) <= COMPOSED_MOST
     try:
         document = client.snapshot(hosts=wanted, composed=composed and few)
@@ -142,7 +142,9 @@ def _named(client: ServiceClient, wanted: Sequence[str], composed: bool) -> Remo
 
 
 def complete(snapshot: RemoteSnapshot, *, of: str | None = None) -> RemoteSnapshot:
-    """The snapshot with every pair of its hosts that a path of measured pairs joins; no path crosses a lost host.
+    """Return the snapshot with every pair of its hosts that a path of measured pairs joins.
+
+    No path crosses a lost host.
 
     of : only pairs of this host.  Of more than `COMPOSED_MOST` hosts all pairs are not composed.
     """
@@ -163,7 +165,7 @@ def complete(snapshot: RemoteSnapshot, *, of: str | None = None) -> RemoteSnapsh
 def all_samples(
     client: ServiceClient, name: str, *, since: float = -math.inf, until: float = math.inf
 ) -> tuple[array[float], array[float]]:
-    """Times and values of one series as they were measured, oldest first, in as many requests as it takes."""
+    """Return times and values of one series as measured, oldest first, in as many requests as needed."""
     times, values = array("d"), array("d")
     end = until
     while True:
@@ -178,5 +180,5 @@ def all_samples(
         values = array("d", document["value"]) + values
         if not document.get("truncated") or not document["t"]:
             return times, values
-        # what is missing is older than the oldest that came
+        # the missing samples are older than the oldest received
         end = math.nextafter(times[0], -math.inf)

@@ -1,10 +1,11 @@
-"""Cliques: who probes the network when, so that no two probes of one host's cliques disturb each other.
+"""Cliques: the times of network probes, so that no two probes of one host's cliques disturb each other.
 
 A full mesh of bandwidth probes at once measures only itself, so hosts are grouped in cliques and time is cut in
-frames. Each clique has a colour, cliques that share a member have different ones, and each colour has its part of
-every frame; in that part one member of the clique holds the turn and probes the others. Turns follow from the clock
-alone: nobody hands them out, so nobody can lose one, and a dead holder's turn passes unused. Pure, but for the
-colouring, which only the server does. Source: Wolski et al. 2000, §2.4 (the clique protocol, there with a token).
+periods (`frame`). Each clique has a phase (`colour`), cliques that share a member have different ones, and each phase
+has its part of every period. In that part one member of the clique has the token slot and probes the others. Slots
+follow from the clock alone: no token is passed, so none can be lost, and a dead holder's slot passes unused. Pure, but
+for the choice of phases, which only the server makes. Source: Wolski et al. 2000, §2.4 (the clique protocol, there with
+a token).
 
     frame k                         frame k+1
     |· a0 → a1 a2 ·|· b0 → b1 ·|    |· a1 → a0 a2 ·|· b1 → b0 ·|      cliques a (colour 0), b (colour 1); · guard
@@ -60,7 +61,7 @@ class ScheduledClique:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """`holder` may probe `peers` from `start` to `end`, seconds since the epoch, and nobody else of the clique."""
+    """A slot of `holder` to probe `peers` from `start` to `end`, seconds since the epoch, alone in the clique."""
 
     clique: str
     holder: str
@@ -71,11 +72,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Turns of all cliques from `effective_from` on (seconds since the epoch).
+    """Slots of all cliques from `effective_from` on (seconds since the epoch).
 
-    version : tells one schedule from another; higher is newer
-    frame_s : length of a frame.  guard_s : left unused at both ends of a turn, for clocks that differ
-    colours : parts of a frame
+    version : number of the schedule; higher is newer
+    frame_s : length of a period.  guard_s : left unused at both ends of a slot, for clocks that differ
+    colours : parts of a period
     """
 
     version: int
@@ -86,7 +87,7 @@ class Schedule:
     colours: int
 
     def turn(self, host: str, now: float) -> Turn | None:
-        """The turn that `host` holds at `now`, None when it holds none."""
+        """Return the turn that `host` holds at `now`, None when it holds none."""
         frame = math.floor(now / self.frame_s)
         for turn in self._turns(host, frame):
             if self.effective_from <= turn.start <= now < turn.end:
@@ -94,7 +95,7 @@ class Schedule:
         return None
 
     def next_turn(self, host: str, now: float) -> Turn | None:
-        """The first turn of `host` that starts at `now` or later; None where it has nobody to probe."""
+        """Return the first slot of `host` that starts at `now` or later; None without peers."""
         first = math.floor(max(now, self.effective_from) / self.frame_s)
         return min(
             (t for t in self._turns(host, first) if t.start >= now and t.start >= self.effective_from),
@@ -103,17 +104,17 @@ class Schedule:
         )
 
     def round_s(self, clique: str) -> float:
-        """Seconds in which every member of that clique has had its turn once; raises `UsageError`."""
+        """Return seconds in which every member of that clique has had its turn once; raises `UsageError`."""
         one = self.cliques[self._place(clique)]
         return len(one.members) * one.stride * self.frame_s
 
     def peers(self, host: str, clique: str) -> tuple[str, ...]:
-        """Whom `host` probes in its turns in that clique; raises `UsageError` when there is no such clique."""
+        """Return the hosts that `host` probes in that clique; raises `UsageError` when there is no such clique."""
         place = self._place(clique)
         return self._peers(host, place) if host in self.cliques[place].members else ()
 
     def seen_by(self, host: str) -> Schedule:
-        """The same schedule with the cliques of `host` only: all that this host need know."""
+        """Return the same schedule with the cliques of `host` only: all that this host need know."""
         return Schedule(
             version=self.version,
             effective_from=self.effective_from,
@@ -124,14 +125,14 @@ class Schedule:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """A document that `from_json` takes back."""
+        """Return a document that `from_json` takes back."""
         document = asdict(self)
         document["cliques"] = [{**c, "members": list(c["members"])} for c in document["cliques"]]
         return document
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Schedule:
-        """The schedule of such a document; raises `UsageError` saying what is wrong with it."""
+        """Return the schedule of such a document; raises `UsageError` with its errors."""
         try:
             schedule = cls(
                 version=int(document["version"]),
@@ -170,7 +171,7 @@ class Schedule:
             raise UsageError(f"not a schedule of turns: {'; '.join(faults)}")
 
     def _turns(self, host: str, frame: int) -> Iterator[Turn]:
-        """For each clique of `host`: its first turn in that frame or later, and the one after it."""
+        """Yield for each clique of `host`: its first turn in that frame or later, and the one after it."""
         for place, clique in enumerate(self.cliques):
             if host not in clique.members:
                 continue
@@ -192,7 +193,9 @@ class Schedule:
                 )
 
     def _peers(self, host: str, place: int) -> tuple[str, ...]:
-        """Whom `host` probes in that clique: all others but those that an earlier clique has it probe."""
+        """Return the hosts that `host` probes in that clique: all others without those it probes in an earlier
+        clique.
+        """
         before: set[str] = set()
         for clique in self.cliques[:place]:
             if host in clique.members:
@@ -221,9 +224,9 @@ def schedule(
     frame_s: float = 4.0,
     guard_s: float = 0.1,
 ) -> Schedule:
-    """Turns for these cliques; the order counts: a pair in two of them is probed in the first.
+    """Return the slots for these cliques; the order counts: a pair in two of them is probed in the first.
 
-    Raises `UsageError` where so many cliques meet in one host that a frame is too short for all their turns.
+    Raises `UsageError` where so many cliques meet in one host that a period is too short for all their slots.
     """
     names = [c.name for c in cliques]
     if len(set(names)) != len(names):
@@ -265,7 +268,7 @@ def schedule(
 
 
 def _colours(cliques: Sequence[Clique]) -> list[int]:
-    """Smallest colours found by going through the cliques, those with the most neighbours first."""
+    """Return smallest colours found by going through the cliques, those with the most neighbours first."""
     import networkx as nx
 
     graph: nx.Graph[int] = nx.Graph()
@@ -281,7 +284,7 @@ def _colours(cliques: Sequence[Clique]) -> list[int]:
 
 
 def automatic(hosts: Sequence[str], sites: Mapping[str, str], most: int = MOST_MEMBERS) -> tuple[Clique, ...]:
-    """Cliques of at most `most` members that connect all `hosts`, their pairs linear in hosts.
+    """Return cliques of at most `most` members that connect all `hosts`, their pairs linear in hosts.
 
     sites : host → its site; hosts without one are together
 
@@ -318,7 +321,7 @@ def _cut(name: str, hosts: Sequence[str], most: int, found: list[Clique]) -> lis
 
 
 def pairs(cliques: Iterable[Clique | ScheduledClique]) -> list[tuple[str, str]]:
-    """Ordered pairs (from, to) that these cliques measure, each once, in the order of the cliques."""
+    """Return ordered pairs (from, to) that these cliques measure, each once, in the order of the cliques."""
     found: dict[tuple[str, str], None] = {}
     for clique in cliques:
         for here in clique.members:

@@ -1,10 +1,9 @@
-"""Pairs that nobody measures, estimated along a path of pairs that somebody does.
+"""Estimates for unmeasured pairs, along a path of measured pairs.
 
 Of all paths the one with the fewest hops is taken, and of those the one with the lowest latency: every hop adds an
-error, and what a path of many fast hops promises, a transfer does not keep. Latencies add up, their errors in
-quadrature; the slowest hop gives the bandwidth and its error; the oldest hop gives the time. Pure: what is a pair, who
-measured it and whether it is still fresh is decided elsewhere. Source: Wolski et al. 2000, §2.4 (one forecast for every
-pair a scheduler asks about).
+error, and a real transfer does not reach the bandwidth that a path of many fast hops promises. Latencies add up, their
+errors in quadrature; the slowest hop gives the bandwidth and its error; the oldest hop gives the time. Pure: the pairs
+and their freshness are decided by callers. Source: Wolski et al. 2000, §2.4 (one forecast for every pair of a query).
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """What is expected of an ordered pair of hosts.
+    """The forecast of an ordered pair of hosts.
 
-    latency_s, latency_error_s : one way, seconds.  bandwidth_Bps, bandwidth_error_Bps : bytes per second; NaN where
-    nobody knows.  measured_at : seconds since the epoch
+    latency_s, latency_error_s : one way, seconds.  bandwidth_Bps, bandwidth_error_Bps : bytes per second; NaN if
+    unknown.  measured_at : seconds since the epoch
     """
 
     latency_s: float
@@ -44,10 +43,11 @@ class Composed(Link):
 
 
 def compose(links: Mapping[Pair, Link], wanted: Iterable[Pair]) -> dict[Pair, Composed]:
-    """Best path of each wanted pair, in the order asked; a pair that no path joins is absent.
+    """Return the best path of each wanted pair, in the order of the argument; a pair without a path is absent.
 
-    A link without a latency (NaN) is none. Bandwidth and errors that are unknown (NaN) on a part are unknown of the
-    whole. A host and itself is not joined by other hosts: it is there only when measured.
+    A link without a latency (NaN) does not count. A part without bandwidth or error (NaN) makes that value
+    unknown. A host
+    and itself is not joined by other hosts: it is present only when measured.
     """
     asked = list(dict.fromkeys(wanted))
     onward: dict[str, list[tuple[str, float]]] = {}
@@ -68,7 +68,7 @@ def compose(links: Mapping[Pair, Link], wanted: Iterable[Pair]) -> dict[Pair, Co
 
 
 def _previous(onward: Mapping[str, list[tuple[str, float]]], start: str, ends: set[str]) -> dict[str, str]:
-    """Host before each host on its best path from `start`; looks no further than the last of `ends`."""
+    """Return host before each host on its best path from `start`; looks no further than the last of `ends`."""
     before: dict[str, str] = {}
     settled = {start}
     layer = {start: 0.0}

@@ -23,11 +23,11 @@ _BLOCK = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkMatrix:
-    """What is expected of every ordered pair of H hosts; [i, j] is from host i to host j, NaN where nothing is known.
+    """The forecasts of all ordered pairs of H hosts; [i, j] is from host i to host j, NaN if unknown.
 
     latency_s, latency_error_s, bandwidth_Bps, bandwidth_error_Bps : float64[H, H]
     measured_at : float64[H, H], of the oldest part, seconds since the epoch
-    before : int64[H, H], place of the host before j on the way from i; i where the pair is measured itself, -1 where no
+    before : int64[H, H], index of the host before j on the way from i; i where the pair is measured itself, -1 where no
     path joins them
     """
 
@@ -41,12 +41,12 @@ class LinkMatrix:
 
     @property
     def composed(self) -> NDArray[np.bool_]:
-        """bool[H, H]: pairs that a path of others stands for."""
+        """Return bool[H, H]: pairs estimated by a path of others."""
         measured: NDArray[np.bool_] = self.before == np.arange(len(self.hosts))[:, None]
         return (self.before >= 0) & ~measured
 
     def through(self, i: int, j: int) -> tuple[str, ...]:
-        """Hosts on the way from host i to host j; none when the pair is measured or nothing joins them."""
+        """Return hosts on the way from host i to host j; none when the pair is measured or nothing joins them."""
         way: list[str] = []
         place = int(self.before[i, j])
         while place not in (i, -1):
@@ -71,9 +71,9 @@ class _Edges:
 
 
 def compose_all(hosts: Sequence[str], links: Mapping[Pair, Link]) -> LinkMatrix:
-    """Every pair of these hosts that is measured or that a path of measured pairs joins.
+    """Return every pair of these hosts that is measured or joined by a path of measured pairs.
 
-    Links to other hosts are not used, nor those without a latency (NaN). The diagonal is what was measured.
+    Links to other hosts are not used, nor those without a latency (NaN). The diagonal is as measured.
     """
     count = len(hosts)
     shape = (count, count)
@@ -152,7 +152,7 @@ def _compose_from(sources: NDArray[np.int64], edges: _Edges, result: LinkMatrix)
         variance[row, b] = variance[row, a] + edges.variance[edge]
         slower = edges.bandwidth_Bps[edge] < bandwidth[row, a]
         error[row, b] = np.where(slower, edges.bandwidth_error_Bps[edge], error[row, a])
-        # an unknown part makes the whole unknown
+        # an unknown part makes the sum unknown
         bandwidth[row, b] = np.minimum(bandwidth[row, a], edges.bandwidth_Bps[edge])
         measured_at[row, b] = np.minimum(measured_at[row, a], edges.measured_at[edge])
         result.before[sources[row], b] = a
@@ -173,7 +173,7 @@ def _compose_from(sources: NDArray[np.int64], edges: _Edges, result: LinkMatrix)
 def _first_equal(
     offered: Floats, best: Floats, edges: _Edges, row: NDArray[np.int64], end: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """For each path found the first link that offers its latency."""
+    """Return for each path found the first link that offers its latency."""
     sizes = np.diff(np.append(edges.starts, len(edges.source)))
     numbers = np.where(
         offered == np.repeat(best, sizes, axis=1), np.arange(len(edges.source)), len(edges.source)

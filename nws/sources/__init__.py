@@ -1,5 +1,5 @@
-"""Measurements that somebody else makes already: sources that read them and speak of hosts as we do.
+"""Measurements by other monitors: sources that read them and name hosts as we do.
 
-`nws.sources.settings` is what the user sets, `nws.sources.prometheus` reads a Prometheus server. A source keeps nothing
-but what it has given already; who asks when is decided elsewhere.
+`nws.sources.settings` holds the user's settings, `nws.sources.prometheus` reads a Prometheus server. A source remembers
+only the samples it has returned already; the times of reading are decided elsewhere.
 """

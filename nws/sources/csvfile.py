@@ -1,7 +1,7 @@
 """Reads files of measurements as `nws export` writes them: ``series,t,value`` a line, plain or gzipped, or from a pipe.
 
-The whole file is read before anything is kept anywhere, so that every line that is wrong is told at once as
-``file:line: what was got, what is legal``. Knows what a measurement is, not where it goes. 20 bytes of memory a line.
+The complete file is read before anything is stored, so that every bad line is reported at once as ``file:line: value,
+legal values``. The destination of measurements is not known here. 20 bytes of memory a line.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Columns:
 
 
 def read_columns(name: str, *, now: float) -> Columns:
-    """All measurements of a file, ``-`` for standard input; raises `ConfigError` with every line that is wrong.
+    """Return all measurements of a file, ``-`` for standard input; raises `ConfigError` with every bad line.
 
-    now : seconds since the epoch; what is a day ahead of it was not measured
+    now : seconds since the epoch; a time more than a day ahead is invalid
     """
     where = "standard input" if name == "-" else name
     columns = Columns()
@@ -100,7 +100,7 @@ def _parse(lines: Iterable[bytes], columns: Columns, now: float, problem: _Repor
             try:
                 series = str(Series.parse(name.decode()))
             except (UsageError, UnicodeDecodeError) as error:
-                # a name is judged once, and told at every line that has it
+                # a name is checked once, and reported at every line that has it
                 places[name] = -1
                 wrong.append(str(error) if isinstance(error, UsageError) else f"{_shown(name)} is not text")
             else:
@@ -122,7 +122,7 @@ def _parse(lines: Iterable[bytes], columns: Columns, now: float, problem: _Repor
 
 
 def _number(text: bytes) -> float:
-    """NaN for what is no number."""
+    """Return the number, NaN if it is malformed."""
     try:
         # float() also takes 1_000, which no other program writes
         return math.nan if b"_" in text else float(text)
@@ -151,7 +151,7 @@ def _opened(name: str) -> Iterator[Iterable[bytes]]:
 
 
 def _lines(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
-    """Lines of bounded length: a file that is no text has lines of any."""
+    """Yield lines of bounded length: a file that is no text has lines of any."""
     while line := file.readline(_MOST_BYTES):
         yield line
         while len(line) == _MOST_BYTES and not line.endswith(b"\n"):

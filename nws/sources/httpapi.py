@@ -1,8 +1,8 @@
-"""Prometheus' HTTP API: one question, its samples, and one sentence for everything that can go wrong.
+"""Prometheus' HTTP API: one query, its samples, and one sentence for every failure.
 
-Asks `/api/v1/query` on one kept connection, through no proxy and with no .netrc: credentials come from files that only
-their owner can read, read anew each time, as they may be replaced. An answer that is partial, too long or not what the
-API describes is no answer. Knows nothing of hosts. Source: https://prometheus.io/docs/prometheus/latest/querying/api/
+Queries `/api/v1/query` on one kept connection, through no proxy and with no .netrc: credentials are in files that only
+their owner can read, read anew each time, as they may be replaced. An answer that is partial, too long or not as the
+API describes is rejected. Source: https://prometheus.io/docs/prometheus/latest/querying/api/
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PrometheusApi:
         self._session.trust_env = False
 
     def query(self, question: str) -> Vector:
-        """Evaluate a PromQL expression that gives an instant vector; raises `ProbeError`."""
+        """Return evaluate a PromQL expression that gives an instant vector; raises `ProbeError`."""
         try:
             self._identify()
             with self._session.get(
@@ -99,7 +99,7 @@ class PrometheusApi:
             self._session.auth = (settings.user, read_secret(settings.password_file, "password"))
 
     def _content(self, response: requests.Response) -> bytes:
-        """The body, no longer than it may be and not dripping for ever."""
+        """Return the body, no longer than it may be and not dripping for ever."""
         pieces, length = [], 0
         longest_s = max(self.settings.every_s, self.settings.timeout_s)
         began = time.monotonic()
@@ -134,7 +134,7 @@ class PrometheusApi:
             ) from error
 
     def _refusal(self, response: requests.Response, document: dict[str, Any] | None) -> str:
-        """What a status, or an answer that is none, says and what to do."""
+        """Return the reason of a status or an invalid answer, and the remedy."""
         status, settings = response.status_code, self.settings
         if document is not None and document["status"] == "error":
             said = f"{document.get('errorType')}: {document.get('error')}"
@@ -160,9 +160,9 @@ class PrometheusApi:
 
 
 def _vector(data: dict[str, Any]) -> Vector:
-    """What the document says; raises KeyError, TypeError or ValueError where it says something else.
+    """Return the samples of the document; raises KeyError, TypeError or ValueError for any other content.
 
-    Values that are no finite number are nobody's: a NaN is a gap.
+    Values that are not finite are dropped: a NaN is a gap.
     """
     if data["resultType"] != "vector":
         raise ValueError(f"a {data['resultType']} where a vector was asked for")
@@ -184,7 +184,7 @@ def _listed(warnings: Any) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost reason, which is the one that says something."""
+    """Return the innermost reason, the most specific one."""
     seen: BaseException = error
     while True:
         inner = getattr(seen, "reason", None) or (seen.args[0] if seen.args else None)

@@ -1,11 +1,11 @@
-"""node_exporter's metrics: what is asked of Prometheus, and what a host's CPUs then leave to a newcomer. Pure.
+"""node_exporter's metrics: the queries to Prometheus, and the CPU share of a newcomer on a host. Pure.
 
-Prometheus does the differences, so an answer has a dozen numbers a host however many CPUs it has. Who competes is
-not known, only how long CPUs were busy for normal and for niced processes, and how many waited (`schedstat`, or where
-the kernel does not export it the processes that were runnable at scrapes). From that come as many competitors as
-would do the same, and `nws.sensors.cpu.shares` divides the CPUs as for our own sensor. What shows in /proc only is
-not seen: cgroup quotas, processes bound to CPUs, which sessions are scheduled as groups. As most systems do schedule
-sessions so, and nice values then count within a session only, niced load weighs like any other unless told otherwise.
+Prometheus takes the differences, so an answer has a dozen numbers a host however many CPUs it has. The competitors are
+not known, only how long CPUs were busy for normal and for niced processes, and how many waited (`schedstat`, or if the
+kernel does not export it the processes that were runnable at scrapes). They are modelled as the number of competitors
+with the same effect, and `nws.sensors.cpu.shares` divides the CPUs as for our own sensor. Values in /proc only are not
+seen: cgroup quotas, processes bound to CPUs, sessions scheduled as groups. Most systems schedule sessions as groups,
+and nice values then count within a session only, so niced load weighs like any other by default.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _INNER = frozenset({"__name__", "reading", "mode"})
 
 @dataclass(slots=True, kw_only=True)
 class Target:
-    """What Prometheus knows of one node_exporter now; None for what it does not know.
+    """Prometheus' present values of one node_exporter; None for unknown ones.
 
-    modes : CPUs busy in each mode of node_cpu_seconds_total.  cpus : how many there are
+    modes : CPUs busy in each mode of node_cpu_seconds_total.  cpus : their number
     waiting : processes that waited for a CPU, on average.  runnable : that ran or waited at the calmest scrape
     free_bytes : MemAvailable.  cpu_t, memory_t : times of the last scrapes, seconds since the epoch
     """
@@ -55,11 +55,11 @@ class Target:
 
     @property
     def instance(self) -> str:
-        """Its address as Prometheus has it."""
+        """Return its address as Prometheus has it."""
         return self.labels.get("instance", "")
 
     def shares(self, *, nice_counts: bool = False) -> Shares | None:
-        """What processes would get of its CPUs; None where that cannot be known.
+        """Return the shares of processes of its CPUs; None if unknown.
 
         nice_counts : whether niced processes yield to those of other sessions
         """
@@ -77,7 +77,7 @@ class Target:
         part = {mode: value / counted for mode, value in self.modes.items()}
         idle = part["idle"] + part.get("iowait", 0.0)
         interrupts = part.get("irq", 0.0) + part.get("softirq", 0.0)
-        # time is stolen only while somebody wants the CPU, so the loss shows against the time it was wanted
+        # time is stolen only while a process wants the CPU, so the loss is relative to that time
         steal = part.get("steal", 0.0)
         stolen = steal / (1 - idle) if 1 - idle > _SMALL else steal
         return Load(
@@ -89,14 +89,14 @@ class Target:
         )
 
     def _tasks(self, part: dict[str, float], idle: float, count: int, niced_weight: float) -> Iterable[Task]:
-        """Competitors that would keep the CPUs as busy, and wait as much."""
+        """Return competitors that would keep the CPUs as busy, and wait as much."""
         normal = count * (part.get("user", 0.0) + part.get("system", 0.0))
         niced = count * part.get("nice", 0.0)
         used = normal + niced
         if self.waiting is not None:
             wanted = used + self.waiting * (1 - idle)
         elif self.runnable is not None and idle < _FULL:
-            # the exporter is running while it counts who runs
+            # the exporter itself runs while it counts the running processes
             wanted = max(used, self.runnable - 1.0)
         else:
             wanted = used
@@ -113,7 +113,7 @@ class Target:
 
 
 def question(match: str, *, every_s: float, over_s: float | None) -> str:
-    """The PromQL expression that gives everything about every target at one moment.
+    """Return the PromQL expression that gives everything about every target at one moment.
 
     match, every_s, over_s : see `nws.sources.settings.PrometheusSettings`
     """
@@ -129,7 +129,7 @@ def question(match: str, *, every_s: float, over_s: float | None) -> str:
 
     cpus = metric("node_cpu_seconds_total", 'mode="idle"')
     memory = metric("node_memory_MemAvailable_bytes")
-    # a scrape wakes threads that run for a moment only, so the calmest of the scrapes is nearest to what runs always
+    # a scrape wakes threads that run for a moment only, so the calmest scrape is nearest to the steady load
     scrape = metric("node_procs_running")
     runnable = f"(min_over_time({scrape}[{round(1000 * (over_s or every_s))}ms]) or {scrape})"
     readings = {
@@ -148,7 +148,7 @@ def question(match: str, *, every_s: float, over_s: float | None) -> str:
 
 
 def targets(samples: Iterable[Sample]) -> list[Target]:
-    """The targets an answer speaks of, in the order in which they appear first."""
+    """Return the targets an answer speaks of, in the order in which they appear first."""
     found: dict[frozenset[tuple[str, str]], Target] = {}
     for sample in samples:
         labels = {name: value for name, value in sample.labels.items() if name not in _INNER}
@@ -162,7 +162,7 @@ def targets(samples: Iterable[Sample]) -> list[Target]:
 
 
 def _pieces(cpus: float, weight: float, where: frozenset[int]) -> Iterable[Task]:
-    """Few tasks that want that many CPUs together: equal ones, and one for a small rest."""
+    """Return few tasks that want that many CPUs together: equal ones, and one for a small rest."""
     if cpus < _SMALL:
         return
     count = max(math.floor(cpus + 0.5), 1)

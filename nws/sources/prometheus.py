@@ -1,8 +1,8 @@
 """CPU and memory of hosts whose node_exporter a Prometheus server scrapes, as if our own sensors had measured them.
 
-`read` asks once for all hosts and gives what is new: values with the times of the scrapes they come from, each scrape
-once. What Prometheus does not know now is a gap; what it cannot say is a `ProbeError`. Nothing is smoothed, filled or
-made up. Decides neither when to read nor where measurements go. Source: Wolski et al. 2000, §2.4.
+`read` queries all hosts at once and returns the new values with the times of their scrapes, each scrape once. A value
+that Prometheus does not know now is a gap; a failed query is a `ProbeError`. Nothing is smoothed, filled or invented.
+The times of reading and the destination of measurements are decided elsewhere. Source: Wolski et al. 2000, §2.4.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["PrometheusSettings", "PrometheusSource"]
 _LOG = logging.getLogger(__name__)
 #: With clocks further apart, ages of measurements would mean nothing.
 _APART_S = 60.0
-#: Names told in a message.
+#: Names listed in a message.
 _TOLD = 10
 
 
@@ -37,9 +37,9 @@ class PrometheusSource:
         self._unnamed: set[str] = set()
 
     def read(self, now: float) -> list[Measurement]:
-        """Everything scraped since the last reading; raises `ProbeError` with what is wrong and what to do.
+        """Return everything scraped since the last reading; raises `ProbeError` with the fault and its remedy.
 
-        now : seconds since the epoch, only to see whether Prometheus' clock agrees
+        now : seconds since the epoch, only to check Prometheus' clock
         """
         answer = self._api.query(self._question)
         if answer.t is None or not answer.samples:
@@ -71,7 +71,7 @@ class PrometheusSource:
         self.close()
 
     def _hosts(self, found: list[Target]) -> Iterable[tuple[str, Target]]:
-        """Targets by the names of their hosts; raises `ProbeError` where two are one, or none is wanted."""
+        """Return targets by the names of their hosts; raises `ProbeError` where two are one, or none is wanted."""
         named: dict[str, Target] = {}
         for target in found:
             host = self._name(target.instance)
@@ -89,7 +89,7 @@ class PrometheusSource:
         return named.items()
 
     def _name(self, instance: str) -> str | None:
-        """Name of an instance's host; None when nobody wants it, or it cannot be a name."""
+        """Return the name of an instance's host; None when it is not selected, or no legal name."""
         if self.settings.hosts:
             return self.settings.hosts.get(instance)
         host = re.sub(r":\d+$", "", instance)
@@ -105,7 +105,7 @@ class PrometheusSource:
         return None
 
     def _measured(self, host: str, target: Target) -> Iterable[Measurement]:
-        """The series of one host that are known."""
+        """Return the series of one host that are known."""
         shares = target.shares(nice_counts=self.settings.nice_counts)
         if shares is not None and target.cpu_t is not None:
             yield Measurement(Series(Resource.CPU_NEW, host), target.cpu_t, shares.new)

@@ -1,7 +1,7 @@
-"""What the user sets of a source of measurements; checked when it is made, before anything is asked.
+"""The user's settings of a source of measurements; checked when they are made, before any query.
 
 Plain records without heavy imports: the settings of the service include them. Nothing is read here; a password or
-token that others may read is refused when it is needed.
+token that other users may read is refused when it is needed.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _SHORTEST_S, _LONGEST_S = 0.1, 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrometheusSettings:
-    """A Prometheus server that scrapes node_exporter; raises `ConfigError` with everything that is wrong.
+    """A Prometheus server that scrapes node_exporter; raises `ConfigError` with every error.
 
-    url : address, with the path where it stands below one.  every_s : seconds from one reading to the next
-    hosts : instance (``10.0.0.1:9100``) → name of the host, and nobody else is read; empty: every instance, called
+    url : address, with its path if it has one.  every_s : seconds between readings
+    hosts : instance (``10.0.0.1:9100``) → name of the host, no others are read; empty: every instance, named
         by its address without port
     match : label matchers that narrow every query, such as ``job="node"``
-    over_s : CPU rates are means over so many seconds, at least two scrapes; None: between the two newest scrapes
+    over_s : CPU rates are means over this many seconds, at least two scrapes; None: between the two newest scrapes
     nice_counts : whether niced processes yield to those of other sessions: they do where the kernel does not group
         sessions (``sysctl kernel.sched_autogroup_enabled`` is 0) and no cgroups with CPU weights do
     timeout_s : for making a connection, and for each pause in an answer
     token_file : file with a bearer token.  user, password_file : for basic authentication instead
-    ca : certificates that an https server is checked against instead of the system's
+    ca : certificates for an https server instead of the system's
     """
 
     url: str

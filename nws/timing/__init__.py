@@ -1,1 +1,1 @@
-"""Jobs that run in time, and a clock that steps of the wall clock do not move."""
+"""Periodic jobs, and a clock that is not affected by steps of the wall clock."""

@@ -1,9 +1,9 @@
 """Runs jobs in time, several at once, and loses no run silently.
 
-APScheduler keeps the time. A run that starts late by a whole period is *missed*, one whose predecessor still runs
-is *skipped*, one that raises `ProbeError` has *failed*, and starts that a late run made up for are *merged*; all
-are counted, for each job apart. Any other error ends the schedule and is raised to the caller. APScheduler goes by
-the wall clock, so jobs are planned anew when somebody sets it. Says nothing about what the jobs do.
+APScheduler keeps the time. A run that starts late by a full period is *missed*, one whose predecessor still runs is
+*skipped*, one that raises `ProbeError` has *failed*, and starts that a late run made up for are *merged*; all are
+counted, for each job apart. Any other error ends the schedule and is raised to the caller. APScheduler uses the wall
+clock, so jobs are planned anew when the wall clock is set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SILENT = logging.NullHandler()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How many runs were due, and what became of them; `merged` makes the sum come out."""
+    """Number of runs due, and their results; `merged` completes the sum."""
 
     due: int
     done: int
@@ -39,7 +39,7 @@ class Tally:
 
     @property
     def merged(self) -> int:
-        """Starts that fell into one later run, or that the end of the schedule cut off."""
+        """Return starts that fell into one later run, or that the end of the schedule cut off."""
         return max(self.due - self.done - self.failed - self.missed - self.skipped, 0)
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the runs of one job so far; each is written by one thread only."""
+    """Results of the runs of one job so far; each is written by one thread only."""
 
     done: int = 0
     failed: int = 0
@@ -65,7 +65,8 @@ class Counts:
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
-    """period_s : None for a job that says itself when it wants to run next
+    """A job of the timetable. period_s : None for a job that returns the time of its next run.
+
     start : counter reading when the present period began.  earlier : runs that were due before
     """
 
@@ -80,14 +81,14 @@ class _Job:
     running: bool = False
 
     def wait_s(self, now: float) -> float:
-        """Seconds from `now` to the next run."""
+        """Return seconds from `now` to the next run."""
         ahead = (self.start or now) - now
         if self.period_s is None or ahead > 0:
             return max(ahead, 0.0)
         return ahead % self.period_s
 
     def due(self, now: float) -> int:
-        """Runs that should have begun until `now`."""
+        """Return runs that should have begun until `now`."""
         if self.period_s is None:
             return self.counts.accounted
         elapsed = 0.0 if self.start is None else max(now - self.start, 0.0)
@@ -98,8 +99,8 @@ class _Job:
 class Timetable:
     """Several jobs in one scheduler, each with its own tally and no more than one run of each at a time.
 
-    report : gets one line for every run that was lost, with the job's name where there are several
-    counter : seconds, tells how long it has been going.  wall : the clock that APScheduler goes by
+    report : receives one line for every run that was lost, with the job's name if there are several
+    counter : seconds, measures the elapsed time.  wall : the clock of APScheduler
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Timetable:
         self._jobs: dict[str, _Job] = {}
         self._scheduler: Any = None
         self._stop = threading.Event()
-        # held while jobs are planned: APScheduler blocks who plans any while it shuts down
+        # held while jobs are planned: APScheduler blocks callers that plan during its shutdown
         self._lock = threading.Lock()
         self._closed = False
         self._error: BaseException | None = None
@@ -123,9 +124,9 @@ class Timetable:
         self._jobs[name] = _Job(name=name, call=call, period_s=_checked_period(period_s), first_s=first_s)
 
     def paced(self, name: str, call: Callable[[Counts], float], *, first_s: float = 0.0) -> None:
-        """Call a job that counts for itself what became of its runs and answers in how many seconds to call it again.
+        """Add a job that counts its runs itself and returns the seconds until its next call.
 
-        It must raise nothing that is not to end the schedule.
+        An exception from it ends the schedule.
         """
         job = _Job(name=name, call=lambda: None, period_s=None, first_s=first_s)
         job.call = lambda: call(job.counts)
@@ -143,7 +144,7 @@ class Timetable:
             if self._scheduler is not None and not self._closed:
                 self._scheduler.reschedule_job(job.name, trigger="interval", seconds=period_s)
                 self._scheduler.modify_job(job.name, misfire_grace_time=_grace_s(period_s))
-            # the first run of the new period comes at its end
+            # the first run of the new period is at its end
             job.start = now + period_s
 
     def hurry(self, name: str) -> None:
@@ -155,7 +156,10 @@ class Timetable:
                 self._plan(job, 0.0)
 
     def run(self, duration_s: float | None = None) -> dict[str, Tally]:
-        """Run for `duration_s` seconds, or until `stop`; waits for the runs under way. Raises what a job raised."""
+        """Run for `duration_s` seconds, or until `stop`; waits for the runs under way.
+
+        Raises the exception of a job.
+        """
         if duration_s is not None and not 0 <= duration_s <= threading.TIMEOUT_MAX:
             raise UsageError(f"a duration of {duration_s} s: expected 0 to {threading.TIMEOUT_MAX:.0f} s")
         with self._lock:
@@ -176,11 +180,11 @@ class Timetable:
 
     @property
     def stopping(self) -> bool:
-        """Whether the end has been asked for; a long job looks now and then."""
+        """Return whether the end has been asked for; a long job looks now and then."""
         return self._stop.is_set()
 
     def tallies(self) -> dict[str, Tally]:
-        """Counts of each job so far."""
+        """Return counts of each job so far."""
         now = self._counter()
         return {
             job.name: Tally(
@@ -198,7 +202,7 @@ class Timetable:
         from apscheduler.executors.pool import ThreadPoolExecutor
         from apscheduler.schedulers.background import BackgroundScheduler
 
-        # what it would log is reported already; who has set up logging sees it all the same
+        # its log lines are reported already; a configured logger still receives them
         logging.getLogger("apscheduler").addHandler(_SILENT)
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -226,7 +230,7 @@ class Timetable:
         self._scheduler.start()
 
     def _wait(self, end: float) -> None:
-        """Until the end or a stop; meanwhile see whether somebody sets the wall clock."""
+        """Wait for the end or a stop; meanwhile check whether the wall clock is set."""
         ahead = self._wall() - self._counter()
         while (left := end - self._counter()) > 0 and not self._stop.wait(min(left, _WATCH_S)):
             step = self._wall() - self._counter() - ahead
@@ -265,7 +269,7 @@ class Timetable:
     def _paced(self, job: _Job) -> None:
         with self._lock:
             if job.running:
-                # told to hurry when it was about to run anyhow
+                # hurried when it was about to run anyway
                 job.hurried = True
                 return
             job.running, job.hurried = True, False
@@ -302,7 +306,7 @@ class Timetable:
 class Periodic:
     """Calls one `job` every `period_s` seconds, the first time at once.
 
-    report : gets one line for every run that was lost.  monotonic : seconds, tells how long it has been going
+    report : receives one line for every run that was lost.  monotonic : seconds, measures the elapsed time
     """
 
     def __init__(
@@ -317,7 +321,7 @@ class Periodic:
         self._table.every("measure", job, period_s)
 
     def run(self, duration_s: float | None = None) -> Tally:
-        """Run for `duration_s` seconds, or until `stop`; waits for the run under way. Raises what `job` raised."""
+        """Run for `duration_s` seconds, or until `stop`; waits for the run under way. Raises the exception of `job`."""
         return self._table.run(duration_s)["measure"]
 
     def stop(self) -> None:
@@ -325,12 +329,12 @@ class Periodic:
         self._table.stop()
 
     def tally(self) -> Tally:
-        """Counts so far."""
+        """Return counts so far."""
         return self._table.tallies()["measure"]
 
 
 def total(tallies: Mapping[str, Tally]) -> Tally:
-    """All jobs together."""
+    """Return all jobs together."""
     names = ("due", "done", "failed", "missed", "skipped")
     return Tally(**{name: sum(getattr(t, name) for t in tallies.values()) for name in names})
 

@@ -1,9 +1,9 @@
-"""A clock that steps of the host's own wall clock do not move: the server's time, carried on by a counter.
+"""A clock that is not affected by steps of the host's wall clock: the server's time, carried on by a counter.
 
-Every answer of the server says what time it is there; half of the round trip is the most it can be wrong by. Of the
-last answers the one with the least doubt counts, and corrections are spread out, so that time neither jumps nor runs
-backwards once it is set. Until then, for want of better, it carries on the wall clock as it was at the start. Only a
-server whose own clock has moved, which several answers in a row have to say, makes it step later.
+Every answer of the server has its time; the error is at most half of the round trip. Of the last answers the one with
+the least uncertainty counts, and corrections are spread out, so that time neither jumps nor runs backwards once it is
+set. Before the first answer the clock continues the wall clock as it was at the start. Only a server whose own clock
+has moved, confirmed by several answers in a row, makes it step later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 
 def boot_time() -> float:
-    """Seconds since the host was started, those it slept included; nobody can set it."""
+    """Return seconds since the host was started, including sleep; no program can set it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -46,10 +46,10 @@ _SURE_S = 0.05
 
 
 class SteadyClock:
-    """Seconds since the epoch as the server counts them: call it. Safe from any thread.
+    """Seconds since the epoch by the server's clock, returned by a call. Safe from any thread.
 
     wall : the host's clock, read once, for the time before the first answer
-    counter : seconds that nobody can set.  slew : seconds of correction in a second, less than 1
+    counter : seconds of a clock that cannot be set.  slew : seconds of correction in a second, less than 1
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class SteadyClock:
 
     @property
     def is_set(self) -> bool:
-        """Whether the server's time is known: from one sure answer, or from a few."""
+        """Return whether the server's time is known: from one sure answer, or from a few."""
         return self._shown is not None
 
     def __call__(self) -> float:
-        """The time now."""
+        """Return the time now."""
         with self._lock:
             counter = self.counter()
             return counter + (self._guess if self._shown is None else self._offset(counter))
@@ -105,7 +105,7 @@ class SteadyClock:
             return None
 
     def _suspect(self, answer: _Answer, counter: float) -> None:
-        """An answer far from what is known: a step, if others bear it out."""
+        """Record an answer far from the known time: a step, if later answers confirm it."""
         self._strangers = [
             s for s in self._strangers if abs(s.offset - answer.offset) < _STEP_S + answer.doubt
         ]
@@ -123,7 +123,7 @@ class SteadyClock:
         return min(self._answers, key=lambda a: a.doubt_at(counter))
 
     def _offset(self, counter: float) -> float:
-        """Move what is shown towards the target, as far as the time since the last move allows."""
+        """Move the displayed offset towards the target, as far as the time since the last move allows; return it."""
         assert self._shown is not None
         most = self._slew * max(counter - self._slewed_at, 0.0)
         self._slewed_at = max(counter, self._slewed_at)
