@@ -76,7 +76,7 @@ class RankSupervisor:
         inherited: set[int] = set()
         if "pmi" in self._fds:
             inherited.add(self._relay_pmi(self._fds["pmi"]))
-        failure = self._start((stdout, stderr), inherited)
+        self._program, failure = started(self._command, (stdout, stderr), inherited)
         for fd in [*handed, *inherited]:
             os.close(fd)
         if failure is not None:
@@ -93,8 +93,8 @@ class RankSupervisor:
         while self._wait_status is None:
             self._serve(None)
         self._sweep()
-        if self._wait_status != 0:
-            self._remove_segments()
+        if self._wait_status != 0 and self._pmi is not None and self._pmi.job is not None:
+            remove_segments(self._pmi.job)
         recorded = self._record(self._wait_status)
         if os.WIFEXITED(self._wait_status):
             self._finalize_pmi()
@@ -119,35 +119,6 @@ class RankSupervisor:
         for fd in relay.sources:
             self._relays[fd] = relay
             self._poll.register(fd, select.POLLIN)
-
-    def _start(self, outputs: tuple[int, int], inherited: set[int]) -> OSError | None:
-        """Fork and execute the program; return the error if it cannot be executed."""
-        supervisor = os.getpid()
-        report_read, report_write = os.pipe()
-        self._program = os.fork()
-        if self._program == 0:
-            try:
-                os.setpgid(0, 0)
-                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-                if os.getppid() != supervisor:
-                    os._exit(LOST)
-                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-                os.dup2(outputs[0], 1)
-                os.dup2(outputs[1], 2)
-                close_all_but(inherited | {report_write})
-                for fd in inherited:
-                    os.set_inheritable(fd, True)
-                for number in (*FORWARDED, ORPHANED, signal.SIGCHLD, signal.SIGPIPE):
-                    signal.signal(number, signal.SIG_DFL)
-                os.execvp(self._command[0], self._command)
-            except OSError as error:
-                os.write(report_write, str(error.errno).encode())
-            finally:
-                os._exit(LOST)
-        os.close(report_write)
-        with os.fdopen(report_read, "rb") as report:
-            errno = report.read()
-        return OSError(int(errno), os.strerror(int(errno))) if errno else None
 
     def _register(self) -> None:
         """Register the program with the node manager of this host. Without a node manager it runs unmanaged."""
@@ -224,19 +195,6 @@ class RankSupervisor:
         while any(isinstance(r, Labeller) for r in self._relays.values()) and time.monotonic() < deadline:
             self._serve(50)
 
-    def _remove_segments(self) -> None:
-        """Remove the segments that MPICH removes in MPI_Finalize: a megabyte of memory for every rank."""
-        if self._pmi is None or self._pmi.job is None:
-            return
-        prefix = segment_prefix(self._pmi.job)
-        for name in os.listdir(SHARED_MEMORY):
-            if name.startswith(prefix):
-                try:
-                    os.unlink(os.path.join(SHARED_MEMORY, name))
-                except FileNotFoundError:
-                    # Another rank's supervisor was faster.
-                    continue
-
     def _finalize_pmi(self) -> None:
         """Finish the program's conversation with hydra, as its exit handlers would have done.
 
@@ -264,3 +222,56 @@ class RankSupervisor:
             wait_status = (self._pmi.aborted & 0xFF or 1) << 8
         self._status.ended(wait_status, ended_by=ended_by or self._ended_by, error=error)
         return wait_status
+
+
+def started(command: list[str], outputs: tuple[int, int], inherited: set[int]) -> tuple[int, OSError | None]:
+    """Fork and execute a program, which dies with this process.
+
+    Args:
+        outputs: its stdout and stderr
+        inherited: further descriptors that it keeps
+    Returns:
+        Its process id, and the error if it cannot be executed.
+    """
+    supervisor = os.getpid()
+    report_read, report_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setpgid(0, 0)
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != supervisor:
+                os._exit(LOST)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(outputs[0], 1)
+            os.dup2(outputs[1], 2)
+            close_all_but(inherited | {report_write})
+            for fd in inherited:
+                os.set_inheritable(fd, True)
+            for number in (*FORWARDED, ORPHANED, signal.SIGCHLD, signal.SIGPIPE):
+                signal.signal(number, signal.SIG_DFL)
+            os.execvp(command[0], command)
+        except OSError as error:
+            os.write(report_write, str(error.errno).encode())
+        finally:
+            os._exit(LOST)
+    os.close(report_write)
+    with os.fdopen(report_read, "rb") as report:
+        errno = report.read()
+    return pid, OSError(int(errno), os.strerror(int(errno))) if errno else None
+
+
+def remove_segments(job: bytes) -> None:
+    """Remove the segments that MPICH removes in MPI_Finalize: a megabyte of memory for every rank.
+
+    Args:
+        job: hydra's name of the run
+    """
+    prefix = segment_prefix(job)
+    for name in os.listdir(SHARED_MEMORY):
+        if name.startswith(prefix):
+            try:
+                os.unlink(os.path.join(SHARED_MEMORY, name))
+            except FileNotFoundError:
+                # Another rank's supervisor was faster.
+                continue
