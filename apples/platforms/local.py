@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from apples.errors import ConfigError
-from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.launcher import Launcher, Notify
 from apples.launching.mpiexec import MpiexecLauncher
 from apples.model.grid import Grid, Host, Snapshot
-from apples.model.plan import Outcome
 from apples.model.snapshots import TimeShares, with_time_shares, without
 from apples.model.template import Benchmark, BenchmarkRequest
 from apples.platforms.platform import (
@@ -68,7 +67,7 @@ class LocalPlatform(Platform):
             )
         self._here = here[0] if here else None
         addresses = {host.name: host.address for host in self.pool.hosts if host.address is not None}
-        self._launcher = MpiexecLauncher(addresses=addresses)
+        self._launcher: Launcher = MpiexecLauncher(addresses=addresses)
         self._weather_file, self._service, self._turns = weather_file, service, turns
         self._warmed: set[str] = set()
 
@@ -112,17 +111,10 @@ class LocalPlatform(Platform):
                 if series.host == here.name and series.peer in (None, here.name)
             }
 
-    def check(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError` if the run cannot start here."""
-        self._launcher.check(request)
-
-    def command_line(self, request: LaunchRequest) -> list[str]:
-        """Return the `mpiexec` command."""
-        return self._launcher.command_line(request)
-
-    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
-        """Run the ranks on this machine."""
-        return self._launcher.run(request, notify)
+    @property
+    def launcher(self) -> Launcher:
+        """Return the launcher of ranks on this machine."""
+        return self._launcher
 
     def reaches(self, host: Host) -> bool:
         """Return whether the host is this machine."""

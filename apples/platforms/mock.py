@@ -23,7 +23,7 @@ from apples.model.template import Benchmark, BenchmarkRequest, Workload
 from apples.platforms.platform import Platform, PlatformSetup
 from apples.simulation import mock_benchmark
 from apples.simulation.mock_grid import MockGrid
-from apples.simulation.mock_launcher import MockLauncher
+from apples.simulation.mock_launcher import check_hosts, run_on_grid
 from apples.simulation.mock_sensors import MockSensors
 from apples.simulation.scenario import Scenario, load_scenario
 from nws.testing import InMemoryWeather
@@ -60,7 +60,6 @@ class MockPlatform(Platform):
         self.scenario = scenario
         self.truth = MockGrid(pool, scenario, load=load, seed=seed)
         self.weather = InMemoryWeather()
-        self._launcher = MockLauncher(self.truth)
         self._benchmark_rng = np.random.default_rng([seed, _BENCHMARKS])
         rng = np.random.default_rng([seed, _SENSORS])
         self._sensors = MockSensors(self.truth, rng, since=-scenario.sensors.history_s)
@@ -84,15 +83,15 @@ class MockPlatform(Platform):
 
     def check(self, request: LaunchRequest) -> None:
         """Raise `LaunchError` if a host of the plan is unknown or dead."""
-        self._launcher.check(request)
+        check_hosts(self.truth, request)
 
     def command_line(self, request: LaunchRequest) -> list[str]:
         """Return the ranks' own command."""
-        return self._launcher.command_line(request)
+        return list(request.command)
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run the plan in simulated time."""
-        return self._launcher.run(request, notify)
+        return run_on_grid(self.truth, request, notify)
 
     def now(self) -> float:
         """Return seconds since the epoch, in simulated time."""

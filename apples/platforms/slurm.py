@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
-from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.launcher import Notify
 from apples.launching.slurm import Cluster, ReadyNodes, SlurmLauncher
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.hostlist import fold
-from apples.model.plan import Outcome
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -136,20 +135,9 @@ class SlurmPlatform(Platform):
             shared = all(holds(one, str(path.absolute()), size_bytes) for one in facts)
         return measured_write_s(path.parent, size_bytes) if shared else None
 
-    def check(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError` if the run cannot start."""
-        self._launcher.check(request)
-
-    def command_line(self, request: LaunchRequest) -> list[str]:
-        """Return the `salloc` or `srun` command."""
-        return self._launcher.command_line(request)
-
-    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
-        """Run the ranks on the nodes that were available in the last snapshot."""
-        return self._launcher.run(request, notify)
-
     @property
-    def _launcher(self) -> SlurmLauncher:
+    def launcher(self) -> SlurmLauncher:
+        """Return the launcher of the nodes that were usable in the last snapshot."""
         return SlurmLauncher(self._cluster, ready=self._ready)
 
     def snapshot(self, notify: Notify) -> Snapshot:

@@ -14,10 +14,9 @@ from typing import ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
-from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.launcher import Notify
 from apples.launching.ssh import SshLauncher
 from apples.model.grid import Grid, Host, Snapshot
-from apples.model.plan import Outcome
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -118,20 +117,9 @@ class SshPlatform(Platform):
         super().drop(hosts)
         self._allowed = self._allowed.restrict(h.name for h in self._allowed.hosts if h.name not in hosts)
 
-    def check(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError` if the run cannot start."""
-        self._launcher.check(request)
-
-    def command_line(self, request: LaunchRequest) -> list[str]:
-        """Return the `mpiexec` command."""
-        return self._launcher.command_line(request)
-
-    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
-        """Run the ranks on the hosts that were usable in the last snapshot."""
-        return self._launcher.run(request, notify)
-
     @property
-    def _launcher(self) -> SshLauncher:
+    def launcher(self) -> SshLauncher:
+        """Return the launcher of the hosts that were usable in the last snapshot."""
         here = self._address_here()
         places = {}
         for host in self.pool.hosts:

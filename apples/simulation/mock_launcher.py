@@ -26,65 +26,54 @@ from apples.simulation.window import Chain
 _TERMINATED = 15
 
 
-class MockLauncher:
-    """Launcher of one mock grid."""
+def check_hosts(grid: MockGrid, request: LaunchRequest) -> None:
+    """Raise `LaunchError` when a host of the plan is not part of the grid or is dead."""
+    problems = []
+    for name in request.plan.hosts:
+        try:
+            died_at = grid.died_at[grid.host_index(name)]
+        except KeyError:
+            known = ", ".join(host.name for host in grid.grid.hosts)
+            problems.append(f"host {name} is not part of mock grid {grid.grid.name!r} ({known})")
+            continue
+        if died_at <= grid.now:
+            problems.append(f"host {name} does not answer (it died at {died_at:.0f} s); plan without it")
+    if problems:
+        raise LaunchError("\n".join(problems))
 
-    name = "mock"
 
-    def __init__(self, grid: MockGrid) -> None:
-        self._grid = grid
-
-    def check(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError` when a host of the plan is not part of the grid or is dead."""
-        problems = []
-        for name in request.plan.hosts:
-            try:
-                died_at = self._grid.died_at[self._grid.host_index(name)]
-            except KeyError:
-                known = ", ".join(host.name for host in self._grid.grid.hosts)
-                problems.append(f"host {name} is not part of mock grid {self._grid.grid.name!r} ({known})")
-                continue
-            if died_at <= self._grid.now:
-                problems.append(f"host {name} does not answer (it died at {died_at:.0f} s); plan without it")
-        if problems:
-            raise LaunchError("\n".join(problems))
-
-    def command_line(self, request: LaunchRequest) -> list[str]:
-        """The ranks' own command: nothing stands around it on a mock grid."""
-        return list(request.command)
-
-    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
-        """Run to the end in simulated time; raises `LaunchError` as `check` does."""
-        self.check(request)
-        grid, plan = self._grid, request.plan
-        every, work = request.checkpoint_every, request.workload
-        # A checkpoint holds one of the two fields that a rank's memory holds.
-        kept_s = work.size * work.bytes_per_row / 2 / grid.scenario.storage_Bps
-        job = replace(job_of(grid, plan, work), checkpoint_every=every, checkpoint_s=kept_s)
-        launched = grid.now
-        steering, controller = None, request.controller
-        if controller is not None:
-            rows = np.array(plan.rows, dtype=np.int64)
-            steering = SimulatedSteering(grid, work, controller, (job.chain.hosts, rows))
-        happened = execute(grid, job, launched, grid.next_run(), steering=steering)
-        moves = () if controller is None else controller.ended()
-        limit = math.inf if request.time_limit_s is None else request.time_limit_s
-        unnoticed_s = 0.0 if happened.lost_host is None else float(grid.noticed_s[happened.lost_host])
-        took = min(happened.ended + unnoticed_s - launched, limit)
-        grid.occupy(job.chain.hosts, job.chain.memory_bytes, launched, launched + took)
-        grid.advance(took)
-        if happened.ended + unnoticed_s - launched > limit:
-            return replace(_ended_by_limit(plan, limit), moves=moves)
-        if happened.lost_host is not None:
-            lost = _lost(plan, grid.grid.hosts[happened.lost_host].name, happened)
-            # The last iteration is the one in which the host died.
-            kept = None if every is None else max(0, happened.iterations - 1) // every * every
-            return replace(lost, observed_s=took, kept_iterations=kept, moves=moves)
-        if steering is not None and steering.ended:
-            notify(steering.why)
-            return replace(_adapted(plan, happened), observed_s=took, moves=moves)
-        notify(f"mock grid {grid.grid.name}: {took:.1f} s of simulated time")
-        return replace(_finished(plan, happened), moves=moves)
+def run_on_grid(grid: MockGrid, request: LaunchRequest, notify: Notify) -> Outcome:
+    """Run to the end in simulated time; raises `LaunchError` as `check_hosts` does."""
+    check_hosts(grid, request)
+    plan = request.plan
+    every, work = request.checkpoint_every, request.workload
+    # A checkpoint holds one of the two fields that a rank's memory holds.
+    kept_s = work.size * work.bytes_per_row / 2 / grid.scenario.storage_Bps
+    job = replace(job_of(grid, plan, work), checkpoint_every=every, checkpoint_s=kept_s)
+    launched = grid.now
+    steering, controller = None, request.controller
+    if controller is not None:
+        rows = np.array(plan.rows, dtype=np.int64)
+        steering = SimulatedSteering(grid, work, controller, (job.chain.hosts, rows))
+    happened = execute(grid, job, launched, grid.next_run(), steering=steering)
+    moves = () if controller is None else controller.ended()
+    limit = math.inf if request.time_limit_s is None else request.time_limit_s
+    unnoticed_s = 0.0 if happened.lost_host is None else float(grid.noticed_s[happened.lost_host])
+    took = min(happened.ended + unnoticed_s - launched, limit)
+    grid.occupy(job.chain.hosts, job.chain.memory_bytes, launched, launched + took)
+    grid.advance(took)
+    if happened.ended + unnoticed_s - launched > limit:
+        return replace(_ended_by_limit(plan, limit), moves=moves)
+    if happened.lost_host is not None:
+        lost = _lost(plan, grid.grid.hosts[happened.lost_host].name, happened)
+        # The last iteration is the one in which the host died.
+        kept = None if every is None else max(0, happened.iterations - 1) // every * every
+        return replace(lost, observed_s=took, kept_iterations=kept, moves=moves)
+    if steering is not None and steering.ended:
+        notify(steering.why)
+        return replace(_adapted(plan, happened), observed_s=took, moves=moves)
+    notify(f"mock grid {grid.grid.name}: {took:.1f} s of simulated time")
+    return replace(_finished(plan, happened), moves=moves)
 
 
 def job_of(grid: MockGrid, plan: Plan, workload: Workload) -> MockJob:

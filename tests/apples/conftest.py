@@ -59,6 +59,7 @@ class FakePlatform(Platform):
     """A platform of plain values. benchmarked : (host, ranks, rows) of every benchmark"""
 
     name = "fake"
+    launcher = None
 
     def __init__(self, pool, launcher):
         super().__init__(pool)
@@ -74,15 +75,6 @@ class FakePlatform(Platform):
     def snapshot(self, notify):
         notify("looking out of the window")
         return self.weather or Snapshot.nominal(self.pool, memory_bytes=8e9, taken_at=self.time)
-
-    def check(self, request):
-        self.launcher.check(request)
-
-    def command_line(self, request):
-        return self.launcher.command_line(request)
-
-    def run(self, request, notify):
-        return self.launcher.run(request, notify)
 
     def reaches(self, host):
         return host.name not in self.beyond

@@ -8,6 +8,7 @@ from apples.model.grid import Grid, Host
 from apples.model.template import Costs
 from apples.planning.baselines import default_plan
 from apples.platforms.mock import EPOCH, open_mock
+from apples.testing.platformcontract import one_rank
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +87,8 @@ def test_a_grid_without_a_scenario_of_its_name_is_one_of_workstations():
 
 def hosts_of(name):
     return (Host(name=name, cpu_type="pentium2-400"),)
+
+
+def test_command_line_is_that_of_the_ranks(tmp_path):
+    request = one_rank("c01", tmp_path)
+    assert open_mock("centurion", seed=1).command_line(request) == list(request.command)

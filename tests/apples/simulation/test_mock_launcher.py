@@ -9,7 +9,7 @@ from apples.errors import LaunchError
 from apples.launching.launcher import LaunchRequest
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
-from apples.simulation.mock_launcher import MockLauncher
+from apples.simulation.mock_launcher import run_on_grid
 from apples.simulation.mock_sensors import MockSensors
 from nws.series import Resource, Series
 
@@ -37,7 +37,7 @@ def request(*rows, hosts=None, time_limit_s=None):
 
 
 def run(grid, launch):
-    return MockLauncher(grid).run(launch, lambda line: None)
+    return run_on_grid(grid, launch, lambda line: None)
 
 
 def test_a_finished_run_tells_what_every_rank_did_and_takes_its_time(quiet_grid):
@@ -52,7 +52,7 @@ def test_a_finished_run_tells_what_every_rank_did_and_takes_its_time(quiet_grid)
 
 def test_the_user_is_told_that_the_time_is_simulated(quiet_grid):
     lines = []
-    MockLauncher(quiet_grid(1)).run(request(10), lines.append)
+    run_on_grid(quiet_grid(1), request(10), lines.append)
     assert lines == ["mock grid toy: 3.6 s of simulated time"]
 
 
@@ -109,7 +109,3 @@ def test_a_row_of_another_application_costs_by_its_memory(quiet_grid):
     assert grid.row_cost(Workload(application="toy", size=1, bytes_per_row=5e6)) == 1.0
     assert grid.row_cost(Workload(application="other", size=1, bytes_per_row=5e5)) == 0.5
     assert grid.row_cost(Workload(application="other", size=1)) == 1.0
-
-
-def test_the_command_is_the_ranks_own(quiet_grid):
-    assert MockLauncher(quiet_grid(1)).command_line(request(5)) == ["toy", "10"]
