@@ -1,4 +1,4 @@
-"""`apples calibrate`: measure the benchmarks of an application anew, and show what finished runs have taught."""
+"""`apples calibrate`: measure the benchmarks of an application, and show the corrections learned from runs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def calibrate(
 ) -> None:
     """Measure seconds per row and fit the overhead from the history.
 
-    What a row costs depends on how much of a slab stays in the caches, so benchmarks are made for runs near SIZE
-    (default 64). The benchmarks are kept and used by every later run; each finished run corrects them and the overhead.
+    The cost of a row depends on the part of a slab that stays in the caches, so benchmarks are made for runs near SIZE
+    (default 64). They are stored and used by every later run; each finished run corrects them and the overhead.
     """
     from apples import applications
     from apples.cli.console import Console

@@ -11,26 +11,26 @@ import click
 
 
 class Console:
-    """Progress and messages for people, on stderr.
+    """Progress and messages of a command, on stderr.
 
-    quiet : errors only.  verbose : also what is only of interest when something is odd
+    quiet : errors only.  verbose : details, too
     """
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self.quiet, self.verbose = quiet, verbose
 
     def note(self, text: str) -> None:
-        """A step that may take a moment."""
+        """Print a step that may take a moment."""
         if not self.quiet:
             self._write(f"· {text}")
 
     def detail(self, text: str) -> None:
-        """Something only `-v` shows."""
+        """Print a detail that only `-v` shows."""
         if self.verbose:
             self._write(f"  {text}")
 
     def lines(self, lines: list[str]) -> None:
-        """A block of text, unless quiet."""
+        """Print a block of text, unless quiet."""
         if not self.quiet:
             self._write("\n".join(lines))
 

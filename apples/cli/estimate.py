@@ -1,7 +1,7 @@
-"""`apples estimate`: what a batch job will really take, from what similar jobs took; fills `--time-min` for Slurm.
+"""`apples estimate`: estimate the run time of a batch job from similar jobs, and fill in `--time-min` for Slurm.
 
-The history is a job log (`--trace`), what `sacct` of this site says, or our own queue's; a calibrated performance model
-goes before it (`--model`). Nothing is decided here.
+The history is a job log (`--trace`), the site's `sacct`, or the store of an `apples manager --queue`. The prediction
+of a calibrated performance model (`--model`) has priority. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class EstimateOptions:
 @with_options(EstimateOptions)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- sbatch …]")
 def estimate(command: tuple[str, ...], options: EstimateOptions) -> None:
-    """Print the adjusted estimate of a job and the history it rests on.
+    """Print the adjusted estimate of a job and its history.
 
     With a submit command behind `--`, run it with --time and --time-min filled in.
     """
@@ -111,7 +111,7 @@ def estimate(command: tuple[str, ...], options: EstimateOptions) -> None:
 
 
 def _scheme(options: EstimateOptions) -> Scheme:
-    """The file's, with the command line over it."""
+    """Return the scheme of the settings file, overridden by the command line."""
     from dataclasses import replace
 
     from apples.queueing.configuration import QueueFile, load_queue_file
@@ -125,7 +125,7 @@ def _scheme(options: EstimateOptions) -> Scheme:
 
 
 def _believed(options: EstimateOptions) -> float | None:
-    """What the model says, s; None with a note where it cannot say."""
+    """Return the model's prediction in seconds; None, after a note, without one."""
     if options.model is None:
         return None
     from apples.cli.estimate_model import Prediction, predict
@@ -138,7 +138,7 @@ def _believed(options: EstimateOptions) -> float | None:
 
 
 def _score(options: EstimateOptions) -> None:
-    """How near each source of estimates came in our own queue."""
+    """Print the accuracy of each source of estimates in the queue."""
     from dataclasses import asdict
 
     from apples.cli.report import table
@@ -180,7 +180,7 @@ def _document(
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
-    """For people."""
+    """Return the document as text lines."""
     from nws.base.durations import format_seconds
 
     what = f"estimate {format_seconds(document['estimate_s'])} of {format_seconds(document['request_s'])} requested"
@@ -208,7 +208,7 @@ def _check_command(command: tuple[str, ...]) -> None:
 
 
 def _submit(command: tuple[str, ...], request_s: float, estimate_s: float, dry_run: bool) -> None:
-    """Become the submit command, with its limits in whole minutes, rounded up, as Slurm counts."""
+    """Replace this process by the submit command, with its limits in minutes, rounded up as Slurm does."""
     from apples.errors import NotExecutable, ProgramNotFound
 
     limit, least = (-(-int(seconds) // 60) or 1 for seconds in (request_s, estimate_s))

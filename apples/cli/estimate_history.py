@@ -1,4 +1,4 @@
-"""What `apples estimate` knows of finished jobs: a job log, what this site's `sacct` says, or our own queue's."""
+"""Finished jobs for `apples estimate`: from a job log, the site's `sacct`, or the store of a queue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """Jobs that ended, in order: (job, run time in s, end in s). now_s : on the same clock
+    """Finished jobs in order: (job, run time in s, end in s). now_s : on the same clock
 
     users, projects : numbers by name, where the history has numbers
     """
@@ -30,16 +30,16 @@ class Ends:
     projects: Mapping[str, int] = field(default_factory=dict)
 
     def words(self, user: str, project: str) -> tuple[str, str]:
-        """User and project as this history has them; one that is not in it is similar to nobody."""
+        """Return user and project as this history names them; -1 for a name that it does not have."""
         if not self.users:
             return user, project
         return str(self.users.get(user, -1)), str(self.projects.get(project, -1))
 
 
 def read_history(trace: Path | None, queue: Path | None, scheme: Scheme) -> Ends:
-    """The named log, the named queue, else this site's Slurm, else our own queue. Raises `ConfigError`.
+    """Return the jobs of the named log or queue, else of Slurm, else of the user's queue; raise `ConfigError`.
 
-    Slurm's programs may be there without a cluster behind them: what they say is told, and our queue's jobs are taken.
+    If `sacct` is installed without a cluster, its error is printed and the jobs of the user's queue are returned.
     """
     import click
 
@@ -98,7 +98,7 @@ def _of_queue(path: Path) -> Ends:
 
 
 def _asked(program: str, scheme: Scheme) -> Trace:
-    """What sacct says. Raises `ConfigError`."""
+    """Return the jobs that sacct lists; raise `ConfigError`."""
     from apples.errors import ConfigError
     from apples.simulation.batch.sacct import COLUMNS, parse_sacct
 
@@ -111,14 +111,14 @@ def _asked(program: str, scheme: Scheme) -> Trace:
         f"--starttime={since}",
         "--endtime=now",
     ]
-    # What users set for themselves (SACCT_FORMAT, SLURM_TIME_FORMAT) must not change what is parsed.
+    # Variables of the user (SACCT_FORMAT, SLURM_TIME_FORMAT) must not change the output that is parsed.
     own = {k: v for k, v in os.environ.items() if not k.startswith(("SACCT_", "SLURM_TIME_FORMAT"))}
     done = subprocess.run(
         [*arguments, f"--format={','.join(COLUMNS)}"], capture_output=True, text=True, env=own, check=False
     )
     if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise ConfigError(
-            f"sacct failed with exit code {done.returncode} ({said}); name a job log with --trace FILE"
+            f"sacct failed with exit code {done.returncode} ({reason}); name a job log with --trace FILE"
         )
     return parse_sacct(done.stdout.splitlines(), "sacct")

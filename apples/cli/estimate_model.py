@@ -1,7 +1,7 @@
-"""What the performance model says of a run: the prediction of `apples-run`, where its application is calibrated.
+"""The performance model's prediction of a run, as of `apples-run`, if the application is calibrated.
 
 Nothing is benchmarked here: without benchmarks or finished runs of every kind of host there is no answer, and the
-history of similar jobs stands in. The hosts are measured for a moment, as before a run.
+history of similar jobs is used. The hosts are measured for a moment, as before a run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """seconds : expected, with measuring and planning.  low_s, high_s : likely range of the run alone.  ranks : used"""
+    """A predicted run time.
+
+    seconds : expected, with measuring and planning.  low_s, high_s : likely range of the run alone.  ranks : number
+    """
 
     seconds: float
     low_s: float
@@ -21,7 +24,7 @@ class Prediction:
 
 
 def predict(words: str) -> Prediction | str:
-    """What `apples-run WORDS` would take, or why the model cannot say. Raises `ConfigError`, `NoFeasiblePlan`."""
+    """Return the prediction of `apples-run WORDS`, or the reason for none; raise `ConfigError`, `NoFeasiblePlan`."""
     import click
 
     from apples.cli.assemble import assemble

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from apples.model.plan import Record
 
-#: What is told of a run without an outcome: it has not ended yet, or its agent was killed.
+#: End of a run without an outcome: it has not ended yet, or its agent was killed.
 _UNKNOWN = "not ended, or lost"
 
 
@@ -60,7 +60,7 @@ def _entry(record: Record) -> dict[str, Any]:
             "low_s": record.plan.low_s,
             "high_s": record.plan.high_s,
             "observed_s": None if outcome is None else outcome.observed_s,
-            # What was tried again is not what the first plan promised.
+            # The prediction is of the first plan, which did not finish if there were more attempts.
             "error": None
             if outcome is None or len(record.attempts) > 1
             else error(record.plan.predicted_s, outcome),
@@ -112,7 +112,7 @@ def _show_one(record: Record, as_json: bool) -> None:
     entry = _entry(record)
     observed = {} if record.outcome is None else {o.rank: o for o in record.outcome.observations}
     rows = []
-    # What was observed is of the last attempt.
+    # The observations are of the last attempt.
     for a in (record.attempts[-1].plan if record.attempts else record.plan).assignments:
         seen = observed.get(a.rank)
         rows.append(

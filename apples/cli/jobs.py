@@ -1,4 +1,4 @@
-"""`apples jobs`: who shares the hosts, as tables, a live table, or one JSON document. Nothing is decided here."""
+"""`apples jobs`: jobs that share the hosts, as tables, a live table, or one JSON document. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_JOBS = "no jobs share these hosts now"
 @click.option("--watch", is_flag=True, help="Show it anew every second, until interrupted.")
 @click.option("--socket", type=click.Path(path_type=Path), help="Socket of the node manager to ask.")
 def jobs(as_json: bool, watch: bool, socket: Path | None) -> int:
-    """Show jobs, slots and classes, what each rank computes and waits, and the nodes with their last heartbeat."""
+    """Show jobs, slots and classes, times of each rank, and the nodes with their last heartbeat."""
     from apples.daemons.client import survey
     from apples.errors import ConfigError
 
@@ -40,7 +40,7 @@ def jobs(as_json: bool, watch: bool, socket: Path | None) -> int:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """Everything as plain text."""
+    """Return all tables and notes as text lines."""
     parts = [_manager_line(found["manager"])] if found["manager"] else []
     if not found["jobs"]:
         parts.append(_NO_JOBS)
@@ -50,7 +50,7 @@ def lines(found: dict[str, Any]) -> list[str]:
 
 
 def _tables(found: dict[str, Any]) -> list[tuple[list[str], list[list[str]]]]:
-    """What there is to say, in tables: of nobody, nothing."""
+    """Return the job and node tables; without jobs, the node table only."""
     about_jobs = [_job_rows(found), _process_rows(found)] if found["jobs"] else []
     return [*about_jobs, _node_rows(found)]
 

@@ -52,7 +52,7 @@ def node(
     config: Path | None,
     while_needed: bool,
 ) -> int:
-    """Let the registered processes of this host run when it is their turn.
+    """Run and stop the registered processes of this host, so that their jobs are coscheduled.
 
     Ends on TERM and INT, with everything running. Also whatever kills it, no process stays stopped.
     """

@@ -97,10 +97,11 @@ def given_words(record: Any, skip: Collection[str] = ()) -> dict[str, list[str]]
             words |= given_words(value, skip)
         elif value != each.default:
             on, _, off = each.metadata[_KEY][0][-1].partition("/")
-            values = value if isinstance(value, tuple) else (value,)
-            words[on] = (
-                [off or on] if value is False else [on] if value is True else [f"{on}={v}" for v in values]
-            )
+            if isinstance(value, bool):
+                words[on] = [on if value else off]
+            else:
+                values = value if isinstance(value, tuple) else (value,)
+                words[on] = [word for one in values for word in (on, str(one))]
     return words
 
 

@@ -1,4 +1,4 @@
-"""`apples probe`: can these hosts take part in a run, how fast are they, and which is slow and why."""
+"""`apples probe`: check whether hosts can take part in a run, measure their speed, and explain slow ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOME_UNFIT, NONE_FIT = 1, 3
 )
 @click.option("-g", "--grid", "grid_file", metavar="FILE", help="Hosts of a grid file, with their addresses.")
 @click.option("--no-speed", is_flag=True, help="Only the checks, no speed test.")
-@click.option("--limit", metavar="TIME", help="What the check of a host may take (default 20s).")
+@click.option("--limit", metavar="TIME", help="Time limit of the check of a host (default 20s).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def probe(
     hosts: tuple[str, ...],
@@ -43,7 +43,7 @@ def probe(
     """Check HOSTS (alpha, node[01-08]) as apples-run --launcher ssh does, and test their speed.
 
     Each host is called over your own ssh, all at once. Those that pass run the application's kernel for a moment and
-    measure the links among them. What holds a host back is named: throttled, busy, slow CPU, slow link.
+    measure the links among them. The cause of a slow host is named: throttled, busy, slow CPU, slow link.
 
     Exit codes: 0 all hosts can take part, 1 some cannot, 3 none can, 2 usage.
     """
@@ -81,7 +81,7 @@ def probe(
 
 
 def _pool(hosts: Sequence[str], hostfile: str | None, grid_file: str | None) -> list[Host]:
-    """The hosts that are named, each once; those of a grid file with their addresses."""
+    """Return the named hosts, each once; those of a grid file with their addresses."""
     from pathlib import Path
 
     from apples.errors import ConfigError
@@ -150,17 +150,17 @@ def _lines(checked: Sequence[Checked], verdicts: Sequence[Verdict], kernels: dic
     by_host = {verdict.host: verdict for verdict in verdicts}
     rows = []
     for one in checked:
-        verdict, told = by_host.get(one.candidate.name), one.facts
-        if verdict is None or told is None or told.survey is None:
+        verdict, facts = by_host.get(one.candidate.name), one.facts
+        if verdict is None or facts is None or facts.survey is None:
             continue
         kernel = kernels.get(one.candidate.name)
         cell_s = None if kernel is None else kernel.seconds_per_cell
         rows.append(
             [
                 one.candidate.name,
-                str(told.survey.cpus),
-                f"{told.survey.availability:.2f}",
-                f"{told.survey.memory_bytes / 1e9:.2f} GB",
+                str(facts.survey.cpus),
+                f"{facts.survey.availability:.2f}",
+                f"{facts.survey.memory_bytes / 1e9:.2f} GB",
                 "-" if cell_s is None else f"{cell_s * 1e9:.2f} ns",
                 "-" if verdict.relative is None else f"{verdict.relative:.0%}",
                 "-" if verdict.latency_s is None else f"{verdict.latency_s * 1e3:.2f} ms",

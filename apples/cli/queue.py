@@ -1,4 +1,4 @@
-"""`apples queue`, `apples why`, `apples cancel`: who waits, why, and no longer. Nothing is decided here."""
+"""`apples queue`, `apples why`, `apples cancel`: show and cancel jobs of the queue. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HEADER = ("", "job", "name", "user", "procs", "asked", "estimate", "state", "wa
 def queue(
     everything: bool, user: str | None, as_json: bool, watch: bool, log: Path | None, socket: Path | None
 ) -> int:
-    """Show the queue: order, what was asked for and is expected, and when each job should start."""
+    """Show the queue: order, requests, estimates, and the expected start of each job."""
     from apples.errors import ConfigError
     from apples.livequeue import client
 
@@ -63,7 +63,7 @@ def queue(
 @click.argument("job", type=click.IntRange(min=1))
 @_SOCKET
 def why(job: int, socket: Path | None) -> None:
-    """Say in one sentence what JOB waits for."""
+    """Print in one sentence the reason why JOB waits."""
     from apples.livequeue.client import ask
 
     click.echo(ask("why", job, socket))
@@ -91,7 +91,7 @@ def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """For people."""
+    """Return the queue as text lines."""
     return [_summary(found), *table(_header(found), _rows(found))]
 
 
@@ -142,7 +142,7 @@ def _state(job: dict[str, Any]) -> str:
 
 
 def _start(job: dict[str, Any]) -> str:
-    """When it started, or from when to when it should."""
+    """Return the time of the start, or the range of the expected one."""
     if job["start"] is not None:
         return _clock(job["start"])
     if job["start_early"] is None:

@@ -1,4 +1,4 @@
-"""`apples-run SIZE --queue`: plan now, ask the queue for what the plan needs, run when it is our turn.
+"""`apples-run SIZE --queue`: plan now, ask the queue for what the plan needs, run when the queue starts the job.
 
 The request is the prediction's upper bound with a margin, the estimate is the prediction itself; both come from the
 performance model, so the queue need not guess. The job is another `apples-run`, which plans anew with the hosts as they
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from apples.cli.console import Console
     from apples.cli.runoptions import RunOptions
 
-#: The request is the bound times this, and so long for measuring, planning and starting ranks, seconds.
+#: The request is the bound times the margin, plus seconds for measuring, planning and starting ranks.
 _MARGIN, _AROUND_S = 1.25, 30.0
 _EVERY_S = 0.05
 #: Options that the job itself does not get.
@@ -29,7 +29,7 @@ _QUEUE_ONLY = ("queue", "detach", "project", "max_ranks")
 
 
 def run_queued(size: int, options: RunOptions, console: Console) -> int:
-    """Submit, and unless detached wait for the end and pass the output on. Returns the job's exit code."""
+    """Submit; unless detached, copy the job's output until it ends. Return the job's exit code."""
     from apples.cli.assemble import assemble
     from apples.cli.optiongroups import given_words
     from apples.livequeue.client import ask
@@ -71,14 +71,14 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
             console.note(ask("why", number))
         except BaseException as problem:
             if not isinstance(problem, Exception):
-                # Interrupted, perhaps before the number was heard: sent again, a submission says the number it has.
+                # Interrupted, perhaps before the answer arrived: a repeated submission returns the same number.
                 ask("cancel", [ask("submit", document, retry=True)], retry=True)
             raise
         return _follow(number, output, error)
 
 
 def _follow(number: int, output: Path, error: Path) -> int:
-    """Pass output on as it comes; the job's exit code. Interrupted, the job is cancelled."""
+    """Copy the job's output until it ends, and return its exit code. On an interrupt, cancel the job."""
     from apples.errors import SharingError
     from apples.livequeue.client import ask
 
@@ -91,35 +91,35 @@ def _follow(number: int, output: Path, error: Path) -> int:
             found["lost"] = str(problem)
 
     waiter = threading.Thread(target=wait, daemon=True)
-    places = {output: 0, error: 0}
+    offsets = {output: 0, error: 0}
     targets: dict[Path, BinaryIO] = {output: sys.stdout.buffer, error: sys.stderr.buffer}
     try:
         waiter.start()
         while waiter.is_alive():
             waiter.join(_EVERY_S)
-            _pass_on(places, targets)
+            _pass_on(offsets, targets)
     except BaseException:
         ask("cancel", [number], retry=True)
         if waiter.ident is not None:
             waiter.join()
-        _pass_on(places, targets)
+        _pass_on(offsets, targets)
         raise
-    _pass_on(places, targets)
+    _pass_on(offsets, targets)
     if "lost" in found:
-        raise SharingError(f"job {number}: {found['lost']}; `apples queue --all` says what became of it")
+        raise SharingError(f"job {number}: {found['lost']}; `apples queue --all` shows how it ended")
     if found["detail"]:
         click.echo(f"apples-run: job {number} {found['outcome']}: {found['detail']}", err=True)
     return int(found["exit_code"])
 
 
-def _pass_on(places: dict[Path, int], targets: dict[Path, BinaryIO]) -> None:
-    """What has been written since the last time."""
+def _pass_on(offsets: dict[Path, int], targets: dict[Path, BinaryIO]) -> None:
+    """Copy the bytes that were written since the last call."""
     for path, target in targets.items():
         if not path.exists():
             continue
         with path.open("rb") as file:
-            file.seek(places[path])
+            file.seek(offsets[path])
             data = file.read()
-        places[path] += len(data)
+        offsets[path] += len(data)
         target.write(data)
         target.flush()

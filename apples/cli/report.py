@@ -1,4 +1,4 @@
-"""What the user reads on the terminal: the plan's table, the reasons, and predicted against observed.
+"""Text for the terminal: the plan's table, the reasons, and predicted against observed times.
 
 Plain text that fits 80 columns for ordinary host names; the same on a terminal and in a log.
 """
@@ -11,12 +11,12 @@ from typing import Any
 #: Ranks listed one by one; of longer chains the table shows the first and the last.
 _LISTED = 40
 
-#: Composed pairs whose path is told.
+#: Number of composed pairs whose path is printed.
 _COMPOSED_LISTED = 10
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table; the first column is left-aligned, the others right-aligned."""
+    """Return the lines of a table; the first column is left-aligned, the others right-aligned."""
     widths = [max(len(str(row[c])) for row in (header, *rows)) for c in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
@@ -30,14 +30,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def seconds(value: float | None) -> str:
-    """Seconds for people, three or four significant digits; a dash for what is not known."""
+    """Return seconds as text with three or four significant digits; a dash for None."""
     if value is None:
         return "-"
     return f"{value:.0f} s" if value >= 1000 else f"{value:.3g} s" if value < 100 else f"{value:.1f} s"
 
 
 def plan_lines(document: dict[str, Any]) -> list[str]:
-    """The chain with rows and predicted parts, as for `--dry-run`."""
+    """Return the chain with rows and predicted parts, as for `--dry-run`."""
     rows = [
         [
             entry["host"],
@@ -55,7 +55,7 @@ def plan_lines(document: dict[str, Any]) -> list[str]:
 
 
 def run_lines(document: dict[str, Any]) -> list[str]:
-    """Host, rows, computing predicted and observed per rank, then the whole run and its error."""
+    """Return a table of predicted and observed times by rank, then the run's times and the prediction error."""
     rows = []
     for entry in document["hosts"]:
         observed = entry.get("observed")
@@ -83,7 +83,7 @@ def run_lines(document: dict[str, Any]) -> list[str]:
 
 
 def attempt_lines(attempts: Sequence[dict[str, Any]]) -> list[str]:
-    """Predicted and observed of each attempt, from which iteration on, and how it ended."""
+    """Return a table of attempts: hosts, iterations, predicted and observed times, and the reason of the end."""
     rows = [
         [
             f"attempt {entry['number']}",
@@ -98,25 +98,25 @@ def attempt_lines(attempts: Sequence[dict[str, Any]]) -> list[str]:
     lines = table(["", "hosts", "from", "to iteration", "predicted", "observed"], rows)
     for number, entry in enumerate(attempts, 1):
         lost = "; ".join(f"{host} {how}" for host, how in entry["lost"].items())
-        said = _off(entry["error"]) or f", {_ended(entry)}{': ' if lost else ''}{lost}"
-        lines[number] += said
+        ending = _off(entry["error"]) or f", {_ended(entry)}{': ' if lost else ''}{lost}"
+        lines[number] += ending
     return lines
 
 
 def _off(error: float | None) -> str:
-    """How far a prediction was off; empty where there is nothing to compare."""
+    """Return the error of a prediction as text, empty for None."""
     return "" if error is None else f", prediction {abs(error):.1%} too {'long' if error > 0 else 'short'}"
 
 
 def _moved(move: dict[str, Any]) -> str:
-    """One move of rows, with what came of it."""
+    """Return a line on one move of rows and its result."""
     heights = ",".join(map(str, move["rows_after"]))
     came = f"refused: {move['refused']}" if move["refused"] else f"took {seconds(move['took_s'])}"
     return f"slabs {heights} from iteration {move['iteration']}, gain {seconds(move['gain_s'])} predicted, {came}"
 
 
 def explanation_lines(document: dict[str, Any]) -> list[str]:
-    """Why each host was taken or left (`--explain`)."""
+    """Return the reasons to take or leave each host (`--explain`)."""
     lines = [f"why ({document['planning']['candidates']} schedules compared, model {document['model']}):"]
     lines += [f"  + {entry['host']}: {entry['reason']}" for entry in document["taken"]]
     lines += [f"  - {entry['host']}: {entry['reason']}" for entry in document["left_out"]]
@@ -144,9 +144,9 @@ def _checkpoint_lines(checkpoints: dict[str, Any] | None) -> list[str]:
 
 
 def monitor_lines(monitor: dict[str, Any]) -> list[str]:
-    """Computing and waiting of each rank, and what that makes of the job's efficiency (`--monitor`)."""
+    """Return computing and waiting times of each rank, and the job's efficiencies (`--monitor`)."""
     if not monitor["ranks"]:
-        return ["monitor: no rank has started MPI, so there is nothing to tell"]
+        return ["monitor: no rank has started MPI, so there are no figures"]
     rows = [
         [
             str(entry["rank"]),
@@ -174,7 +174,7 @@ def monitor_lines(monitor: dict[str, Any]) -> list[str]:
 
 
 def _link_lines(weather: dict[str, Any]) -> list[str]:
-    """Where the values of the links come from, and the path of each composed pair; none for one host."""
+    """Return the sources of the link values, and the path of each composed pair; empty for one host."""
     links = weather["links"]
     if not (links.get("measured") or links.get("composed")):
         return []

@@ -37,7 +37,7 @@ Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one w
 def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     """Run an MPI stencil application of SIZE rows on the hosts that will end it soonest.
 
-    Measures what the hosts can deliver now, chooses hosts, rank order and slab heights, runs, and reports
+    Measures the hosts, chooses hosts, rank order and slab heights, runs, and reports
     how good the prediction was. Without a grid file the pool is this machine. With --nws, forecasts come from
     a weather service; hosts that it cannot forecast are measured here as far as possible.
     """

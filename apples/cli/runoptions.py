@@ -182,7 +182,7 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
-    """The program to run, its limits, and what happens when the run fails or load changes."""
+    """The program to run, its limits, and the actions when the run fails or load changes."""
 
     app: str | None = _run(
         "-a",

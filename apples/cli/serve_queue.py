@@ -1,4 +1,4 @@
-"""`apples manager --queue`: its options, and the queue's manager made of them. Nothing is decided here."""
+"""`apples manager --queue`: its options, and the queue's manager. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _machine(given: QueueManagerOptions) -> Machine:
 
 
 def _follow(server: QueueServer, own: Machine) -> None:
-    """A manager of nodes says on standard input which it has; without it there is no queue."""
+    """Read the connected nodes from standard input, where the manager of nodes writes them; stop at its end."""
     import os
 
     from apples.livequeue.hosts import Machine
@@ -154,9 +154,10 @@ def _follow(server: QueueServer, own: Machine) -> None:
 
 
 class QueueBeside:
-    """The queue of a manager of nodes: a process of its own, so that no beat waits for a disk. A context manager.
+    """The queue of a manager of nodes, as a context manager.
 
-    It gives out the nodes' processors, unless told what to give out, and ends with the manager.
+    It is a process of its own, so that no heartbeat waits for a disk.
+    Its jobs use the nodes' processors unless the options name others. It ends with the manager.
     """
 
     def __init__(self, given: QueueManagerOptions) -> None:
@@ -165,11 +166,11 @@ class QueueBeside:
         command.append(f"--queue={given.queue}" if given.queue else "--queue")
         command += [word for value in words.values() for word in value]
         self._fixed = any(flag in words for flag in _MACHINE)
-        # A session of its own: what interrupts us ends it by the end of its input, when we have ended.
+        # A session of its own: an interrupt of the manager reaches it as the end of its input, after the manager ended.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
     def counted(self, nodes: Mapping[str, int]) -> None:
-        """These are connected, with so many processors each."""
+        """Send the connected nodes with their numbers of processors."""
         assert self._process.stdin is not None
         if not self._fixed:
             with suppress(BrokenPipeError):

@@ -1,4 +1,4 @@
-"""`apples share -- COMMAND`: any MPI program takes part in sharing its hosts. Nothing is decided here."""
+"""`apples share -- COMMAND`: coschedule any MPI program with other jobs. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.option("--job", metavar="NAME", help="Name of the job (default: of the program and this process).")
 @click.option("--node-socket", type=click.Path(path_type=Path), help="Socket of the node manager.")
-@click.option("--monitor", is_flag=True, help="Afterwards, say how well the ranks used their time.")
+@click.option("--monitor", is_flag=True, help="Afterwards, print how efficiently the ranks used their time.")
 @click.argument("command", nargs=-1, required=True)
 def share(job: str | None, node_socket: Path | None, monitor: bool, command: tuple[str, ...]) -> int:
     """Run COMMAND, for example `mpiexec -n 4 ./program`, so that its ranks register with the node manager here.
@@ -56,7 +56,7 @@ def share(job: str | None, node_socket: Path | None, monitor: bool, command: tup
 
 
 def _name(program: str) -> str:
-    """A legal name for a job of the program, whatever it is called; another for every start."""
+    """Return a legal job name made from the program's, different for every start."""
     from apples.monitoring.names import LONGEST
 
     start = f"-{os.getpid()}-{time.time_ns() // 1_000_000 % 1_000_000}"
@@ -65,7 +65,7 @@ def _name(program: str) -> str:
 
 
 def _monitored(name: str) -> MonitoredJob:
-    """The job under the monitor, by which its ranks register, also where the policy measures nothing."""
+    """Return the job's monitor, by which its ranks register, even if the policy measures nothing."""
     from apples.errors import MonitorError
     from apples.monitoring.job import MonitoredJob
 
@@ -79,22 +79,22 @@ def _monitored(name: str) -> MonitoredJob:
 
 
 def _seen(client: NodeClient, job: str) -> list[str]:
-    """What the node manager says of the job; where it has gone meanwhile, that."""
+    """Return the node manager's report of the job, or the reason for none."""
     from apples.cli.sharingreport import sharing_lines
     from apples.errors import SharingError
 
     try:
         return sharing_lines(client.ask("job", job))
     except SharingError as error:
-        return [f"what the job shared is not known: {error}"]
+        return [f"no report of the job: {error}"]
 
 
 def _run(command: list[str], variables: dict[str, str]) -> int:
-    """The program's exit code, 128 + signal where one ended it; interrupts reach it by the terminal, once.
+    """Run the program and return its exit code, 128 + signal if one ended it.
 
-    A TERM or HUP of ours is passed on as TERM, and the program's end waited for.
+    The terminal sends interrupts to the program directly. A TERM or HUP to this process is passed on as TERM.
     """
-    # A program may run long before we have heard that it was started; nothing may take us away meanwhile.
+    # The program may run before Popen returns; a signal in between must not leave it behind.
     with (
         signals_held_back() as release,
         subprocess.Popen(command, env={**os.environ, **variables}) as process,
@@ -104,7 +104,7 @@ def _run(command: list[str], variables: dict[str, str]) -> int:
                 release()
                 code = process.wait()
             except KeyboardInterrupt:
-                # It has had the same one; what it makes of it is what we wait for.
+                # The program received the same interrupt; wait for its reaction.
                 continue
             except SystemExit:
                 process.terminate()

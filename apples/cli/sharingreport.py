@@ -1,4 +1,4 @@
-"""What is said of a job that shared its hosts: rank by rank its class, its times, and how long it was stopped."""
+"""Report of a coscheduled job: by rank its class, its times, and the time it was stopped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from apples.cli.report import seconds, table
 
 
 def sharing_lines(processes: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A table of the ranks, and the efficiencies where somebody measured."""
+    """Return a table of the ranks, and the efficiencies if they were measured."""
     from apples.daemons.client import efficiencies
 
     known = sorted(processes, key=lambda process: int(process["rank"]))
     if not known:
-        return ["no rank of the job has registered with the node manager; its messages above say why"]
+        return ["no rank of the job has registered with the node manager; see its messages above"]
     rows = [
         [
             f"rank {process['rank']}",

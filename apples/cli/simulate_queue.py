@@ -1,4 +1,4 @@
-"""`apples simulate-queue`: what a policy would have made of a job log. Nothing is decided here."""
+"""`apples simulate-queue`: replay a job log under a queueing policy. Nothing is decided here."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def simulate_queue(trace: Path, options: ReplayOptions) -> None:
 
 
 def _settings(options: ReplayOptions) -> QueueFile:
-    """The file, with what the command line says put over it and checked as if it stood there."""
+    """Return the settings file overridden by the command line, checked as one document."""
     from dataclasses import asdict
 
     from apples.errors import ConfigError
@@ -166,13 +166,13 @@ def _settings(options: ReplayOptions) -> QueueFile:
 
 
 def _option(match: re.Match[str]) -> str:
-    """How a setting is called on the command line."""
+    """Return the option that sets a setting."""
     name = match["name"]
     return f"--{_NAMED_OTHERWISE.get(name, name.replace('_', '-'))}: "
 
 
 def _number(text: str) -> str | int | float:
-    """A number where it is one; the settings' own rules judge it."""
+    """Return the text as a number if it is one; the rules of the settings check it."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -184,7 +184,7 @@ def _number(text: str) -> str | int | float:
 def _chosen_jobs(
     log: Trace, chosen: QueueFile, estimator: Scoreboard | None, options: ReplayOptions
 ) -> tuple[Trace, Any]:
-    """(jobs to replay, what is known of their run times at submission)."""
+    """Return the jobs to replay, and the knowledge of their run times at submission."""
     import numpy as np
 
     from apples.errors import ConfigError
@@ -206,16 +206,14 @@ def _chosen_jobs(
         log = log.take(picked)
     if options.load is not None:
         if log.processors < 1:
-            raise ConfigError(
-                f"--load {options.load:g}: the log does not say how large the machine is; add --procs"
-            )
+            raise ConfigError(f"--load {options.load:g}: the log has no size of the machine; add --procs")
         log = log.stretched(log.offered_load(log.processors) / options.load)
     return log, known
 
 
 @contextmanager
 def _progress(jobs: int, quiet: bool) -> Iterator[Progress | None]:
-    """A bar on a terminal's stderr, while a long trace is replayed."""
+    """Show a progress bar on a terminal's stderr during a long replay."""
     if quiet or not sys.stderr.isatty() or jobs < 50_000:
         yield None
         return
@@ -224,7 +222,7 @@ def _progress(jobs: int, quiet: bool) -> Iterator[Progress | None]:
 
 
 def _write_starts(path: Path, schedule: ReplaySchedule) -> None:
-    """Written beside and renamed, so that a file of that name is whole."""
+    """Write the starts; a file of that name is always complete."""
     from apples.errors import ConfigError
 
     columns = (schedule.trace.id, schedule.trace.submit, schedule.start)
@@ -271,7 +269,7 @@ def _document(schedule: ReplaySchedule, chosen: QueueFile, options: ReplayOption
 
 
 def _lines(document: dict[str, Any]) -> list[str]:
-    """For people."""
+    """Return the document as text lines."""
     from apples.cli.report import table
     from nws.base.durations import format_seconds
 

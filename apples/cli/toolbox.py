@@ -8,30 +8,30 @@ toolbox = LazyGroup(
     name="apples",
     help="Tools around apples-run: calibration, history, the experiments of the papers, sharing hosts.",
     lazy={
-        "probe": ("Check hosts over ssh, and say which is slow and why.", "apples.cli.probe:probe"),
+        "probe": ("Check hosts over ssh, and explain which is slow.", "apples.cli.probe:probe"),
         "calibrate": (
-            "Measure an application's benchmarks anew and show what runs have taught.",
+            "Measure an application's benchmarks and show the corrections learned from runs.",
             "apples.cli.calibrate:calibrate",
         ),
         "history": ("Predicted against observed, run by run.", "apples.cli.history:history"),
         "experiment": ("Reproduce a row of the papers' claims.", "apples.cli.experiment:experiment"),
         "manager": (
-            "Beat time for the node managers of a machine; keep a queue of jobs.",
+            "Coordinate the node managers of a machine; keep a queue of jobs.",
             "apples.cli.manager:manager",
         ),
-        "jobs": ("Show who shares the hosts: jobs, slots, classes, nodes.", "apples.cli.jobs:jobs"),
-        "share": ("Run any MPI program so that it takes its turns.", "apples.cli.share:share"),
-        "node": ("Let MPI jobs that share this host take turns.", "apples.cli.node:node"),
+        "jobs": ("Show the jobs that share the hosts: slots, classes, nodes.", "apples.cli.jobs:jobs"),
+        "share": ("Coschedule any MPI program with other jobs.", "apples.cli.share:share"),
+        "node": ("Coschedule the MPI jobs that share this host.", "apples.cli.node:node"),
         "submit": ("Put a command into the queue.", "apples.cli.submit:submit"),
         "queue": ("Show the queue, and when each job should start.", "apples.cli.queue:queue"),
-        "why": ("What a job waits for, in one sentence.", "apples.cli.queue:why"),
+        "why": ("Explain in one sentence why a job waits.", "apples.cli.queue:why"),
         "cancel": ("Take jobs out of the queue.", "apples.cli.queue:cancel"),
         "simulate-queue": (
             "Replay a job log under a queueing policy.",
             "apples.cli.simulate_queue:simulate_queue",
         ),
         "estimate": (
-            "What a batch job will really take, from what similar jobs took.",
+            "Estimate the run time of a batch job from similar jobs.",
             "apples.cli.estimate:estimate",
         ),
     },
@@ -39,5 +39,5 @@ toolbox = LazyGroup(
 
 
 def main() -> None:
-    """Entry point of `apples`."""
+    """Run `apples` as a program."""
     run_program(toolbox, "apples")

@@ -118,7 +118,7 @@ def test_no_history_yet(run):
 
 def test_a_run_nobody_knows(run, known):
     ended = run("apples", "history", "20200101T000000", state=known)
-    assert ended.code == 4
+    assert ended.code == 8
     assert "no run '20200101T000000'; `apples history` lists the runs" in ended.err
 
 

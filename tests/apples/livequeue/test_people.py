@@ -81,8 +81,8 @@ def test_an_interrupted_run_is_cancelled(manager, cli, run_words, tmp_path):
 def test_options_of_a_queued_run_that_will_not_do(cli, run_words):
     call, _, _ = cli
     said = call("", 64, "--detach", "--project", "sun", program=run_words, code=2)
-    assert "--detach is of a run in the queue; add --queue" in said
-    assert "--project is of a run in the queue" in said
+    assert "--detach is for a run in the queue; add --queue" in said
+    assert "--project is for a run in the queue" in said
     said = call("", 64, "--queue", "--mock", program=run_words, code=2)
     assert "--queue is for real ranks" in said
     assert "start one with `apples manager --queue`" in call("", 64, "--queue", program=run_words, code=7)

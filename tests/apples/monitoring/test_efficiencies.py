@@ -93,5 +93,5 @@ def test_the_table():
         "parallel efficiency 60.0% = load balance 75.0% × communication 80.0%  (MPICH 4.0.2)",
     ]
     assert monitor_lines(monitor_document([])) == [
-        "monitor: no rank has started MPI, so there is nothing to tell"
+        "monitor: no rank has started MPI, so there are no figures"
     ]
