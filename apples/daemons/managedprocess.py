@@ -16,6 +16,8 @@ from apples.monitoring.page import PageCounters
 
 #: Longest time that a running process stays stopped by another program before that is noticed, seconds.
 LOOK_AGAIN_S = 0.2
+#: Longest time without a quota after another program has lifted it, seconds.
+LIMIT_AGAIN_S = 1.0
 
 
 class Page(Protocol):
@@ -117,8 +119,18 @@ class ManagedProcess:
             self.scheduled = scheduled
             self.use_page(lambda page: page.set_scheduled(scheduled))
 
-    def limit(self, processors: float | None, now: float) -> None:
-        """Limit it to a number of processors, None for no limit."""
+    def update_limit(self, processors: float | None, now: float) -> bool:
+        """Limit it to a number of processors, None for no limit; return whether the value is new.
+
+        A quota is written again from time to time: the watchdog may have lifted it while the node manager hung.
+        """
+        changed = processors != self.processors
+        quota = processors is not None and not self.limited
+        if changed or (quota and now - self.limited_at >= LIMIT_AGAIN_S):
+            self._limit(processors, now)
+        return changed
+
+    def _limit(self, processors: float | None, now: float) -> None:
         self.processors, self.limited_at = processors, now
         done = self.control.limit(processors)
         self.limited = processors is not None and not done

@@ -23,10 +23,6 @@ from apples.ipc.wire import PULSE_S, SILENCE_S, VERSION, DatagramSeal, Forged, J
 from nws.base.detach import notify
 
 _PRIORITY = 11
-#: Time for a new connection to prove that it holds the key, seconds.
-_UNPROVED_S = 3.0
-#: A node without a sign of life for this time is asked for a report, seconds.
-_ASK_S = 1.5 * PULSE_S
 #: With `while_needed`: wait for the first node, and after the last one, seconds.
 _FIRST_S, _NEXT_S = 10.0, 2.0
 
@@ -51,12 +47,14 @@ class ManagerDaemon:
         self._loop = Loop(precise=False)
         listener, datagrams = bound(sharing.listen)
         self.address: tuple[str, int] = listener.getsockname()[:2]
+        host, port = self.address
+        self.place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.jobs = JobTable(sharing.rows, now())
         self._session = random_word()
         self._connections: set[NodeConnection] = set()
         self._nodes: dict[str, NodeConnection] = {}
         self._sent_version = -1
-        self._queries = StatusQueries(self._loop, ask=self._ask, answer=self._answer)
+        self._queries = StatusQueries(self._loop, ask=NodeConnection.ask, answer=self._answer)
         self.heartbeats = HeartbeatSender(
             self._loop,
             datagrams,
@@ -93,12 +91,6 @@ class ManagerDaemon:
         self._listener.close()
         self.heartbeats.close()
         self._loop.close()
-
-    @property
-    def place(self) -> str:
-        """Address of the manager as HOST:PORT."""
-        host, port = self.address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def _next_slot(self) -> tuple[int, int]:
         slot = self.jobs.machine.next_slot().slot
@@ -141,9 +133,6 @@ class ManagerDaemon:
             self._queries.put(node, document["ask"], stale)
         self._send_changes()
 
-    def _ask(self, node: NodeConnection) -> None:
-        node.send({"tell": True})
-
     def _answer(self, queries: list[tuple[NodeConnection, int]]) -> None:
         view = self.view()
         for node, number in queries:
@@ -154,15 +143,13 @@ class ManagerDaemon:
         try:
             hello = node.open_hello(self._key, line)
         except Forged:
-            self._refuse(node, "the keys differ; give the node the key file of this manager")
+            node.refuse("the keys differ; give the node the key file of this manager")
             return
-        name, wanted = hello["node"], hello["policy"]
-        if wanted != self._sharing.policy.name:
-            self._refuse(node, f"the manager's policy is {self._sharing.policy.name}, the node's {wanted}")
-            return
+        name = hello["node"]
         old = self._nodes.get(name)
-        if old is not None and old.word != hello["word"] and now() - old.heard_at < SILENCE_S:
-            self._refuse(node, f"a node {name} is connected already; give one of them another --name")
+        why = _objection(hello, self._sharing.policy.name, old)
+        if why is not None:
+            node.refuse(why)
             return
         if old is not None:
             self._forget(old)
@@ -174,7 +161,7 @@ class ManagerDaemon:
         sharing = self._sharing
         welcome = {"place": self.place, "policy": sharing.policy.name, "slice_s": sharing.slice_s}
         node.send(welcome | {"multicast": self.heartbeats.multicast})
-        self._ask(node)
+        node.ask()
         if self._nodes.get(name) is not node:
             # The connection broke while it was welcomed; `_ended` has removed it already.
             return
@@ -184,10 +171,6 @@ class ManagerDaemon:
         held = f", with {len(hello['processes'])} processes" if hello["processes"] else ""
         self._log(f"node {name} has joined: {hello['processors']} processors{held}")
         self._send_changes()
-
-    def _refuse(self, node: NodeConnection, why: str) -> None:
-        node.stream.send(open_line({"refused": why}))
-        node.stream.close(why)
 
     def _ended(self, node: NodeConnection, reason: str) -> None:
         self._connections.discard(node)
@@ -226,17 +209,7 @@ class ManagerDaemon:
         self.jobs.tick(instant)
         self._send_changes()
         for node in list(self._connections):
-            if node.seal is None:
-                if instant - node.since > _UNPROVED_S:
-                    node.stream.close(f"no proof of the key within {_UNPROVED_S:g} s")
-            elif instant - node.heard_at > SILENCE_S:
-                node.stream.close(f"no sign of life for {SILENCE_S:g} s")
-            elif node.name is not None and instant - node.heard_at > _ASK_S:
-                # Its datagrams may get lost or be blocked; lines arrive.
-                self._ask(node)
-            elif node.silent or self.heartbeats.slice_s > PULSE_S:
-                # To all other nodes the heartbeats are the manager's sign of life.
-                node.send({"pulse": True})
+            node.keep_alive(instant, self.heartbeats.slice_s)
         if self._nodes:
             self._needed_at = instant + _NEXT_S
         if self._while_needed and instant > self._needed_at:
@@ -261,3 +234,12 @@ class ManagerDaemon:
             "jobs": self.jobs.describe(),
             "nodes": {name: node.describe(instant) for name, node in sorted(self._nodes.items())},
         }
+
+
+def _objection(hello: Json, policy: str, known: NodeConnection | None) -> str | None:
+    """Return the reason to refuse a node, None to admit it. `known`: the connected node of its name"""
+    if hello["policy"] != policy:
+        return f"the manager's policy is {policy}, the node's {hello['policy']}"
+    if known is not None and known.word != hello["word"] and now() - known.heard_at < SILENCE_S:
+        return f"a node {hello['node']} is connected already; give one of them another --name"
+    return None

@@ -31,8 +31,6 @@ from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 
 #: A job with at least this share of the node is not limited, because the limits of the others leave it that much.
 _UNLIMITED_SHARE = 0.5
-#: Longest time without a quota after another program has lifted it, seconds.
-LIMIT_AGAIN_S = 1.0
 
 _FREE = Order()
 
@@ -87,26 +85,6 @@ class ManagedNode:
             here = self._placed.get(process.job, {})
             self._place(process.job, {**here, process: process.rank % self._processors}, now)
         return managed
-
-    def check(self, registration: ProcessRegistration) -> None:
-        """Raise `RegistrationRefused` if its job or rank is registered here by another user or process."""
-        job, rank = registration.process
-        for other, managed in self.processes.items():
-            if other.job != job:
-                continue
-            known = managed.registration
-            if known.uid != registration.uid:
-                raise RegistrationRefused(
-                    f"a job {job} of user {known.uid} is registered here; choose another name"
-                )
-            if known.ranks != registration.ranks:
-                raise RegistrationRefused(
-                    f"job {job} has {known.ranks} ranks here, not {registration.ranks}; choose another name"
-                )
-            if other.rank == rank and known.pid != registration.pid:
-                raise RegistrationRefused(
-                    f"rank {rank} of job {job} is process {known.pid}; choose another name"
-                )
 
     def remove(self, process: Process, now: float) -> ManagedProcess | None:
         """Remove a process that has ended or deregisters (CMDOUT), and let it run; None if it is not registered."""
@@ -261,9 +239,23 @@ class ManagedNode:
             job = managed.registration.process.job
             ranks = sum(process.job == job for process in self.processes)
             processors = order.share * self._processors / ranks
-        if processors != managed.processors:
-            managed.limit(processors, now)
+        if managed.update_limit(processors, now):
             self._changed_guards(managed)
-        elif processors is not None and not managed.limited and now - managed.limited_at >= LIMIT_AGAIN_S:
-            # The watchdog may have lifted the quota while this node manager hung.
-            managed.limit(processors, now)
+
+
+def check_free(processes: Mapping[Process, ManagedProcess], registration: ProcessRegistration) -> None:
+    """Raise `RegistrationRefused` if a job or rank is registered already, by another user or process."""
+    job, rank = registration.process
+    for other, managed in processes.items():
+        if other.job != job:
+            continue
+        known = managed.registration
+        if known.uid != registration.uid:
+            why = f"a job {job} of user {known.uid} is registered here"
+        elif known.ranks != registration.ranks:
+            why = f"job {job} has {known.ranks} ranks here, not {registration.ranks}"
+        elif other.rank == rank and known.pid != registration.pid:
+            why = f"rank {rank} of job {job} is process {known.pid}"
+        else:
+            continue
+        raise RegistrationRefused(f"{why}; choose another name")

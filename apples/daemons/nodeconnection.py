@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from apples.ipc.streams import Stream
-from apples.ipc.wire import LONGEST_LINE, Json, Seal, derive
+from apples.ipc.wire import LONGEST_LINE, PULSE_S, SILENCE_S, Json, Seal, derive, open_line
+
+#: Time for a new connection to prove that it holds the key, seconds.
+_UNPROVED_S = 3.0
+#: A node without a sign of life for this time is asked for a report, seconds.
+_ASK_S = 1.5 * PULSE_S
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +54,29 @@ class NodeConnection:
         """Send a sealed line."""
         assert self.seal is not None
         self.stream.send(self.seal.line(document))
+
+    def refuse(self, why: str) -> None:
+        """Send the reason, which is not sealed, and close the connection."""
+        self.stream.send(open_line({"refused": why}))
+        self.stream.close(why)
+
+    def ask(self) -> None:
+        """Request a report."""
+        self.send({"tell": True})
+
+    def keep_alive(self, now: float, slice_s: float) -> None:
+        """Close a silent connection, ask a quiet one, or send a sign of life if heartbeats are none."""
+        if self.seal is None:
+            if now - self.since > _UNPROVED_S:
+                self.stream.close(f"no proof of the key within {_UNPROVED_S:g} s")
+        elif now - self.heard_at > SILENCE_S:
+            self.stream.close(f"no sign of life for {SILENCE_S:g} s")
+        elif self.name is not None and now - self.heard_at > _ASK_S:
+            # Its datagrams may get lost or be blocked; lines arrive.
+            self.ask()
+        elif self.silent or slice_s > PULSE_S:
+            # To all other nodes the heartbeats are the manager's sign of life.
+            self.send({"pulse": True})
 
     def take_report(self, status: Json) -> None:
         """Store a report of the node's state."""

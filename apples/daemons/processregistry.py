@@ -16,7 +16,7 @@ from apples.coscheduling.events import Process
 from apples.daemons import cgroups, processes
 from apples.daemons.journal import Journal
 from apples.daemons.managedprocess import ManagedProcess, Page
-from apples.daemons.node import ManagedNode
+from apples.daemons.node import ManagedNode, check_free
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 from apples.daemons.watchdogclient import WatchdogClient
@@ -52,7 +52,7 @@ class ProcessRegistry:
         """Register the process that sent a request over a connection; raises `RegistrationRefused`."""
         registration, pidfd = processes.check(request, connection)
         try:
-            self._node.check(registration)
+            check_free(self._node.processes, registration)
             if registration.process in self._node.processes:
                 raise RegistrationRefused(f"process {registration.pid} is registered already")
             page = self._page(registration)

@@ -1,8 +1,8 @@
-/* Collectives and the calls that need no thought, in C: measured and passed on. */
+/* Collectives and the calls that are only measured and passed on, in C. */
 #include <limits.h>
 #include <stdlib.h>
 
-#include "calls.h"
+#include "tables.h"
 #include "monitor.h"
 
 /* Error class that every MPI gives the same number. */
@@ -44,9 +44,8 @@ static const struct symbol symbols[] = {
     {"PMPI_Comm_remote_size", &r_Comm_remote_size},
 };
 
-void monitor_resolve_c(void) {
-    monitor_resolve(symbols, sizeof symbols / sizeof *symbols, 1);
-    monitor_resolve_points();
+__attribute__((constructor)) static void add_symbols(void) {
+    monitor_add_symbols(symbols, sizeof symbols / sizeof *symbols);
 }
 
 #define CALL(f, n) ((int (*)(T##n))(f))(A##n)

@@ -3,7 +3,7 @@
    a blocking call becomes Fortran's own non-blocking one. Where Fortran's bindings do call the C functions
    (MPICH, most of them), it is left to those. Names: mpi_x_ (mpif.h, use mpi) and mpi_x_f08_
    (use mpi_f08, where the error code is optional: a null address). */
-#include "calls.h"
+#include "tables.h"
 #include "monitor.h"
 
 #define SENDERS(X)                                                                                                    \
@@ -81,7 +81,7 @@ static void ask(void *test, const slot slots[7], const int *done, const int *err
     monitor_wait(&q);
 }
 
-/* Handles of Fortran are integers. As in points.c, the library's own call comes last. */
+/* Handles of Fortran are integers. As in points.c, the library's own call is the last one. */
 static void await(int i, const int *request) {
     int done = 0, error = 0, status[32];
     ask(f_request_get_status[i], (slot[7]){(slot)request, (slot)&done, (slot)status, (slot)&error}, &done, &error);
@@ -146,7 +146,7 @@ PASSING_ACCESS(LIGHTLY)
 
 /* --- collectives ---------------------------------------------------------------------------------- */
 
-/* The error code comes after the request. */
+/* The error code follows the request. */
 #define TOGETHER_ONE(i, suffix, n, m, name)                                                                           \
     EXPORT void mpi_##name##_##suffix(CAT(P, m)) {                                                                    \
         NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \

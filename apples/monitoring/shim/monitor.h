@@ -1,5 +1,6 @@
-/* What the parts of the monitor share. The monitor is built without any mpi.h: an argument of an MPI function is
-   an integer or a pointer and fills one 64-bit slot (x86-64 System V, AArch64), so that it can be passed on unseen. */
+/* Declarations that the parts of the monitor share. The monitor is built without any mpi.h: an argument of an MPI
+   function is an integer or a pointer and fills one 64-bit slot (x86-64 System V, AArch64), so it can be passed on
+   without knowing its type. */
 #ifndef APPLES_MONITOR_H
 #define APPLES_MONITOR_H
 
@@ -14,15 +15,16 @@
 
 typedef uintptr_t slot;
 
-/* What a call is, for the figures. LIGHT calls do not wait: their time counts neither as computation nor as
-   communication. SENDS and RECEIVES: it begins so; COLLECTIVE: it may do both;
-   COMPLETES: what was begun may be over after it; OVER: and it is, though the call does not wait. */
+/* Kinds of calls, for the counts. LIGHT calls do not wait: their time counts neither as computation nor as
+   communication. SENDS and RECEIVES: the call begins one; COLLECTIVE: it may do both; COMPLETES: an operation may be
+   complete after it; OVER: one is complete, though the call does not wait. */
 enum { LIGHT = 0, BLOCKING = 1, SENDS = 2, RECEIVES = 4, COLLECTIVE = 8, COMPLETES = 16, OVER = 32 };
 
-/* One thread that calls MPI. `depth` is not 0 inside an MPI call: what MPI calls of itself is no call of the program.
-   anchor_*: the CPU clock of the thread at an instant on the wall, valid while the thread is not switched. left_cpu: that clock when
-   the last call ended; overdrawn: computation counted too much, because the clock was followed too far; gap: what was computed before this one; since_event: before all calls since the last
-   that was counted as a communication. */
+/* One thread that calls MPI. `depth` is not 0 inside an MPI call: calls that MPI makes itself are not the program's.
+   anchor_*: the CPU clock of the thread at an instant of the wall clock, valid while the thread is not switched.
+   left_cpu: that clock at the end of the last call; overdrawn: computation counted in excess, because the clock was
+   followed too far; gap: computation before this call; since_event: computation since the last call that was counted
+   as a communication. */
 struct thread {
     int depth;
     int known;
@@ -36,7 +38,7 @@ struct thread {
     uint64_t entered_stopped;
 };
 
-/* Which MPI this is, as far as it matters here. */
+/* The MPI library, as far as it matters here. */
 enum flavour { MPICH, OPEN_MPI, STANDARD_ABI };
 
 struct library {
@@ -45,7 +47,7 @@ struct library {
     slot byte;            /* MPI_BYTE */
     int any_source;       /* MPI_ANY_SOURCE */
     int proc_null;        /* MPI_PROC_NULL */
-    slot errors_return;   /* MPI_ERRORS_RETURN, where it is needed */
+    slot errors_return;   /* MPI_ERRORS_RETURN, if it is needed */
     int multiple;         /* MPI_THREAD_MULTIPLE */
     int source_at;        /* index of MPI_SOURCE in an MPI_Status, in ints */
 };
@@ -53,17 +55,37 @@ struct library {
 extern struct library monitor_library;
 extern struct page *monitor_page;
 extern int monitor_on;           /* between MPI_Init and MPI_Finalize */
-extern int monitor_nonblocking;  /* collectives are taken in their non-blocking form, by all ranks alike */
+extern int monitor_nonblocking;  /* collectives are called in their non-blocking form, by all ranks alike */
+extern int monitor_several_threads; /* MPI_THREAD_MULTIPLE: several threads may call MPI at once */
+extern volatile char monitor_page_lock;
 extern __thread struct thread monitor_thread;
+extern struct page monitor_no_page; /* the page of a process that is not measured */
 
-/* monitor.c: figures */
+/* monitor.c: shared state */
 uint64_t monitor_wall(void);
+void monitor_slept(void);
+
+/* Between these two calls readers see an odd sequence number, and read again. The lock is only needed if several
+   threads may call MPI at once. */
+static inline void monitor_begin_write(struct process_half *p) {
+    if (monitor_several_threads)
+        while (__atomic_test_and_set(&monitor_page_lock, __ATOMIC_ACQUIRE))
+            ;
+    __atomic_store_n(&p->sequence, p->sequence + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+static inline void monitor_end_write(struct process_half *p) {
+    __atomic_store_n(&p->sequence, p->sequence + 1, __ATOMIC_RELEASE);
+    if (monitor_several_threads)
+        __atomic_clear(&monitor_page_lock, __ATOMIC_RELEASE);
+}
+
+/* measure.c: measurement */
 void monitor_enter(int kind);
 void monitor_leave(int kind);
 void monitor_start(void);
 void monitor_end(void);
-void monitor_request(uint64_t count);
-void monitor_slept(void);
 
 /* resolve.c: the functions of the MPI library */
 struct symbol {
@@ -72,15 +94,15 @@ struct symbol {
 };
 void *monitor_find(const char *name);
 void monitor_resolve(const struct symbol *symbols, size_t count, size_t stride);
+void monitor_add_symbols(const struct symbol *symbols, size_t count);
 void monitor_resolve_c(void);
-void monitor_resolve_points(void);
 void monitor_resolve_fortran(void);
 void monitor_identify(void);
 _Noreturn void monitor_missing(const char *name);
 
-/* wait.c: asking a test function again and again until it says yes.
-   slots: its arguments; done: where it puts its answer, not 0 when it is over; error: where it puts its error code,
-   null when it returns it; rings: how often others may be woken while this wait goes on */
+/* wait.c: call a test function until it succeeds.
+   slots: its arguments; done: where it stores its result, not 0 at the end; error: where it stores its error code,
+   null if it returns it; rings: how often other processes may be woken during this wait */
 struct question {
     void *test;
     slot slots[7];
@@ -90,7 +112,7 @@ struct question {
 };
 int monitor_wait(const struct question *question);
 int monitor_mode(void);
-/* points.c: a request of ours, from its waiting to its error handler. `request` holds the handle in its first bytes. */
+/* points.c: complete a request of the monitor, with its error handler. `request` holds the handle in its first bytes. */
 int monitor_complete(slot *request, slot status, slot comm);
 int monitor_collective_rings(void);
 void monitor_open_bell(const char *directory, const char *job);
@@ -101,7 +123,8 @@ void monitor_register(const char *job, const char *page);
 void monitor_schedule(uint64_t now);
 
 /* travel.c: the status that travels with messages */
-extern int monitor_travelling; /* we are not scheduled, or others have not read yet that we are */
+extern int monitor_travelling; /* this process is not scheduled, or others have not read yet that it is */
+void monitor_request(uint64_t count);
 void monitor_travel_start(void);
 void monitor_travel_before(void);
 void monitor_travel_after(void);

@@ -1,10 +1,10 @@
-/* MPI_Init and MPI_Finalize, point-to-point communication and waiting for requests, in C. In the modes where the monitor
-   waits itself a blocking call is begun in its non-blocking form and asked for until it is over; then the library's own MPI_Wait
-   completes it. */
+/* MPI_Init and MPI_Finalize, point-to-point communication and waiting for requests, in C. In the modes in which the
+   monitor waits itself, a blocking call is begun in its non-blocking form and tested until it is over; then the library's
+   own MPI_Wait completes it. */
 #include <limits.h>
 #include <pthread.h>
 
-#include "calls.h"
+#include "tables.h"
 #include "monitor.h"
 
 #define ERR_COUNT 2
@@ -48,11 +48,13 @@ static const struct symbol symbols[] = {
     PAIRED(NAMES) PAIRED(NAMES_C) ASKED(NAMES)
 };
 
-void monitor_resolve_points(void) { monitor_resolve(symbols, sizeof symbols / sizeof *symbols, 1); }
+__attribute__((constructor)) static void add_symbols(void) {
+    monitor_add_symbols(symbols, sizeof symbols / sizeof *symbols);
+}
 
 #define REQUIRE(Name)                                                                                                 \
     if (UNLIKELY(r_##Name == NULL)) {                                                                                 \
-        monitor_resolve_points();                                                                                     \
+        monitor_resolve_c();                                                                                          \
         if (r_##Name == NULL)                                                                                         \
             monitor_missing("PMPI_" #Name);                                                                           \
     }
@@ -132,7 +134,7 @@ static void let_errors_return(void) {
     pthread_mutex_unlock(&handler_lock);
 }
 
-/* The error may be one of MPI_COMM_WORLD: its handler is there while the error is told. */
+/* The error may be one of MPI_COMM_WORLD: its handler is set while the error is reported. */
 static void tell_errors(int rc, slot comm) {
     pthread_mutex_lock(&handler_lock);
     int last = --handler_users == 0;
@@ -207,7 +209,7 @@ BY_ASKING(5, Mprobe, LIGHT, await_probe(a1, a2, a3))
         return rc;                                                                                                    \
     }
 
-/* Which of several is over only their own test says. MPI_Testsome says how many: 0 means to ask again, and with nothing
+/* Only their own test reports which of several is over. MPI_Testsome says how many: 0 means to ask again, and with nothing
    to wait for it would say so for ever. */
 INSTEAD(4, Waitany, 0, &done, a1, a2, a3, (slot)&done, a4)
 INSTEAD(5, Waitsome, (int)a1 <= 0, (const int *)a3, a1, a2, a3, a4, a5)
@@ -249,7 +251,7 @@ SENDERS(WRAP_SEND)
 
 static int is_nobody(slot rank) { return (int)rank == monitor_library.proc_null; }
 
-/* `begin`: the arguments without the status, which is the last. Nothing comes from MPI_PROC_NULL, and the status that
+/* `begin`: the arguments without the status, which is the last. No message arrives from MPI_PROC_NULL, and the status that
    says so is not given by every library's MPI_Test: `nothing` leaves it to the blocking call, which does not wait. */
 #define RECEIVING(f, form, n, comm, nothing, begin_types, ...)                                                        \
     int rc;                                                                                                           \

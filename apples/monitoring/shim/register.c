@@ -14,7 +14,7 @@
 
 /* Milliseconds a node manager may take to answer. */
 #define PATIENCE_MS 2000
-/* Requests for the processor closer together than this are one: a node manager has others to hear. */
+/* Requests for the processor closer together than this count as one, to spare the node manager. */
 #define AGAIN_NS 5000000u
 
 static int manager = -1;
@@ -109,12 +109,12 @@ void monitor_register(const char *job, const char *page) {
         close(fd);
         return;
     }
-    /* Left open: the end of this connection tells the node manager that the process is gone. */
+    /* Left open: the end of this connection shows the node manager the end of the process. */
     if (fstat(fd, &manager_is) == 0)
         manager = fd;
 }
 
-/* CMDSCH: what is asked for is on the page. One that gets lost is found there, later. A program may have closed the
+/* CMDSCH: the request is on the page. If this line gets lost, the node manager finds it there later. A program may have closed the
    connection and have something else there now, that is none of our business. */
 void monitor_schedule(uint64_t now) {
     static const char line[] = "{\"schedule\": null}\n";

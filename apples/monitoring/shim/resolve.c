@@ -1,4 +1,4 @@
-/* Finding the MPI library that the program uses, and what it is. */
+/* Finding the MPI library of the program, and its kind. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -37,8 +37,8 @@ static int look_into(struct dl_phdr_info *info, size_t size, void *data) {
     return search->found != NULL;
 }
 
-/* The function behind ours: in the program's own scope, or in a library that was opened privately, as Python's
-   modules are. Null when there is none. */
+/* The function behind the wrapper: in the program's own scope, or in a library that was opened privately, as Python's
+   modules are. Null if there is none. */
 void *monitor_find(const char *name) {
     struct search search = {name, dlsym(RTLD_NEXT, name)};
     if (search.found == NULL)
@@ -46,13 +46,13 @@ void *monitor_find(const char *name) {
     return search.found;
 }
 
-/* The same for data. A program may hold the only valid copy of what a library defines, so it comes first. */
+/* The same for data. A program may hold the only valid copy of a library's variable, so it is searched first. */
 static void *find_data(const char *name) {
     void *at = dlsym(RTLD_DEFAULT, name);
     return at != NULL ? at : monitor_find(name);
 }
 
-/* Every stride-th of the symbols. Their library is looked for once; then every name is looked up in it alone. */
+/* Resolve every stride-th of the symbols. Their library is searched once; then every name is looked up in it alone. */
 void monitor_resolve(const struct symbol *symbols, size_t count, size_t stride) {
     Dl_info library;
     void *handle = NULL;
@@ -68,6 +68,23 @@ void monitor_resolve(const struct symbol *symbols, size_t count, size_t stride) 
         *symbols[i].at = at;
     }
     /* The handle is kept: the library stays as long as the program does. */
+}
+
+/* Tables of C functions, added by constructors before the program begins. */
+static struct {
+    const struct symbol *symbols;
+    size_t count;
+} tables[2];
+
+void monitor_add_symbols(const struct symbol *symbols, size_t count) {
+    size_t i = tables[0].symbols != NULL;
+    tables[i].symbols = symbols;
+    tables[i].count = count;
+}
+
+void monitor_resolve_c(void) {
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        monitor_resolve(tables[i].symbols, tables[i].count, 1);
 }
 
 _Noreturn void monitor_missing(const char *name) {

@@ -69,7 +69,7 @@ static int still_busy(int rank) {
     return busy[rank];
 }
 
-/* Let the others know; returns how many could not be told yet, because they have not read the last word. */
+/* Send the status to the others; returns the number of ranks that have not read the last one yet. */
 static int tell(int now) {
     int behind = 0;
     for (int i = 1; i < ranks; i++) {
@@ -89,7 +89,7 @@ static int tell(int now) {
     return behind;
 }
 
-/* Read what has come; returns the number of ranks that have become scheduled. MPICH's probe may say no and only then
+/* Read the arrived statuses; returns the number of ranks that have become scheduled. MPICH's probe may say no and only then
    fetch what it was asked for, so that is not believed at once. */
 static int listen(void) {
     int status[32], there = 0, news = 0, doubts = 2;
@@ -116,8 +116,8 @@ static int take(void) { return ranks > 0 && !__atomic_test_and_set(&taken, __ATO
 
 static void give(void) { __atomic_clear(&taken, __ATOMIC_RELEASE); }
 
-/* Let the others know what has changed. Ranks that were busy are tried again, but not at every call: those that are
-   scheduled read nothing, maybe for long. */
+/* Send a change of the status to the other ranks. Busy ranks are tried again, but not at every call: scheduled ranks
+   read nothing, possibly for a long time. */
 static void keep_told(int now) {
     static int last = 1, behind;
     static uint64_t again_at;
@@ -129,7 +129,17 @@ static void keep_told(int now) {
     }
 }
 
-/* While the process waits: others hear what has changed; and has somebody become scheduled, where we are not? */
+/* Count messages from scheduled senders, and ask the node manager for the processor. */
+void monitor_request(uint64_t count) {
+    struct process_half *p = &monitor_page->process;
+    monitor_begin_write(p);
+    p->requests += count;
+    p->last_request_ns = monitor_wall();
+    monitor_end_write(p);
+    monitor_schedule(p->last_request_ns);
+}
+
+/* While the process waits: send a change of its status. If it is not scheduled, read whether other ranks have become so. */
 void monitor_travel_look(void) {
     int now = monitor_page->manager.scheduled != 0, news = 0;
     if ((now && !monitor_travelling) || !take())
@@ -142,7 +152,7 @@ void monitor_travel_look(void) {
         monitor_request((uint64_t)news);
 }
 
-/* A call of the program begins: what it sends is preceded by our status. */
+/* A call of the program begins: send the status ahead of its messages. */
 void monitor_travel_before(void) {
     if (!take())
         return;
@@ -160,7 +170,7 @@ void monitor_travel_after(void) {
         monitor_request((uint64_t)(news > 0 ? news : 1));
 }
 
-/* One step towards the end; true when nothing is under way between any two ranks. */
+/* One step towards the end; true if no status is in transit between any two ranks. */
 static int settled(slot *barrier, int *entered) {
     int status[32], over = 0, under_way = 0;
     listen();

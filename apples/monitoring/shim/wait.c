@@ -1,4 +1,4 @@
-/* How a process waits: it asks MPI again and again, and where it is told to, sleeps in between.
+/* How a process waits: it tests MPI again and again, and in the mode spin-block sleeps in between.
 
    Polling asks without end. Spin-block asks for T_spin, then sleeps on a bell that all processes of the job on this
    node share, a futex word in shared memory, for a millisecond at most: a message from another node rings no bell.
@@ -43,7 +43,7 @@ static inline void breathe(void) {
 
 int monitor_mode(void) { return (int)__atomic_load_n(&monitor_page->manager.wait, __ATOMIC_RELAXED); }
 
-/* A collective goes through about log2(ranks) rounds, and each may have somebody to wake. */
+/* A collective goes through about log2(ranks) rounds, and in each a rank may have to be woken. */
 int monitor_collective_rings(void) {
     if (collective_rings == 1)
         for (uint32_t reached = 1; reached < monitor_page->process.ranks; reached *= 2)
@@ -84,7 +84,7 @@ static inline int ask(const struct question *q) {
     return q->error != NULL ? *q->error : rc;
 }
 
-/* Sleep until the bell is rung or a millisecond has passed, unless the answer comes first. True when it came. */
+/* Sleep until the bell is rung or a millisecond has passed, unless the wait is over before. True if it is over. */
 static int sleep_until_rung(const struct question *q, int *rc) {
     const struct timespec nap = {0, NAP_NS};
     __atomic_add_fetch(&bell->sleepers, 1, __ATOMIC_SEQ_CST);

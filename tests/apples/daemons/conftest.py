@@ -139,7 +139,7 @@ def bench():
 
 @pytest.fixture
 def local_cluster():
-    """Makes a `Lab`, in a directory whose path is short enough for sockets."""
+    """Makes a `LocalCluster`, in a directory whose path is short enough for sockets."""
     with ExitStack() as stack:
 
         def make(nodes=None, **options):
@@ -148,3 +148,23 @@ def local_cluster():
             return stack.enter_context(LocalCluster(directory, nodes or {"a": "0"}, **options))
 
         yield make
+
+
+@pytest.fixture(scope="module")
+def shared_cluster():
+    """Returns a started cluster of one node by policy, for the tests of a module that leave it as it was."""
+    made = {}
+    with ExitStack() as stack:
+
+        def start(policy):
+            if policy not in made:
+                directory = Path(tempfile.mkdtemp(prefix="cluster-"))
+                stack.callback(shutil.rmtree, directory)
+                made[policy] = stack.enter_context(LocalCluster(directory, {"a": "0"}, policy=policy))
+                if POLICIES[policy].coordinated:
+                    made[policy].start()
+                else:
+                    made[policy].start_node("a", managed=False)
+            return made[policy]
+
+        yield start

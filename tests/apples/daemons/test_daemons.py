@@ -68,7 +68,7 @@ def test_jobs_take_turns_and_all_processes_of_one_at_a_time(local_cluster):
     assert [entry["rank"] for entry in site.ask("a", "job", "x")] == [0]
 
 
-def test_a_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_learns_all(local_cluster):
+def test_killed_manager_leaves_no_process_stopped(local_cluster):
     site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
@@ -81,7 +81,7 @@ def test_a_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_learns_
     site.wait(lambda: stopped([x, y]))
 
 
-def test_a_node_manager_that_is_killed_leaves_nobody_stopped_and_the_next_one_takes_over(local_cluster):
+def test_killed_node_manager_leaves_no_process_stopped(local_cluster):
     site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
@@ -110,7 +110,7 @@ def test_a_node_manager_that_hangs_leaves_nobody_stopped(local_cluster):
     site.wait(lambda: stopped([x, y]))
 
 
-def test_a_watchdog_that_is_killed_is_replaced_and_the_turns_go_on(local_cluster):
+def test_killed_watchdog_is_replaced(local_cluster):
     site = local_cluster()
     site.start()
     (x,), (y,) = two_jobs(site).values()
@@ -161,7 +161,7 @@ def test_a_rank_that_is_killed_leaves_the_other_job_its_turns(local_cluster):
     site.wait(lambda: not stopped(jobs["y"]))
 
 
-def test_a_cut_between_manager_and_node_leaves_nobody_stopped_and_mends(local_cluster):
+def test_cut_network_leaves_no_process_stopped_and_mends(local_cluster):
     site = local_cluster(relayed=True)
     site.start()
     (x,), (y,) = two_jobs(site).values()
@@ -242,19 +242,15 @@ def _frozen_jobs(site):
     return jobs
 
 
-def test_a_second_node_manager_of_a_name_is_told_so(local_cluster):
-    site = local_cluster(policy="uncoordinated")
-    site.start_node("a", managed=False)
+def test_second_node_manager_of_a_name_is_refused(shared_cluster):
+    site = shared_cluster("uncoordinated")
     result = apples("node", "--policy", "uncoordinated", "--socket", site.socket("a"))
     assert result.returncode == 5
     assert f"a node manager runs there already, process {site.nodes['a'].pid} of " in result.stderr
 
 
-def test_a_node_with_another_key_or_policy_or_a_taken_name_is_refused_with_the_reason(
-    local_cluster, tmp_path
-):
-    site = local_cluster()
-    site.start()
+def test_node_with_wrong_key_policy_or_name_gets_the_reason(shared_cluster, tmp_path):
+    site = shared_cluster("gang")
     other = tmp_path / "other"
     apples("manager", "--new-key", other)
     for options, why in (
@@ -280,9 +276,8 @@ def test_a_node_with_another_key_or_policy_or_a_taken_name_is_refused_with_the_r
         assert f"no manager at {site.manager_address}: {why}" in said
 
 
-def test_a_stranger_who_talks_nonsense_is_shown_out_and_the_beat_goes_on(local_cluster):
-    site = local_cluster()
-    site.start()
+def test_nonsense_at_the_manager_does_not_stop_heartbeats(shared_cluster):
+    site = shared_cluster("gang")
     host, _, port = site.manager_address.rpartition(":")
     for nonsense in (b"GET / HTTP/1.0\r\n\r\n", b"x" * 10_000, b'{"hello": 1}\n', b"\0" * 100 + b"\n"):
         with socket.create_connection((host, int(port))) as stranger:
@@ -298,9 +293,8 @@ def test_a_stranger_who_talks_nonsense_is_shown_out_and_the_beat_goes_on(local_c
     assert site.hears("a")
 
 
-def test_the_door_of_a_node_answers_nonsense_with_what_is_legal(local_cluster):
-    site = local_cluster(policy="uncoordinated")
-    site.start_node("a", managed=False)
+def test_illegal_request_is_answered_with_the_legal_ones(shared_cluster):
+    site = shared_cluster("uncoordinated")
     for line, why in (
         (b"nonsense\n", "expected one JSON object a line"),
         (b'{"dance": 1}\n', "legal are register, status, view, job, beats, hold"),
@@ -313,9 +307,8 @@ def test_the_door_of_a_node_answers_nonsense_with_what_is_legal(local_cluster):
     assert site.ask("a", "status")["processes"] == []
 
 
-def test_a_connection_that_ends_is_a_process_that_leaves(local_cluster):
-    site = local_cluster(policy="uncoordinated")
-    site.start_node("a", managed=False)
+def test_end_of_a_connection_deregisters_its_process(shared_cluster):
+    site = shared_cluster("uncoordinated")
     about = {"job": "me", "rank": 0, "ranks": 1, "pid": os.getpid(), "page": None}
     affinity = os.sched_getaffinity(0)
     try:
@@ -330,7 +323,7 @@ def test_a_connection_that_ends_is_a_process_that_leaves(local_cluster):
         os.sched_setaffinity(0, affinity)
 
 
-def test_daemons_that_run_while_they_are_needed_end_with_the_last_who_needs_them(local_cluster):
+def test_while_needed_daemons_end_after_the_last_process(local_cluster):
     site = local_cluster(manager_options=("--while-needed",), node_options=("--while-needed",))
     site.start()
     process = site.spin("x", 0, 1, "a")

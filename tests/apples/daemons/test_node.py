@@ -5,8 +5,8 @@ import pytest
 from apples.coscheduling.classes import FcsConstants, MonitorCounts
 from apples.coscheduling.events import Process
 from apples.coscheduling.messagedriven import MessageDrivenConstants
-from apples.daemons.managedprocess import LOOK_AGAIN_S
-from apples.daemons.node import LIMIT_AGAIN_S
+from apples.daemons.managedprocess import LIMIT_AGAIN_S, LOOK_AGAIN_S
+from apples.daemons.node import check_free
 from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 
 
@@ -255,7 +255,7 @@ def test_cpu_of_ranks_that_have_ended_counts_for_their_job(bench):
 def test_a_name_that_is_taken_is_refused_with_the_reason(gang, changes, why):
     fields = {"process": Process("x", 0), "ranks": 1, "pid": 1000, "uid": 7, "started": 1} | changes
     with pytest.raises(RegistrationRefused) as error:
-        gang.node.check(ProcessRegistration(**fields))
+        check_free(gang.node.processes, ProcessRegistration(**fields))
     assert str(error.value) == why
 
 

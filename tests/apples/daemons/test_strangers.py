@@ -45,9 +45,8 @@ def said(path, *lines):
         return found
 
 
-def test_no_line_of_anybody_ends_a_node_manager(local_cluster):
-    site = local_cluster(policy="uncoordinated")
-    site.start_node("a", managed=False)
+def test_no_request_ends_a_node_manager(shared_cluster):
+    site = shared_cluster("uncoordinated")
     for line, why in HOSTILE:
         (answer,) = said(site.socket("a"), line)
         assert why.lower() in answer["refused"].lower()
@@ -69,9 +68,8 @@ def page(state=1, stopped_ns=0, magic=MAGIC):
     [page(state=7), page(stopped_ns=2**64 - 1), page(magic=1), b"", b"\xff" * PAGE_BYTES],
     ids=["state", "stopped", "magic", "short", "ones"],
 )
-def test_no_page_of_anybody_ends_a_node_manager(local_cluster, tmp_path, spoilt):
-    site = local_cluster(policy="message-driven")
-    site.start_node("a", managed=False)
+def test_no_damaged_page_ends_a_node_manager(shared_cluster, tmp_path, spoilt):
+    site = shared_cluster("message-driven")
     path = tmp_path / "j.0"
     path.write_bytes(page())
     affinity = os.sched_getaffinity(0)

@@ -1,7 +1,7 @@
 /* The MPI functions that are wrapped, as tables: X(arity, Name, lower-case name). The arity is that of the C function;
    Fortran's has an error code more. */
-#ifndef APPLES_CALLS_H
-#define APPLES_CALLS_H
+#ifndef APPLES_TABLES_H
+#define APPLES_TABLES_H
 
 /* Collectives that exist in a non-blocking form MPI_I…, with the same arguments and a request. */
 #define COLLECTIVES(X)                                                                                                \
@@ -64,7 +64,7 @@
     X(1, Win_flush_all, win_flush_all)                                                                                \
     X(1, File_close, file_close)
 
-/* Calls that do not wait. Those of PASSING also say whether something is over after it. */
+/* Calls that do not wait. Those of PASSING also have a condition for a completed operation. */
 #define PASSING_SENDS(X)                                                                                              \
     X(7, Isend, isend)                                                                                                \
     X(7, Issend, issend)                                                                                              \
@@ -102,13 +102,13 @@
     X(7, Iexscan, iexscan)                                                                                            \
     X(8, Ineighbor_allgather, ineighbor_allgather)                                                                    \
     X(8, Ineighbor_alltoall, ineighbor_alltoall)
-/* What an MPI function has answered at this address, in Fortran as in C. */
-#define SAID(at) *(const int *)(at)
+/* The result that an MPI function has stored at this address, in Fortran as in C. */
+#define RESULT(at) *(const int *)(at)
 #define PASSING(X)                                                                                                    \
-    X(3, Test, test, SAID(a2) != 0)                                                                                   \
-    X(4, Testall, testall, SAID(a3) != 0)                                                                             \
-    X(5, Testany, testany, SAID(a4) != 0)                                                                             \
-    X(5, Testsome, testsome, SAID(a3) > 0)                                                                            \
+    X(3, Test, test, RESULT(a2) != 0)                                                                                   \
+    X(4, Testall, testall, RESULT(a3) != 0)                                                                             \
+    X(5, Testany, testany, RESULT(a4) != 0)                                                                             \
+    X(5, Testsome, testsome, RESULT(a3) > 0)                                                                            \
     X(5, Iprobe, iprobe, 0)                                                                                           \
     X(6, Improbe, improbe, 0)                                                                                         \
     X(3, Request_get_status, request_get_status, 0)                                                                   \
@@ -173,7 +173,7 @@
 #define MORE10 11
 #define MORE12 13
 
-/* Is this call the program's own, and are we to measure it? */
+/* True if the call is the program's own and is measured. */
 #define OURS (monitor_on && monitor_thread.depth == 0)
 
 #endif

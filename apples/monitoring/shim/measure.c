@@ -1,0 +1,305 @@
+/* Measurement: the values that every MPI call adds to the page, and the creation of the page. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+/* A thread whose area would hold this outside a restartable sequence: it begins and ends where nothing is executed,
+   and the kernel wants its signature before the place to go to. */
+#ifdef RSEQ_SIGNATURE
+static const uint32_t nowhere_to_go[2] = {RSEQ_SIGNATURE, 0};
+#endif
+struct sequence monitor_sequence;
+int monitor_has_rseq;
+
+static uint64_t coalesce_ns = 100000;
+
+static inline uint64_t stopped_ns(void) {
+    return __atomic_load_n(&monitor_page->manager.stopped_ns, __ATOMIC_RELAXED);
+}
+
+static void know_thread(struct thread *t) {
+    struct process_half *p = &monitor_page->process;
+    struct instant now;
+    read_anchor(t, &now);
+    t->left_cpu = now.cpu_after;
+    t->known = 1;
+    monitor_begin_write(p);
+    p->threads++;
+    monitor_end_write(p);
+}
+
+static inline void begin_waiting(struct thread *t, uint64_t wall) {
+    struct process_half *p = &monitor_page->process;
+    t->entered_wall = wall;
+    t->entered_stopped = stopped_ns();
+    monitor_begin_write(p);
+    p->t_cpu_ns += t->gap;
+    if (t->since_event >= coalesce_ns || !t->communicated) {
+        p->c_comm++;
+        t->communicated = 1;
+        t->since_event = 0;
+    }
+    p->updated_ns = wall;
+    p->phase = p->threads == 1 ? PHASE_WAITING : PHASE_UNKNOWN;
+    p->phase_wall_ns = wall;
+    p->phase_stopped_ns = t->entered_stopped;
+    monitor_end_write(p);
+}
+
+void monitor_enter(int kind) {
+    struct thread *t = &monitor_thread;
+    struct instant now;
+    t->depth = 1;
+    if (UNLIKELY(!t->known))
+        know_thread(t);
+    read_clocks(t, &now, FOLLOW_NS);
+    /* The clock may have been followed too far before: the excess is subtracted from later values. */
+    int64_t computed = (int64_t)(now.cpu_before - t->left_cpu) - t->overdrawn;
+    uint64_t gap = computed > 0 ? (uint64_t)computed : 0;
+    t->overdrawn = computed > 0 ? 0 : -computed;
+    t->since_event += gap;
+    t->gap = gap;
+    if (kind & BLOCKING)
+        begin_waiting(t, now.wall_before);
+    if (kind & (SENDS | COLLECTIVE | COMPLETES) && UNLIKELY(monitor_page->manager.scheduled != 1 || monitor_travelling))
+        monitor_travel_before();
+}
+
+/* This process is not scheduled: look for messages and new statuses. For a call that only began an operation, look at its
+   completion. */
+static __attribute__((noinline)) void look_after(int kind) {
+    if (kind & OVER || (kind & BLOCKING && kind & (RECEIVES | COLLECTIVE | COMPLETES)))
+        monitor_travel_after();
+    else if (kind & COMPLETES)
+        monitor_travel_look();
+}
+
+void monitor_leave(int kind) {
+    struct thread *t = &monitor_thread;
+    struct process_half *p = &monitor_page->process;
+    struct instant now;
+    if (kind) {
+        if (UNLIKELY(monitor_page->manager.scheduled != 1))
+            look_after(kind);
+        monitor_ring();
+    }
+    read_clocks(t, &now, kind & BLOCKING ? t->entered_wall - t->anchor_wall + FOLLOW_WAIT_NS : FOLLOW_NS + FOLLOW_WAIT_NS);
+    monitor_begin_write(p);
+    if (kind & BLOCKING) {
+        uint64_t held = stopped_ns() - t->entered_stopped, inside = now.wall_after - t->entered_wall;
+        p->t_comm_ns += inside > held ? inside - held : 0;
+    } else {
+        p->t_cpu_ns += t->gap;
+    }
+    p->calls++;
+    if (kind & SENDS)
+        p->sent++;
+    if (kind & RECEIVES)
+        p->received++;
+    p->updated_ns = now.wall_after;
+    p->phase = p->threads == 1 ? PHASE_COMPUTING : PHASE_UNKNOWN;
+    p->phase_wall_ns = now.wall_after;
+    p->phase_cpu_ns = now.cpu_after;
+    monitor_end_write(p);
+    t->left_cpu = now.cpu_after;
+    t->depth = 0;
+}
+
+/* --- start and end -------------------------------------------------------------------------------- */
+
+static void complain(const char *what, const char *about, const char *why) {
+    fprintf(stderr, "apples monitor: %s %s: %s; this process is not measured\n", what, about, why);
+}
+
+static int legal_job(const char *job) {
+    size_t length = strlen(job);
+    return length > 0 && length <= 64 && strcmp(job, ".") && strcmp(job, "..") &&
+           strspn(job, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == length;
+}
+
+/* True if another living process has the page, because two programs were given the same job name. */
+static int taken(int fd) {
+    struct process_half old;
+    if (pread(fd, &old, sizeof old, 0) != sizeof old || old.magic != PAGE_MAGIC || old.state == STATE_FINALIZED)
+        return 0;
+    return old.pid != (uint32_t)getpid() && (kill((pid_t)old.pid, 0) == 0 || errno == EPERM);
+}
+
+static struct page *open_page(const char *path) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int error = fd < 0 ? errno : 0;
+    struct page *page = NULL;
+    if (fd >= 0 && taken(fd)) {
+        complain("page", path, "a process that is still running has it; give every job a name of its own");
+        close(fd);
+        return NULL;
+    }
+    if (fd >= 0) {
+        /* Reserve the space: with a full tmpfs the first write would otherwise end the program with SIGBUS. */
+        error = ftruncate(fd, 0) != 0 ? errno : posix_fallocate(fd, 0, PAGE_BYTES);
+        if (error == 0) {
+            void *at = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+            page = at == MAP_FAILED ? NULL : at;
+            error = page == NULL ? errno : 0;
+        }
+        close(fd);
+    }
+    if (page == NULL)
+        complain("page", path, strerror(error));
+    return page;
+}
+
+static void read_settings(struct manager_half *m) {
+    const char *wait = getenv("APPLES_WAIT"), *spin = getenv("APPLES_SPIN_US"), *gap = getenv("APPLES_COALESCE_US");
+    char *end;
+    m->wait = WAIT_AS_MPI;
+    m->scheduled = 1;
+    m->spin_ns = 120000;
+    m->stopped_ns = 0;
+    if (wait != NULL && !strcmp(wait, "poll"))
+        m->wait = WAIT_POLL;
+    else if (wait != NULL && !strcmp(wait, "block"))
+        m->wait = WAIT_SPIN_BLOCK;
+    else if (wait != NULL && *wait && strcmp(wait, "mpi"))
+        fprintf(stderr, "apples monitor: APPLES_WAIT is '%s', legal are block, poll and mpi; taken as mpi\n", wait);
+    if (spin != NULL && *spin) {
+        double us = strtod(spin, &end);
+        if (*end == '\0' && us >= 0 && us < 1e9)
+            m->spin_ns = (uint64_t)(us * 1e3);
+        else
+            fprintf(stderr, "apples monitor: APPLES_SPIN_US is '%s', legal are microseconds from 0; taken as 120\n",
+                    spin);
+    }
+    if (gap != NULL && *gap) {
+        double us = strtod(gap, &end);
+        if (*end == '\0' && us >= 0 && us < 1e9)
+            coalesce_ns = (uint64_t)(us * 1e3);
+        else
+            fprintf(stderr, "apples monitor: APPLES_COALESCE_US is '%s', legal are microseconds from 0; taken as 100\n",
+                    gap);
+    }
+    /* Blocking and non-blocking collectives do not match each other, so this cannot change later, and has to be the
+       same on all ranks: it follows from their common environment. */
+    monitor_nonblocking = m->wait != WAIT_AS_MPI || getenv("APPLES_NODE_SOCKET") != NULL;
+}
+
+static void describe(struct process_half *p) {
+    char version[8192] = "";
+    int length = 0;
+    int (*get_version)(char *, int *) = monitor_find("PMPI_Get_library_version");
+    int (*rank)(slot, int *) = monitor_find("PMPI_Comm_rank"), (*size)(slot, int *) = monitor_find("PMPI_Comm_size");
+    int mine = 0, all = 1;
+    if (get_version != NULL)
+        get_version(version, &length);
+    size_t n = 0;
+    for (const char *c = version; *c && *c != '\n' && *c != ',' && n < sizeof p->mpi - 1; c++) {
+        if (*c == '\t' || *c == ' ') {
+            if (n > 0 && p->mpi[n - 1] != ' ')
+                p->mpi[n++] = ' ';
+        } else {
+            p->mpi[n++] = *c;
+        }
+    }
+    gethostname(p->host, sizeof p->host - 1);
+    rank(monitor_library.world, &mine);
+    size(monitor_library.world, &all);
+    p->version = PAGE_VERSION;
+    p->pid = (uint32_t)getpid();
+    p->tid = (uint32_t)syscall(SYS_gettid);
+    p->rank = (uint32_t)mine;
+    p->ranks = (uint32_t)all;
+}
+
+/* A forked child must not write into the page of its parent. */
+static void forget_in_child(void) {
+    monitor_on = 0;
+    monitor_page = &monitor_no_page;
+}
+
+static void prepare_clock(void) {
+#ifdef RSEQ_SIGNATURE
+    monitor_sequence.start_ip = (uintptr_t)nowhere_to_go;
+    monitor_sequence.post_commit_offset = 1;
+    monitor_sequence.abort_ip = (uintptr_t)&nowhere_to_go[1];
+    monitor_has_rseq = &__rseq_size != NULL && __rseq_size != 0;
+#endif
+}
+
+/* MPI_Init has returned. */
+void monitor_start(void) {
+    const char *directory = getenv("APPLES_MONITOR"), *job = getenv("APPLES_JOB");
+    int (*query)(int *) = monitor_find("PMPI_Query_thread");
+    char path[4096] = "";
+    int level = 0;
+    if (directory == NULL && getenv("APPLES_WAIT") == NULL)
+        return;
+    if (job == NULL || !*job)
+        job = "job";
+    if (!legal_job(job)) {
+        complain("job", job, "legal are 1 to 64 letters, digits, '.', '_' and '-'");
+        return;
+    }
+    struct process_half fresh = {0};
+    describe(&fresh);
+    struct page *page = &monitor_no_page;
+    if (directory != NULL && *directory) {
+        snprintf(path, sizeof path, "%s/%s.%u", directory, job, fresh.rank);
+        page = open_page(path);
+        if (page == NULL) {
+            page = &monitor_no_page;
+            path[0] = '\0';
+        }
+        monitor_open_bell(directory, job);
+    }
+    read_settings(&page->manager);
+    if (query != NULL)
+        query(&level);
+    monitor_several_threads = level == monitor_library.multiple;
+    prepare_clock();
+    pthread_atfork(NULL, NULL, forget_in_child);
+    monitor_page = page;
+    know_thread(&monitor_thread);
+    fresh.threads = 1;
+    fresh.state = STATE_RUNNING;
+    fresh.started_ns = fresh.updated_ns = fresh.phase_wall_ns = monitor_wall();
+    fresh.phase = PHASE_COMPUTING;
+    fresh.phase_cpu_ns = monitor_thread.left_cpu;
+    page->process = fresh;
+    /* The magic number is written last, so that a reader that sees it sees a complete page. */
+    __atomic_store_n(&page->process.magic, PAGE_MAGIC, __ATOMIC_RELEASE);
+    if (getenv("APPLES_NODE_SOCKET") != NULL) {
+        monitor_travel_start();
+        monitor_register(job, path);
+    }
+    monitor_on = 1;
+}
+
+/* MPI_Finalize begins: count the computation until now, and nothing after it. */
+void monitor_end(void) {
+    struct process_half *p = &monitor_page->process;
+    struct instant now;
+    monitor_thread.depth = 1;
+    read_clocks(&monitor_thread, &now, FOLLOW_NS);
+    monitor_travel_end();
+    monitor_begin_write(p);
+    if (monitor_thread.known && now.cpu_before > monitor_thread.left_cpu)
+        p->t_cpu_ns += now.cpu_before - monitor_thread.left_cpu;
+    p->state = STATE_FINALIZED;
+    p->ended_ns = p->updated_ns = now.wall_before;
+    p->phase = PHASE_UNKNOWN;
+    p->phase_stopped_ns = stopped_ns();
+    monitor_end_write(p);
+    monitor_on = 0;
+    monitor_ring();
+}
