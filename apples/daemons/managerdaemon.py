@@ -19,7 +19,7 @@ from apples.ipc.listener import Listener, bound, raise_descriptors
 from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memory
 from apples.ipc.streams import Stream, keep_honest
 from apples.ipc.timer import between_heartbeats, now
-from apples.ipc.wire import PULSE_S, SILENCE_S, VERSION, DatagramSeal, Forged, Json, open_line, random_word
+from apples.ipc.wire import PULSE_S, SILENCE_S, DatagramSeal, Forged, Json, random_word
 from nws.base.detach import notify
 
 _PRIORITY = 11
@@ -72,13 +72,8 @@ class ManagerDaemon:
         return run_until_signal(self._loop, self.close, starting=self._start)
 
     def _start(self) -> None:
-        sharing = self._sharing
-        self._log(
-            f"manager at {self.place}, TCP and UDP: policy {sharing.policy.name}, slices of "
-            f"{sharing.slice_s * 1e3:g} ms, heartbeats "
-            f"{'by multicast' if self.heartbeats.multicast else 'one by one'}, "
-            f"{'real time' if self._realtime else 'ordinary'} priority"
-        )
+        priority = "real time" if self._realtime else "ordinary"
+        self._log(_introduction(self.place, self._sharing, self.heartbeats.multicast, priority))
         settle_memory()
         self.heartbeats.start()
         self._next_second()
@@ -106,9 +101,7 @@ class ManagerDaemon:
         )
         connection = NodeConnection(stream=stream, challenge=random_word(), since=now())
         self._connections.add(connection)
-        stream.send(
-            open_line({"apples": VERSION, "challenge": connection.challenge, "session": self._session})
-        )
+        connection.greet(self._session)
 
     def _line(self, node: NodeConnection, line: bytes) -> None:
         if node.seal is None:
@@ -243,3 +236,10 @@ def _objection(hello: Json, policy: str, known: NodeConnection | None) -> str | 
     if known is not None and known.word != hello["word"] and now() - known.heard_at < SILENCE_S:
         return f"a node {hello['node']} is connected already; give one of them another --name"
     return None
+
+
+def _introduction(place: str, sharing: SharingSettings, multicast: str | None, priority: str) -> str:
+    return (
+        f"manager at {place}, TCP and UDP: policy {sharing.policy.name}, slices of {sharing.slice_s * 1e3:g} ms, "
+        f"heartbeats {'by multicast' if multicast else 'one by one'}, {priority} priority"
+    )

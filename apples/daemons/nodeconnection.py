@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from apples.ipc.streams import Stream
-from apples.ipc.wire import LONGEST_LINE, PULSE_S, SILENCE_S, Json, Seal, derive, open_line
+from apples.ipc.wire import LONGEST_LINE, PULSE_S, SILENCE_S, VERSION, Json, Seal, derive, open_line
 
 #: Time for a new connection to prove that it holds the key, seconds.
 _UNPROVED_S = 3.0
@@ -38,6 +38,10 @@ class NodeConnection:
     told_at: float = 0.0
     status: Json = field(default_factory=dict)
     processors: int = 0
+
+    def greet(self, session: str) -> None:
+        """Send the challenge and the random word of the manager's session, not sealed."""
+        self.stream.send(open_line({"apples": VERSION, "challenge": self.challenge, "session": session}))
 
     def open_hello(self, key: bytes, line: bytes) -> Json:
         """Return the first line of a node; raises `Forged` unless it proves that the sender holds the key."""
