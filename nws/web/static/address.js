@@ -1,5 +1,5 @@
-/* The whole state of the page is its address: what is shown, over which time, how it is coloured. Links are real
-   links; the back button and a copied address do what they say. Theme and token are the reader's own and stay out. */
+/* The page's address contains its whole state: view, time, measure and thresholds. Links are real links, and the
+   back button and copied addresses work. Theme and token are personal and not included. */
 
 export const RANGES = { "1h": 3600, "6h": 21600, "24h": 86400, "7d": 604800, "30d": 2592000 };
 export const MEASURES = ["latency", "bandwidth", "age", "asymmetry"];
@@ -7,7 +7,7 @@ export const SORTS = ["name", "cpu", "memory", "age"];
 export const STALE = { "1m": 60, "5m": 300, "15m": 900, "1h": 3600 };
 
 const DEFAULTS = { range: "1h", live: "1", stale: "5m" };
-/* What a link to another place keeps; everything else belongs to one place. */
+/* Parts that a link to another view keeps; the others belong to one view. */
 const SHARED = ["range", "from", "to", "live", "stale"];
 const ORDER = [
   "site",
@@ -32,7 +32,7 @@ function number(text) {
   return text !== null && text !== "" && Number.isFinite(value) ? value : null;
 }
 
-/** State told by a query string; what makes no sense there is as if absent. */
+/** Return the state in a query string; invalid parts count as absent. */
 export function parse(search) {
   const query = new URLSearchParams(search);
   const raw = {};
@@ -84,14 +84,14 @@ function format(raw) {
   return text ? `?${text}` : "./";
 }
 
-/** Address of another place that keeps the time shown. */
+/** Return the address of another view with the selected time. */
 export function linkTo(place) {
   const raw = { ...place };
   for (const name of SHARED) if (!(name in raw)) raw[name] = current.raw[name];
   return format(raw);
 }
 
-/** Address of this place with some of its state changed; null or "" takes a part away. */
+/** Return the address of this view with some state changed; null or "" removes a part. */
 export function linkWith(changes) {
   return format({ ...current.raw, ...changes });
 }
@@ -115,7 +115,7 @@ export function go(href, { replace = false } = {}) {
   arrive();
 }
 
-/** Take over plain clicks on links within the page; others (new tab, download) stay the browser's. */
+/** Handle plain clicks on links within the page; the browser handles others (new tab, download). */
 export function followLinks(root) {
   root.addEventListener("click", (event) => {
     const link = event.target.closest?.("a[href]");
@@ -129,7 +129,7 @@ export function followLinks(root) {
   window.addEventListener("popstate", arrive);
 }
 
-/** The time shown, `{since, until}` in seconds since the epoch, as of the server's `now`. */
+/** Return the selected time, `{since, until}` in seconds since the epoch, for the server's `now`. */
 export function span(state, now) {
   if (state.range === "custom") return { since: state.from, until: state.to };
   return { since: now - RANGES[state.range], until: now };

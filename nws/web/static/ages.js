@@ -1,20 +1,20 @@
-/* Stale values look stale, without a new answer: every node that carries a measuring time (`data-at`) is looked at
-   once a second; ages are told anew, and `data-stale` turns on what the style sheets do to old values. */
+/* Marks values as stale between responses: every second each node with a measuring time (`data-at`) gets its age,
+   and `data-stale` selects the style of old values. */
 
 import { address } from "./address.js";
 import { now } from "./clock.js";
 import { el, setAttribute, setText } from "./dom.js";
 import { duration, moment } from "./units.js";
 
-/** Whether a value measured at `t` is too old to be trusted now. A lost host's values always are. */
+/** Return whether a value measured at `t` is too old to be reliable. Values of a lost host always are. */
 export function isStale(t, lost = false) {
   return lost || !(now() - t <= address().stale_s);
 }
 
-/** A node that tells the age of what was measured at its `data-at`. */
+/** Return a node with the age of the measurement at its `data-at`. */
 export const ageNode = () => el("time", { class: "age" });
 
-/** Say when the value that `node` shows was measured; null if never. */
+/** Set the time of the value that `node` shows; null for never. */
 export function setMeasuredAt(node, t, lost = false) {
   setAttribute(node, "data-at", typeof t === "number" ? t : "");
   setAttribute(node, "data-lost", lost ? "yes" : null);
@@ -34,7 +34,7 @@ function look(node, at, stale_s) {
   }
 }
 
-/** Look at everything shown; called every second and after every change. */
+/** Update all nodes; called every second and after every change. */
 export function tick() {
   const at = now();
   const { stale_s } = address();

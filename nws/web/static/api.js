@@ -1,5 +1,5 @@
-/* Questions to the server: one function, one error for "did not answer" and one for "refused", a token when one is
-   held and a question for one when it is wanted. Knows no view. */
+/* Requests to the server: one function, one error for "did not answer" and one for "refused". It sends a token if
+   there is one, and prompts for it on demand. Independent of the views. */
 
 import * as clock from "./clock.js";
 import { ask, token } from "./token.js";
@@ -7,10 +7,10 @@ import { ask, token } from "./token.js";
 const TIMEOUT_MS = 15000;
 const AT_ONCE = 6;
 
-/** The server did not answer: away, unreachable or too slow. */
+/** The server did not answer: down, unreachable or too slow. */
 export class Unreachable extends Error {}
 
-/** The server answered that it will not. `status`: of HTTP; `problems`: its own list; `retry_s`: when to ask again. */
+/** The server refused. `status`: of HTTP; `problems`: its list; `retry_s`: seconds to wait. */
 export class Refused extends Error {
   constructor(status, message, problems, retry_s) {
     super(message);
@@ -84,7 +84,7 @@ function document_(text, status) {
   }
 }
 
-/** JSON of a GET; raises `Unreachable`, `Refused`, or the signal's own reason. */
+/** Return the JSON of a GET; throws `Unreachable`, `Refused`, or the signal's own reason. */
 export async function get(path, parameters, signal) {
   const url = urlOf(path, parameters);
   for (;;) {
@@ -97,7 +97,7 @@ export async function get(path, parameters, signal) {
     }
     const { response, text, sent } = answer;
     if (response.status === 401) {
-      // Another request may have asked already: then the new token deserves a try before a new question.
+      // another request may have prompted already: first try the new token
       if (sent === token())
         await ask(
           sent ? "The token was refused. It may have been changed." : "Who runs the server can give you one.",
@@ -132,7 +132,7 @@ export const samples = (name, span, signal) => get(seriesPath(name, "samples"), 
 export const snapshot = (parameters, signal) => get("v1/snapshot", parameters, signal);
 export const events = (span, signal) => get("v1/events", span, signal);
 
-/** Why the server is degraded, "" when it is well or does not say. Open to all and never an error. */
+/** Return the reason for a degraded server, "" if there is none. Needs no token and never throws. */
 export async function trouble() {
   try {
     const { response, text } = await once(urlOf("healthz"));

@@ -1,4 +1,4 @@
-/* The page itself: which view the address asks for, when it is read anew, and what happens when that fails. */
+/* The page: it selects the view for the address, schedules updates, and handles their failures. */
 
 import { address, followLinks, linkTo, onChange } from "./address.js";
 import { tick } from "./ages.js";
@@ -109,14 +109,14 @@ function arrive(state) {
 function schedule(wait_s) {
   clearTimeout(page.timer);
   page.timer = setTimeout(() => {
-    // Nobody looks: the next look, not the clock, asks again.
+    // the page is hidden: becoming visible, not the timer, triggers the next update
     if (!document.hidden) refresh();
   }, 1000 * wait_s);
 }
 
 function fail(error) {
   const wait = error.retry_s ?? RETRY_S[Math.min(page.failures, RETRY_S.length - 1)];
-  // Many plots may fail at once; that is one failure.
+  // many plots may fail at once; treat that as one failure
   if (page.failed) return;
   page.failed = true;
   page.failures += 1;
@@ -129,7 +129,7 @@ function succeed() {
   notice.well(now());
 }
 
-/* Plots load by themselves, after the view they stand in: only a plot can say that plots work again. */
+/* Plots load independently after their view, so only a plot can report that plots work again. */
 function plotLoaded(error) {
   if (error) {
     page.plotFailed = true;
@@ -148,7 +148,7 @@ async function refresh() {
   clearTimeout(page.timer);
   const { view } = page;
   try {
-    // Which time "the last hour" is, the server says: no view can ask before that is known.
+    // the server's time defines "the last hour", so views wait for it
     if (!isLearnt()) await learnGrid(controller.signal);
     await Promise.all([view.load(controller.signal), learnGrid(controller.signal)]);
   } catch (error) {
@@ -166,7 +166,7 @@ async function refresh() {
   if (address().live && !page.failed) schedule(view.every_s());
 }
 
-/* The grid's name and each host's site, for the breadcrumbs; asked again after a minute. */
+/* The grid's name and each host's site, for the breadcrumbs; refreshed after a minute. */
 async function learnGrid(signal) {
   if (performance.now() < (grid.due ?? 0)) return;
   const { hosts } = await api.hosts(signal);

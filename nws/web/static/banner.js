@@ -1,5 +1,5 @@
-/* What is wrong between page and server, in one place: away, refused, degraded. Says how old what is shown is, and
-   offers to try again. What ticks is kept from screen readers, which hear each message once. */
+/* The connection state in one place: down, refused, degraded, with the age of the shown data and a retry button.
+   Ticking text is hidden from screen readers, which read each message once. */
 
 import { Refused, Unreachable } from "./api.js";
 import { el, setText } from "./dom.js";

@@ -1,5 +1,5 @@
-/* Elements made from data. Text goes in as text nodes only: nothing that comes from the server is ever parsed as
-   markup, and there is no function here that could. */
+/* Elements from data. Text becomes text nodes only: nothing from the server is parsed as markup, and no function
+   here could do so. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = new Set([
@@ -32,22 +32,22 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** An HTML element: `el("a", {href, class, on: {click}}, "text", child)`. */
+/** Return an HTML element: `el("a", {href, class, on: {click}}, "text", child)`. */
 export function el(tag, attributes, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** An SVG element, the same way. */
+/** Return an SVG element, with the same arguments. */
 export function svg(tag, attributes, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Set the text of a node if it differs, so that selections and screen readers are left alone. */
+/** Set the text of a node if it differs, so that selections and screen readers are not disturbed. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set an attribute if it differs; null takes it away. */
+/** Set an attribute if it differs; null removes it. */
 export function setAttribute(node, name, value) {
   if (value === null || value === undefined || value === false) node.removeAttribute(name);
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, String(value));

@@ -1,5 +1,5 @@
-/* Events as marks on plots and as a list: which events belong to a place, their glyphs, their words. Each kind has a
-   glyph of its own, so that colour is never all there is. */
+/* Events as marks on plots and as a list: selection by view, glyphs, texts. Each kind has its own glyph, so that
+   colour is never the only sign. */
 
 import { linkTo } from "./address.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
@@ -20,12 +20,12 @@ export const kinds = Object.keys(KINDS);
 export const glyphOf = (kind) => (KINDS[kind] ?? OTHER).glyph;
 export const colourOf = (kind) => (KINDS[kind] ?? OTHER).colour;
 
-/** Events of the whole grid and of the given hosts: those that mark a plot about these hosts. */
+/** Return the events of the whole grid and of the given hosts, for a plot of these hosts. */
 export function about(events, hosts) {
   return events.filter((event) => !event.host || hosts.includes(event.host));
 }
 
-/** One event in words: `plan made: 64 rows on alpha, beta`. */
+/** Return an event as text: `plan made: 64 rows on alpha, beta`. */
 export const words = (event) =>
   [event.kind, event.host ? ` ${event.host}` : "", event.text ? `: ${event.text}` : ""].join("");
 
@@ -45,7 +45,7 @@ function updateItem(item, event) {
   if (event.host) setAttribute(item.querySelector("a"), "href", linkTo({ host: event.host }));
 }
 
-/** A list of events, newest first, at most `most` of them; its `nwsShow(events)` brings it up to date. */
+/** Return a list of events, newest first, at most `most` of them; `nwsShow(events)` updates it. */
 export function eventList(most) {
   const list = el("ol", { class: "events" });
   const note = el("p", { class: "note" });

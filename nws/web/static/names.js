@@ -1,4 +1,4 @@
-/* What the names of series mean: host, peer and resource taken apart, each resource in plain words. */
+/* Names of series, split into host, peer and resource, with plain words for each resource. */
 
 const LABELS = {
   "cpu.new": "CPU for a new process",
@@ -10,7 +10,7 @@ const LABELS = {
 };
 const RESOURCES = Object.keys(LABELS);
 
-/** `{resource, host, peer}` of a series name; `peer` is null for a series of one host. */
+/** Return `{resource, host, peer}` of a series name; `peer` is null for a series of one host. */
 export function parseSeries(name) {
   const at = name.indexOf("@");
   if (at < 0) return { resource: name, host: "", peer: null };
@@ -20,16 +20,16 @@ export function parseSeries(name) {
   return { resource: name.slice(0, at), host: place.slice(0, arrow), peer: place.slice(arrow + 1) };
 }
 
-/** The resource in plain words; external ones keep their own name. */
+/** Return the resource in plain words; external ones keep their name. */
 export const label = (resource) => LABELS[resource] ?? resource;
 
-/** What a series is, in one line: `Latency alpha → beta`. */
+/** Return a series as one line of text: `Latency alpha → beta`. */
 export function title(name) {
   const { resource, host, peer } = parseSeries(name);
   return `${label(resource)} ${peer === null ? `on ${host}` : `${host} → ${peer}`}`;
 }
 
-/** Order in which resources are shown: ours first, then external ones by name. */
+/** Order of resources: ours first, then external ones by name. */
 export function byResource(a, b) {
   const place = (resource) => (RESOURCES.includes(resource) ? RESOURCES.indexOf(resource) : RESOURCES.length);
   return place(a) - place(b) || (a < b ? -1 : a > b ? 1 : 0);

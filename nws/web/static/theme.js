@@ -1,5 +1,5 @@
-/* Light or dark: what the system prefers unless somebody chose here. A classic script in <head>, so that the first
-   paint has the right colours already. */
+/* Light or dark: the system's preference, or the user's choice. A classic script in <head>, so that the first
+   paint has the right colours. */
 (function () {
   "use strict";
   const KEY = "nws-theme";
@@ -11,7 +11,7 @@
       const value = window.localStorage.getItem(KEY);
       return CHOICES.includes(value) ? value : "auto";
     } catch {
-      return "auto"; // storage is switched off: the system decides
+      return "auto"; // storage is disabled: the system decides
     }
   }
 

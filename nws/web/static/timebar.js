@@ -1,5 +1,5 @@
-/* The one time selector: a range that ends now or one from–to, earlier and later, live refresh, and from which age
-   values are called stale. Only reads and writes the address. */
+/* The time selector for all views: a range that ends now or a fixed one, earlier and later, live updates, and the
+   age from which values are stale. It only reads and writes the address. */
 
 import { RANGES, STALE, address, go, linkWith, span } from "./address.js";
 import { now } from "./clock.js";
@@ -9,7 +9,7 @@ import { inputTime, moment } from "./units.js";
 const NAMES = { "1h": "1 h", "6h": "6 h", "24h": "24 h", "7d": "7 d", "30d": "30 d" };
 const STALE_NAMES = { "1m": "1 min", "5m": "5 min", "15m": "15 min", "1h": "1 h" };
 
-/** Show the time from `since` to `until`, a new step for the back button. */
+/** Select the time from `since` to `until`, as a new step for the back button. */
 export function showSpan(since, until) {
   go(linkWith({ range: null, from: since.toFixed(0), to: Math.max(until, since + 1).toFixed(0) }));
 }
@@ -31,7 +31,7 @@ function button(text, name, action) {
   return el("button", { type: "button", "aria-label": name, title: name, on: { click: action } }, text);
 }
 
-/** Fill the form in the header once; returns a function that shows a new address there. */
+/** Build the form in the header; returns a function that shows a new address in it. */
 export function timeBar(form, { refresh }) {
   const links = Object.keys(RANGES).map((range) => el("a", { data: { range } }, NAMES[range]));
   const from = el("input", { type: "datetime-local", step: "1", id: "from", required: true });

@@ -1,4 +1,4 @@
-/* The reader's token: asked for when the server wants one, kept for this tab only, sent to this server only. */
+/* The user's token: requested on demand, stored for this tab only, sent to this server only. */
 
 import { el } from "./dom.js";
 
@@ -7,7 +7,7 @@ let held = "";
 try {
   held = window.sessionStorage.getItem(KEY) ?? "";
 } catch {
-  // storage is switched off: the token lives as long as the page
+  // storage is disabled: the token lives as long as the page
 }
 
 export const token = () => held;
@@ -25,7 +25,7 @@ function keep(value) {
 
 let asking = null;
 
-/** Ask for a token; resolves when one was given. Several askers share one question. */
+/** Prompt for a token; resolves when one was entered. Concurrent callers share one prompt. */
 export function ask(message) {
   asking ??= new Promise((resolve) => show(message, resolve)).finally(() => (asking = null));
   return asking;
@@ -58,7 +58,7 @@ function show(message, resolve) {
     dialog.close();
     resolve();
   });
-  // Escape would leave an empty page with no way to ask again.
+  // Escape would leave an empty page without another prompt
   dialog.oncancel = (event) => event.preventDefault();
   dialog.onclose = () => {
     if (dialog.childElementCount) dialog.showModal();
@@ -68,7 +68,7 @@ function show(message, resolve) {
   input.focus();
 }
 
-/** Forget the token and start over, so that nothing read with it stays on the screen. */
+/** Forget the token and reload, so that no data read with it stays visible. */
 export function setUp() {
   const button = document.getElementById("forget");
   button.hidden = !held;

@@ -1,5 +1,5 @@
-/* Numbers as people read them: three digits, the unit's own prefixes, spans of time in words, local times of day.
-   The same scales as `nws show` prints. */
+/* Readable numbers: three digits, the unit's prefixes, durations in words, local times of day. Same scales as `nws
+   show`. */
 
 const BYTES = [
   [1e12, "T"],
@@ -15,7 +15,7 @@ const SECONDS = [
 ];
 const NONE = "–";
 
-/** Three significant digits without exponent. */
+/** Return three significant digits without exponent. */
 export function digits(value) {
   if (value === 0) return "0";
   const size = Math.floor(Math.log10(Math.abs(value)));
@@ -23,7 +23,7 @@ export function digits(value) {
   return value.toFixed(Math.min(Math.max(2 - size, 0), 8));
 }
 
-/** Factor and unit in which values of about `size` are told: `{factor: 1e-3, unit: "ms"}`. */
+/** Return factor and unit for values of about `size`: `{factor: 1e-3, unit: "ms"}`. */
 export function scaleOf(size, unit) {
   const prefixes = unit.startsWith("B") ? BYTES : unit === "s" ? SECONDS : [];
   for (const [factor, prefix] of prefixes) {
@@ -35,14 +35,14 @@ export function scaleOf(size, unit) {
 
 const known = (value) => typeof value === "number" && Number.isFinite(value);
 
-/** A value with its unit: `0.981 CPU`, `23.0 GB`, `53.4 µs`; a dash where there is none. */
+/** Return a value with its unit: `0.981 CPU`, `23.0 GB`, `53.4 µs`; a dash for none. */
 export function quantity(value, unit) {
   if (!known(value)) return NONE;
   const scale = scaleOf(value, unit);
   return `${digits(value / scale.factor)} ${scale.unit}`.trim();
 }
 
-/** A value with its expected error in the same prefix: `0.981 ± 0.020 CPU`. */
+/** Return a value with its expected error in the same prefix: `0.981 ± 0.020 CPU`. */
 export function withError(value, error, unit) {
   if (!known(value)) return NONE;
   if (!known(error)) return quantity(value, unit);
@@ -50,7 +50,7 @@ export function withError(value, error, unit) {
   return `${digits(value / scale.factor)} ± ${digits(error / scale.factor)} ${scale.unit}`.trim();
 }
 
-/** A span of time, coarse: `4 s`, `12 min`, `3.5 h`, `2.1 d`. */
+/** Return a rounded duration: `4 s`, `12 min`, `3.5 h`, `2.1 d`. */
 export function duration(seconds) {
   if (!known(seconds)) return NONE;
   if (seconds >= 86400) return `${(seconds / 86400).toFixed(1)} d`;
@@ -65,20 +65,20 @@ export const percent = (share) => (known(share) ? `${Math.round(100 * share)} %`
 const two = (n) => String(n).padStart(2, "0");
 const day = (d) => `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}`;
 
-/** Local date and time to the second: `2026-11-21 13:08:30`. */
+/** Return local date and time to the second: `2026-11-21 13:08:30`. */
 export function moment(t) {
   if (!known(t)) return NONE;
   const d = new Date(1000 * t);
   return `${day(d)} ${clockTime(t)}`;
 }
 
-/** Local time of day: `13:08:30`. */
+/** Return the local time of day: `13:08:30`. */
 export function clockTime(t) {
   const d = new Date(1000 * t);
   return `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
 
-/** What `<input type=datetime-local>` takes for a time. */
+/** Return a time in the format of `<input type=datetime-local>`. */
 export function inputTime(t) {
   const d = new Date(1000 * t);
   return `${day(d)}T${clockTime(t)}`;
@@ -104,7 +104,7 @@ const FACTORS = {
   "×": { "×": 1, x: 1 },
 };
 
-/** The number that somebody typed, such as `5 ms` or `100MB/s`, in `unit`; null when it makes no sense. */
+/** Return a typed number, such as `5 ms` or `100MB/s`, in `unit`; null if it is invalid. */
 export function parseQuantity(text, unit, bare) {
   const match = SPAN.exec(text ?? "");
   if (!match) return null;

@@ -1,10 +1,10 @@
-/* What the reader chooses above the matrix: measure, threshold, groups, and the groups of rows and columns. */
+/* Controls above the matrix: measure, threshold, grouping, and the groups of rows and columns. */
 
 import { go, linkWith } from "../address.js";
 import { el, setAttribute } from "../dom.js";
 import { MEASURES } from "./measures.js";
 
-/** The controls; `onLimit(text)` hears of a threshold that was typed. */
+/** Return the controls; `onLimit(text)` receives a typed threshold. */
 export function controls(onLimit) {
   const tabs = Object.entries(MEASURES).map(([name, m]) => el("a", { data: { measure: name } }, m.name));
   const by = ["site", "clique"].map((name) => el("a", { data: { by: name } }, `by ${name}`));
@@ -39,7 +39,7 @@ export function controls(onLimit) {
   return { node, tabs, by, rows, cols, limit, problem };
 }
 
-/** Bring the controls up to date. `mayAll`: all hosts fit into one matrix. */
+/** Update the controls. `mayAll`: all hosts fit into one matrix. */
 export function showControls(parts, state, { groups, row, column, mayAll }) {
   for (const tab of parts.tabs) {
     const { measure } = tab.dataset;

@@ -1,5 +1,5 @@
-/* The link that is looked at or chosen, in words: both measures with errors, age, way back, what it is composed of,
-   the series behind it, and a threshold of its own. */
+/* The focused or selected link as text: both measures with errors, age, reverse link, composition, its series, and
+   its own threshold. */
 
 import { linkTo } from "../address.js";
 import { ageNode, setMeasuredAt } from "../ages.js";
@@ -23,7 +23,7 @@ function joined(nodes) {
   return nodes.flatMap((node, i) => (i ? [", ", node] : [node]));
 }
 
-/** One sentence about a link, without markup: for the cell's name and the line above the matrix. */
+/** Return one sentence about a link, without markup: for the cell's name and the line above the matrix. */
 export function describe(link, from, to, measure, value) {
   if (!link) return `${from} to ${to}: no data`;
   const how = link.through ? `composed via ${link.through.join(", ")}` : "measured";
@@ -54,7 +54,7 @@ function sourceOf(link) {
   );
 }
 
-/** Nodes that tell everything about a chosen link. `ownLimit`: text of its threshold; `onLimit(text)` sets it. */
+/** Return nodes with all data of a selected link. `ownLimit`: text of its threshold; `onLimit(text)` sets it. */
 export function detail(link, links, { from, to, lost, measure, ownLimit, onLimit }) {
   const heading = el("h2", null, `${from} → ${to}`);
   if (!link)

@@ -1,12 +1,12 @@
-/* Hosts in groups, by site or by clique, none larger than a matrix that people can read; and links between groups
-   summed up. A grid of a thousand hosts is looked at by group, then by the hosts of two groups. Pure. */
+/* Groups of hosts by site or clique, each small enough for a readable matrix, and links summarised between groups.
+   A grid of a thousand hosts is shown by group, then by the hosts of two groups. Pure. */
 
 import { byName } from "../names.js";
 
 export const MOST_HOSTS = 64;
 export const MOST_GROUPS = 96;
 
-/** Groups `[{name, hosts}]`; a group larger than MOST_HOSTS is cut into parts `east 1–64`. */
+/** Return groups `[{name, hosts}]`; a group larger than MOST_HOSTS is split into parts `east 1–64`. */
 export function groupsOf(hosts, by) {
   const found = new Map();
   const put = (name, host) => (found.get(name) ?? found.set(name, []).get(name)).push(host.name);
@@ -30,8 +30,8 @@ export function groupsOf(hosts, by) {
 }
 
 /**
- * What one axis shows: all hosts when they fit and no group is chosen, one group's hosts, or null for "by groups".
- * All hosts stand group by group, each host once; `edges`: those with which a new group begins.
+ * Return the hosts of one axis: all if they fit and no group is selected, one group's hosts, or null for "by
+ * groups". Hosts are ordered by group, each host once; `edges`: the first host of each group.
  */
 export function axisOf(groups, chosen, hosts) {
   const group = groups.find((one) => one.name === chosen);
@@ -47,7 +47,10 @@ export function axisOf(groups, chosen, hosts) {
   return { name: "", hosts: [...all], edges };
 }
 
-/** Links summed up by pair of groups: Map `"A>B"` → `{from, to, values, worst, median, links, measured_at}`. */
+/**
+ * Return links summarised by pair of groups: Map `"A>B"` → `{from, to, values, worst, median, links,
+ * measured_at}`.
+ */
 export function summarise(groups, links, measure) {
   const member = new Map();
   for (const group of groups) {

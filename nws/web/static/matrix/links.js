@@ -1,10 +1,10 @@
-/* The links of a snapshot: for each ordered pair of hosts what is measured or composed, and how old it is. Pure. */
+/* Links of a snapshot: for each ordered pair of hosts the measured or composed values and their age. Pure. */
 
 import { parseSeries } from "../names.js";
 
 export const keyOf = (from, to) => `${from}>${to}`;
 
-/* What the service expects next; where it expects nothing yet, what was measured last. */
+/* The forecast; the last measurement if there is no forecast yet. */
 const best = (forecast, last) => forecast ?? last ?? null;
 
 /**
@@ -61,7 +61,7 @@ export function linksOf(snapshot) {
 
 const ratio = (a, b) => (a > 0 && b > 0 ? a / b : null);
 
-/** How many times worse a link is than its way back, by latency and by bandwidth: `{latency, bandwidth, worst}`. */
+/** Return the ratio of a link to its reverse, by latency and by bandwidth: `{latency, bandwidth, worst}`. */
 export function asymmetry(links, link) {
   const back = links.get(keyOf(link.to, link.from));
   if (!back || link.from === link.to) return { latency: null, bandwidth: null, worst: null };

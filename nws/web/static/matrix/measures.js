@@ -1,5 +1,5 @@
-/* What the matrix can show: each measure's value of a link, its unit, which side is worse, and how it is coloured:
-   against a threshold, of all links or of one, or without one by rank from best to worst. Pure but for the clock. */
+/* Measures of the matrix: each one's value of a link, its unit, its worse side, and its colours, either against a
+   threshold of all links or of one, or by rank from best to worst. Pure but for the clock. */
 
 import { now } from "../clock.js";
 import { digits, duration, parseQuantity, quantity, scaleOf } from "../units.js";
@@ -48,10 +48,10 @@ export const MEASURES = {
   },
 };
 
-/** The threshold that somebody typed for a measure, in its unit; null when there is none or it makes no sense. */
+/** Return a typed threshold of a measure in its unit; null if there is none or it is invalid. */
 export const parseLimit = (measure, text) => parseQuantity(text, measure.unit, measure.bare);
 
-/** Thresholds of single links, `a>b:5ms,c>d:20ms` → Map. */
+/** Return thresholds of single links, `a>b:5ms,c>d:20ms` → Map. */
 export function parseLimits(measure, text) {
   const found = new Map();
   for (const part of text.split(",")) {
@@ -64,7 +64,7 @@ export function parseLimits(measure, text) {
 
 export const formatLimits = (limits) => [...limits].map(([key, text]) => `${key}:${text}`).join(",");
 
-/** Short text for a cell of the matrix, and the unit that all cells share. */
+/** Return short text for a cell of the matrix, and the unit shared by all cells. */
 export function cellFormat(name, values) {
   if (name === "age") return { unit: "", text: (v) => duration(v).replace("min", "m").replace(" ", "") };
   if (name === "asymmetry") return { unit: "times the way back", text: (v) => digits(v) };
@@ -78,7 +78,7 @@ function short(v) {
   return v >= 99.5 ? v.toFixed(0) : Number(v.toPrecision(2)).toString();
 }
 
-/** How far a value is on the bad side of a threshold: below 0.5 well within, to 1 within, to 2 beyond, more far beyond. */
+/** Return the ratio of a value to a threshold: below 0.5 well within, to 1 within, to 2 beyond, more far beyond. */
 export function verdict(measure, value, limit) {
   const share = measure.higherIsWorse ? value / limit : limit / value;
   if (share <= 0.5) return "well";
@@ -86,7 +86,7 @@ export function verdict(measure, value, limit) {
   return share <= 2 ? "beyond" : "far";
 }
 
-/** Bounds of equal ratios between the best and the worst value: a function value → step 0 (best) … STEPS − 1. */
+/** Return a function value → step 0 (best) … STEPS − 1, with bounds of equal ratios. */
 export function steps(measure, values) {
   const positive = values.filter((v) => v > 0);
   let low = Infinity;

@@ -1,5 +1,5 @@
-/* What the matrix shows, cell by cell: host against host, or group against group where hosts would be too many. Each
-   model says its rows, columns, what stands in a cell, and the key to its colours. Draws nothing but the key. */
+/* Models of the matrix by cell: host against host, or group against group for too many hosts. Each defines its
+   rows, columns, cells, and the key of its colours. Only the key is drawn here. */
 
 import { isStale } from "../ages.js";
 import { el } from "../dom.js";
@@ -46,7 +46,7 @@ function legend(measure, limit, limits, scale, format) {
   ].filter(Boolean);
 }
 
-/* Values of the links among some hosts; `across`: those from one host to another, which the colours are made for. */
+/* Values of the links among some hosts; `across`: those between different hosts, which define the colours. */
 function valuesAmong(hosts, links, measure) {
   const wanted = new Set(hosts);
   const values = new Map();
@@ -60,7 +60,7 @@ function valuesAmong(hosts, links, measure) {
   return { values, across };
 }
 
-/** Hosts of `row` against hosts of `column`. `lost`: names of lost hosts. */
+/** Return the model of hosts of `row` against hosts of `column`. `lost`: names of lost hosts. */
 export function hostModel({ row, column }, { state, links, lost }) {
   const measure = MEASURES[state.measure];
   const limit = parseLimit(measure, state.limit);
@@ -102,7 +102,7 @@ export function hostModel({ row, column }, { state, links, lost }) {
   };
 }
 
-/** Groups against groups: the worst measured link from each to each. */
+/** Return the model of groups: the worst measured link from each to each. */
 export function groupModel(groups, { state, links }) {
   const measure = MEASURES[state.measure];
   const limit = parseLimit(measure, state.limit);

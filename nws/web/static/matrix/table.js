@@ -1,5 +1,5 @@
-/* The matrix as a grid of cells: one stop for Tab, arrow keys from cell to cell, every cell named in full for screen
-   readers. Says which cell is looked at and which is chosen; what cells mean is not decided here. */
+/* The matrix as a grid of cells: one Tab stop, arrow keys between cells, a full name of every cell for screen
+   readers. It reports the focused and the selected cell; their meaning is defined elsewhere. */
 
 import { el, setAttribute, setText } from "../dom.js";
 
@@ -13,8 +13,8 @@ const MOVES = {
 };
 
 /**
- * Matrix in `root`. `cellOf(row, column)` gives `{text, name, step, verdict, at, lost, composed, none, self}`;
- * `onLook(row, column)` and `onChoose(row, column)` hear of focus or hover and of Enter or click.
+ * Return the matrix in `root`. `cellOf(row, column)` returns `{text, name, step, verdict, at, lost, composed,
+ * none, self}`; `onLook(row, column)` is called on focus or hover, `onChoose(row, column)` on Enter or click.
  */
 export function matrixTable(root, { onLook, onChoose }) {
   let rows = [];

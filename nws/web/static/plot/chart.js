@@ -1,5 +1,5 @@
-/* The drawing: uPlot with measurement, forecast, its error band, least…greatest, hatched gaps and event marks.
-   Colours come from the style sheets; nothing here knows where data come from. */
+/* The drawing: uPlot with measurement, forecast, its error band, minimum…maximum, hatched gaps and event marks.
+   Colours come from the style sheets. Independent of the data's source. */
 
 import { colourOf, glyphOf } from "../marks.js";
 import { digits, scaleOf } from "../units.js";
@@ -29,7 +29,7 @@ function valueTicks(unit) {
   };
 }
 
-/* A single value between two gaps has no line to either side; without a dot nobody would see it. */
+/* A single value between two gaps has no line, so it needs a dot to be visible. */
 function lonely(u, series, all) {
   if (all) return null;
   const values = u.data[series];
@@ -103,7 +103,7 @@ function axis(unit) {
   ];
 }
 
-/* Zero is always in sight, so that no plot makes noise look like collapse; a share of one CPU has its full scale. */
+/* Zero is always visible, so that noise does not look like a collapse; a share of one CPU has its full scale. */
 function valueRange(unit) {
   return (u, min, max) => {
     if (!Number.isFinite(max)) return [0, 1];

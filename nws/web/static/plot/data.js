@@ -1,10 +1,10 @@
-/* A plot document of the server as columns to draw, gaps to hatch, a sentence and a table to read. Pure. */
+/* A plot document of the server as columns to draw, gaps to hatch, a sentence and a table. Pure. */
 
 import { duration, moment, quantity, withError } from "../units.js";
 
 const isNumber = (v) => typeof v === "number" && Number.isFinite(v);
 
-/** Columns for uPlot: times, least, greatest, forecast less and plus its error, forecast, measured. */
+/** Return columns for uPlot: times, minimum, maximum, forecast minus and plus its error, forecast, measured. */
 export function columns(document) {
   const n = document.t.length;
   const blank = () => new Array(n).fill(null);
@@ -27,11 +27,11 @@ export function columns(document) {
   };
 }
 
-/** Whether the points are means over longer times, with a least and a greatest value each. */
+/** Return whether the points are means over longer times, with minimum and maximum each. */
 export const isRolledUp = (c) =>
   c.low.some((low, i) => isNumber(low) && isNumber(c.high[i]) && c.high[i] > low);
 
-/** Stretches without values, `[[from, to], …]`: between points, and since the last one if that is too long ago. */
+/** Return times without values, `[[from, to], …]`: between points, and since the last one if that is too long ago. */
 export function gaps(c, { since, until }, quiet_s) {
   const found = [];
   let last = null;
@@ -50,7 +50,7 @@ export function gaps(c, { since, until }, quiet_s) {
   return found.filter(([from, to]) => to > from);
 }
 
-/** Everything the plot shows, in one sentence. */
+/** Return all values of the plot as one sentence. */
 export function sentence(document, c, holes) {
   const values = c.value.filter(isNumber);
   const unit = document.unit;
@@ -77,7 +77,7 @@ export function sentence(document, c, holes) {
   return `${told.join(", ")}.`;
 }
 
-/** Rows of the table that stands for the plot, newest first, at most `most`; and every how manyth point they are. */
+/** Return rows of the plot's table, newest first, at most `most`; and the distance in points between them. */
 export function rows(document, c, most = 240) {
   const every = Math.max(1, Math.ceil(c.t.length / most));
   const picked = [];
@@ -95,7 +95,7 @@ export function rows(document, c, most = 240) {
   return { picked, every };
 }
 
-/** The plot as CSV with full precision, for a spreadsheet. */
+/** Return the plot as CSV with full precision. */
 export function csv(document, c) {
   const text = (v) => (isNumber(v) ? String(v) : "");
   const lines = ["t,value,forecast,error,low,high"];

@@ -1,5 +1,5 @@
-/* One plot as part of a page: heading, drawing, what the cursor points at, the sentence that says the same, and the
-   table of the values. Loads itself when it comes into sight, and again when it is told to. */
+/* One plot as part of a page: heading, drawing, values under the cursor, the same as a sentence, and the table. It
+   loads when it becomes visible, and on request. */
 
 import * as api from "../api.js";
 import { address, linkTo, span } from "../address.js";
@@ -13,7 +13,7 @@ import { clockTime, moment, quantity, withError } from "../units.js";
 import { chart } from "./chart.js";
 import { columns, csv, gaps, isRolledUp, rows, sentence } from "./data.js";
 
-/* Points asked for: as many as there are pixels, and an hour of 10-second samples even on a phone. */
+/* Requested points: one per pixel, but always enough for an hour of 10-second samples. */
 const FEWEST_POINTS = 400;
 const MOST_POINTS = 1200;
 const PHONE_PX = 640;
@@ -79,7 +79,7 @@ function save(document, c) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-/** Who stands behind one figure: its nodes, what it last read, and what happens to it. */
+/** The state of one figure: nodes, last document, and events. */
 class Figure {
   constructor({ series, unit, heading, large = false, onPlot }) {
     Object.assign(this, { series, unit, large, onPlot });
@@ -199,7 +199,7 @@ class Figure {
     this.drawing.show({ columns: this.columns, span: this.over, holes: this.holes, events: this.events });
   }
 
-  /* Tell the point under the cursor, or the last one. */
+  /* Show the point under the cursor, or the last one. */
   read(index) {
     if (!this.columns) return;
     const { columns: c, document: d, unit } = this;
@@ -257,17 +257,17 @@ class Figure {
 }
 
 /**
- * A figure of one series. `large`: the series' own page. Its `nwsRefresh(events)` notes that data may be newer; it
- * loads only while in sight. `onPlot(error | null)` hears how that went.
+ * Return a figure of one series. `large`: on the series' own page. `nwsRefresh(events)` marks the data as
+ * outdated; it loads only while visible. `onPlot(error | null)` receives the outcome.
  */
 export const figure = (options) => new Figure(options).node;
 
-/** Draw all plots anew, in the colours of the theme as it is now. */
+/** Redraw all plots in the theme's present colours. */
 export function redrawAll() {
   for (const node of document.querySelectorAll("figure.plot")) node.nwsRedraw();
 }
 
-/** Let go of all plots within a node that is about to go away. */
+/** Release all plots within a node that is about to be removed. */
 export function closeAll(root) {
   for (const node of root.querySelectorAll("figure.plot")) node.nwsClose();
 }

@@ -1,4 +1,4 @@
-/* All events in the time shown, as a list; one kind alone if asked. */
+/* All events in the selected time as a list, or those of one kind. */
 
 import * as api from "../api.js";
 import { address, go, linkTo, linkWith, span } from "../address.js";
@@ -6,7 +6,7 @@ import { now } from "../clock.js";
 import { el, reconcile, setText } from "../dom.js";
 import { MOST_EVENTS, eventList, kinds } from "../marks.js";
 
-/** The view. */
+/** Return the view. */
 export function eventsView() {
   const pick = el("select", { id: "kind" });
   const list = eventList(MOST_EVENTS);

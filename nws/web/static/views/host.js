@@ -1,4 +1,4 @@
-/* One host: what it is, how its sensor does, plots of all its series; those of links by peer. */
+/* One host: description, state of its sensor, plots of all its series; those of links by peer. */
 
 import * as api from "../api.js";
 import { address, linkTo, span } from "../address.js";
@@ -94,7 +94,7 @@ function heading(one) {
   return peer === null ? label(resource) : `${label(resource)} ${host} → ${peer}`;
 }
 
-/** The view of a host. `onPlot(error | null)` hears how each plot loaded. */
+/** Return the view of a host. `onPlot(error | null)` receives the outcome of each plot. */
 export function hostView({ name, site, onPlot }) {
   const dl = el("dl", { class: "facts" });
   const plots = el("div", { class: "plots" });

@@ -1,4 +1,5 @@
-/* Hosts as rows: availability, free memory, age; lost and stale ones marked; sorted and searched as the address says. */
+/* Hosts as rows: availability, free memory, age; lost and stale ones marked; sorted and filtered by the address.
+   */
 
 import { address, linkTo, linkWith } from "../address.js";
 import { ageNode, isStale, setMeasuredAt } from "../ages.js";
@@ -7,7 +8,7 @@ import { byName } from "../names.js";
 import { digits, quantity } from "../units.js";
 import { spark } from "./spark.js";
 
-/** What is known of each host: `HostState`s joined with the last values of their own series. */
+/** Return a record per host: `HostState`s joined with the last values of their own series. */
 export function recordsOf(hosts, cpu, memory) {
   const index = (list) => new Map(list.map((s) => [s.series.slice(s.series.indexOf("@") + 1), s]));
   const cpus = index(cpu);
@@ -41,7 +42,10 @@ const SORTS = {
   age: (a, b) => (a.measured_at ?? 0) - (b.measured_at ?? 0),
 };
 
-/** Records that the search asks for, in the order that the address asks for. Words must all fit; `is:lost`, `is:stale`. */
+/**
+ * Return the records that match the search, in the order of the address. All words must match; `is:lost`,
+ * `is:stale`.
+ */
 export function select(records, { q, sort }) {
   const wanted = q.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (record, word) => {
@@ -119,7 +123,7 @@ const COLUMNS = [
   ["age", "Age", "c-age"],
 ];
 
-/** A table of hosts; `nwsShow(records)` brings it up to date. `caption` names it. */
+/** Return a table of hosts; `nwsShow(records)` updates it. `caption` names it. */
 export function hostTable(caption) {
   const heads = COLUMNS.map(([sort, name, kind]) =>
     el("th", { scope: "col", class: kind, data: sort ? { sort } : {} }, sort ? el("a", null, name) : name),

@@ -1,5 +1,5 @@
 /* Source × destination: latency, bandwidth, age or asymmetry of every link, coloured against thresholds. Up to 64
-   hosts host by host; more by site or clique first, then the hosts of one group against those of another. */
+   hosts individually; more first by site or clique, then the hosts of one group against those of another. */
 
 import * as api from "../api.js";
 import { address, go, linkTo, linkWith } from "../address.js";
@@ -12,9 +12,9 @@ import { MEASURES, formatLimits, parseLimit, parseLimits } from "../matrix/measu
 import { groupModel, hostModel } from "../matrix/models.js";
 import { matrixTable } from "../matrix/table.js";
 
-/* More columns than these leave no room for numbers in the cells. */
+/* With more columns there is no space for numbers in the cells. */
 const NUMBERS_UP_TO = 40;
-/* A grid of more hosts has a snapshot of megabytes: read less often. */
+/* A larger grid has a snapshot of megabytes: update less often. */
 const LARGE = 100;
 
 const INVITATION = "Point at a cell, or move through the cells with the arrow keys.";
@@ -66,7 +66,7 @@ class MatrixView {
     this.changed();
   }
 
-  /* The rows and columns to show host by host; null where groups are to be shown. */
+  /* The rows and columns for single hosts; null for groups. */
   picked() {
     const { rows, cols } = address();
     const row = axisOf(this.groups, rows, this.hosts);
@@ -74,7 +74,7 @@ class MatrixView {
     return row && column ? { row, column } : null;
   }
 
-  /** Draw anew what is known, as the address now says. */
+  /** Redraw the known data for the present address. */
   changed() {
     const state = address();
     this.groups = groupsOf(this.hosts, state.by);
@@ -102,7 +102,7 @@ class MatrixView {
       this.about.replaceChildren();
       return;
     }
-    // Somebody types a threshold there.
+    // the user is typing a threshold
     if (this.about.contains(document.activeElement)) return;
     const [from, to] = [state.pair.slice(0, cut), state.pair.slice(cut + 1)];
     const measure = MEASURES[state.measure];
@@ -148,5 +148,5 @@ function setOwnLimit(pair, text, input) {
   go(linkWith({ limits: formatLimits(limits) }), { replace: true });
 }
 
-/** The view. */
+/** Return the view. */
 export const matrixView = () => new MatrixView();

@@ -1,4 +1,4 @@
-/* One series: a large plot, what the forecaster says in numbers, its events, and the way to its neighbours. */
+/* One series: a large plot, the forecast in numbers, its events, and links to its neighbours. */
 
 import * as api from "../api.js";
 import { address, linkTo, span } from "../address.js";
@@ -52,7 +52,7 @@ function neighbours(name) {
   );
 }
 
-/** The view of a series. `onPlot(error | null)` hears how its plot loaded. */
+/** Return the view of a series. `onPlot(error | null)` receives the outcome of its plot. */
 export function seriesView({ name, site, onPlot }) {
   const { host, peer } = parseSeries(name);
   const dl = el("dl", { class: "facts" });

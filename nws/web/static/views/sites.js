@@ -1,5 +1,5 @@
-/* The grid as an overview: figures of the whole, sites with their hosts, search. The same view shows one site alone.
-   Grids of more hosts than can be looked at are told site by site. */
+/* The grid as an overview: totals, sites with their hosts, search. The same view shows a single site. Large grids
+   are listed by site. */
 
 import * as api from "../api.js";
 import { address, go, linkTo, linkWith, span } from "../address.js";
@@ -173,7 +173,7 @@ function bySite(records) {
     .sort((a, b) => byName(siteName(a.site), siteName(b.site)));
 }
 
-/** The view; `site` undefined: the whole grid. */
+/** Return the view; `site` undefined: the whole grid. */
 export function sitesView({ site, gridName }) {
   const whole = site === undefined;
   const top = tiles();

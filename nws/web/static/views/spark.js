@@ -1,5 +1,5 @@
-/* A small line of one series over the time shown, for rows of a table: loads when in sight, from roll-ups where
-   there are any, and seldom. Its name tells least and greatest. */
+/* A small line of one series over the selected time, for rows of a table. It loads when visible, from roll-ups if
+   there are any, and seldom. Its name gives minimum and maximum. */
 
 import * as api from "../api.js";
 import { address, span } from "../address.js";
@@ -15,7 +15,7 @@ const sights = new IntersectionObserver((entries) =>
   entries.forEach((entry) => entry.target.nwsSight(entry.isIntersecting)),
 );
 
-/* Line through the means of POINTS equal stretches of time; a stretch without values breaks the line. */
+/* Line through the means of POINTS equal intervals; an interval without values breaks the line. */
 function path(d, { since, until }, top) {
   const sums = new Array(POINTS).fill(0);
   const counts = new Array(POINTS).fill(0);
@@ -26,7 +26,8 @@ function path(d, { since, until }, top) {
     sums[slot] += v;
     counts[slot] += 1;
   });
-  // Samples further apart than a slot leave slots empty that are no gaps: the typical distance says how many.
+  // samples further apart than a slot leave empty slots that are no gaps: the typical distance gives their
+  // number
   const distances = d.t
     .slice(1)
     .map((t, i) => t - d.t[i])
@@ -47,7 +48,7 @@ function path(d, { since, until }, top) {
   return line;
 }
 
-/** The node; `nwsRefresh()` says that newer data may be there. `top`: value at the upper edge. */
+/** Return the node; `nwsRefresh()` marks its data as outdated. `top`: value at the upper edge. */
 export function spark({ series, unit, top, name }) {
   const line = svg("path", { class: "line" });
   const node = svg(
@@ -90,7 +91,7 @@ export function spark({ series, unit, top, name }) {
           : `${name}: no values`,
       );
     } catch {
-      // The table says what is wrong with the server; a small line is no place for it. Tried again at the next turn.
+      // the table reports failures of the server; the small line only retries at the next update
     } finally {
       busy = false;
     }
