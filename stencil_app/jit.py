@@ -10,7 +10,6 @@ is named by a digest of all its sources.
 from __future__ import annotations
 
 import gc
-import hashlib
 import importlib
 import os
 import re
@@ -24,6 +23,8 @@ import numba
 import numba.core.config
 from numba.core import event
 from numba.core.compiler import Compiler
+
+from nws.base.jit import cached, digest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,7 +85,7 @@ def sources_digest(path: Path) -> str:
     while new:
         known |= new
         new = set().union(*(_imported(one) for one in new)) - known
-    return hashlib.sha256(b"".join(one.read_bytes() for one in sorted(known))).hexdigest()[:12]
+    return digest(known)
 
 
 def kernel(*signatures: str, cache: bool = True) -> Callable[[F], F]:
@@ -92,14 +93,10 @@ def kernel(*signatures: str, cache: bool = True) -> Callable[[F], F]:
     options: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: F) -> F:
-        if cache:
-            function.__qualname__ += f"_{sources_digest(Path(function.__code__.co_filename))}"
-        try:
-            compiled = numba.njit(list(signatures), cache=cache, **options)(function)
-        except RuntimeError:
-            # numba finds no directory to keep the code in: slower to start, and otherwise the same
-            compiled = numba.njit(list(signatures), **options)(function)
-        return cast(F, compiled)
+        if not cache:
+            return cast(F, numba.njit(list(signatures), **options)(function))
+        sources = sources_digest(Path(function.__code__.co_filename))
+        return cached(list(signatures), sources=sources, **options)(function)
 
     return decorate
 

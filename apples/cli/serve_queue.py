@@ -86,6 +86,7 @@ def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Call
     from apples.queueing.queue import warm
     from nws.base.detach import notify
     from nws.base.durations import parse_duration
+    from nws.base.jit import is_cached
 
     problems = [f"{flag} is for node managers; add --key FILE" for flag in of_sharing]
     grace_s = parse_duration(given.grace or "10s", what="--grace")
@@ -98,7 +99,7 @@ def serve_queue(given: QueueManagerOptions, of_sharing: Sequence[str], say: Call
         raise ConfigError(problems)
     machine = _machine(given)
     chosen = QueueFile() if given.queue_config is None else load_queue_file(given.queue_config)
-    if not jit.is_kept(kernel.resumed):
+    if not is_cached(kernel.resumed):
         say(f"· {jit.NOTE}")
     warm()
     server = QueueServer(

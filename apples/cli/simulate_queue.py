@@ -114,6 +114,7 @@ def simulate_queue(trace: Path, options: ReplayOptions) -> None:
     from apples.simulation.batch import replay
     from apples.simulation.batch.machine import Replay, simulate
     from apples.simulation.batch.reading import read_trace
+    from nws.base.jit import is_cached
 
     chosen = _settings(options)
     how = Replay(
@@ -131,7 +132,7 @@ def simulate_queue(trace: Path, options: ReplayOptions) -> None:
         log = log.killed_at_request()
     estimator = chosen.estimates.estimator()
     jobs, estimates = _chosen_jobs(log, chosen, estimator, options)
-    if not jit.is_kept(replay.advance_pyss if options.event_order == "pyss" else replay.advance):
+    if not is_cached(replay.advance_pyss if options.event_order == "pyss" else replay.advance):
         console.note(jit.NOTE)
     with _progress(len(jobs), options.quiet) as progress:
         schedule = simulate(jobs, how, estimates, progress)

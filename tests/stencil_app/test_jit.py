@@ -14,6 +14,8 @@ import numpy as np
 from stencil_app import jit
 from stencil_app.jit import kernel, sources_digest
 
+ROOT = Path(jit.__file__).resolve().parent.parent
+
 GAIN = "GAIN = 2.0\n"
 PART = """
 from stencil_app.jit import inlined
@@ -73,7 +75,11 @@ def test_code_kept_on_disk_is_used_until_a_module_it_is_made_of_changes(tmp_path
     shutil.copy(Path(jit.__file__), package)
     for name, text in (("__init__", ""), ("gain", GAIN), ("part", PART), ("kernels", KERNEL), ("notes", "")):
         (package / f"{name}.py").write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{tmp_path}:{ROOT}",
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+    }
 
     def grow():
         words = [sys.executable, "-c", "import stencil_app.kernels"]

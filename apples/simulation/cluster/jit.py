@@ -1,12 +1,7 @@
-"""Compilation of the simulator's inner loop: once per machine, named by a digest of its modules.
-
-The machine code is stored beside the module, or in the user's cache directory if that is read-only; if neither is
-writable, every process compiles. numba checks only the module of the compiled function, hence the digest.
-"""
+"""Compiler options of the simulator's inner loop. Machine code on disk depends on the modules of the loop."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -16,6 +11,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from apples.simulation.cluster.layout import Memory
+from nws.base import jit
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,28 +25,21 @@ _MODULES = (
     "nodewide",
     "engine",
 )
-_SOURCES = hashlib.sha256(
-    b"".join(Path(__file__).with_name(f"{module}.py").read_bytes() for module in _MODULES)
-).hexdigest()[:12]
+_SOURCES = jit.digest(Path(__file__).with_name(f"{module}.py") for module in _MODULES)
 
 
 def compiled(function: F) -> F:
-    """Decorate a function that Python calls; its machine code is stored on disk."""
-    function.__qualname__ += f"_{_SOURCES}"
-    try:
-        return cast(F, numba.njit(cache=True, error_model="numpy")(function))
-    except RuntimeError:
-        # numba finds no directory to keep the code in: slower to start, and otherwise the same
-        return cast(F, numba.njit(error_model="numpy")(function))
+    """Return a function that Python calls; its machine code is kept on disk."""
+    return jit.cached(sources=_SOURCES, error_model="numpy")(function)
 
 
 def part(function: F) -> F:
-    """Decorate a part of the loop."""
+    """Return a function for compiled code only."""
     return cast(F, numba.njit(error_model="numpy")(function))
 
 
 def inlined(function: F) -> F:
-    """Decorate a part of the loop that is inlined, because a call costs as much as its body."""
+    """Return a function inlined into each caller, for parts that cost as little as a call."""
     return cast(F, numba.njit(error_model="numpy", forceinline=True)(function))
 
 
