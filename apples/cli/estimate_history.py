@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -101,6 +100,7 @@ def _asked(program: str, scheme: Scheme) -> Trace:
     """Return the jobs that sacct lists; raise `ConfigError`."""
     from apples.errors import ConfigError
     from apples.simulation.batch.sacct import COLUMNS, parse_sacct
+    from nws.base.program import ProgramFailed, output_of
 
     since = "1970-01-01" if scheme.window_s == float("inf") else f"now-{int(scheme.window_s)}seconds"
     arguments = [
@@ -113,12 +113,10 @@ def _asked(program: str, scheme: Scheme) -> Trace:
     ]
     # Variables of the user (SACCT_FORMAT, SLURM_TIME_FORMAT) must not change the output that is parsed.
     own = {k: v for k, v in os.environ.items() if not k.startswith(("SACCT_", "SLURM_TIME_FORMAT"))}
-    done = subprocess.run(
-        [*arguments, f"--format={','.join(COLUMNS)}"], capture_output=True, text=True, env=own, check=False
-    )
-    if done.returncode != 0:
-        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    try:
+        text = output_of([*arguments, f"--format={','.join(COLUMNS)}"], environment=own)
+    except ProgramFailed as failed:
         raise ConfigError(
-            f"sacct failed with exit code {done.returncode} ({reason}); name a job log with --trace FILE"
-        )
-    return parse_sacct(done.stdout.splitlines(), "sacct")
+            f"sacct failed with {failed.reason} ({failed.last_line}); name a job log with --trace FILE"
+        ) from None
+    return parse_sacct(text.splitlines(), "sacct")

@@ -12,12 +12,12 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 from apples.errors import MonitorError
 from nws.base.files import Replacement
+from nws.base.program import ProgramFailed, output_of
 from nws.client import state_dir
 
 SOURCES = Path(__file__).with_name("shim")
@@ -88,8 +88,11 @@ def _sources_digest() -> str:
 
 def _compiler_digest(command: list[str]) -> str:
     """Return a digest of the compiler's version text."""
-    about = subprocess.run([*command, "--version"], capture_output=True, check=False, timeout=_COMPILE_S)
-    return hashlib.sha256(repr(command).encode() + about.stdout).hexdigest()[:8]
+    try:
+        about = output_of([*command, "--version"], limit_s=_COMPILE_S)
+    except ProgramFailed:
+        about = ""
+    return hashlib.sha256((repr(command) + about).encode()).hexdigest()[:8]
 
 
 def _build(command: list[str], path: Path) -> None:
@@ -97,24 +100,12 @@ def _build(command: list[str], path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with Replacement(path) as temporary:
-            done = subprocess.run(
-                [*command, *FLAGS, "-o", temporary, *sources, "-ldl"],
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-                timeout=_COMPILE_S,
-            )
-            if done.returncode != 0:
-                raise MonitorError(
-                    f"{shlex.join(command)} could not compile the monitor ({SOURCES}), exit code {done.returncode}: "
-                    f"{_first_lines(done.stderr)}; it needs a C11 compiler and the headers of the C library "
-                    "(Debian: apt install gcc libc6-dev)"
-                )
-    except subprocess.TimeoutExpired:
+            output_of([*command, *FLAGS, "-o", temporary, *sources, "-ldl"], limit_s=_COMPILE_S)
+    except ProgramFailed as failed:
         raise MonitorError(
-            f"{shlex.join(command)} took longer than {_COMPILE_S:g} s to compile the monitor; try again, "
-            "or name another compiler in CC"
+            f"{shlex.join(command)} could not compile the monitor ({SOURCES}), {failed.reason}: "
+            f"{_first_lines(failed.stderr)}; it needs a C11 compiler and the headers of the C library "
+            "(Debian: apt install gcc libc6-dev), or name another compiler in CC"
         ) from None
     except OSError as error:
         raise MonitorError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from apples.remote.warmhosts import Kernels
 from apples.slurm import runner
 from apples.slurm.commands import on_node
 from apples.slurm.linkstore import LinkStore
+from nws.base.program import ProgramFailed
 
 #: Nodes of an allocation whose links are measured with the check; more of them would take longer than most runs.
 MOST_LINKED = 8
@@ -102,12 +102,10 @@ def _compile(what: NodeCheck, facts: Mapping[str, HostFacts], notify: Notify) ->
 
     def one(node: str) -> str | None:
         try:
-            result = runner.ended([*on_node(srun, what.job, node), *command], WARM_S)
-        except subprocess.TimeoutExpired:
-            return f"that took more than {WARM_S:g} s"
-        if result.returncode == 0:
-            return None
-        return (result.stderr.strip().splitlines() or ["no reason given"])[-1]
+            runner.output([*on_node(srun, what.job, node), *command], WARM_S)
+        except ProgramFailed as failed:
+            return failed.reason if failed.code is None else failed.last_line
+        return None
 
     machines = {
         node: f"{node_facts.cpu_model} {sorted(node_facts.versions.items())}"

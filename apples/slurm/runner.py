@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -12,6 +11,7 @@ from apples.errors import LaunchError, ProgramNotFound
 from apples.slurm.commands import clean_environment
 from apples.slurm.meanings import meaning
 from apples.slurm.records import Job, Node, parse_job, parse_nodes
+from nws.base.program import ProgramFailed, output_of
 
 #: Seconds a question to the controller may take.
 ANSWER_S = 20.0
@@ -30,16 +30,19 @@ def find(name: str) -> str:
 
 def asked(command: Sequence[str], *, limit_s: float = ANSWER_S) -> str:
     """Return the output of a command; raises `ProgramNotFound` without Slurm, else `LaunchError` with the reason."""
-    result = _run(command, limit_s)
-    if isinstance(result, str):
-        raise LaunchError(f"{command[0]}: {result}")
-    return result.stdout
+    words = [find(command[0]), *command[1:]]
+    try:
+        return output(words, limit_s)
+    except ProgramFailed as failed:
+        raise LaunchError(f"{command[0]}: {meaning(failed.stderr, failed.code)}") from None
 
 
 def tried(command: Sequence[str], *, limit_s: float = ANSWER_S) -> str:
-    """Return the output of a command, empty if it fails: for information that is optional."""
-    result = _run(command, limit_s)
-    return "" if isinstance(result, str) else result.stdout
+    """Return the output of a command that is useful but not needed; empty if it fails."""
+    try:
+        return output([find(command[0]), *command[1:]], limit_s)
+    except ProgramFailed:
+        return ""
 
 
 def job(number: str) -> Job | None:
@@ -64,26 +67,6 @@ def without_enclosing() -> list[str]:
     return ["/usr/bin/env", *(word for name in removed for word in ("-u", name))] if removed else []
 
 
-def ended(words: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a command without the variables of an enclosing job; raises `subprocess.TimeoutExpired`."""
-    return subprocess.run(
-        words,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=limit_s,
-        env=slurm_environment(),
-        start_new_session=True,
-        check=False,
-    )
-
-
-def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[str] | str:
-    """Return the result, or the reason of the failure."""
-    try:
-        result = ended([find(command[0]), *command[1:]], limit_s)
-    except subprocess.TimeoutExpired as expired:
-        stderr = expired.stderr or b""
-        return meaning(stderr.decode(errors="replace") if isinstance(stderr, bytes) else stderr)
-    return result if result.returncode == 0 else meaning(result.stderr, result.returncode)
+def output(words: Sequence[str], limit_s: float) -> str:
+    """Return the output of a command without the variables of an enclosing job; raises `ProgramFailed`."""
+    return output_of(words, limit_s=limit_s, environment=slurm_environment())

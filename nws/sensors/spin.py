@@ -7,10 +7,10 @@ now and then, to correct its passive reading.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 from nws.base.errors import ProbeError
+from nws.base.program import ProgramFailed, output_of
 
 _PROGRAM = """
 import sys, time
@@ -29,14 +29,6 @@ def spin(duration_s: float) -> float:
     """
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(duration_s)]
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=100 * duration_s + 10,
-            start_new_session=True,
-            check=True,
-        )
-        return min(float(done.stdout), 1.0)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return min(float(output_of(command, limit_s=100 * duration_s + 10)), 1.0)
+    except (ValueError, ProgramFailed) as error:
         raise ProbeError(f"spin probe: {sys.executable} could not run for {duration_s} s: {error}") from error
