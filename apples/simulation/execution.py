@@ -1,10 +1,9 @@
-"""One run in simulated time: start-up, then sweep after sweep until the work is done or a host dies.
+"""One run in simulated time: start-up, then sweeps until the work is done or a host dies.
 
-A sweep of a rank is work that its host does at whatever rate the rank gets from instant to instant. An exchange
-of two neighbours begins when both have swept, the exchanges of a rank with its two neighbours go on at the same
-time, and then a barrier of log2 P rounds waits for the slowest. Where the application sweeps ahead, the barrier and the
-first part of the next sweep go on meanwhile, and only then it waits. No time of a run is computed other than by letting
-it happen; the performance model of `apples.planning` is not used here.
+A sweep of a rank is work that its host does at the rate of each instant. An exchange of two neighbours begins when both
+have swept. The exchanges of a rank with its two neighbours overlap. A barrier of log2 P rounds then waits for the
+slowest rank. If the application overlaps communication, the barrier and the first part of the next sweep continue
+during the exchange. All times result from these events; the model of `apples.planning` is not used.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from apples.simulation.startup import peers_located, processes_started
 from apples.simulation.steering import RunProgress, SimulatedSteering
 from apples.simulation.window import Chain, open_window
 
-#: Sweeps whose noise is drawn at once.
+#: Number of sweeps of one draw of random numbers.
 _BLOCK = 64
-#: Shortest stretch of truth looked at, seconds.
+#: Shortest window of resources, seconds.
 _LEAST_WINDOW_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MockJob:
-    """What is to be run: P ranks with `rows`, and per sweep `messages` and `exchanged_bytes` to each neighbour.
+    """A run of P ranks with `rows`, and per sweep `messages` and `exchanged_bytes` to each neighbour.
 
-    checkpoint_every : sweeps between checkpoints, None for none; one takes all ranks `checkpoint_s`
+    checkpoint_every: sweeps between checkpoints, or None. Each takes all ranks `checkpoint_s`.
     """
 
     chain: Chain
@@ -43,10 +42,12 @@ class MockJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Execution:
-    """What happened; float64[P] seconds each, in the meaning of `apples.model.plan.RankObservation`.
+    """Result of a run. Arrays are float64[P] seconds, defined as in `apples.model.plan.RankObservation`.
 
-    launched, ended : in the world's time.  iterations : sweeps done.  lost_host : index of the host that died
-    checkpoint_s : spent by every rank on its `checkpoints`
+    launched, ended: simulated time, s.
+    iterations: sweeps done.
+    lost_host: index of the host that died, or None.
+    checkpoint_s: time of all `checkpoints` of a rank.
     """
 
     launched: float
@@ -69,7 +70,10 @@ def execute(
     *,
     steering: SimulatedSteering | None = None,
 ) -> Execution:
-    """Run a job from `launched` on; the grid's clock is left alone. steering : who hears and interferes"""
+    """Run a job from `launched` on, and return its times. The grid's clock does not change.
+
+    Argument `steering` reports progress to a controller and applies its orders.
+    """
     run = _Run(grid, job, launched, rng)
     run.start()
     if steering is not None and run.lost is None:
@@ -83,7 +87,7 @@ def execute(
 
 
 class _Run:
-    """A run under way. t : float64[P], how far each rank has come, seconds."""
+    """State of a run. `t`: float64[P], present time of each rank, s."""
 
     def __init__(self, grid: MockGrid, job: MockJob, launched: float, rng: np.random.Generator) -> None:
         self.grid, self.job, self.launched, self.rng = grid, job, launched, rng
@@ -97,7 +101,7 @@ class _Run:
         self.steering: SimulatedSteering | None = None
         self._ranks = np.arange(ranks)
         self._ahead = grid.scenario.application.ahead
-        #: When the neighbours' rows that are under way are there, seconds; of codes that sweep ahead.
+        #: Arrival of the neighbours' rows in flight, seconds, with overlap.
         self._arrive = np.full(ranks, launched)
         self._dies = float(grid.died_at[chain.hosts].min())
         truth = grid.scenario.hosts
@@ -109,7 +113,7 @@ class _Run:
         self._window = open_window(grid, chain, launched, launched + max(_LEAST_WINDOW_S, 3 * idle_s))
 
     def start(self) -> None:
-        """Processes, locations of peers, the first touch of the slab, and the barrier before the loop."""
+        """Start processes, locate peers, touch the slabs, and pass the barrier before the loop."""
         grid, hosts = self.grid, self.job.chain.hosts
         truth = grid.scenario.startup
         started = processes_started(
@@ -124,7 +128,7 @@ class _Run:
         self._check_hosts()
 
     def sweeps(self, count: int) -> None:
-        """So many sweeps, unless a host dies before."""
+        """Do `count` sweeps, unless a host dies before."""
         if self.lost is not None:
             return
         spread = self.grid.scenario.hosts.sweep_spread
@@ -157,7 +161,7 @@ class _Run:
                 work = self.job.chain.work_s * self._speed
 
     def standing(self) -> RunProgress:
-        """Where the run stands."""
+        """Return the present progress."""
         t = float(self.t.max())
         window, links = self._window, self._ranks[:-1]
         place = window.stretch(np.array([t]))[0]
@@ -173,7 +177,7 @@ class _Run:
         )
 
     def _steer(self, steering: SimulatedSteering) -> None:
-        """Tell how the run goes; go over to other slabs, or write a checkpoint, where that is answered."""
+        """Report progress. If the controller orders it, change slabs or write a checkpoint."""
         moved = steering.hear(self.standing())
         if steering.ended:
             self.checkpoints += 1
@@ -187,7 +191,7 @@ class _Run:
             self._send_ahead()
 
     def result(self) -> Execution:
-        """What happened so far."""
+        """Return the result up to now."""
         ended = self._dies if self.lost is not None else float(self.t.max())
         if self.lost is None:
             ended += self.grid.scenario.startup.finish_s
@@ -210,7 +214,7 @@ class _Run:
             self.lost = int(self.job.chain.hosts[int(died.argmin())])
 
     def _computed(self, begin: FloatArray, work: FloatArray) -> FloatArray:
-        """When each rank, beginning at `begin`, has done `work` idle-host seconds."""
+        """Return the time at which each rank, starting at `begin`, has done `work` idle-host seconds."""
         window, ranks = self._window, self._ranks
         place = window.stretch(begin)
         rate, at = window.rate[ranks, place], window.times[place]
@@ -229,14 +233,14 @@ class _Run:
         return finish
 
     def _look_further(self) -> None:
-        """Twice as much time in the window, from the same beginning."""
+        """Double the length of the window."""
         begin, end = self._window.times[0], self._window.times[-1]
         self._window = open_window(self.grid, self.job.chain, float(begin), float(2 * end - begin))
 
     def _swept(
         self, begun: FloatArray, work: FloatArray, noise: tuple[FloatArray, FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
-        """For how long each rank sweeps, and when it has also exchanged, or begun to if it sweeps ahead."""
+        """Return the sweep time of each rank, and the time at which it has exchanged (or begun to, with overlap)."""
         if self._ahead is None:
             swept = self._computed(begun, work)
             return swept - begun, self._exchanged(swept, noise)
@@ -247,16 +251,16 @@ class _Run:
         return swept - begun - (resumed - paused), swept
 
     def _send_ahead(self) -> None:
-        """Rows go to the neighbours before there is anything to sweep."""
+        """Send rows to the neighbours before the first sweep (overlap)."""
         if self._ahead is not None:
             self._arrive = self._exchanged(self.t, self._transfer_noise(1)[0])
 
     def _at_rest(self) -> float:
-        """When all ranks have come so far and nothing is under way between them."""
+        """Return the time at which all ranks have arrived and no message is in flight."""
         return float(self.t.max() if self._ahead is None else max(self.t.max(), self._arrive.max()))
 
     def _exchanged(self, swept: FloatArray, noise: tuple[FloatArray, FloatArray]) -> FloatArray:
-        """When each rank has exchanged with both neighbours."""
+        """Return the time at which each rank has exchanged with both neighbours."""
         if len(swept) == 1:
             return swept
         both = np.maximum(swept[:-1], swept[1:])
@@ -273,14 +277,14 @@ class _Run:
         return result
 
     def _handled(self) -> FloatArray | None:
-        """What each rank computes for its messages of a sweep, float64[P] seconds; None where nobody does."""
+        """Return the CPU time of each rank for the messages of a sweep, float64[P] s, or None if there is none."""
         if len(self.t) == 1:
             return None
         cpu_s: FloatArray = self.job.messages * self.grid.machines.message_cpu_s[self.job.chain.hosts]
         return cpu_s if cpu_s.any() else None
 
     def _transfer_noise(self, count: int) -> list[tuple[FloatArray, FloatArray]]:
-        """Per sweep (factor of each link's transfer time, seconds stalled), float64[P-1] each."""
+        """Return for each sweep (factor of each link's transfer time, seconds stalled), float64[P-1] each."""
         truth, links = self.grid.scenario.network, len(self.t) - 1
         sigma = truth.transfer_spread
         factor = np.exp(self.rng.normal(-(sigma**2) / 2, sigma, (count, links)))
@@ -288,7 +292,7 @@ class _Run:
         return list(zip(factor, truth.stall_s * lost, strict=True))
 
     def _barrier_noise(self, count: int) -> FloatArray:
-        """Seconds of each message of each round, float64[count, rounds, P]."""
+        """Return the seconds of each message of each round, float64[count, rounds, P]."""
         shape = (count, len(self._hop), len(self.t))
         if not self._hop:
             return np.empty(shape)
@@ -299,7 +303,7 @@ class _Run:
         return noise
 
     def _barrier(self, hop_s: FloatArray) -> None:
-        """Dissemination barrier: in round k rank i waits for rank i - 2^k."""
+        """Pass a dissemination barrier: in round k rank i waits for rank i - 2^k."""
         t = self.t
         for sender, took in zip(self._from, hop_s, strict=True):
             t = np.maximum(t, t[sender] + took)

@@ -1,8 +1,8 @@
-"""Other people's processes on one host: they come, compute, hold memory and leave.
+"""Processes of other users on one host: they arrive, compute, hold memory and end.
 
-A host goes round the regimes of its scenario ("heavy use of some machines and light use of others", Wolski et
-al. 2000, §4.1); in each, processes arrive as a Poisson stream and stay an exponential time. Time is generated
-in fixed chunks, so what happens never depends on when somebody looks. Nothing here says what load does to a run.
+A host moves through the regimes of its scenario ("heavy use of some machines and light use of others", Wolski et al.
+2000, §4.1). In each regime processes arrive as a Poisson stream and stay for an exponential time. Time is generated in
+fixed chunks, so values do not depend on the times of queries. The effect of load on a run is defined elsewhere.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from apples.model.grid import FloatArray
 from apples.simulation.scenario import CampaignTruth, LoadTruth, RegimeTruth
 from apples.simulation.timeline import Steps
 
-#: Seconds generated at once, and lived through before time 0 so that a world does not open on empty hosts.
+#: Length of a chunk, s. One chunk precedes time 0, so that hosts are not empty at the beginning.
 CHUNK_S = 4 * 3600.0
 
 
 class HostLoad:
-    """Processes of one host, generated as far as anybody asked.
+    """Processes of one host, generated on demand.
 
-    generated_to : seconds; everything before is fixed, and nothing after is known
+    generated_to: seconds. Earlier values are fixed, later values are not generated yet.
     """
 
     def __init__(self, truth: LoadTruth, rng: np.random.Generator) -> None:
@@ -35,7 +35,7 @@ class HostLoad:
         self._steps: tuple[Steps, Steps] | None = None
 
     def generate(self, until: float) -> None:
-        """Make sure that everything before `until` is fixed."""
+        """Generate all processes before `until`."""
         while self.generated_to < until:
             begin, end = self.generated_to, self.generated_to + CHUNK_S
             self._stream(begin, end, self._truth.brief_interval_s, self._truth.brief_duration_s)
@@ -51,12 +51,12 @@ class HostLoad:
             self.generated_to = end
 
     def add(self, begin: FloatArray, end: FloatArray, memory_bytes: FloatArray) -> None:
-        """Further processes, float64[N] each: a campaign's, or the ranks of a run."""
+        """Add processes of a campaign or of a run, float64[N] each."""
         self._parts.append(np.stack((begin, end, memory_bytes)))
         self._steps = None
 
     def steps(self) -> tuple[Steps, Steps]:
-        """(number of processes, bytes they hold), as far as generated."""
+        """Return (number of processes, bytes that they hold), as far as generated."""
         if self._steps is None:
             begin, end, memory = np.concatenate(self._parts, axis=1)
             self._parts = [np.stack((begin, end, memory))]
@@ -65,7 +65,7 @@ class HostLoad:
         return self._steps
 
     def process_bytes(self, count: int, rng: np.random.Generator) -> FloatArray:
-        """Memory of so many processes, lognormal, float64[count] bytes."""
+        """Return the memory of `count` processes, lognormal, float64[count] bytes."""
         sigma = self._truth.process_bytes_spread
         return self._truth.process_bytes * rng.lognormal(0.0, sigma, count)
 
@@ -82,14 +82,14 @@ class HostLoad:
 
 
 class Campaigns:
-    """Work that starts on many hosts at the same instant: what no forecaster of one host can see coming."""
+    """Processes that start on many hosts at the same instant. Forecasters of one host cannot predict them."""
 
     def __init__(self, truth: CampaignTruth, rng: np.random.Generator) -> None:
         self._truth, self._rng = truth, rng
         self._next = float(rng.exponential(truth.interval_s))
 
     def add_to(self, loads: list[HostLoad], until: float) -> None:
-        """Put every campaign before `until` on the hosts it hits."""
+        """Add every campaign before `until` to its hosts."""
         while self._next < until:
             hit = self._rng.choice(len(loads), math.ceil(self._truth.host_share * len(loads)), replace=False)
             for host in hit:

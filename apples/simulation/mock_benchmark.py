@@ -1,8 +1,8 @@
-"""Dedicated runs on the mock grid: what a benchmark measures of one host when nobody else is there.
+"""Dedicated runs on the mock grid: benchmark values of one host without other processes.
 
-The application is executed on the idle host with slabs of several heights, as the paper did (Wolski et al. 2000,
-§3.1: "we run PMHD3D on dedicated machines with various problem sizes"); only what a stop-watch and a process
-list show is used. Calibration on the mock grid therefore goes the same way as on real hosts.
+The application runs on the idle host with slabs of several heights, as in the paper (Wolski et al. 2000, §3.1: "we run
+PMHD3D on dedicated machines with various problem sizes"). Only elapsed times and CPU times are used, so calibration
+works as on real hosts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from apples.simulation.window import Chain
 #: Heights of the benchmark's slabs, in rows, and sweeps over each.
 _SLABS = (25, 50, 100, 200, 400)
 _SWEEPS = 50
-#: Share of the host's memory that a benchmark may take.
+#: Largest share of the host's memory for a benchmark.
 _MEMORY_SHARE = 0.8
 
 
 def dedicated(grid: MockGrid) -> MockGrid:
-    """The same machines without anybody else's processes; links keep their traffic."""
+    """Return the same machines without other processes. Links keep their traffic."""
     scenario: Scenario = replace(grid.scenario, loads={"dedicated": NO_LOAD})
     idle = MockGrid(grid.grid, scenario, load="dedicated", seed=grid.seed)
     idle.died_at = grid.died_at
@@ -38,7 +38,7 @@ def dedicated(grid: MockGrid) -> MockGrid:
 def measure(
     grid: MockGrid, host: Host, workload: Workload, *, ranks: int, rng: np.random.Generator
 ) -> Benchmark:
-    """Benchmark of `workload`'s application with `ranks` ranks at once on `host`; raises `LaunchError`."""
+    """Return the benchmark of `workload`'s application with `ranks` ranks on `host`; raise `LaunchError`."""
     idle = dedicated(grid)
     index = idle.host_index(host.name)
     if idle.died_at[index] <= grid.now:
@@ -71,7 +71,7 @@ def measure(
 
 
 def _most_rows(grid: MockGrid, host: int, workload: Workload, ranks: int) -> int:
-    """Highest slab that array and memory allow, at least one row."""
+    """Return the highest slab that array and memory allow, at least one row."""
     limits = [float(max(_SLABS))]
     if workload.max_rows is not None:
         limits.append(workload.max_rows)

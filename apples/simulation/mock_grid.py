@@ -1,8 +1,8 @@
-"""The mock grid's truth: machines, links and a clock, with other people's load and traffic on them.
+"""The mock grid: machines, links and a clock, with load and traffic of other users.
 
-Everything is a function of the seed and of the runs made so far; asking never changes it. Schedulers must not
-read it: `mock_sensors` shows what can be measured, `execution` what happens to a run. Stands in for the paper's
-Centurion cluster (Wolski et al. 2000, §4.1) or for any other grid that a scenario describes.
+All values are functions of the seed and of the runs made so far; queries do not change them. Schedulers must not read
+this object. They see values of `mock_sensors`, and results of `execution`. The grid models the paper's Centurion
+cluster (Wolski et al. 2000, §4.1) or any grid that a scenario describes.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from apples.simulation.traffic import LinkTraffic
 
 IntArray = NDArray[np.int64]
 
-#: Independent streams of chance, one for each purpose (and each host or link): seeds are (seed, stream, index).
+#: Independent random streams, one for each purpose, host or link: seeds are (seed, stream, index).
 _LOAD, _HOST_TRAFFIC, _UPLINK_TRAFFIC, _CAMPAIGNS, _RUNS, _STANDING = range(6)
-#: Longer than any world.
+#: Longer than any simulation, s.
 _ALWAYS_S = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Machines:
-    """What does not change of H hosts on S sites; arrays float64[H] unless said otherwise.
+    """Constant values of H hosts on S sites; arrays are float64[H] unless stated otherwise.
 
-    sweep_s : seconds for one row of the scenario's application and one sweep, alone on the host
-    memory_bytes : bytes there are for processes of users.  cpus : CPUs that all processes share
-    start_cpu_s, message_cpu_s : what a rank computes before its first sweep, and for each of its messages
-    site : int64[H], index of the host's site, -1 without one
-    latency_s, bandwidth_Bps : float64[H, H] of one idle link
+    sweep_s: seconds for one row of the scenario's application and one sweep, alone on the host.
+    memory_bytes: bytes available to user processes.
+    cpus: CPUs that all processes share.
+    start_cpu_s, message_cpu_s: CPU time of a rank before its first sweep, and for each of its messages.
+    site: int64[H], index of the host's site, -1 without one.
+    latency_s, bandwidth_Bps: float64[H, H] of one idle link.
     """
 
     sweep_s: FloatArray
@@ -53,11 +54,13 @@ class Machines:
 
 
 class MockGrid:
-    """Truth of the hosts of `grid` under one of the scenario's loads.
+    """True state of the hosts of `grid` under one of the scenario's loads.
 
-    now : seconds since the world began; only `advance` moves it
-    died_at : float64[H], when a host dies; infinity for never.  noticed_s : until a launcher notices that
-    Raises `ConfigError` for a CPU type or a load the scenario does not know, or a failing host that is none.
+    now: simulated time, s. Only `advance` changes it.
+    died_at: float64[H], time of each host's death, or infinity.
+    noticed_s: delay until a launcher notices a death.
+
+    Raises `ConfigError` for an unknown CPU type or load, or a failing host that is not in the grid.
     """
 
     def __init__(self, grid: Grid, scenario: Scenario, *, load: str, seed: int) -> None:
@@ -86,7 +89,7 @@ class MockGrid:
 
     @cached_property
     def machines(self) -> Machines:
-        """Hosts and links as they are, drawn from the scenario's own seed: the machines outlive the weather."""
+        """Draw hosts and links from the scenario's own seed: they are equal for all seeds of load and traffic."""
         truth = self.scenario.hosts
         types = [_cpu_truth(self.scenario, host) for host in self.grid.hosts]
         rng = np.random.default_rng(truth.hardware_seed)
@@ -111,19 +114,19 @@ class MockGrid:
         )
 
     def host_index(self, name: str) -> int:
-        """Place of a host in all arrays; raises `KeyError`."""
+        """Return the index of a host in all arrays; raise `KeyError`."""
         return self._index[name]
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += seconds
 
     def fail_host(self, name: str, at: float) -> None:
-        """The host dies at that time and stays dead."""
+        """Let a host die at this time. It stays dead."""
         self.died_at[self._index[name]] = at
 
     def _stand(self, name: str, count: int) -> None:
-        """Processes that were there before time began and stay."""
+        """Add permanent processes, which started before time 0."""
         load = self._load[self._known(name, "standing")]
         always = np.full(count, 1.0)
         load.add(-_ALWAYS_S * always, _ALWAYS_S * always, load.process_bytes(count, self._rng(_STANDING)))
@@ -142,36 +145,36 @@ class MockGrid:
         self.noticed_s[self._index[failure.host]] = failure.noticed_s
 
     def dead(self) -> list[str]:
-        """Hosts that have died by now."""
+        """Return the hosts that have died by now."""
         return [
             host.name for host, died in zip(self.grid.hosts, self.died_at, strict=True) if died <= self.now
         ]
 
     def processes(self, until: float) -> list[tuple[Steps, Steps]]:
-        """Per host (other processes, bytes they hold), fixed for all times before `until`."""
+        """Return for each host (other processes, bytes that they hold), fixed for all times before `until`."""
         self._generate(until)
         return [load.steps() for load in self._load]
 
     def host_utilisation(self, until: float) -> list[Steps]:
-        """Utilisation of every host's own link by others, 0..1."""
+        """Return the utilisation of every host's own link by other traffic, 0..1."""
         self._generate(until)
         return [traffic.steps() for traffic in self._traffic]
 
     def uplink_utilisation(self, until: float) -> list[Steps]:
-        """Utilisation of every site's uplink by others, 0..1."""
+        """Return the utilisation of every site's uplink by other traffic, 0..1."""
         self._generate(until)
         return [traffic.steps() for traffic in self._uplinks]
 
     def free_memory(self, host: int, held_bytes: FloatArray) -> FloatArray:
-        """Bytes left on a host when other processes hold so many, never negative."""
+        """Return the free bytes of a host when other processes hold `held`, at least 0."""
         free: FloatArray = np.maximum(self.machines.memory_bytes[host] - held_bytes, 0.0)
         return free
 
     def row_cost(self, workload: Workload) -> float:
-        """Cost of a row of `workload` in rows of the scenario's application.
+        """Return the cost of a row of `workload` in rows of the scenario's application.
 
-        A stencil sweep is bound by memory traffic, so a row of another application costs in proportion to the
-        memory it spans (assumed).
+        Memory traffic limits a stencil sweep, so a row of another application costs in proportion to its memory
+        (assumed).
         """
         own = self.scenario.application
         if workload.application == own.name or not (workload.bytes_per_row and own.bytes_per_row):
@@ -179,12 +182,12 @@ class MockGrid:
         return workload.bytes_per_row / own.bytes_per_row
 
     def next_run(self) -> np.random.Generator:
-        """The chance of one more run: noise of its own, independent of all load."""
+        """Return the random numbers of one more run, independent of all load."""
         self._runs += 1
         return self._rng(_RUNS, self._runs)
 
     def occupy(self, hosts: IntArray, memory_bytes: FloatArray, begin: float, end: float) -> None:
-        """Leave on the hosts what a run of one rank each has put there, for sensors to see."""
+        """Add the processes of a run, one per rank, to the load of the hosts, so that sensors see them."""
         for host, held in zip(hosts.tolist(), memory_bytes.tolist(), strict=True):
             self._load[host].add(np.array([begin]), np.array([end]), np.array([held]))
 
@@ -204,7 +207,7 @@ class MockGrid:
 
 
 def _own_or(usual: float, own: Sequence[float | None]) -> FloatArray:
-    """What each host's CPU type says, or what is usual."""
+    """Return the value of each host's CPU type, or the default."""
     return np.array([usual if value is None else value for value in own])
 
 

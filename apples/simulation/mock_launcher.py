@@ -22,12 +22,12 @@ from apples.simulation.mock_grid import MockGrid
 from apples.simulation.steering import SimulatedSteering
 from apples.simulation.window import Chain
 
-#: What ranks end with when the launcher ends them because another was lost: SIGTERM.
+#: Exit code of ranks that the launcher ends after another was lost: 128 + SIGTERM.
 _TERMINATED = 15
 
 
 def check_hosts(grid: MockGrid, request: LaunchRequest) -> None:
-    """Raise `LaunchError` when a host of the plan is not part of the grid or is dead."""
+    """Raise `LaunchError` if a host of the plan is not part of the grid or is dead."""
     problems = []
     for name in request.plan.hosts:
         try:
@@ -43,11 +43,11 @@ def check_hosts(grid: MockGrid, request: LaunchRequest) -> None:
 
 
 def run_on_grid(grid: MockGrid, request: LaunchRequest, notify: Notify) -> Outcome:
-    """Run to the end in simulated time; raises `LaunchError` as `check_hosts` does."""
+    """Run to the end in simulated time; raise `LaunchError` as `check_hosts` does."""
     check_hosts(grid, request)
     plan = request.plan
     every, work = request.checkpoint_every, request.workload
-    # A checkpoint holds one of the two fields that a rank's memory holds.
+    # A checkpoint has one of the two fields in a rank's memory.
     kept_s = work.size * work.bytes_per_row / 2 / grid.scenario.storage_Bps
     job = replace(job_of(grid, plan, work), checkpoint_every=every, checkpoint_s=kept_s)
     launched = grid.now
@@ -66,7 +66,7 @@ def run_on_grid(grid: MockGrid, request: LaunchRequest, notify: Notify) -> Outco
         return replace(_ended_by_limit(plan, limit), moves=moves)
     if happened.lost_host is not None:
         lost = _lost(plan, grid.grid.hosts[happened.lost_host].name, happened)
-        # The last iteration is the one in which the host died.
+        # The host died in the last iteration.
         kept = None if every is None else max(0, happened.iterations - 1) // every * every
         return replace(lost, observed_s=took, kept_iterations=kept, moves=moves)
     if steering is not None and steering.ended:
@@ -77,7 +77,7 @@ def run_on_grid(grid: MockGrid, request: LaunchRequest, notify: Notify) -> Outco
 
 
 def job_of(grid: MockGrid, plan: Plan, workload: Workload) -> MockJob:
-    """What a plan and a workload ask of the machines."""
+    """Return the simulated job of a plan and a workload."""
     hosts = np.array([grid.host_index(a.host) for a in plan.assignments], dtype=np.int64)
     rows = np.array(plan.rows, dtype=np.float64)
     return MockJob(

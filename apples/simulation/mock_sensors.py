@@ -1,9 +1,9 @@
-"""What sensors would read on the mock grid, round by round: the only sight of it a scheduler gets.
+"""Sensor readings of the mock grid, in rounds. Schedulers see nothing else of it.
 
-CPU readings average the share of a new process over a window that ends now; memory is what is free at the
-instant; a network probe gets one link for itself and meets other people's traffic. All carry noise and none knows
-of memory buses, software costs of messages or what comes next. Dead hosts are silent. In the manner of the Network
-Weather Service (Wolski et al. 2000, §2.4); readings of the real machine are in `nws.sensors`.
+A CPU reading is the average share of a new process over a window that ends now. A memory reading is the free memory of
+the instant. A network probe has one link for itself, with other users' traffic. All values have noise. None contains
+memory buses, software costs of messages or future load. Dead hosts give no values. The design follows the Network
+Weather Service (Wolski et al. 2000, §2.4). `nws.sensors` reads real machines.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from nws.series import Measurement, Resource, Series
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SensorRound:
-    """One round of one kind: `values[i]` (float64) belongs to `series[i]`; t in the world's seconds."""
+    """One round of one kind: value `values[i]` (float64) belongs to `series[i]`. `t`: simulated time, s."""
 
     t: float
     series: tuple[Series, ...]
     values: FloatArray
 
     def measurements(self) -> list[Measurement]:
-        """The same as records of the weather service."""
+        """Return the values as records of the weather service."""
         pairs = zip(self.series, self.values.tolist(), strict=True)
         return [Measurement(series, self.t, value) for series, value in pairs]
 
 
 class MockSensors:
-    """Sensors on every host of a grid that read at fixed periods.
+    """Sensors on every host of a grid, with fixed periods.
 
-    read_to : the world's time up to which rounds were taken.  Rounds fall on multiples of their period.
+    read_to: simulated time of the last reading. Rounds are at multiples of their period.
     """
 
     def __init__(self, grid: MockGrid, rng: np.random.Generator, *, since: float) -> None:
@@ -53,7 +53,7 @@ class MockSensors:
         self._to = np.array([j for _, j in self._pairs], dtype=np.int64)
 
     def read(self, until: float) -> Iterator[SensorRound]:
-        """All rounds due after the last one taken, up to and with `until`, in order of time."""
+        """Yield all rounds due after the last one, up to and including `until`, in order of time."""
         host_times = _multiples(self._truth.host_period_s, self.read_to, until)
         network_times = _multiples(self._truth.network_period_s, self.read_to, until)
         self.read_to = max(until, self.read_to)
@@ -61,7 +61,7 @@ class MockSensors:
         yield from sorted(rounds, key=lambda reading: reading.t)
 
     def _host_rounds(self, times: FloatArray, until: float) -> Iterator[SensorRound]:
-        """CPU and memory of every host that is alive at each instant."""
+        """Yield CPU and memory of every live host at each instant."""
         if not len(times):
             return
         truth, machines, hosts = self._truth, self._grid.machines, self._grid.grid.hosts
@@ -86,7 +86,7 @@ class MockSensors:
             yield SensorRound(t, tuple(series), values)
 
     def _network_rounds(self, times: FloatArray, until: float) -> Iterator[SensorRound]:
-        """Latency and bandwidth of every ordered pair of live hosts, one probe at a time on every link."""
+        """Yield latency and bandwidth of every ordered pair of live hosts, one probe at a time on every link."""
         if not len(times) or not self._pairs:
             return
         truth, machines = self._truth, self._grid.machines
@@ -123,6 +123,6 @@ class MockSensors:
 
 
 def _multiples(period: float, after: float, until: float) -> FloatArray:
-    """Multiples of `period` in (after, until]."""
+    """Return the multiples of `period` in (after, until]."""
     first, last = np.floor(after / period) + 1, np.floor(until / period)
     return np.arange(first, last + 1) * period

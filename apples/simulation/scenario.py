@@ -1,8 +1,8 @@
-"""The truth of a mock grid, read from one YAML file: hosts, application, network, start-up, load, sensors.
+"""The scenario of a mock grid, from one YAML file: hosts, application, network, start-up, load, sensors.
 
-A scenario stands on top of a grid file, which names the hosts, their CPU types and the nominal links. Constants
-of one paper stand in one scenario (`configs/mock/`), each with its source there. Nothing of this is shown to
-a scheduler: it sees readings of sensors, benchmarks and finished runs only.
+A scenario refers to a grid file with the hosts, their CPU types and the nominal links. Each scenario in `configs/mock/`
+has the constants of one paper with their sources. Schedulers never see these values. They see sensor readings,
+benchmarks and finished runs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuTruth:
-    """What hosts of one CPU type really are.
+    """True values of hosts of one CPU type.
 
-    cpus : CPUs the processes of a host share.  seconds_per_row : one row of the scenario's application, one
-    sweep, alone on the host.  memory_bytes, system_bytes : installed, and what the system keeps for itself
-    start_cpu_s : what a rank computes before its first sweep, None for the start-up's own
-    message_cpu_s : what it computes for each of its messages, None for the network's own
+    cpus: CPUs that the processes of a host share.
+    seconds_per_row: time of one row of the scenario's application and one sweep, alone on the host.
+    memory_bytes, system_bytes: installed memory, and the part that the system uses.
+    start_cpu_s: CPU time of a rank before its first sweep, None for the value of the start-up.
+    message_cpu_s: CPU time for each of its messages, None for the value of the network.
     """
 
     cpus: Annotated[int, Field(ge=1)]
@@ -43,14 +44,14 @@ class CpuTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTruth:
-    """How hosts behave.
+    """Behaviour of hosts.
 
-    cpu_types : by CPU type; `default` serves types that are not named
-    hardware_seed : which machines and links they are, the same whatever the seed of a world's weather
-    speed_spread : standard deviation of a host's speed round its type's, as a fraction
-    run_spread : the same of one rank from run to run.  sweep_spread : of one sweep
-    bus_slowdown : fraction by which each other busy CPU of the host slows a sweep (shared memory bus)
-    paging_slowdown : factor by which a row outside free memory is slower
+    cpu_types: by CPU type; `default` is used for other types.
+    hardware_seed: seed of machines and links, independent of the seed of load and traffic.
+    speed_spread: standard deviation of a host's speed around its type's, as a fraction.
+    run_spread, sweep_spread: the same for one rank from run to run, and for one sweep.
+    bus_slowdown: fraction by which each other busy CPU of the host slows a sweep (shared memory bus).
+    paging_slowdown: factor by which a row outside free memory is slower.
     """
 
     cpu_types: Annotated[Mapping[str, CpuTruth], Field(min_length=1)]
@@ -64,11 +65,12 @@ class HostTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationTruth:
-    """The application the row costs belong to, per run and rank (`apples.model.template.Workload`).
+    """The application of the row costs, per run and rank (`apples.model.template.Workload`).
 
-    messages, bytes_exchanged : to one neighbour, per sweep.  max_rows : array limit, None for none
-    ahead : share of a sweep that needs no rows of neighbours, for codes that do it while these are under way; None for
-        those that wait for them before anything else. It holds for whatever runs in the scenario
+    messages, bytes_exchanged: to one neighbour, per sweep.
+    max_rows: array limit, or None.
+    ahead: share of a sweep that needs no rows of neighbours, for codes that overlap communication; None for other
+    codes. The value is used for all applications of the scenario.
     """
 
     name: str
@@ -84,10 +86,11 @@ class ApplicationTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficTruth:
-    """Other people's bytes on one link: utilisation, redrawn at random instants.
+    """Traffic of other users on one link: utilisation, redrawn at random instants.
 
-    mean_stay_s : mean time between changes.  busy_share : fraction of stays with real traffic
-    busy_most, quiet_most : utilisation is uniform from 0 to this in a busy or a quiet stay
+    mean_stay_s: mean time between changes.
+    busy_share: fraction of periods with high traffic.
+    busy_most, quiet_most: utilisation is uniform from 0 to this value in a busy or quiet period.
     """
 
     mean_stay_s: Positive
@@ -98,15 +101,15 @@ class TrafficTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkTruth:
-    """What the grid file's nominal links really deliver.
+    """True values of the grid file's links.
 
-    efficiency : fraction of a nominal bandwidth that a bulk transfer gets on an idle link
-    link_spread : standard deviation of a pair's latency and bandwidth round the nominal, as a fraction
-    uplink_Bps : capacity of the link from a site's switch to the rest, shared by all that cross it
-    message_s : software time for each message of the application, both ends together
-    message_cpu_s : CPU seconds of a rank for each message of the application; longer where others compute
-    transfer_spread : standard deviation of one transfer's time, as a fraction
-    stall_probability, stall_s : a message that is lost waits this long for its repetition
+    efficiency: fraction of the nominal bandwidth that a bulk transfer gets on an idle link.
+    link_spread: standard deviation of a pair's latency and bandwidth around the nominal value, as a fraction.
+    uplink_Bps: capacity of the link from a site's switch to the other sites, shared by all transfers that cross it.
+    message_s: software time for each message of the application, both ends together.
+    message_cpu_s: CPU seconds of a rank for each message. They take longer under load.
+    transfer_spread: standard deviation of one transfer's time, as a fraction.
+    stall_probability, stall_s: probability that a message is lost, and time until it is sent again.
     """
 
     efficiency: Annotated[float, Field(gt=0, le=1)]
@@ -123,12 +126,13 @@ class NetworkTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartupTruth:
-    """From launch to the first sweep, and after the last.
+    """Times from launch to the first sweep, and after the last.
 
-    start_wait_s : until a rank's process runs, spent waiting on others.  start_cpu_s : the same, computing
-    start_spread : standard deviation of both together, as a fraction
-    lookup_s, lookup_spread : service time of the one location service for one look-up of one peer by one rank
-    finish_s : after the last sweep, until the launcher has noticed
+    start_wait_s: time until a rank's process runs, waiting.
+    start_cpu_s: CPU time until then.
+    start_spread: standard deviation of both together, as a fraction.
+    lookup_s, lookup_spread: service time of the location service for one look-up of one peer by one rank.
+    finish_s: time from the last sweep until the launcher has noticed the end.
     """
 
     start_wait_s: NotNegative
@@ -141,10 +145,11 @@ class StartupTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegimeTruth:
-    """How a host is used for a while: processes that compute arrive (Poisson) and stay (exponential).
+    """A period of use of a host: processes arrive (Poisson) and stay (exponential).
 
-    mean_stay_s : mean length of the while.  interval_s : mean time between arrivals, None for no arrivals
-    duration_s : mean stay of a process
+    mean_stay_s: mean length of the period.
+    interval_s: mean time between arrivals, None for no arrivals.
+    duration_s: mean duration of a process.
     """
 
     mean_stay_s: Positive
@@ -154,10 +159,12 @@ class RegimeTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignTruth:
-    """Sudden changes: somebody starts work on many hosts at once.
+    """Sudden load on many hosts at once.
 
-    interval_s : mean time between them.  host_share : fraction of hosts hit
-    processes : started on each.  duration_s : mean stay
+    interval_s: mean time between campaigns.
+    host_share: fraction of hosts used.
+    processes: processes started on each.
+    duration_s: mean duration.
     """
 
     interval_s: Positive
@@ -168,12 +175,12 @@ class CampaignTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTruth:
-    """Other people's processes on every host.
+    """Processes of other users on every host.
 
-    regimes : a host goes round them; the share of time in one is proportional to its `mean_stay_s`
-    brief_interval_s, brief_duration_s : short processes, in every regime
-    process_bytes, process_bytes_spread : median memory of one process, and sigma of its logarithm
-    standing : host → processes that compute there all the time, besides those that come and go
+    regimes: a host moves through them; the share of time in one is proportional to its `mean_stay_s`.
+    brief_interval_s, brief_duration_s: short processes, in every regime.
+    process_bytes, process_bytes_spread: median memory of one process, and sigma of its logarithm.
+    standing: number of permanent processes by host, in addition to the others.
     """
 
     regimes: Annotated[tuple[RegimeTruth, ...], Field(min_length=1)]
@@ -185,7 +192,7 @@ class LoadTruth:
     standing: Mapping[str, Annotated[int, Field(ge=0)]] = field(default_factory=dict)
 
 
-#: Nobody computes: what "dedicated" means.
+#: Dedicated hosts: no processes of other users.
 NO_LOAD = LoadTruth(
     regimes=(RegimeTruth(mean_stay_s=1e9, interval_s=None, duration_s=1.0),),
     brief_interval_s=math.inf,
@@ -197,11 +204,13 @@ NO_LOAD = LoadTruth(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SensorTruth:
-    """How well the sensors see.
+    """Accuracy of the sensors.
 
-    host_period_s, network_period_s : time between readings.  cpu_window_s : time a CPU reading averages over
-    cpu_error : standard deviation, of a CPU.  memory_error, latency_error, bandwidth_error : as fractions
-    history_s : how long the sensors had been running when the world opens
+    host_period_s, network_period_s: time between readings.
+    cpu_window_s: averaging time of a CPU reading.
+    cpu_error: standard deviation, in CPUs.
+    memory_error, latency_error, bandwidth_error: standard deviations, as fractions.
+    history_s: time for which sensors have run at the beginning.
     """
 
     host_period_s: Positive
@@ -216,7 +225,7 @@ class SensorTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureTruth:
-    """A host that dies and stays dead. at_s : when, of the world's time.  noticed_s : until a launcher notices"""
+    """A host that dies and stays dead. `at_s`: simulated time. `noticed_s`: delay until a launcher notices."""
 
     host: str
     at_s: NotNegative
@@ -225,10 +234,11 @@ class FailureTruth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Everything that is true of a mock grid.
+    """All true values of a mock grid.
 
-    grid : grid file, relative to the scenario's own folder.  failures : hosts that die
-    storage_Bps : at which checkpoints are written, by all ranks together
+    grid: grid file, relative to the scenario's directory.
+    failures: hosts that die.
+    storage_Bps: rate of checkpoints, for all ranks together.
     """
 
     name: str
@@ -244,7 +254,7 @@ class Scenario:
 
 
 def load_scenario(name_or_path: str | Path) -> tuple[Scenario, Path]:
-    """Scenario and the file it came from; a bare name is looked up in `configs/mock/`. Raises `ConfigError`."""
+    """Return a scenario and its file. A bare name is looked up in `configs/mock/`. Raise `ConfigError`."""
     text = str(name_or_path)
     bare = "/" not in text and not text.endswith((".yaml", ".yml"))
     path = find_config(f"mock/{text}.yaml" if bare else text)

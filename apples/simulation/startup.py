@@ -1,9 +1,9 @@
-"""From launch to the first sweep: processes start, then every rank asks where every peer is.
+"""Start-up of a run: processes start, then every rank locates every peer.
 
-The location service answers one request at a time, first come first served; a rank asks for its next peer when
-it has the last one's answer. P ranks with P questions each keep the one server busy: the cost that grows with
-the square of P (Wolski et al. 2000, §3.1: "the time required to resolve the physical location of a data object")
-comes out of the queue and is nowhere written down.
+The location service answers one request at a time, first come, first served. A rank sends its next request after the
+last answer. P ranks with P requests each use the one server, so the time grows with the square of P (Wolski et al.
+2000, §3.1: "the time required to resolve the physical location of a data object"). The queue produces this cost; no
+formula states it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from apples.simulation.scenario import StartupTruth
 def processes_started(
     truth: StartupTruth, launched: float, cpu: tuple[FloatArray, FloatArray], rng: np.random.Generator
 ) -> FloatArray:
-    """When each rank's process runs, float64[P] seconds; a host that gives less CPU starts it later.
+    """Return the time at which each rank's process runs, float64[P] s. A host with a smaller CPU share starts it later.
 
-    cpu : seconds that each rank computes first, and the share of a CPU that it gets
+    Argument `cpu` has the CPU seconds that each rank needs first, and its share of a CPU.
     """
     needed_s, share = cpu
     took = truth.start_wait_s + needed_s / share
@@ -31,7 +31,7 @@ def processes_started(
 def peers_located(
     truth: StartupTruth, started: FloatArray, round_trip_s: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """When each rank knows where all P peers are, float64[P] seconds."""
+    """Return the time at which each rank has located all P peers, float64[P] s."""
     ranks = len(started)
     if truth.lookup_s <= 0 or ranks < 2:
         return started + ranks * round_trip_s
@@ -55,7 +55,7 @@ def peers_located(
 
 
 def _spread(spread: float, count: int, rng: np.random.Generator) -> FloatArray:
-    """Positive factors of mean 1 and this standard deviation (gamma), float64[count]."""
+    """Return positive random factors of mean 1 with this standard deviation (gamma), float64[count]."""
     if spread <= 0:
         return np.ones(count)
     shape = 1 / spread**2

@@ -1,7 +1,7 @@
-"""What a simulated run tells its controller, and what comes of the answers; the twin of `stencil_app.running.steering`.
+"""Adaptation of a simulated run: progress reports to the controller, and its orders.
 
-The controller is the same object that watches real ranks. Moving rows takes simulated time: the busiest link carries
-what crosses it, at what it delivers then.
+The counterpart for real ranks is `stencil_app.running.steering`; the controller is the same object. Moving rows takes
+simulated time: that of the most loaded link at its present bandwidth.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from apples.model.template import Workload
 from apples.planning.problem import IntArray
 from apples.simulation.mock_grid import MockGrid
 
-#: A field that moves is one of the two that a rank's memory holds.
+#: One of the two fields in a rank's memory moves.
 _MOVED_PART = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunProgress:
-    """A run under way. t : seconds, of the world.  iterations : done, of `of` altogether
+    """Progress of a run.
 
-    compute_s, communicate_s, wait_s : float64[P], so far
-    latency_s, bandwidth_Bps : float64[P-1], of the links along the chain now
+    t: simulated time, s.
+    iterations: sweeps done, of `of` in total.
+    compute_s, communicate_s, wait_s: float64[P], up to now.
+    latency_s, bandwidth_Bps: float64[P-1], present values of the links along the chain.
     """
 
     t: float
@@ -42,7 +44,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SlabMove:
-    """Slabs to go on with. work_s, memory_bytes : float64[P], as in `Chain`.  took_s : seconds of the move"""
+    """New slabs. `work_s`, `memory_bytes`: float64[P], as in `Chain`. `took_s`: duration of the move."""
 
     work_s: FloatArray
     memory_bytes: FloatArray
@@ -50,7 +52,11 @@ class SlabMove:
 
 
 class SimulatedSteering:
-    """One simulated run's. ended : the controller wants a checkpoint and the end.  why : it does, for the user"""
+    """Steering of one simulated run.
+
+    ended: the controller ordered a checkpoint and the end.
+    why: its reason, for the user.
+    """
 
     def __init__(
         self,
@@ -59,7 +65,7 @@ class SimulatedSteering:
         controller: AdaptationController,
         chain: tuple[IntArray, IntArray],
     ) -> None:
-        """chain : int64[P] each, hosts and rows."""
+        """Start without a report. `chain`: hosts and rows, int64[P] each."""
         self.ended, self.why = False, ""
         self._grid, self._workload, self._controller = grid, workload, controller
         self._hosts, self._rows = chain
@@ -68,15 +74,15 @@ class SimulatedSteering:
         self._moved_s: float | None = None
 
     def begin(self, standing: RunProgress) -> None:
-        """The first iteration is about to begin."""
+        """Set the progress before the first iteration."""
         self._since = standing
 
     def due(self, t: float) -> bool:
-        """Whether it is time for a report."""
+        """Return whether a report is due."""
         return self._since is not None and t - self._since.t >= self._controller.report_every_s
 
     def hear(self, now: RunProgress) -> SlabMove | None:
-        """Report, and do what is answered: slabs to go on with, or None."""
+        """Report progress and apply the answer. Return the new slabs, or None."""
         since = self._since
         assert since is not None
         told = Progress(
@@ -114,7 +120,7 @@ class SimulatedSteering:
 
     @contextmanager
     def _at(self, t: float) -> Iterator[None]:
-        """The world's clock shows the run's present while somebody looks at the world."""
+        """Set the grid's clock to the run's present time while the controller reads the grid."""
         launched, self._grid.now = self._grid.now, t
         try:
             yield

@@ -1,7 +1,7 @@
-"""Other people's bytes on one link: its utilisation, redrawn at random instants.
+"""Traffic of other users on one link: its utilisation, redrawn at random instants.
 
-One class serves a host's own link and the uplink of a switch. Generated in fixed chunks like the load.
-Nothing here says what traffic does to a transfer.
+The class is used for a host's own link and for the uplink of a switch. Values are generated in fixed chunks like the
+load. The effect of traffic on a transfer is defined elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from apples.simulation.timeline import Steps
 
 
 class LinkTraffic:
-    """Utilisation of one link, 0..1, generated as far as anybody asked."""
+    """Utilisation of one link, 0..1, generated on demand."""
 
     def __init__(self, truth: TrafficTruth, rng: np.random.Generator) -> None:
         self._truth, self._rng = truth, rng
@@ -22,7 +22,7 @@ class LinkTraffic:
         self._steps = Steps(np.array([self._generated_to]), np.zeros(1))
 
     def generate(self, until: float) -> None:
-        """Make sure that everything before `until` is fixed."""
+        """Generate all values before `until`."""
         truth, rng = self._truth, self._rng
         while self._generated_to < until:
             count = int(rng.poisson(CHUNK_S / truth.mean_stay_s))
@@ -35,5 +35,5 @@ class LinkTraffic:
             self._generated_to += CHUNK_S
 
     def steps(self) -> Steps:
-        """Utilisation as far as generated."""
+        """Return the utilisation as far as generated."""
         return self._steps

@@ -1,9 +1,9 @@
-"""What the ranks of one run get from the machines over a stretch of time, as arrays over common instants.
+"""Resources of the ranks of one run over a period, as arrays over common instants.
 
-CPUs are shared fairly between a rank and everybody else's processes; other busy CPUs of the host slow it through
-the memory bus; memory beyond what is free is paged (Wolski et al. 2000, §3.3, §4.1). A transfer gets the smallest
-share among both hosts' links and the uplinks it crosses, counting the run's own concurrent transfers and other
-people's traffic. Other people do not react to the run.
+CPUs are shared fairly between a rank and all other processes. Other busy CPUs of the host slow it through the memory
+bus, and memory beyond the free memory is paged (Wolski et al. 2000, §3.3, §4.1). A transfer gets the smallest share of
+both hosts' links and of the uplinks that it crosses. Shares include the run's own concurrent transfers and the traffic
+of other users. Other load does not react to the run.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ from apples.simulation.mock_grid import IntArray, MockGrid
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chain:
-    """P ranks of one run. hosts : int64[P].  work_s : float64[P], one sweep alone on an idle host, seconds.
-    memory_bytes : float64[P], what each rank holds."""
+    """The P ranks of one run.
+
+    hosts: int64[P].
+    work_s: float64[P], one sweep alone on an idle host, s.
+    memory_bytes: float64[P], memory of each rank.
+    """
 
     hosts: IntArray
     work_s: FloatArray
@@ -28,12 +32,12 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Window:
-    """P ranks over M stretches between `times`, float64[M+1] seconds.
+    """Resources of P ranks over M stretches between `times`, float64[M+1] s.
 
-    share : float64[P, M], share of one CPU the rank gets
-    rate : float64[P, M], idle-host seconds of work done per second
-    done : float64[P, M+1], work done since `times[0]` if the rank computed all the time
-    latency_s, bandwidth_Bps : float64[P-1, M] of the link from rank i to rank i+1
+    share: float64[P, M], share of one CPU for the rank.
+    rate: float64[P, M], idle-host seconds of work done per second.
+    done: float64[P, M+1], work done since `times[0]` if the rank always computed.
+    latency_s, bandwidth_Bps: float64[P-1, M] of the link from rank i to rank i+1.
     """
 
     times: FloatArray
@@ -44,14 +48,14 @@ class Window:
     bandwidth_Bps: FloatArray
 
     def stretch(self, t: FloatArray) -> IntArray:
-        """Index of the stretch of each instant."""
+        """Return the index of the stretch of each instant."""
         place = np.searchsorted(self.times, t, side="right") - 1
         stretch: IntArray = np.minimum(place, self.rate.shape[1] - 1)
         return stretch
 
 
 def open_window(grid: MockGrid, chain: Chain, begin: float, end: float) -> Window:
-    """Truth for a run on `chain` between two instants."""
+    """Return the resources of a run on `chain` between two instants."""
     processes = grid.processes(end)
     own, uplink = grid.host_utilisation(end), grid.uplink_utilisation(end)
     used = np.unique(chain.hosts)
@@ -79,7 +83,7 @@ def open_window(grid: MockGrid, chain: Chain, begin: float, end: float) -> Windo
 def _share_and_rate(
     grid: MockGrid, host: int, memory: FloatArray, others: tuple[FloatArray, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """CPU share and work done per second of each rank on one host, float64[M]; others = (processes, bytes)."""
+    """Return CPU share and work per second of each rank on one host, float64[M]. `others`: (processes, bytes)."""
     truth = grid.scenario.hosts
     cpus, running = grid.machines.cpus[host], others[0] + len(memory)
     share = np.minimum(1.0, cpus / running)
@@ -95,7 +99,7 @@ def _share_and_rate(
 def _links(
     grid: MockGrid, hosts: IntArray, host_use: FloatArray, site_use: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Latency and bandwidth of each link along the chain, float64[P-1, M], while all of them are in use."""
+    """Return latency and bandwidth of each link along the chain, float64[P-1, M], with all of them in use."""
     machines = grid.machines
     left, right = hosts[:-1], hosts[1:]
     remote = left != right

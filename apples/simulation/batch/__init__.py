@@ -1,4 +1,4 @@
-"""The world of batch jobs: traces of real and generated workloads, and a machine on which their jobs really end.
+"""Batch jobs: traces of real and generated workloads, and a machine that replays them.
 
-The policy is `apples.queueing`'s; it is told submissions and ends, never a run time before it is over.
+`apples.queueing` is the policy. It receives submissions and ends, never a run time before the end.
 """

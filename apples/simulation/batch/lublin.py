@@ -1,9 +1,9 @@
 """The workload model of Lublin and Feitelson (JPDC 63(11), 2003): sizes, run times, arrivals.
 
-Sizes are serial, powers of two or neither; run times are hyper-gamma in their logarithm, longer for larger jobs;
-arrivals follow a daily cycle of half-hour buckets. Constants are the model's own, for all jobs together or for batch or
-interactive ones alone (`MODELS`). It knows no requested times, users or projects: a request is the run time times a
-factor that the caller chooses.
+Sizes are serial, powers of two or neither. Run times are hyper-gamma in their logarithm, longer for larger jobs.
+Arrivals follow a daily cycle of half-hour buckets. `MODELS` has the paper's constants for all jobs together, and for
+batch and interactive jobs alone. The model has no requested times, users or projects: a request is the run time times a
+factor, which is an argument.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ _FIRST, _LAST = 11, 58
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadModel:
-    """The model's parameters, named as in the paper; defaults are those without types.
+    """Parameters of the model, named as in the paper. Defaults are those without job types.
 
-    u_low, u_prob : of log2 of the size.  u_hi is log2 of the machine less `u_hi_below`, u_med that less `u_med_below`
-    a1, b1, a2, b2 : the two gammas of ln(run time).  pa, pb : share of the first, pa · nodes + pb
-    aarr, barr, arar : gap between arrivals.  anum, bnum : daily cycle.  run_limit, gap_limit : largest logarithms
+    u_low, u_prob: of log2 of the size. u_hi is log2 of the machine less `u_hi_below`, u_med is that less `u_med_below`.
+    a1, b1, a2, b2: the two gammas of ln(run time).
+    pa, pb: share of the first gamma, pa · nodes + pb.
+    aarr, barr, arar: gap between arrivals.
+    anum, bnum: daily cycle.
+    run_limit, gap_limit: largest logarithms.
     """
 
     serial: float = 0.244
@@ -96,7 +99,7 @@ MODELS = {
 
 
 def model_of(jobs: str) -> WorkloadModel:
-    """The model for jobs of that type. Raises `ConfigError` with the legal ones."""
+    """Return the model of one job type; raise `ConfigError` with the legal types."""
     if jobs not in MODELS:
         raise ConfigError(f"jobs of type {jobs!r}; legal are {', '.join(MODELS)}")
     return MODELS[jobs]
@@ -105,9 +108,17 @@ def model_of(jobs: str) -> WorkloadModel:
 def generate(
     jobs: int, processors: int, seed: int, model: WorkloadModel | None = None, request: float = 1.0
 ) -> Trace:
-    """A trace of so many jobs for a machine of so many processors; time 0 is midnight.
+    """Return a generated trace. Time 0 is midnight, and equal seeds give equal traces.
 
-    request : requested over run time. The same seed gives the same trace. Raises `ConfigError`.
+    Args:
+        jobs: number of jobs.
+        processors: processors of the machine.
+        seed: of the random numbers.
+        model: parameters of the distributions.
+        request: requested time over run time.
+
+    Raises:
+        ConfigError: an argument is not legal.
     """
     if jobs < 1 or processors < 2 or request < 1.0:
         raise ConfigError(
@@ -134,7 +145,7 @@ def generate(
 
 
 def with_load(trace: Trace, load: float) -> Trace:
-    """Arrivals stretched so that the offered load is this one. Raises `ConfigError`."""
+    """Return the trace with arrivals stretched to this offered load; raise `ConfigError` if it is not above 0."""
     if not 0.0 < load < math.inf:
         raise ConfigError(f"an offered load of {load!r}; a number above 0 is legal")
     return trace.stretched(trace.offered_load(trace.processors) / load)
@@ -156,7 +167,7 @@ def _sizes(model: WorkloadModel, jobs: int, processors: int, chance: np.random.G
 
 
 def _run_times(model: WorkloadModel, procs: Ints, chance: np.random.Generator) -> Floats:
-    """Seconds, whole, at least 1. What is above the limit is drawn anew."""
+    """Return run times, whole seconds, at least 1. Values above the limit are drawn again."""
     share = np.clip(model.pa * procs + model.pb, 0.0, 1.0)
     logs = np.full(len(procs), np.inf)
     while True:
@@ -171,7 +182,7 @@ def _run_times(model: WorkloadModel, procs: Ints, chance: np.random.Generator) -
 
 
 def _arrivals(model: WorkloadModel, jobs: int, chance: np.random.Generator) -> Floats:
-    """Times of submission, whole seconds. A gap is a number of points, and half-hours pay points by their weight."""
+    """Return submission times, whole seconds. A gap is a number of points; a half-hour has points by its weight."""
     weights = _daily_cycle(model)
     shape = model.aarr * model.arar
     points = np.full(jobs, np.inf)
@@ -192,7 +203,7 @@ def _arrivals(model: WorkloadModel, jobs: int, chance: np.random.Generator) -> F
 
 
 def _daily_cycle(model: WorkloadModel) -> Floats:
-    """Weight of each half-hour of the day, mean 1: differences of a gamma's cumulative distribution."""
+    """Return the weight of each half-hour of the day, mean 1: differences of a gamma's cumulative distribution."""
     hours = np.arange(_FIRST, _LAST + 1) + 0.5
     weights = np.zeros(_BUCKETS)
     for hour, below, above in zip(range(_FIRST, _LAST + 1), hours - 1.0, hours, strict=True):
@@ -202,7 +213,7 @@ def _daily_cycle(model: WorkloadModel) -> Floats:
 
 
 def _gamma_cdf(value: float, model: WorkloadModel) -> float:
-    """Regularised lower incomplete gamma function, by its series."""
+    """Return the regularised lower incomplete gamma function, by its series."""
     x, a = value / model.bnum, model.anum
     term = total = 1.0 / a
     step = 1

@@ -1,7 +1,7 @@
-"""A machine that a trace is replayed on: what the queue decided, job by job.
+"""Replay of a trace on one machine: the queue's decision for every job.
 
-Estimates come from three places: arrays that are known at submission (requests, the log's own history, or the truth),
-or an estimator that learns from the ends of this very simulation. The queue sees nothing else of a run time.
+Estimates are arrays that are known at submission (requests, the log's own history, or true run times), or values of an
+estimator that learns from the ends of this simulation. The queue has no other information about run times.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from apples.simulation.batch.trace import Trace
 EVENT_ORDERS = ("batch", "pyss")
 
 Progress = Callable[[int, int], None]
-"""Receives jobs submitted so far, and how many there are."""
+"""Receives the number of submitted jobs, and the number of all jobs."""
 
 _CHUNK = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How a trace is replayed.
+    """Parameters of a replay.
 
-    queue : the policy.  switches : where estimates take the requests' place.  event_order : one of `EVENT_ORDERS`
+    queue: the policy.
+    switches: uses for which estimates replace requests.
+    event_order: one of `EVENT_ORDERS`.
     """
 
     queue: QueueSettings = field(default_factory=QueueSettings)
@@ -41,7 +43,7 @@ class Replay:
     event_order: str = "batch"
 
     def __post_init__(self) -> None:
-        """Raises `ConfigError` for an unknown order."""
+        """Raise `ConfigError` for an unknown order."""
         if self.event_order not in EVENT_ORDERS:
             raise ConfigError(
                 f"event order {self.event_order!r} is unknown; legal are {', '.join(EVENT_ORDERS)}"
@@ -50,7 +52,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySchedule:
-    """What happened to every job of the trace. start, estimate : s.  passes : of the policy"""
+    """Result for every job of the trace. `start`, `estimate`: s. `passes`: number of passes of the policy."""
 
     trace: Trace
     processors: int
@@ -61,7 +63,7 @@ class ReplaySchedule:
 
     @property
     def outcome(self) -> FinishedJobs:
-        """Columns for `apples.queueing.metrics`."""
+        """Return the columns for `apples.queueing.metrics`."""
         return FinishedJobs(
             submit=self.trace.submit,
             start=self.start,
@@ -73,7 +75,7 @@ class ReplaySchedule:
         )
 
     def metrics(self, priority: str) -> Metrics:
-        """Figures over all jobs."""
+        """Return the metrics over all jobs."""
         return measure(self.outcome, self.processors, priority)
 
 
@@ -83,10 +85,13 @@ def simulate(
     estimates: Floats | Estimator | None = None,
     progress: Progress | None = None,
 ) -> ReplaySchedule:
-    """Replay a trace on `trace.processors` processors.
+    """Replay a trace on `trace.processors` processors, and return the schedule.
 
-    estimates : s for each job, known at its submission; or an estimator that learns from the ends; None for requests.
-    Raises `ConfigError` when there is no job, a job does not fit, or an estimator is to learn in pyss order.
+    Argument `estimates` is an array in s, known at each submission, or an estimator that learns from the ends, or None
+    for requests.
+
+    Raises:
+        ConfigError: there is no job, a job does not fit, or an estimator would learn in pyss order.
     """
     _check(trace, how, estimates)
     state = empty_state(len(trace), trace.processors)
@@ -116,10 +121,10 @@ def simulate(
 
 
 class Jobs:
-    """The jobs of a trace as a queue sees them, made when asked for; `id` is the place in the trace."""
+    """Jobs of a trace as queue jobs, made on access. Their `id` is the index in the trace."""
 
     def __init__(self, trace: Trace) -> None:
-        """trace : its columns are read once."""
+        """Read the columns of the trace once."""
         self._procs, self._request = trace.procs.tolist(), trace.request.tolist()
         self._submit = trace.submit.tolist()
         self._user, self._project = trace.user.tolist(), trace.project.tolist()
@@ -136,9 +141,10 @@ class Jobs:
 
 
 def log_estimates(trace: Trace, estimator: Estimator) -> Floats:
-    """What an estimator says of each job when it learns from the ends in the log, whatever a simulation does, s.
+    """Return the estimate of each job, s, by an estimator that learns from the ends in the log.
 
-    Raises `ConfigError` for a log without waits, whose ends are unknown.
+    Raises:
+        ConfigError: the log has no waits, so the ends are unknown.
     """
     ends = trace.log_end
     known = np.flatnonzero(~np.isnan(ends))
@@ -179,7 +185,7 @@ def _check(trace: Trace, how: Replay, estimates: object) -> None:
 
 
 def _believe(state: QueueState, trace: Trace, switches: Switches, estimate: Floats) -> None:
-    """Fill the columns of all jobs."""
+    """Fill the columns of assumed run times of all jobs."""
     jobs = state.jobs
     jobs["submit"], jobs["procs"], jobs["request"] = trace.submit, trace.procs, trace.request
     jobs["priority_s"] = estimate if switches.priority else trace.request
@@ -194,7 +200,7 @@ def _learning(
     estimator: Estimator,
     progress: Progress | None,
 ) -> Floats:
-    """Replay with an estimator in the loop; returns what it said of each job, s."""
+    """Replay with an estimator that learns, and return its estimate of each job, s."""
     state, world = live
     rules, cursor, jobs, runs = how.queue.rules(), world.cursor, Jobs(trace), trace.run.tolist()
     submit, ends = trace.submit.tolist(), world.jobs["end"]

@@ -1,4 +1,4 @@
-"""Traces from files: Standard Workload Format or sacct's output, told apart by the first line; plain or gzipped."""
+"""Traces from files, plain or gzipped. The first line decides between Standard Workload Format and sacct's output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apples.simulation.batch.trace import Trace
 
 
 def read_trace(path: Path) -> Trace:
-    """The jobs of a file. Raises `ConfigError` when it cannot be read or holds no job that ran."""
+    """Return the jobs of a file; raise `ConfigError` if it cannot be read or has no job that ran."""
     try:
         with _opened(path) as lines:
             first = lines.readline()

@@ -1,9 +1,9 @@
-"""The events of a trace: jobs are submitted when the trace says, end when they have run, and the queue decides.
+"""Events of a trace: submissions at the trace's times, ends after the run times, and passes of the queue.
 
-Compiled, and built round the very pass that serves the live queue. Event order at equal times is one of two. *Batch*:
-at each instant all ends, then all submissions, then one pass. *Pyss*: one event at a time, submissions before ends,
-ends in order of start; a job whose expected end is now counts as gone; a submission causes a pass only if the new
-job fits in the free processors. Published schedules were made with the latter.
+This compiled code includes the pass of the live queue. Events at equal times have one of two orders. *Batch*: at each
+instant all ends, then all submissions, then one pass. *Pyss*: one event at a time, submissions before ends, ends in
+order of start. A job whose expected end is now counts as ended. A submission causes a pass only if the new job fits in
+the free processors. Published schedules use the second order.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from apples.queueing.running import leave
 from apples.queueing.state import FREE, STARTED, STARTS, Floats, Ints, QueueState, Rows, Rules
 from apples.queueing.waiting import enqueue
 
-#: Indices into `World.cursor`. NEXT : job to be submitted next.  HEAP : running jobs.  SEQUENCE : starts so far.
-#: ENDED : ends since the caller set it to 0.  STOPPED : 1 when the ends of this instant are handled already (stepwise).
-#: PASSES : made so far
+#: Indices into `ReplayState.cursor`. NEXT: next job to submit. HEAP: running jobs. SEQUENCE: starts so far.
+#: ENDED: ends since the caller set it to 0. STOPPED: 1 if the ends of this instant are handled already (stepwise).
+#: PASSES: passes so far.
 NEXT, HEAP, SEQUENCE, ENDED, STOPPED, PASSES, CURSORS = 0, 1, 2, 3, 4, 5, 6
 
-#: What is true of a job. run : s.  end : once started.  sequence : order of start.  released : 1 if it left before its
-#: event (pyss)
+#: True values of a job. run: s. end: set at the start. sequence: order of start. released: 1 if its processors were
+#: released before its event (pyss).
 TRUTH = np.dtype(
     [
         ("submit", np.float64),
@@ -37,7 +37,12 @@ TRUTH = np.dtype(
 
 
 class ReplayState(NamedTuple):
-    """jobs : `TRUTH` records in order of submission.  heap : running slots, earliest end first.  ended : in order."""
+    """State of a replay.
+
+    jobs: `TRUTH` records in order of submission.
+    heap: running slots, earliest end first.
+    ended: slots in order of end.
+    """
 
     jobs: Rows
     heap: Ints
@@ -46,7 +51,7 @@ class ReplayState(NamedTuple):
 
 
 def make_world(submit: Floats, run: Floats) -> ReplayState:
-    """All jobs still to come. submit, run : s, in order of submission."""
+    """Return the state before the first event. `submit`, `run`: s, in order of submission."""
     jobs = np.zeros(len(submit), TRUTH)
     jobs["submit"], jobs["run"], jobs["end"] = submit, run, np.inf
     return ReplayState(
@@ -59,10 +64,10 @@ def make_world(submit: Floats, run: Floats) -> ReplayState:
 
 @compiled
 def advance(state: QueueState, rules: Rules, world: ReplayState, until: int, stepwise: bool) -> bool:
-    """Go on in batch order until job number `until` is submitted, or everything has ended if that is all of them.
+    """Continue in batch order until job `until` is submitted, or until all jobs have ended if `until` is their number.
 
-    stepwise : stop at every instant of submissions when its ends are handled. True says that it stopped there, and that
-    the caller may now write what it believes of the jobs submitted at that instant, before it calls again.
+    With `stepwise`, stop at every instant of submissions when its ends are handled, and return True. The caller may
+    then set the assumed run times of the jobs submitted at that instant, before it calls again.
     """
     cursor, jobs = world.cursor, len(world.jobs)
     while cursor[NEXT] < until or (until == jobs and cursor[HEAP] > 0):
@@ -82,7 +87,7 @@ def advance(state: QueueState, rules: Rules, world: ReplayState, until: int, ste
 
 @compiled
 def advance_pyss(state: QueueState, rules: Rules, world: ReplayState, until: int) -> None:
-    """The same in pyss order."""
+    """Continue as `advance`, in pyss order."""
     cursor, jobs = world.cursor, len(world.jobs)
     while cursor[NEXT] < until or (until == jobs and cursor[HEAP] > 0):
         now = _next_time(world)
@@ -102,7 +107,7 @@ def advance_pyss(state: QueueState, rules: Rules, world: ReplayState, until: int
 
 @part
 def _gone_now(state: QueueState, world: ReplayState, now: float) -> int:
-    """Jobs that end now, in order of start, into `world.ended`; those expected to are released at once."""
+    """Put jobs that end now into `ended`, in order of start. Jobs that are expected to end now are released at once."""
     gone = 0
     while world.cursor[HEAP] > 0 and world.jobs[world.heap[0]]["end"] == now:
         slot = _pop(world)
@@ -146,7 +151,7 @@ def _next_time(world: ReplayState) -> float:
 
 @part
 def _before(world: ReplayState, one: int, other: int) -> bool:
-    """Earlier end; of equal ones the earlier start."""
+    """Return whether the first job ends earlier; with equal ends, whether it started earlier."""
     if world.jobs[one]["end"] != world.jobs[other]["end"]:
         return bool(world.jobs[one]["end"] < world.jobs[other]["end"])
     return bool(world.jobs[one]["sequence"] < world.jobs[other]["sequence"])

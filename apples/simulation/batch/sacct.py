@@ -1,8 +1,8 @@
-"""A site's own history as Slurm prints it: `sacct --allusers --parsable2 --format=…` with its header line.
+"""A site's job history, printed by Slurm: `sacct --allusers --parsable2 --format=…` with its header line.
 
-The header says which columns there are; ours are `COLUMNS`. Steps and jobs that never ran are counted and left out.
-Elements of an array are jobs; so are components of a heterogeneous job, which started together in truth.
-Times are the site's local ones, taken as they stand: an hour that a clock is put back counts twice.
+The header names the columns; `COLUMNS` are required. Steps and jobs that never ran are counted and left out. Elements
+of an array are jobs. Components of a heterogeneous job are jobs too, although they started together. Times are local
+times of the site, used without correction: the hour after a change to winter time occurs twice.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from apples.errors import ConfigError
 from apples.simulation.batch.trace import ParseReport, Trace, TraceNames, in_order
 
 COLUMNS = ("JobIDRaw", "User", "Account", "Submit", "Start", "End", "Timelimit", "AllocCPUS", "State")
-"""What a trace needs, in sacct's words."""
+"""Required columns, named as by sacct."""
 
 _LIMIT = re.compile(r"(?:(?P<days>\d+)-)?(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+)")
 
 
 def is_sacct(first_line: str) -> bool:
-    """Does a file that begins so come from sacct?"""
+    """Return whether a file with this first line is output of sacct."""
     return first_line.split("|", 1)[0].strip() in ("JobIDRaw", "JobID") and "|" in first_line
 
 
 def limit_s(text: str) -> float | None:
-    """Seconds of a Slurm time limit, `1-02:03:04`, `30:00` or minutes; None for UNLIMITED and the like."""
+    """Return the seconds of a Slurm time limit, `1-02:03:04`, `30:00` or minutes.
+
+    None for UNLIMITED and similar values.
+    """
     match = _LIMIT.fullmatch(text.strip())
     if match is None:
-        # TimelimitRaw has whole minutes.
+        # The unit of TimelimitRaw is minutes.
         return 60.0 * int(text) if text.strip().isdecimal() else None
     days, hours, minutes, seconds = (
         int(match[part] or 0) for part in ("days", "hours", "minutes", "seconds")
@@ -43,7 +46,7 @@ def limit_s(text: str) -> float | None:
 
 @dataclass(slots=True)
 class _Numbers:
-    """Names as they come get numbers."""
+    """Numbers of names, in order of first use."""
 
     known: dict[str, int] = field(default_factory=dict)
 
@@ -52,7 +55,7 @@ class _Numbers:
 
 
 def parse_sacct(lines: Iterable[str], name: str) -> Trace:
-    """The jobs of a history. Raises `ConfigError` naming columns that are missing, or when no job ran."""
+    """Return the jobs of a history; raise `ConfigError` if columns are missing or no job ran."""
     rows = iter(lines)
     header = next(rows, "").strip().split("|")
     places = _places(header, name)
@@ -103,7 +106,7 @@ def parse_sacct(lines: Iterable[str], name: str) -> Trace:
 
 
 def _places(header: Sequence[str], name: str) -> list[int]:
-    """Column of each of `COLUMNS`."""
+    """Return the index of each column of `COLUMNS`."""
     known = {title.strip(): place for place, title in enumerate(header)}
     known.setdefault("JobIDRaw", known.get("JobID", -1))
     known.setdefault("Timelimit", known.get("TimelimitRaw", -1))
@@ -117,7 +120,7 @@ def _places(header: Sequence[str], name: str) -> list[int]:
 
 
 def _job(words: Sequence[str]) -> str | tuple[int, float, float, float, int, float | None]:
-    """(id, submit, wait, run, processors, limit), or why it is none."""
+    """Return (id, submit, wait, run, processors, limit), or the reason why the line is no job."""
     number, _, _, submitted, started, ended, limit, cpus, _ = words
     if "." in number:
         return "a step of a job"

@@ -1,7 +1,7 @@
 """Job logs in Standard Workload Format (Feitelson, Parallel Workloads Archive), plain or gzipped.
 
-18 numbers a line, -1 for unknown, `;` before comments. Nothing is dropped silently: lines that are not such, jobs
-that never ran, jobs without processors or submission are counted by reason.
+A line has 18 numbers, -1 for unknown; `;` starts a comment. Omitted lines are counted by reason: wrong number of
+values, jobs that never ran, jobs without processors or submission time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CANCELLED = 5
 
 
 def parse_swf(lines: Iterable[str], name: str) -> Trace:
-    """The jobs of a log. name : for messages. Raises `ConfigError` when it holds no job that ran."""
+    """Return the jobs of a log; raise `ConfigError` if it has no job that ran. `name`: used in messages."""
     numbers = array("d")
     wanted = itemgetter(*_KEPT)
     processors = read = malformed = 0
@@ -59,16 +59,16 @@ def parse_swf(lines: Iterable[str], name: str) -> Trace:
 
 
 def _processors(comment: str) -> int:
-    """MaxProcs of the header, 0 if this line does not say."""
+    """Return MaxProcs of the header, or 0 if this line does not have it."""
     title, _, value = comment.lstrip("; \t").partition(":")
     words = value.split()
     return int(words[0]) if title.strip() == "MaxProcs" and words and words[0].isdecimal() else 0
 
 
 def _judged(table: Floats, name: str, processors: int, read: ParseReport) -> Trace:
-    """Leave out what cannot be replayed and mend what can, counting both."""
+    """Remove jobs that cannot be replayed, correct others, and count both."""
     ids, submit, wait, run, allocated, asked, request, status, user, group = table.T
-    # A log may hold one of the two only; a job that got more than it asked for needs what it got.
+    # A log may have only one of the two. A job with more processors than requested needs all of them.
     procs = np.maximum(allocated, asked)
     dropped, mended = Counter(read.dropped), Counter(read.mended)
     keep = np.ones(len(table), bool)

@@ -1,4 +1,4 @@
-"""A trace: jobs in order of submission as columns, and an account of what was left out or mended while reading."""
+"""A trace: jobs in order of submission as columns, with a report of omitted and corrected lines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseReport:
-    """What became of the lines of a trace.
+    """Counts of the lines of a trace.
 
-    lines : job lines read.  dropped, mended : count by reason, in words for people
+    lines: job lines read.
+    dropped, mended: count by reason.
     """
 
     lines: int = 0
@@ -25,7 +26,7 @@ class ParseReport:
     mended: Mapping[str, int] = field(default_factory=dict)
 
     def report(self) -> list[str]:
-        """One line for each reason."""
+        """Return one line for each reason."""
         return [f"left out, {reason}: {count}" for reason, count in self.dropped.items()] + [
             f"mended, {reason}: {count}" for reason, count in self.mended.items()
         ]
@@ -41,11 +42,15 @@ class TraceNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Jobs in order of submission, then of the file.
+    """Jobs in order of submission, then in order of the file.
 
-    id : of the file.  submit, run, request : s.  procs : processors.  user, project : numbers, -1 unknown
-    wait : s as the log has it, nan unknown.  processors : of the machine, 0 when the file does not say
-    names : of users and projects, where the file has names
+    id: id in the file.
+    submit, run, request: s.
+    procs: processors.
+    user, project: numbers, -1 if unknown.
+    wait: wait in the log, s, nan if unknown.
+    processors: processors of the machine, 0 if the file does not have the value.
+    names: numbers of users and projects, if the file has names.
     """
 
     name: str
@@ -66,17 +71,17 @@ class Trace:
 
     @property
     def log_end(self) -> Floats:
-        """When each job ended in the log, s; nan where its wait is unknown."""
+        """Return the end of each job in the log, s, nan if its wait is unknown."""
         ends: Floats = self.submit + self.wait + self.run
         return ends
 
     def take(self, chosen: Ints | Flags) -> Trace:
-        """The chosen jobs only, by index or mask; the account stays that of the whole file."""
+        """Return the chosen jobs, by index or mask. The report remains that of the whole file."""
         columns = {name: getattr(self, name)[chosen] for name in _COLUMNS}
         return replace(self, **columns)
 
     def fitting(self, processors: int) -> Trace:
-        """Only jobs that fit the machine; wider ones are counted as left out."""
+        """Return the jobs that fit the machine. Wider jobs are counted as dropped."""
         fits = self.procs <= processors
         wide = int(len(self) - np.count_nonzero(fits))
         dropped = dict(self.intake.dropped)
@@ -86,18 +91,20 @@ class Trace:
         return replace(trace, processors=processors, intake=replace(self.intake, dropped=dropped))
 
     def in_month(self, number: int, days: int = 30) -> Flags:
-        """Which jobs were submitted in the given period of the log, counted from 0 and from its first job."""
+        """Return a mask of the jobs submitted in one period of the log, numbered from 0 and from its first job."""
         since = self.submit[0] + number * days * DAY_S
         chosen: Flags = (self.submit >= since) & (self.submit < since + days * DAY_S)
         return chosen
 
     def killed_at_request(self) -> Trace:
-        """The same jobs, none running longer than it asked for."""
+        """Return the same jobs with run times of at most their requests."""
         return replace(self, run=np.minimum(self.run, self.request))
 
     def stretched(self, factor: float) -> Trace:
-        """Time between submissions longer by a factor, so that offered load falls by it; waits of the log mean
-        nothing then. Raises `ConfigError`.
+        """Return the trace with the time between submissions multiplied by a factor. Its waits are unknown.
+
+        Raises:
+            ConfigError: the factor is not above 0.
         """
         if not 0.0 < factor < float("inf"):
             raise ConfigError(f"stretching arrivals by {factor!r}: a factor above 0 is legal")
@@ -106,7 +113,7 @@ class Trace:
         return replace(self, submit=submit, wait=np.full(len(self), np.nan))
 
     def offered_load(self, processors: int) -> float:
-        """Processor seconds asked for per processor second, between first and last submission."""
+        """Return processor seconds of the jobs per processor second, between first and last submission."""
         span = float(self.submit[-1] - self.submit[0]) if len(self) else 0.0
         return float(np.dot(self.run, self.procs)) / (span * processors) if span > 0 else float("inf")
 
@@ -115,7 +122,7 @@ _COLUMNS = ("id", "submit", "run", "procs", "request", "user", "project", "wait"
 
 
 def in_order(trace: Trace) -> Trace:
-    """Sorted by submission, order of the file kept at equal times; counts what stood out of order."""
+    """Return the trace sorted by submission, stable, with a count of the jobs that were not in order."""
     late = int(np.count_nonzero(np.diff(trace.submit) < 0))
     if not late:
         return trace

@@ -21,7 +21,8 @@ from apples.simulation.dynamic.rows import RowQueues
 class AdmissionQueue:
     """An `apples.simulation.cluster.admission.AdmissionControl` for a matrix of `mpl` rows.
 
-    requests : by job, the run time asked for, s.  increment_s : see `RowQueues`
+    requests: requested run time by job, s.
+    increment_s: see `RowQueues`.
     """
 
     def __init__(
@@ -39,11 +40,11 @@ class AdmissionQueue:
 
     @property
     def mpl(self) -> int:
-        """Rows of the matrix."""
+        """Return the number of rows of the matrix."""
         return self._mpl
 
     def submitted(self, job: BspJob, now_s: float) -> None:
-        """A job has come."""
+        """Add a submitted job."""
         number = len(self._names)
         self._names.append(job.name)
         self._ids[job.name] = number
@@ -51,12 +52,12 @@ class AdmissionQueue:
         self._rows.submit(QueueJob(id=number, procs=len(job.nodes), request_s=request_s, submit_s=now_s))
 
     def ended(self, job: str, now_s: float) -> None:
-        """The last rank of a job has ended."""
+        """Remove a job whose last rank has ended."""
         moved = self._matrix.remove(job)
         self._rows.end(self._ids[job], {self._ids[other.job]: other.slot for other in moved})
 
     def admit(self, now_s: float) -> Sequence[Placement]:
-        """Who starts now."""
+        """Return the placements of the jobs that start now."""
         found = []
         procs = {job.id: job.procs for job in self._rows.waiting}
         for number, row in self._rows.start(now_s):

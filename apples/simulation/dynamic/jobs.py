@@ -1,8 +1,8 @@
-"""From a generated workload to jobs of the simulated machine.
+"""Conversion of a generated workload to jobs of the simulated machine.
 
-Sizes, run times and arrivals are the workload's; what a job does in an iteration is its kind's. A job's run time in
-isolation is exact: its iterations are as many as fit, and a little longer or shorter than the kind says. Ranks stand
-on no particular nodes until the queue places them.
+Sizes, run times and arrivals are the workload's. The kind of a job defines its iterations. The run time in isolation is
+exact: the number of iterations is rounded, and their length is adjusted. Ranks have no nodes until the queue places
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from apples.simulation.batch.trace import Trace
 from apples.simulation.cluster.constants import ClusterConstants
 from apples.simulation.cluster.workload import BspJob
 
-#: How the offered load is set: by stretching the time between arrivals, or by lengthening all run times.
+#: Ways to set the offered load: by the time between arrivals, or by the run times.
 VARIED = ("arrivals", "runtimes")
 
 _LEAST_COMPUTATION_S = 1e-6
@@ -26,12 +26,13 @@ _LEAST_COMPUTATION_S = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """What a job does in every iteration.
+    """Iterations of a job.
 
-    step_s : computation and exchange of the slowest ranks
-    shares : of each rank in turn, over and over, its part of `step_s`; the exchange takes everybody the same time
-    pattern : with whom messages are exchanged, see `apples.simulation.cluster.workload.PATTERNS`
-    latency_s : of an exchange.  refill_s, cold_slowdown : of caches that others have used, see `BspJob`
+    step_s: computation and exchange of the slowest ranks, s.
+    shares: parts of `step_s`, repeated over the ranks. The exchange takes the same time on all ranks.
+    pattern: partners of the exchange, see `apples.simulation.cluster.workload.PATTERNS`.
+    latency_s: duration of an exchange, s.
+    refill_s, cold_slowdown: cost of cold caches, see `BspJob`.
     """
 
     name: str
@@ -44,9 +45,10 @@ class JobKind:
 
 
 def loaded(trace: Trace, load: float, *, vary: str) -> Trace:
-    """The workload at exactly this offered load: processor seconds in isolation over processors × last arrival.
+    """Return the workload at this offered load: processor seconds in isolation over processors × last arrival.
 
-    Raises `apples.errors.ConfigError` for a load that is not above 0, or an unknown way.
+    Raises:
+        ConfigError: the load is not above 0, or `vary` is not in `VARIED`.
     """
     if vary not in VARIED:
         raise ConfigError(f"load is varied by {vary!r}; legal are {', '.join(VARIED)}")
@@ -59,14 +61,14 @@ def loaded(trace: Trace, load: float, *, vary: str) -> Trace:
 
 
 def shortened(trace: Trace, factor: float) -> Trace:
-    """Run times, requests and arrivals times a factor: the same load in less time."""
+    """Return the workload with run times, requests and arrivals multiplied by a factor: the same load in less time."""
     return replace(
         trace, run=trace.run * factor, request=trace.request * factor, submit=trace.submit * factor
     )
 
 
 def bsp_jobs(machine: ClusterConstants, trace: Trace, kinds: Sequence[JobKind]) -> tuple[BspJob, ...]:
-    """One job for each of the trace, named by its number. kinds : of each job"""
+    """Return one job for each job of the trace, named by its number. `kinds`: kind of each job."""
     columns = (trace.id.tolist(), trace.procs.tolist(), trace.run.tolist(), trace.submit.tolist())
     origin = float(trace.submit[0])
     return tuple(
@@ -76,14 +78,14 @@ def bsp_jobs(machine: ClusterConstants, trace: Trace, kinds: Sequence[JobKind]) 
 
 
 def drawn(options: Sequence[JobKind], count: int, seed: int) -> tuple[JobKind, ...]:
-    """One of the kinds for each job, all as likely; the same seed gives the same ones."""
+    """Return a random kind for each job, all with equal probability. Equal seeds give equal values."""
     chance = np.random.default_rng((seed, len(options)))
     return tuple(options[i] for i in chance.integers(0, len(options), count))
 
 
 def _job(machine: ClusterConstants, name: str, what: tuple[int, float, float], kind: JobKind) -> BspJob:
     procs, run_s, arrival_s = what
-    # A serial job has nobody to exchange messages with.
+    # A serial job has no partner for messages.
     pattern = kind.pattern if procs > 1 else "none"
     latency_s = 0.0 if pattern == "none" else kind.latency_s
     iterations = max(1, round(run_s / kind.step_s))

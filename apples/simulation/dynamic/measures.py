@@ -1,8 +1,8 @@
-"""What a dynamic workload tells: response, slowdown, how much of the offered load was accepted, where that ends.
+"""Measures of a dynamic workload: response, slowdown, accepted load, and the load at which a machine saturates.
 
-All functions are pure. Work is counted in processor seconds of isolated runs, and a running job's progress is taken to
-be even between its start and its end. *Accepted load* is the offered one less the growth of the backlog: the work that
-has arrived and is not done, which accumulates where a machine does not keep up (section 5.1 infers it from the queue).
+All functions are pure. Work is counted in processor seconds in isolation, and the progress of a running job is linear
+between start and end. *Accepted load* is the offered load less the growth of the backlog. The backlog is work that has
+arrived and is not done. It grows if the machine is saturated (section 5.1 infers it from the queue).
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from apples.queueing.state import Floats, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTimes:
-    """What became of the jobs, as columns in order of submission; times in s.
+    """Times of the jobs as columns in order of submission, s.
 
-    run : in isolation.  procs : processors of the job.  processors : of the machine
+    run: run time in isolation.
+    procs: processors of the job.
+    processors: processors of the machine.
     """
 
     submit: Floats
@@ -34,24 +36,25 @@ class JobTimes:
 
     @property
     def response(self) -> Floats:
-        """From submission to the end of the last rank."""
+        """Return the time from submission to the end of the last rank, s."""
         found: Floats = self.finish - self.submit
         return found
 
     def slowdown(self, tau_s: float) -> Floats:
-        """Bounded slowdown: response over the run time in isolation, or over τ where that is longer; at least 1."""
+        """Return the bounded slowdown: response over the larger of run time in isolation and τ, at least 1."""
         found: Floats = np.maximum(1.0, self.response / np.maximum(self.run, tau_s))
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadFigures:
-    """Of one run. Times in s; loads and utilisation are shares of the machine.
+    """Measures of one run. Times in s; loads and utilisation are shares of the machine.
 
-    offered, accepted : see `offered_load`, `accepted_load`.  left : share of the work not done at the last arrival
-    throughput : see there
-    utilisation : processor seconds in isolation over those from the first arrival to the last end
-    short, long : response of the half of jobs that is short, and of the other
+    offered, accepted: see `offered_load`, `accepted_load`.
+    left: share of the work that is not done at the last arrival.
+    throughput: see `throughput`.
+    utilisation: processor seconds in isolation over those from the first arrival to the last end.
+    short, long: response of the shorter half and of the longer half of the jobs.
     """
 
     offered: float
@@ -67,7 +70,7 @@ class WorkloadFigures:
 
 
 def measure(course: JobTimes, tau_s: float) -> WorkloadFigures:
-    """All figures of a run of at least two jobs."""
+    """Return all measures of a run of at least two jobs."""
     order = by_length(course)
     half = len(order) // 2
     span = float(course.finish.max() - course.submit[0])
@@ -87,25 +90,25 @@ def measure(course: JobTimes, tau_s: float) -> WorkloadFigures:
 
 
 def by_length(course: JobTimes) -> Ints:
-    """Numbers of the jobs, the shortest in isolation first."""
+    """Return the indices of the jobs, the shortest in isolation first."""
     return np.argsort(course.run, kind="stable")
 
 
 def offered_load(course: JobTimes) -> float:
-    """Processor seconds of all jobs in isolation over processors × last arrival (section 5.1)."""
+    """Return processor seconds of all jobs in isolation over processors × last arrival (section 5.1)."""
     return _work(course) / (course.processors * _span(course))
 
 
 def accepted_load(course: JobTimes) -> float:
-    """Offered load less the growth of the backlog; what the machine gets done while jobs arrive."""
+    """Return the offered load less the growth of the backlog: the work done while jobs arrive."""
     return offered_load(course) - backlog_growth(course)
 
 
 def throughput(course: JobTimes) -> float:
-    """Work done until the queue is empty for good, over what the processors could have done until then.
+    """Return the work done until the queue is empty for good, as a share of the processor seconds until then.
 
-    Where all jobs are there from the beginning it is what the machine gets done with a full queue: no load above it
-    can be accepted for ever (the saturation rule of Baccelli and Foss).
+    If all jobs arrive at the beginning, it is the throughput with a full queue. A higher load cannot be accepted for
+    ever (the saturation rule of Baccelli and Foss).
     """
     last = float(course.start.max())
     done = float(np.dot(_done(course, last), course.run * course.procs))
@@ -114,9 +117,9 @@ def throughput(course: JobTimes) -> float:
 
 
 def ideal(course: JobTimes) -> JobTimes:
-    """The same jobs on a machine that wastes nothing: first come first served, each on all processors at once.
+    """Return the same jobs on an ideal machine: first come, first served, each on all processors at once.
 
-    What a day's cycle of arrivals piles up even there is no policy's doing.
+    Its backlog comes from the daily cycle of arrivals alone, not from a policy.
     """
     takes = course.run * course.procs / course.processors
     finish = np.empty(len(takes))
@@ -128,15 +131,15 @@ def ideal(course: JobTimes) -> JobTimes:
 
 
 def backlog(course: JobTimes, when: float) -> float:
-    """Processor seconds in isolation that were submitted by `when` and are not done then."""
+    """Return the processor seconds in isolation that are submitted by `when` and not done then."""
     left = np.where(course.submit <= when, 1.0 - _done(course, when), 0.0)
     return float(np.dot(left, course.run * course.procs))
 
 
 def backlog_growth(course: JobTimes, points: int = 100) -> float:
-    """Slope of the backlog between first and last arrival by least squares, as a share of the machine.
+    """Return the slope of the backlog between first and last arrival by least squares, as a share of the machine.
 
-    About 0 for a machine that keeps up. A burst just before the end counts no more than another one.
+    The value is about 0 for a machine that is not saturated. A burst before the end has the same weight as any other.
     """
     times = np.linspace(float(course.submit[0]), float(course.submit[-1]), points)
     levels = np.array([backlog(course, when) for when in times.tolist()])
@@ -146,8 +149,10 @@ def backlog_growth(course: JobTimes, points: int = 100) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saturation:
-    """load : where a machine saturates.  bound : "at" it, or "above" when it kept up with the whole sweep, or
-    "below" when with none of it; then `load` is the sweep's end
+    """The load at which a machine saturates.
+
+    bound: "at" this load; "above" if the machine accepted every load of the sweep; "below" if it accepted none. In the
+    last two cases `load` is the end of the sweep.
     """
 
     load: float
@@ -155,10 +160,17 @@ class Saturation:
 
 
 def saturation(offered: Sequence[float], accepted: Sequence[float], keeps_up: float) -> Saturation:
-    """The highest offered load of which at least the share `keeps_up` is accepted.
+    """Return the highest offered load of which at least the share `keeps_up` is accepted.
 
-    offered : loads of a sweep, ascending.  accepted : at each.  Between two loads the share is taken to fall evenly; a
-    load at which the machine keeps up again after it did not counts for nothing. Raises `ConfigError`.
+    The share is interpolated linearly between two loads. Loads above the first one that is not accepted are ignored.
+
+    Args:
+        offered: loads of a sweep, ascending.
+        accepted: accepted load at each of them.
+        keeps_up: share of the offered load, 0 to 1.
+
+    Raises:
+        ConfigError: an argument is not legal.
     """
     if len(offered) != len(accepted) or not offered or list(offered) != sorted(set(offered)):
         raise ConfigError(
@@ -179,7 +191,7 @@ def saturation(offered: Sequence[float], accepted: Sequence[float], keeps_up: fl
 
 
 def _done(course: JobTimes, when: float) -> Floats:
-    """Share of each job that is done at `when`."""
+    """Return the share of each job that is done at `when`."""
     found: Floats = np.clip((when - course.start) / np.maximum(course.finish - course.start, 1e-9), 0.0, 1.0)
     return found
 

@@ -1,12 +1,12 @@
-"""EASY backfilling in front of a matrix with several rows (FCS paper, section 5.1).
+"""EASY backfilling for a matrix with several rows (FCS paper, section 5.1).
 
-Every row is a machine of its own with its own `JobQueue`. A job starts in the lowest row with enough free processors,
-first come first served. The first that fits nowhere has one reservation: in the row that is expected to have room
-for it soonest, the lowest of equals. A job behind it may start in any other row at once, and in that one by EASY's
-rule: if it is expected to end in time, or fits beside the reserved job. A job is expected to take its request times the
-degree of multiprogramming ("multiplying the requested runtime by the MPL to estimate run and reservation times"). With
-one row this is EASY as the batch queue has it. When a job ends others may move to lower rows; reservations are made
-anew at every pass, so a promise holds only as long as nobody moves.
+Each row is a machine with its own `JobQueue`. Jobs start first come, first served in the lowest row with enough free
+processors. The first job that fits in no row has one reservation, in the row with the earliest expected space, the
+lowest of equals. A later job may start in any other row at once. In the reserved row it may start by EASY's rule: if it
+is expected to end in time, or fits beside the reserved job. The expected run time is the request times the degree of
+multiprogramming ("multiplying the requested runtime by the MPL to estimate run and reservation times"). One row equals
+EASY of the batch queue. When a job ends, others may move to lower rows, and reservations are made anew at every pass,
+so a reservation can change.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from apples.queueing.settings import QueueSettings
 
 
 class Start(NamedTuple):
-    """A job starts in a row."""
+    """The start of a job in a row."""
 
     job: int
     row: int
 
 
 class RowQueues:
-    """Waiting jobs, and who runs in which row.
+    """Waiting jobs, and running jobs by row.
 
-    mpl : rows.  processors : of the machine, in every row.  increment_s : a job that takes longer than expected is
-    expected to go on for so long
+    mpl: number of rows.
+    processors: processors of the machine, equal in every row.
+    increment_s: expected remaining time of a job that outlives its expected end.
     """
 
     def __init__(self, *, mpl: int, processors: int, increment_s: float) -> None:
-        """Raises `apples.errors.ConfigError` for less than one row or processor."""
+        """Start with empty rows; raise `ConfigError` for less than one row or processor."""
         if mpl < 1:
             raise ConfigError(f"the degree of multiprogramming is {mpl}, legal is a whole number from 1")
         settings = QueueSettings(priority="fcfs", backfill="easy", increment_s=increment_s)
@@ -48,11 +49,11 @@ class RowQueues:
 
     @property
     def waiting(self) -> tuple[QueueJob, ...]:
-        """In order of submission."""
+        """Return the waiting jobs in order of submission."""
         return tuple(self._waiting.values())
 
     def submit(self, job: QueueJob) -> None:
-        """A job joins the end of the queue; raises `ConfigError` for one that can never run."""
+        """Add a job to the queue; raise `ConfigError` if it can never run."""
         if not 1 <= job.procs <= self._processors:
             raise ConfigError(
                 f"job {job.id} asks for {job.procs} processors; 1 to {self._processors} are legal on this machine"
@@ -60,7 +61,7 @@ class RowQueues:
         self._waiting[job.id] = job
 
     def end(self, job: int, moved: Mapping[int, int]) -> None:
-        """A running job has ended. moved : row by job, of those that are in another one because of it."""
+        """Remove a running job that ended. `moved`: new row of each job that changed its row."""
         self._take_out(job)
         self._running.pop(job)
         for other in moved:
@@ -71,7 +72,7 @@ class RowQueues:
             self._put(what, row)
 
     def start(self, now_s: float) -> tuple[Start, ...]:
-        """Who starts now, in this order; they count as running from here on."""
+        """Return the jobs that start now, in order. From now on they count as running."""
         starts: list[Start] = []
         for job in tuple(self._waiting.values()):
             row = next(self._fitting(job), None)
@@ -81,7 +82,7 @@ class RowQueues:
         return tuple(starts)
 
     def promise(self, now_s: float) -> tuple[int, float] | None:
-        """(row, time) reserved for the first waiting job, if that fits nowhere; None else."""
+        """Return (row, time) reserved for the first waiting job, or None if it fits now or there is none."""
         head = next(iter(self._waiting.values()), None)
         if head is None or next(self._fitting(head), None) is not None:
             return None
@@ -108,11 +109,11 @@ class RowQueues:
         queue.end(head.id)
 
     def _fitting(self, job: QueueJob) -> Iterator[int]:
-        """Rows with enough free processors, the lowest first."""
+        """Return the rows with enough free processors, lowest first."""
         return (row for row, free in enumerate(self._free) if free >= job.procs)
 
     def _shadow_s(self, job: QueueJob, row: int, now_s: float) -> float:
-        """When the row is expected to have room for it."""
+        """Return the expected time at which the row has space for the job."""
         queue = self._rows[row]
         queue.submit(job, self._beliefs(job))
         found = queue.reservation(now_s)

@@ -1,4 +1,4 @@
-"""One dynamic workload under one policy: `run`."""
+"""One dynamic workload under one policy."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from apples.simulation.dynamic.measures import JobTimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A machine and how it is shared.
+    """A machine and its policy.
 
-    mpl : rows of the matrix; a policy that gives processors to one job at a time has one
-    increment_s : see `apples.simulation.dynamic.rows.RowQueues`
+    mpl: rows of the matrix, 1 for a policy that gives processors to one job at a time.
+    increment_s: see `apples.simulation.dynamic.rows.RowQueues`.
     """
 
     machine: ClusterConstants
@@ -30,9 +30,10 @@ class Site:
 
 
 def run(site: Site, policy: str, trace: Trace, jobs: tuple[BspJob, ...], *, seed: int) -> JobTimes:
-    """Run all jobs to their ends. trace : what the jobs were made from, with requests and arrivals
+    """Run all jobs to their ends. `trace`: source of the jobs, with requests and arrivals.
 
-    Raises `apples.errors.ConfigError` for an unknown policy or jobs that do not fit.
+    Raises:
+        ConfigError: the policy is unknown, or a job does not fit.
     """
     exclusive = policy_kind(policy).exclusive
     requests = dict(zip((job.name for job in jobs), trace.request.tolist(), strict=True))
