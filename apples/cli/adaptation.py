@@ -49,7 +49,7 @@ def controllers(
     if settings is None:
         return None
     from apples.adapting.hosts import HostPolicy
-    from apples.run.adaptation import HostController, Pool, SlabController, adaptation_inputs
+    from apples.run.adaptation import ControllerInputs, HostController, SlabController, adaptation_inputs
 
     policy = HostPolicy(settings.hosts) if hosts else None
 
@@ -57,7 +57,7 @@ def controllers(
         slabs = SlabController(adaptation_inputs(decision, request.planning), settings, notify)
         if policy is None:
             return slabs
-        pool = Pool(
+        pool = ControllerInputs(
             decision=decision,
             options=request.planning,
             snapshot=lambda: platform.snapshot(lambda line: None),

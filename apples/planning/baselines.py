@@ -16,7 +16,7 @@ from apples.model.grid import Conditions, Estimate, Snapshot
 from apples.model.plan import LeftOut, Plan
 from apples.model.template import Costs, Workload
 from apples.planning import bounds, reasons
-from apples.planning.candidates import Schedule, seconds_per_rank
+from apples.planning.candidates import CandidateSchedule, seconds_per_rank
 from apples.planning.chains import Chains
 from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
@@ -82,14 +82,14 @@ def _equal_plan(name: str, problem: Problem, ranks: int, options: PlanningOption
             f"equal slabs of {rows[0]} {problem.workload.row}s on {ranks} ranks exceed the array limit of {limit}; "
             "use more hosts"
         )
-    schedule = Schedule(chain, rows, 0.0, "grid order")
+    schedule = CandidateSchedule(chain, rows, 0.0, "grid order")
     if rank_lines(problem, Chains.of([chain]), options).communicate.max() >= UNUSABLE_S:
         raise NoFeasiblePlan(
             f"equal slabs on {ranks} ranks in the grid's order would exchange over a link that does not work; "
             "leave out one of its hosts, or let the planner choose"
         )
     finish = float(seconds_per_rank(problem, schedule, options).max())
-    schedule = Schedule(chain, rows, finish, "grid order")
+    schedule = CandidateSchedule(chain, rows, finish, "grid order")
     uncertain = bounds.uncertain_ranks(problem, schedule, options)
     low, expected, high = bounds.low_expected_high(uncertain, problem.overhead_error_s)
     used = set(problem.host_of[chain].tolist())

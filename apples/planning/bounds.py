@@ -16,7 +16,7 @@ from statistics import NormalDist
 import numpy as np
 
 from apples.model.grid import FloatArray
-from apples.planning.candidates import Schedule
+from apples.planning.candidates import CandidateSchedule
 from apples.planning.chains import Chains
 from apples.planning.host_table import LEAST_SHARE
 from apples.planning.model import rank_lines
@@ -92,7 +92,9 @@ class UncertainRanks:
 _normal: Callable[[float], float] = NormalDist().cdf
 
 
-def uncertain_ranks(problem: Problem, schedule: Schedule, options: PlanningOptions) -> UncertainRanks:
+def uncertain_ranks(
+    problem: Problem, schedule: CandidateSchedule, options: PlanningOptions
+) -> UncertainRanks:
     """Return the ranks of a schedule with the errors of their forecasts."""
     chains = Chains.of([schedule.chain])
     lines = rank_lines(problem, chains, options)

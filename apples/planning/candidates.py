@@ -22,7 +22,7 @@ from apples.planning.problem import IntArray, Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Schedule:
+class CandidateSchedule:
     """A chain with whole slab heights: processors and rows, int64[n] each, and the predicted makespan.
 
     order : the desirability order of its candidate.  relaxed : the limits widened to make it feasible
@@ -49,7 +49,7 @@ def host_counts(problem: Problem, options: PlanningOptions, usable: int) -> IntA
     return np.arange(2, most + 1, 2)
 
 
-def seconds_per_rank(problem: Problem, schedule: Schedule, options: PlanningOptions) -> FloatArray:
+def seconds_per_rank(problem: Problem, schedule: CandidateSchedule, options: PlanningOptions) -> FloatArray:
     """Return T_i of every rank of a schedule, float64[n]."""
     lines = rank_lines(problem, Chains.of([schedule.chain]), options)
     return lines.seconds(schedule.rows.astype(np.float64))
@@ -67,14 +67,14 @@ def best_of(
     *,
     below: float = math.inf,
     tries: int | None = None,
-) -> tuple[int, Schedule] | None:
+) -> tuple[int, CandidateSchedule] | None:
     """Return index and schedule of the chain with the smallest makespan in whole rows; None if none is under `below`.
 
     tries : largest number of chains to round, the most promising first; None for no limit
     """
     lines = rank_lines(problem, chains, options)
     finish = makespans(lines, chains, problem.size, problem.min_rows)
-    best: tuple[int, Schedule] | None = None
+    best: tuple[int, CandidateSchedule] | None = None
     for k in np.argsort(finish, kind="stable")[:tries]:
         if not finish[k] < below:
             break
@@ -88,7 +88,7 @@ def best_of(
 
 def _settle(
     problem: Problem, chain: IntArray, lines: RankLines, options: PlanningOptions, finish: float
-) -> Schedule | None:
+) -> CandidateSchedule | None:
     """Return whole rows for one chain by the chosen allocation; None when its limits cannot hold the work."""
     relaxed: tuple[str, ...] = ()
     if options.allocation == "minimax" and not problem.coupling:
@@ -104,7 +104,9 @@ def _settle(
         rows = whole_rows(lines, found.rows, problem.size, problem.min_rows, check)
     if rows.sum() != problem.size:
         return None
-    return Schedule(chain, rows, float(lines.seconds(rows.astype(np.float64)).max()), relaxed=relaxed)
+    return CandidateSchedule(
+        chain, rows, float(lines.seconds(rows.astype(np.float64)).max()), relaxed=relaxed
+    )
 
 
 def _widened(was: float, now: float) -> str:

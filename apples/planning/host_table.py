@@ -22,7 +22,7 @@ LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demands:
+class HostDemands:
     """The demands of one problem on every host. min_rows : smallest slab, one row or more.
 
     unknown_error : standard deviation assumed for a CPU share without one
@@ -40,7 +40,7 @@ def is_known(error: float) -> bool:
     return math.isfinite(error) and error >= 0
 
 
-def host_table(host: Host, conditions: Conditions, demands: Demands) -> tuple[str | None, FloatArray]:
+def host_table(host: Host, conditions: Conditions, demands: HostDemands) -> tuple[str | None, FloatArray]:
     """Return (reason to leave the host out or None, float64[6, slots+1]), [:, m] for m ranks on the host.
 
     Rows of the table: seconds per row, capacity of one rank in rows, rows that fit in memory, CPU share forecast,
@@ -69,7 +69,7 @@ def host_table(host: Host, conditions: Conditions, demands: Demands) -> tuple[st
     return None, table
 
 
-def _unusable(host: Host, conditions: Conditions, demands: Demands) -> str | None:
+def _unusable(host: Host, conditions: Conditions, demands: HostDemands) -> str | None:
     """Return why the host has no usable forecast or cannot run a rank, or None."""
     if host.slots < 1:
         return "it has no slot"
@@ -97,7 +97,7 @@ def _unusable(host: Host, conditions: Conditions, demands: Demands) -> str | Non
     return None
 
 
-def _too_small(host: Host, conditions: Conditions, demands: Demands) -> str:
+def _too_small(host: Host, conditions: Conditions, demands: HostDemands) -> str:
     """Return the limit that keeps even the smallest slab off the host."""
     workload, least = demands.workload, demands.min_rows
     for name, rows in _limits(host.name, workload, 1).items():

@@ -25,7 +25,7 @@ RELAXED_TOLERANCES = (0.02, 0.05, 0.1, 0.2, 0.5, math.inf)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Allocation:
+class SlabHeights:
     """Real slab heights, float64[n], and the balance tolerance they needed."""
 
     rows: FloatArray
@@ -41,7 +41,7 @@ def _highs() -> Any:
 
 def allocate(
     problem: Problem, chain: IntArray, lines: RankLines, tolerance: float, solver: Any = None
-) -> Allocation | None:
+) -> SlabHeights | None:
     """Return heights for one chain with the tightest workable tolerance; None if no tolerance places all work.
 
     tolerance : first one tried, a fraction of the finish; math.inf requests the smallest finish at once
@@ -50,7 +50,7 @@ def allocate(
     for width in (tolerance, *(t for t in RELAXED_TOLERANCES if t > tolerance)):
         rows = _solve(problem, chain, lines, width, solver if solver is not None else _highs())
         if rows is not None:
-            return Allocation(rows, width)
+            return SlabHeights(rows, width)
     return None
 
 

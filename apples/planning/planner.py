@@ -15,7 +15,7 @@ from apples.model.grid import Snapshot
 from apples.model.plan import Plan
 from apples.model.template import Costs, Workload
 from apples.planning import bounds, desirability, groups, rank_order, reasons, rescue
-from apples.planning.candidates import Schedule, best_of, enumerate_orders
+from apples.planning.candidates import CandidateSchedule, best_of, enumerate_orders
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import Problem, build
@@ -29,7 +29,7 @@ MANY = 16
 class Choice:
     """The winning schedule, and the number of schedules compared."""
 
-    schedule: Schedule
+    schedule: CandidateSchedule
     candidates: int
 
 
@@ -98,9 +98,9 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
 
 def _cheapest_of_each(
     problem: Problem, listed: list[tuple[str, Chains]], options: PlanningOptions
-) -> list[Schedule]:
+) -> list[CandidateSchedule]:
     """Return the cheapest schedule of every order; without `improve` only those that beat the orders before."""
-    finalists: list[Schedule] = []
+    finalists: list[CandidateSchedule] = []
     for name, chains in listed:
         below = math.inf if options.improve else min((s.makespan_s for s in finalists), default=math.inf)
         found = best_of(problem, chains, options, below=below)
@@ -108,19 +108,19 @@ def _cheapest_of_each(
             s = found[1]
             odd = options.counts == "even" and options.ranks is None and len(s.chain) > 1 and len(s.chain) % 2
             relaxed = (*s.relaxed, "odd numbers of ranks allowed") if odd else s.relaxed
-            finalists.append(Schedule(s.chain, s.rows, s.makespan_s, name, relaxed))
+            finalists.append(CandidateSchedule(s.chain, s.rows, s.makespan_s, name, relaxed))
     return finalists
 
 
-def _distinct(schedules: list[Schedule]) -> list[Schedule]:
+def _distinct(schedules: list[CandidateSchedule]) -> list[CandidateSchedule]:
     """Return the schedules with different hosts, cheapest first."""
-    seen: dict[frozenset[int], Schedule] = {}
+    seen: dict[frozenset[int], CandidateSchedule] = {}
     for schedule in sorted(schedules, key=lambda s: s.makespan_s):
         seen.setdefault(frozenset(schedule.chain.tolist()), schedule)
     return list(seen.values())
 
 
-def _rank(problem: Problem, schedule: Schedule, options: PlanningOptions) -> float:
+def _rank(problem: Problem, schedule: CandidateSchedule, options: PlanningOptions) -> float:
     if options.quantile == 0.5:
         return schedule.makespan_s
     return bounds.uncertain_ranks(problem, schedule, options).quantile(options.quantile)

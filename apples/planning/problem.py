@@ -16,7 +16,7 @@ from apples.errors import ConfigError, NoFeasiblePlan
 from apples.model.grid import FloatArray, Host, Snapshot
 from apples.model.hostlist import fold
 from apples.model.template import Costs, LinearConstraint, Workload
-from apples.planning.host_table import Demands, host_table, is_known, own_host
+from apples.planning.host_table import HostDemands, host_table, is_known, own_host
 from apples.planning.options import PlanningOptions
 
 IntArray = NDArray[np.int64]
@@ -95,7 +95,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
             f"{workload.application}: {workload.iterations} iterations are no run; use 1 or more"
         )
     errors = [c.availability.error for c in snapshot.conditions]
-    demands = Demands(
+    demands = HostDemands(
         workload=workload,
         costs=costs,
         options=options,

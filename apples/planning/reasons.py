@@ -12,7 +12,7 @@ import numpy as np
 
 from apples.model.plan import Assignment, LeftOut
 from apples.planning.bounds import UncertainRanks
-from apples.planning.candidates import Schedule, real_makespans
+from apples.planning.candidates import CandidateSchedule, real_makespans
 from apples.planning.chains import Chains
 from apples.planning.host_table import own_host
 from apples.planning.model import coupling, handling, overheads, rank_lines
@@ -26,7 +26,7 @@ _EXPLAINED = 256
 
 
 def assignments(
-    problem: Problem, schedule: Schedule, ranks: UncertainRanks, options: PlanningOptions
+    problem: Problem, schedule: CandidateSchedule, ranks: UncertainRanks, options: PlanningOptions
 ) -> tuple[Assignment, ...]:
     """Return the chain in rank order with its predicted seconds by part, priced at the forecasts themselves.
 
@@ -56,7 +56,7 @@ def assignments(
     return tuple(result)
 
 
-def taken(problem: Problem, schedule: Schedule) -> tuple[tuple[str, str], ...]:
+def taken(problem: Problem, schedule: CandidateSchedule) -> tuple[tuple[str, str], ...]:
     """Return (host, reason) for every host of the chain, in rank order."""
     hosts = problem.host_of[schedule.chain]
     speed = 1 / problem.slope[:, 1]
@@ -82,7 +82,7 @@ def taken(problem: Problem, schedule: Schedule) -> tuple[tuple[str, str], ...]:
     return tuple(result)
 
 
-def left_out(problem: Problem, schedule: Schedule, options: PlanningOptions) -> tuple[LeftOut, ...]:
+def left_out(problem: Problem, schedule: CandidateSchedule, options: PlanningOptions) -> tuple[LeftOut, ...]:
     """Return every unused host of the pool, and every unused slot of a used host, with the reason."""
     result = [LeftOut(host=name, reason=reason) for name, reason in problem.excluded]
     result += _without_room(problem, schedule)
@@ -100,7 +100,7 @@ def left_out(problem: Problem, schedule: Schedule, options: PlanningOptions) -> 
     return tuple(result)
 
 
-def _without_room(problem: Problem, schedule: Schedule) -> list[LeftOut]:
+def _without_room(problem: Problem, schedule: CandidateSchedule) -> list[LeftOut]:
     """Return slots that could never hold the smallest slab beside the others, on hosts whose other slots are
     all used.
     """
@@ -117,7 +117,9 @@ def _without_room(problem: Problem, schedule: Schedule) -> list[LeftOut]:
     ]
 
 
-def _why_not(problem: Problem, schedule: Schedule, spare: IntArray, options: PlanningOptions) -> list[str]:
+def _why_not(
+    problem: Problem, schedule: CandidateSchedule, spare: IntArray, options: PlanningOptions
+) -> list[str]:
     chain = schedule.chain
     if options.ranks is not None:
         return [f"exactly {options.ranks} ranks were asked for"] * len(spare)

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from apples.planning.candidates import Schedule, best_of
+from apples.planning.candidates import CandidateSchedule, best_of
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
@@ -25,7 +25,9 @@ _ROUNDS = 40
 _TRIES = 4
 
 
-def improve(problem: Problem, start: Schedule, options: PlanningOptions, *, turn: bool) -> Schedule:
+def improve(
+    problem: Problem, start: CandidateSchedule, options: PlanningOptions, *, turn: bool
+) -> CandidateSchedule:
     """Return the best schedule reachable from `start` by single moves. turn : whether rank order matters."""
     current = start
     for _ in range(_ROUNDS):
@@ -35,7 +37,9 @@ def improve(problem: Problem, start: Schedule, options: PlanningOptions, *, turn
         found = best_of(problem, chains, options, below=current.makespan_s * (1 - LEAST_GAIN), tries=_TRIES)
         if found is None:
             break
-        current = Schedule(found[1].chain, found[1].rows, found[1].makespan_s, start.order, found[1].relaxed)
+        current = CandidateSchedule(
+            found[1].chain, found[1].rows, found[1].makespan_s, start.order, found[1].relaxed
+        )
     return current
 
 

@@ -38,7 +38,7 @@ from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
 from apples.slurm.linkstore import LinkStore
 from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look
-from apples.slurm.pool import Offer, Pool, cpu_type, offered
+from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node, Partition
 from nws.base.durations import parse_duration
 from nws.series import Forecast, Resource, Series
@@ -166,7 +166,7 @@ class SlurmPlatform(Platform):
         kind = told.cpu_model if told is not None else cpu_type(node) if node is not None else host.cpu_type
         return f"{kind} {fingerprint()}"
 
-    def _idle(self, notify: Notify) -> Pool:
+    def _idle(self, notify: Notify) -> PartitionPool:
         """What the partition has to give now, with what the launcher must know of it."""
         wishes = self._given.wishes
         self._configure()
@@ -198,7 +198,7 @@ class SlurmPlatform(Platform):
             raise ConfigError(f"{fold(unknown)} are no nodes of {where} ({fold(nodes)}); correct the names")
         return names
 
-    def _allocated(self, notify: Notify) -> Pool:
+    def _allocated(self, notify: Notify) -> PartitionPool:
         """The nodes of the allocation we are in, looked at."""
         number = self._given.job
         assert number is not None
@@ -227,7 +227,7 @@ class SlurmPlatform(Platform):
             for name, node in nodes.items()
             if name in seen.facts
         )
-        return Pool(offers=offers, absent={name: f"it {why}" for name, why in seen.unfit.items()})
+        return PartitionPool(offers=offers, absent={name: f"it {why}" for name, why in seen.unfit.items()})
 
     def _configure(self) -> None:
         """What the cluster is like whatever runs there."""

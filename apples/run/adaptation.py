@@ -133,7 +133,7 @@ class SlabController:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pool:
+class ControllerInputs:
     """The inputs of a `HostController`. decision : of the running attempt.  options : of plans
 
     snapshot : samples the pool; may take seconds.  change_s : of a checkpoint and of reading it again
@@ -150,7 +150,9 @@ class Pool:
 class HostController:
     """A `SlabController` that also asks, now and then, whether the rest should run on other hosts."""
 
-    def __init__(self, slabs: SlabController, policy: HostPolicy, pool: Pool, notify: Notify) -> None:
+    def __init__(
+        self, slabs: SlabController, policy: HostPolicy, pool: ControllerInputs, notify: Notify
+    ) -> None:
         self._slabs, self._policy, self._pool, self._notify = slabs, policy, pool, notify
         self._elapsed_s = self._looked_at_s = 0.0
         self._thread: threading.Thread | None = None

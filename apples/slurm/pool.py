@@ -28,14 +28,16 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class PartitionPool:
     """Nodes that can be planned on, best first, and why the others cannot."""
 
     offers: tuple[Offer, ...]
     absent: Mapping[str, str] = field(default_factory=dict)
 
 
-def offered(partition: Partition, nodes: Mapping[str, Node], wishes: Wishes, *, counts_memory: bool) -> Pool:
+def offered(
+    partition: Partition, nodes: Mapping[str, Node], wishes: Wishes, *, counts_memory: bool
+) -> PartitionPool:
     """Return the capacity of the partition at present.
 
     Args:
@@ -78,10 +80,10 @@ def _offer(node: Node, partition: Partition, *, counts_memory: bool) -> Offer:
     return Offer(node=node, slots=slots, share=share, memory_bytes=min(known, default=math.inf))
 
 
-def _even(offers: Sequence[Offer], absent: dict[str, str]) -> Pool:
+def _even(offers: Sequence[Offer], absent: dict[str, str]) -> PartitionPool:
     """Return the pool with the same number of slots for all: the number with the largest total."""
     if not offers:
-        return Pool(offers=(), absent=absent)
+        return PartitionPool(offers=(), absent=absent)
     each = max({offer.slots for offer in offers}, key=lambda n: (n * sum(o.slots >= n for o in offers), n))
     even = []
     for offer in offers:
@@ -94,7 +96,7 @@ def _even(offers: Sequence[Offer], absent: dict[str, str]) -> Pool:
             even.append(
                 Offer(node=offer.node, slots=each, share=offer.share, memory_bytes=offer.memory_bytes)
             )
-    return Pool(offers=tuple(even), absent=absent)
+    return PartitionPool(offers=tuple(even), absent=absent)
 
 
 def fits(constraint: str, features: Sequence[str]) -> bool:

@@ -19,7 +19,7 @@ from nws.cli.common import echo_json, json_option, store_option
 from nws.cli.forecastsource import TIMEOUT_S, endpoint_of, server_options
 from nws.client.endpoint import Endpoint, read_secret
 from nws.series import Series
-from nws.sources.csvfile import Columns, read_columns
+from nws.sources.csvfile import CsvColumns, read_columns
 
 if TYPE_CHECKING:
     from nws.client.remote import ServiceClient
@@ -38,7 +38,7 @@ _PATIENCE = 20
 class _Target(Protocol):
     """A destination of measurements `first` to `end` of the file; `put` returns the new, the refused, and reasons."""
 
-    def put(self, columns: Columns, first: int, end: int) -> tuple[int, int, list[str]]: ...
+    def put(self, columns: CsvColumns, first: int, end: int) -> tuple[int, int, list[str]]: ...
 
 
 @click.command()
@@ -92,7 +92,7 @@ def insert(
 
 
 def _insert(
-    columns: Columns,
+    columns: CsvColumns,
     endpoint: Endpoint | None,
     store: Path | None,
     *,
@@ -118,7 +118,7 @@ def _insert(
         return {"server": client.url, **_in_batches(columns, _Service(client, source))}
 
 
-def _in_batches(columns: Columns, target: _Target) -> dict[str, object]:
+def _in_batches(columns: CsvColumns, target: _Target) -> dict[str, object]:
     """Insert all batches in turn, with progress lines; halve a batch that is too large for the server."""
     at, size, inserted, refused = 0, BATCH, 0, 0
     logged_at = time.monotonic()
@@ -155,7 +155,7 @@ class _Service:
     def __init__(self, client: ServiceClient, source: str) -> None:
         self._client, self._source = client, source
 
-    def put(self, columns: Columns, first: int, end: int) -> tuple[int, int, list[str]]:
+    def put(self, columns: CsvColumns, first: int, end: int) -> tuple[int, int, list[str]]:
         """Send one request; wait if the server limits the rate."""
         places: dict[int, int] = {}
         index = [places.setdefault(i, len(places)) for i in columns.index[first:end]]
@@ -189,7 +189,7 @@ class _Store:
     def __init__(self, memory: Memory, source: str) -> None:
         self._memory, self._source = memory, source
 
-    def put(self, columns: Columns, first: int, end: int) -> tuple[int, int, list[str]]:
+    def put(self, columns: CsvColumns, first: int, end: int) -> tuple[int, int, list[str]]:
         """Store one batch; its values were checked when the file was read."""
         import numpy as np
 
@@ -208,7 +208,7 @@ class _Store:
         return receipt.kept, 0, []
 
 
-def _digest(columns: Columns) -> str:
+def _digest(columns: CsvColumns) -> str:
     """Return the name of the stream, which depends only on the measurements."""
     digest = hashlib.sha256("\n".join(columns.names).encode())
     for column in (columns.index, columns.t, columns.value):
@@ -216,7 +216,7 @@ def _digest(columns: Columns) -> str:
     return digest.hexdigest()[:32]
 
 
-def _refuse_foreign(columns: Columns, host: str) -> None:
+def _refuse_foreign(columns: CsvColumns, host: str) -> None:
     foreign = [name for name in columns.names if Series.parse(name).host != host]
     if foreign:
         more = f" and {len(foreign) - 5} more" if len(foreign) > 5 else ""

@@ -19,7 +19,7 @@ from types import FrameType
 from nws.base.errors import ProbeError
 from nws.client.endpoint import Endpoint
 from nws.client.remote import ServiceClient
-from nws.daemon.delivery import Addresses, Delivery
+from nws.daemon.delivery import Addresses, DeliveryJob
 from nws.daemon.hostfacts import host_facts
 from nws.daemon.identity import Identity, checked_host
 from nws.daemon.interfaces import choose_address
@@ -100,7 +100,7 @@ class SensorDaemon:
             stopping=lambda: self._table.stopping,
         )
         dice = random.Random()
-        self._delivery = Delivery(
+        self._delivery = DeliveryJob(
             settings.host, self.spool, self.clock, self, key=key, say=say, period_s=DELIVER_S, dice=dice
         )
         context = SensorContext(host=settings.host, clock=self.clock)

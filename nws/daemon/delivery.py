@@ -111,7 +111,7 @@ class _Told:
     looked_at: float = float("-inf")
 
 
-class Delivery:
+class DeliveryJob:
     """The job `deliver` of one host.
 
     refused : samples that the server did not accept.  period_s : from one delivery to the next

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nws.memory.database import StoreFull
-from nws.memory.store import DAY_S, History, Keep, Memory, Samples, Summary
+from nws.memory.store import DAY_S, Keep, Memory, Samples, SeriesHistory, Summary
 
 if TYPE_CHECKING:
     from nws.memory.deliveries import Delivery, Receipt

@@ -20,7 +20,7 @@ import numpy as np
 from nws.memory import chunks
 from nws.memory.database import Database
 from nws.memory.headblock import HOUR_S, HeadBlock
-from nws.memory.log import FIRST_HOUR, Batch, Progress, joined, last_row, progress
+from nws.memory.log import FIRST_HOUR, CompactionProgress, LogBatch, joined, last_row, progress
 from nws.memory.reading import in_order
 from nws.memory.rollups import SPANS_S, pack_buckets, summed_up, unpack_buckets
 from nws.memory.rollups import joined as joined_buckets
@@ -44,7 +44,7 @@ class Horizon:
     sources_s: float
 
 
-class Housekeeping:
+class Compaction:
     """The work of `Memory.tend`; the caller holds the database's lock."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Housekeeping:
 
     def _work(
         self, connection: sqlite3.Connection
-    ) -> Callable[[sqlite3.Connection, float], Progress | None] | None:
+    ) -> Callable[[sqlite3.Connection, float], CompactionProgress | None] | None:
         """Return the next thing to do. Each returns the new progress where samples have moved."""
         # following it continuously bounds a single read, and yields the length of the log
         now, at = self._clock(), self._tail.follow(connection)
@@ -93,14 +93,14 @@ class Housekeeping:
         over = _hour(received) < _hour(now - GRACE_S) or received > now + HOUR_S
         return over or len(self._tail.open) > LARGEST_LOG
 
-    def _begin(self, connection: sqlite3.Connection, _deadline: float) -> Progress:
+    def _begin(self, connection: sqlite3.Connection, _deadline: float) -> CompactionProgress:
         at = replace(
             self._tail.follow(connection), closing_to=last_row(connection), series=0, hour=FIRST_HOUR
         )
         _save(connection, at)
         return at
 
-    def _close(self, connection: sqlite3.Connection, deadline: float) -> Progress:
+    def _close(self, connection: sqlite3.Connection, deadline: float) -> CompactionProgress:
         at = self._tail.follow(connection)
         there = self._tail.closing.series()
         for series in there[np.searchsorted(there, at.series) :].tolist():
@@ -115,7 +115,7 @@ class Housekeeping:
         _save(connection, at)
         return at
 
-    def _move(self, connection: sqlite3.Connection, series: int, hour: int, batch: Batch) -> None:
+    def _move(self, connection: sqlite3.Connection, series: int, hour: int, batch: LogBatch) -> None:
         """Samples of one hour, oldest first, into the chunk and the roll-ups."""
         now = self._clock()
         last = len(batch) - 1
@@ -130,7 +130,7 @@ class Housekeeping:
                 self._to_rollup(connection, series, bucket_s, batch)
 
     @staticmethod
-    def _to_chunk(connection: sqlite3.Connection, series: int, hour: int, batch: Batch) -> None:
+    def _to_chunk(connection: sqlite3.Connection, series: int, hour: int, batch: LogBatch) -> None:
         there = connection.execute(
             "SELECT data FROM chunk WHERE series = ? AND hour = ?", (series, hour)
         ).fetchone()
@@ -138,7 +138,7 @@ class Housekeeping:
         if there is not None:
             times, values = chunks.unpack(there[0])
             batch = in_order(
-                joined([Batch(ids=np.empty(len(times), np.int32), times=times, values=values), batch])
+                joined([LogBatch(ids=np.empty(len(times), np.int32), times=times, values=values), batch])
             )
         connection.execute(
             "INSERT OR REPLACE INTO chunk (series, hour, samples, data) VALUES (?, ?, ?, ?)",
@@ -147,7 +147,7 @@ class Housekeeping:
         connection.execute("UPDATE series SET samples = samples + ? WHERE id = ?", (fresh, series))
 
     @staticmethod
-    def _to_rollup(connection: sqlite3.Connection, series: int, bucket_s: int, batch: Batch) -> None:
+    def _to_rollup(connection: sqlite3.Connection, series: int, bucket_s: int, batch: LogBatch) -> None:
         buckets = summed_up(batch.times, batch.values, bucket_s)
         # an hour lies within one span of either kind
         span = math.floor(float(batch.times[0]) / SPANS_S[bucket_s])
@@ -162,7 +162,7 @@ class Housekeeping:
         )
 
     @staticmethod
-    def _outlived(connection: sqlite3.Connection, at: Progress, now: float) -> list[int]:
+    def _outlived(connection: sqlite3.Connection, at: CompactionProgress, now: float) -> list[int]:
         """Return the rows at the beginning of the log that are no longer needed, as many as one step may delete."""
         rows = connection.execute(
             "SELECT id, received, length(data) FROM log WHERE id > ? AND id <= ? ORDER BY id LIMIT ?",
@@ -212,14 +212,14 @@ class Housekeeping:
         _save(connection, replace(progress(connection), swept=_hour(now)))
 
 
-def _save(connection: sqlite3.Connection, at: Progress) -> None:
+def _save(connection: sqlite3.Connection, at: CompactionProgress) -> None:
     connection.execute(
         "UPDATE progress SET deleted_to = ?, closed_to = ?, closing_to = ?, series = ?, hour = ?, swept = ?",
         (at.deleted_to, at.closed_to, at.closing_to, at.series, at.hour, at.swept),
     )
 
 
-def _by_hour(batch: Batch) -> list[tuple[int, Batch]]:
+def _by_hour(batch: LogBatch) -> list[tuple[int, LogBatch]]:
     """Return hours in order, the samples of each oldest first."""
     batch = in_order(batch)
     hours = np.floor(batch.times / HOUR_S).astype(np.int64)

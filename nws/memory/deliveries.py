@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nws.base.errors import UsageError
-from nws.memory.log import Batch, joined
+from nws.memory.log import LogBatch, joined
 from nws.memory.names import Names
 
 #: Times beyond ± this many seconds since the epoch, three thousand years, are invalid.
@@ -74,7 +74,7 @@ def check(delivery: Delivery, names: Names) -> None:
         )
 
 
-def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tuple[list[Receipt], Batch]:
+def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tuple[list[Receipt], LogBatch]:
     """Return receipts, and all samples that are new; the sources' numbers move in this transaction."""
     sources = {d.source: d.received for d in deliveries if d.source is not None}
     expected = {name: _expected(connection, name) for name in sources}
@@ -82,7 +82,7 @@ def accept(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> tu
     for d in deliveries:
         end = d.first + len(d.ids)
         due = expected.get(d.source, 0) if d.source is not None else d.first
-        batch = Batch(ids=d.ids, times=d.times, values=d.values)
+        batch = LogBatch(ids=d.ids, times=d.times, values=d.values)
         if d.wanted is not None or due > d.first:
             new = np.arange(len(batch)) >= due - d.first
             batch = batch.picked(new if d.wanted is None else new & d.wanted)

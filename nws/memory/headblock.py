@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nws.memory.log import FIRST_HOUR, Batch, Progress, joined, progress, rows_after
+from nws.memory.log import FIRST_HOUR, CompactionProgress, LogBatch, joined, progress, rows_after
 
 HOUR_S = 3600.0
 
@@ -51,19 +51,19 @@ class Totals:
 class Run:
     """Samples sorted by series; those of one series in the order they came."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, batch: LogBatch) -> None:
         # numpy sorts 16-bit integers in linear time, and only those
         narrow = not len(batch) or batch.ids.max() < 1 << 16
         order = np.argsort(batch.ids.astype(np.uint16) if narrow else batch.ids, kind="stable")
         self.batch = batch.at(order)
-        self._last: tuple[NDArray[np.int64], Batch] | None = None
+        self._last: tuple[NDArray[np.int64], LogBatch] | None = None
 
-    def of(self, series: int) -> Batch:
+    def of(self, series: int) -> LogBatch:
         """Return samples of one series."""
         a, b = np.searchsorted(self.batch.ids, np.array([series, series + 1], np.int32))
         return self.batch.picked(slice(int(a), int(b)))
 
-    def last(self) -> tuple[NDArray[np.int64], Batch]:
+    def last(self) -> tuple[NDArray[np.int64], LogBatch]:
         """Return the number of samples and the last one of each series, by time; of equal times the latest arrival."""
         if self._last is None:
             batch = self.batch
@@ -72,7 +72,7 @@ class Run:
             again = batch.ids[1:] == batch.ids[:-1]
             if bool((again & (batch.times[1:] < batch.times[:-1])).any()):
                 order = np.lexsort((batch.times, batch.ids))
-                batch = Batch(ids=batch.ids, times=batch.times[order], values=batch.values[order])
+                batch = LogBatch(ids=batch.ids, times=batch.times[order], values=batch.values[order])
             ends = np.append(np.flatnonzero(~again), len(batch) - 1)
             counts = ends.copy()
             counts[1:] -= ends[:-1]
@@ -96,7 +96,7 @@ class SortedBuffer:
         """Return number of samples."""
         return self._size
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: LogBatch) -> None:
         """Put them on top."""
         n = len(batch)
         self._size += n
@@ -111,7 +111,7 @@ class SortedBuffer:
         self._fresh.values[room] = batch.values
         self._filled += n
 
-    def of(self, series: int) -> Batch:
+    def of(self, series: int) -> LogBatch:
         """Return samples of one series, in the order they came."""
         fresh = self._fresh.picked(slice(self._filled))
         found = [*(run.of(series) for run in self._runs), fresh.at(np.flatnonzero(fresh.ids == series))]
@@ -137,7 +137,7 @@ class SortedBuffer:
             self._push(self._fresh.picked(slice(self._filled)))
             self._filled = 0
 
-    def _push(self, batch: Batch) -> None:
+    def _push(self, batch: LogBatch) -> None:
         self._runs.append(Run(batch))
         small = [run.batch for run in self._runs[-_RUNS:] if len(run.batch) < _RUNS * _FRESH // 2]
         if len(small) == _RUNS:
@@ -149,10 +149,10 @@ class HeadBlock:
 
     def __init__(self) -> None:
         self.closing, self.open = SortedBuffer(), SortedBuffer()
-        self.progress: Progress | None = None
+        self.progress: CompactionProgress | None = None
         self._seen = 0
 
-    def follow(self, connection: sqlite3.Connection) -> Progress:
+    def follow(self, connection: sqlite3.Connection) -> CompactionProgress:
         """Update to this transaction's view of the log; raises `ValueError` for an inconsistent row."""
         now, before = progress(connection), self.progress
         if before is None or (before.closed_to, before.closing_to) != (now.closed_to, now.closing_to):
@@ -164,13 +164,13 @@ class HeadBlock:
         self.progress = now
         return now
 
-    def written(self, row: int, batch: Batch) -> None:
+    def written(self, row: int, batch: LogBatch) -> None:
         """This process has put that row into the log, and the transaction is over."""
         if row == self._seen + 1 and self.progress is not None:
             self.open.add(batch)
             self._seen = row
 
-    def advance(self, now: Progress) -> None:
+    def advance(self, now: CompactionProgress) -> None:
         """This process has moved samples, and the transaction is over."""
         before, self.progress = self.progress, now
         assert before is not None  # who moves samples has followed the log
@@ -179,11 +179,11 @@ class HeadBlock:
         elif now.closed_to == now.closing_to > before.closed_to:
             self.closing = SortedBuffer()
 
-    def of(self, series: int) -> Batch:
+    def of(self, series: int) -> LogBatch:
         """Return samples of one series that are in no chunk, in the order they were kept."""
         return joined([self.left_of(series), self.open.of(series)])
 
-    def left_of(self, series: int) -> Batch:
+    def left_of(self, series: int) -> LogBatch:
         """Return those of them that are being moved and have not been yet."""
         now = self.progress
         if now is None or series < now.series:
@@ -204,5 +204,5 @@ class HeadBlock:
         return totals
 
 
-def _room(size: int) -> Batch:
-    return Batch(ids=np.empty(size, np.int32), times=np.empty(size), values=np.empty(size))
+def _room(size: int) -> LogBatch:
+    return LogBatch(ids=np.empty(size, np.int32), times=np.empty(size), values=np.empty(size))

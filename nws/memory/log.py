@@ -1,7 +1,9 @@
 """The log of the store: batches of samples in the order they were kept, one row for each step.
 
-Defines a batch as a blob, and the progress of compaction through the log (`Progress`). The samples of a row leave the
-log for the chunks series by series, and within a series hour by hour; `Progress` moves in the same transaction as the
+Defines a batch as a blob, and the progress of compaction through the log (`CompactionProgress`). The samples of a
+row leave the
+log for the chunks series by series, and within a series hour by hour; `CompactionProgress` moves in the same
+transaction as the
 chunks, so that readers see every sample once.
 """
 
@@ -19,7 +21,7 @@ FIRST_HOUR = -(1 << 40)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Batch:
+class LogBatch:
     """n samples of any series: ids int32[n], times float64[n] (seconds since the epoch), values float64[n]."""
 
     ids: NDArray[np.int32]
@@ -30,20 +32,20 @@ class Batch:
         """Return number of samples."""
         return len(self.ids)
 
-    def picked(self, which: NDArray[np.bool_] | slice) -> Batch:
+    def picked(self, which: NDArray[np.bool_] | slice) -> LogBatch:
         """Return some of them."""
-        return Batch(ids=self.ids[which], times=self.times[which], values=self.values[which])
+        return LogBatch(ids=self.ids[which], times=self.times[which], values=self.values[which])
 
-    def at(self, places: NDArray[np.intp]) -> Batch:
+    def at(self, places: NDArray[np.intp]) -> LogBatch:
         """Return those at these places, in this order, copied."""
-        return Batch(ids=self.ids[places], times=self.times[places], values=self.values[places])
+        return LogBatch(ids=self.ids[places], times=self.times[places], values=self.values[places])
 
 
-def joined(batches: Sequence[Batch]) -> Batch:
+def joined(batches: Sequence[LogBatch]) -> LogBatch:
     """Return all samples of one batch after the other."""
     if len(batches) == 1:
         return batches[0]
-    return Batch(
+    return LogBatch(
         ids=np.concatenate([b.ids for b in batches] or [np.empty(0, np.int32)]),
         times=np.concatenate([b.times for b in batches] or [np.empty(0)]),
         values=np.concatenate([b.values for b in batches] or [np.empty(0)]),
@@ -51,7 +53,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class CompactionProgress:
     """The progress of compaction.
 
     Of rows up to `closed_to` all samples are in chunks; those up to `deleted_to` are deleted. Of rows after them up to
@@ -67,17 +69,17 @@ class Progress:
     swept: int | None
 
 
-def progress(connection: sqlite3.Connection) -> Progress:
+def progress(connection: sqlite3.Connection) -> CompactionProgress:
     """Return as of this transaction."""
     row = connection.execute(
         "SELECT deleted_to, closed_to, closing_to, series, hour, swept FROM progress"
     ).fetchone()
-    return Progress(
+    return CompactionProgress(
         deleted_to=row[0], closed_to=row[1], closing_to=row[2], series=row[3], hour=row[4], swept=row[5]
     )
 
 
-def write(connection: sqlite3.Connection, batch: Batch, received: float) -> int:
+def write(connection: sqlite3.Connection, batch: LogBatch, received: float) -> int:
     """Return number of the new row; `received`: seconds since the epoch."""
     blob = b"".join(
         (
@@ -91,7 +93,7 @@ def write(connection: sqlite3.Connection, batch: Batch, received: float) -> int:
     return row
 
 
-def rows_after(connection: sqlite3.Connection, row: int) -> Iterator[tuple[int, Batch]]:
+def rows_after(connection: sqlite3.Connection, row: int) -> Iterator[tuple[int, LogBatch]]:
     """Yield number and batch of every row after that one, in order; `ValueError` for one that makes no sense."""
     for number, data in connection.execute("SELECT id, data FROM log WHERE id > ? ORDER BY id", (row,)):
         n, rest = divmod(len(data), 20)
@@ -99,7 +101,7 @@ def rows_after(connection: sqlite3.Connection, row: int) -> Iterator[tuple[int, 
             raise ValueError(f"batch of {len(data)} bytes, expected a multiple of 20")
         yield (
             number,
-            Batch(
+            LogBatch(
                 times=np.frombuffer(data, "<f8", n).astype(np.float64, copy=False),
                 values=np.frombuffer(data, "<f8", n, 8 * n).astype(np.float64, copy=False),
                 ids=np.frombuffer(data, "<i4", n, 16 * n).astype(np.int32, copy=False),

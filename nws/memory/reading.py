@@ -9,7 +9,7 @@ import numpy as np
 
 from nws.memory import chunks
 from nws.memory.headblock import HOUR_S, HeadBlock
-from nws.memory.log import Batch
+from nws.memory.log import LogBatch
 from nws.memory.rollups import SPANS_S, Buckets, between, summed_up, unpack_buckets
 from nws.memory.rollups import joined as joined_buckets
 
@@ -23,7 +23,7 @@ def samples_of(
     span: tuple[float, float] = (-math.inf, math.inf),
     *,
     most: int | None = None,
-) -> Batch:
+) -> LogBatch:
     """Return samples measured between two times, both included, the newest `most` of them, oldest first.
 
     Those of one time are in the order they came.
@@ -44,7 +44,7 @@ def samples_of(
         if most is not None and enough >= most:
             break
     times, values = np.concatenate(times_of[::-1]), np.concatenate(values_of[::-1])
-    batch = in_order(Batch(ids=np.full(len(times), series, np.int32), times=times, values=values))
+    batch = in_order(LogBatch(ids=np.full(len(times), series, np.int32), times=times, values=values))
     a = int(np.searchsorted(batch.times, span[0], "left"))
     b = int(np.searchsorted(batch.times, span[1], "right"))
     return batch.picked(slice(a if most is None else max(a, b - most), b))
@@ -64,7 +64,7 @@ def buckets_of(
     return between(joined_buckets(parts), *span)
 
 
-def in_order(batch: Batch) -> Batch:
+def in_order(batch: LogBatch) -> LogBatch:
     """Return by time; samples of the same time stay in the order they came."""
     if bool((batch.times[1:] >= batch.times[:-1]).all()):
         return batch

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DAY_S = 86400.0
 
-#: Housekeeping that a writer does on its way, seconds.
+#: Compaction that a writer does on its way, seconds.
 _ON_THE_WAY_S = 0.005
 
 
@@ -74,7 +74,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class SeriesHistory:
     """Samples by series; `cursor` marks the last measurement that was known when it was read."""
 
     samples: Mapping[Series, Samples]
@@ -97,7 +97,7 @@ class Memory:
         in_memory: bool = False,
         full_sync: bool = False,
     ) -> None:
-        from nws.memory.compaction import Horizon, Housekeeping
+        from nws.memory.compaction import Compaction, Horizon
         from nws.memory.headblock import HeadBlock
         from nws.memory.names import Names
 
@@ -111,7 +111,7 @@ class Memory:
             rollups_s={60: keep.minutes_s, 600: keep.ten_minutes_s},
             sources_s=keep.ten_minutes_s,
         )
-        self._housekeeping = Housekeeping(self._database, self._tail, horizon, clock)
+        self._housekeeping = Compaction(self._database, self._tail, horizon, clock)
 
     @property
     def path(self) -> Path:
@@ -217,7 +217,7 @@ class Memory:
 
     def history(
         self, *, since: float = -math.inf, most: int | None = None, series: Iterable[Series] | None = None
-    ) -> History:
+    ) -> SeriesHistory:
         """Return samples measured at `since` (seconds since the epoch) or later, the newest `most` of each series.
 
         series : only these; a long history of many series is better read one by one, with `samples`
@@ -234,7 +234,7 @@ class Memory:
                 batch = samples_of(connection, self._tail, i, (since, math.inf), most=most)
                 if len(batch):
                     found[self._names.series(i)] = _samples(batch.times, batch.values)
-        return History(samples=found, cursor=cursor)
+        return SeriesHistory(samples=found, cursor=cursor)
 
     def news(self, cursor: int) -> tuple[list[Measurement], int] | None:
         """Return measurements kept since `cursor`, by any process, and the new cursor.

@@ -45,7 +45,7 @@ class ProbePlan:
     connect_s: float = 5.0
 
 
-class Link:
+class EchoConnection:
     """One connection to an echo server; a context manager. Every failure is a `ProbeError` naming the peer.
 
     timeout_s : silence that is borne.  connect_s : silence before the connection is made
@@ -133,7 +133,7 @@ class Link:
         why = "timed out" if isinstance(error, TimeoutError) else error.strerror or str(error)
         return ProbeError(f"echo server of {self._name}: {what}: {why}; is it running, is the port open?")
 
-    def __enter__(self) -> Link:
+    def __enter__(self) -> EchoConnection:
         return self
 
     def __exit__(
@@ -142,13 +142,13 @@ class Link:
         self._socket.close()
 
 
-def round_trip_s(link: Link, count: int) -> float:
+def round_trip_s(link: EchoConnection, count: int) -> float:
     """Return median of `count` one-byte round trips, seconds."""
     link.exchange_s(1)
     return statistics.median(link.exchange_s(1) for _ in range(count))
 
 
-def bandwidth_Bps(link: Link, round_trip: float, plan: ProbePlan) -> float:
+def bandwidth_Bps(link: EchoConnection, round_trip: float, plan: ProbePlan) -> float:
     """Return bytes per second of transfers long enough to time; `round_trip` in seconds is taken off each."""
 
     def transfer_s(length: int) -> float:
@@ -208,7 +208,7 @@ class NetworkSensor:
             return self._probe(server.address, until)
 
     def _probe(self, address: tuple[str, int], until: float) -> list[Measurement]:
-        with Link(
+        with EchoConnection(
             self.peer,
             address,
             timeout_s=self.plan.timeout_s,

@@ -36,7 +36,7 @@ _SHORTEST_KEY = 22
 
 
 @dataclass(slots=True, kw_only=True)
-class HostEntry:
+class HostRegistration:
     """One host.
 
     registered_at, last_seen: seconds since the epoch; `last_seen` is stored for the time after a restart
@@ -65,7 +65,7 @@ class Directory:
     def __init__(self, config: ServiceConfig, database: Database, clock: Clock, steady: Clock) -> None:
         self._config, self._database = config, database
         self._clock, self._steady = clock, steady
-        self.entries: dict[str, HostEntry] = {}
+        self.entries: dict[str, HostRegistration] = {}
         self.forgotten: set[str] = set()
         self._load()
 
@@ -93,7 +93,7 @@ class Directory:
         now = self._clock()
         # with its own key a host can register again if the answer to its first registration was lost
         key = key if key is not None and len(key) >= _SHORTEST_KEY else secrets.token_urlsafe(24)
-        entry = HostEntry(
+        entry = HostRegistration(
             registration=registration,
             key_hash=_hash(key),
             registered_at=now,
@@ -116,7 +116,7 @@ class Directory:
                 "in its state directory. If that is lost, let an administrator forget the host"
             )
 
-    def entry(self, name: str) -> HostEntry:
+    def entry(self, name: str) -> HostRegistration:
         """Return the entry of a host; raises `UnknownHost`."""
         entry = self.entries.get(name)
         if entry is None:
@@ -157,7 +157,7 @@ class Directory:
                 found.append(Event(t=now, kind="host lost", host=name, text=text))
         return found
 
-    def last_seen(self, entry: HostEntry) -> float:
+    def last_seen(self, entry: HostRegistration) -> float:
         """Return the time of a host's last contact, seconds since the epoch by the present clock."""
         if entry.renewed_at is None:
             return min(entry.last_seen, self._clock())
@@ -195,10 +195,10 @@ class Directory:
             entry.changed = False
 
     @staticmethod
-    def _opens(entry: HostEntry, key: str) -> bool:
+    def _opens(entry: HostRegistration, key: str) -> bool:
         return hmac.compare_digest(_hash(key), entry.key_hash)
 
-    def _must_hold(self, name: str, entry: HostEntry, key: str | None) -> None:
+    def _must_hold(self, name: str, entry: HostRegistration, key: str | None) -> None:
         if key is None or not self._opens(entry, key):
             silent = format_seconds(max(self._clock() - self.last_seen(entry), 0.0))
             raise NameTaken(
@@ -213,7 +213,7 @@ class Directory:
                 "INSERT OR REPLACE INTO host (name, document) VALUES (?, ?)", (name, json.dumps(document))
             )
 
-    def _document(self, entry: HostEntry, registration: Registration) -> dict[str, Any]:
+    def _document(self, entry: HostRegistration, registration: Registration) -> dict[str, Any]:
         return {
             "registration": asdict(registration),
             "key_hash": entry.key_hash,
@@ -231,7 +231,7 @@ class Directory:
                 if document.get("forgotten"):
                     self.forgotten.add(name)
                     continue
-                self.entries[name] = HostEntry(
+                self.entries[name] = HostRegistration(
                     registration=Registration(**document["registration"]),
                     key_hash=str(document["key_hash"]),
                     registered_at=float(document["registered_at"]),

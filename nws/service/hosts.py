@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nws.service.directory import Directory, HostEntry
+from nws.service.directory import Directory, HostRegistration
 from nws.service.forecaster import Forecaster
 from nws.service.records import HostState, Ints
 from nws.service.scheduling import ScheduleVersions
@@ -35,7 +35,7 @@ def host_states(
 
 
 def _registered(
-    name: str, entry: HostEntry, directory: Directory, schedules: ScheduleVersions, series: int
+    name: str, entry: HostRegistration, directory: Directory, schedules: ScheduleVersions, series: int
 ) -> HostState:
     registration = entry.registration
     return HostState(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from nws.memory import Memory
 from nws.memory.database import damaged
-from nws.memory.log import Batch, joined, last_row, progress, rows_after
+from nws.memory.log import LogBatch, joined, last_row, progress, rows_after
 
 
-def samples_since(memory: Memory, cursor: int) -> tuple[Batch, int] | None:
+def samples_since(memory: Memory, cursor: int) -> tuple[LogBatch, int] | None:
     """Return the samples stored since `cursor` by any process, in order, and the new cursor.
 
     Returns None if the log does not reach back so far; then replay the history. Raises `StoreError`.

@@ -36,7 +36,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(slots=True, kw_only=True)
-class Columns:
+class CsvColumns:
     """Measurements in the order of the file: names of the series, and for each line its series, time and value.
 
     index : int[n], places in `names`.  t : seconds since the epoch.  value : in the series' unit
@@ -51,13 +51,13 @@ class Columns:
         return len(self.t)
 
 
-def read_columns(name: str, *, now: float) -> Columns:
+def read_columns(name: str, *, now: float) -> CsvColumns:
     """Return all measurements of a file, ``-`` for standard input; raises `ConfigError` with every bad line.
 
     now : seconds since the epoch; a time more than a day ahead is invalid
     """
     where = "standard input" if name == "-" else name
-    columns = Columns()
+    columns = CsvColumns()
     problems: list[str] = []
 
     def problem(number: int, text: str) -> None:
@@ -78,7 +78,7 @@ def read_columns(name: str, *, now: float) -> Columns:
     return columns
 
 
-def _parse(lines: Iterable[bytes], columns: Columns, now: float, problem: _Report) -> None:
+def _parse(lines: Iterable[bytes], columns: CsvColumns, now: float, problem: _Report) -> None:
     places: dict[bytes, int] = {}
     # the largest float is not infinite: a time that is, is none
     latest = min(now + AHEAD_S, sys.float_info.max)

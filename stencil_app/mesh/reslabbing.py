@@ -64,7 +64,7 @@ def move_rows(
     MPI.Request.Waitall(requests)
 
 
-class Timetable:
+class CutTimetable:
     """Cuts to change to at given iterations, known from the start, for instance from ``40:3,9,4;80:6,5,5``."""
 
     def __init__(self, cuts: dict[int, Decomposition]) -> None:

@@ -85,7 +85,7 @@ def totals(slab: Slab) -> dict[str, float]:
     return {**found, "divergence": largest / mean_field if mean_field > 0.0 else largest}
 
 
-class History:
+class HistoryTable:
     """The table of a run, begun anew, or continued after a restart."""
 
     def __init__(self, path: Path, every: int) -> None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from stencil_app.errors import CheckpointError, UsageError
 from stencil_app.mesh.decomposition import Decomposition
-from stencil_app.mesh.reslabbing import Timetable
+from stencil_app.mesh.reslabbing import CutTimetable
 from stencil_app.mesh.slab import Slab
 from stencil_app.mhd import output
-from stencil_app.mhd.history import History
+from stencil_app.mhd.history import HistoryTable
 from stencil_app.mhd.problem import MhdProblem
-from stencil_app.mhd.settings import Settings
+from stencil_app.mhd.settings import MhdSettings
 from stencil_app.running.benchmark import measure, write_benchmark
 from stencil_app.running.mpi import agree
 from stencil_app.running.runtime import UNBOUNDED, Controls, State, begin, iterate
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 class _Observer:
     """`stencil_app.running.runtime.Observer`: history, and other slabs at cycles known from the start."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MhdSettings) -> None:
         self._history = (
-            None if settings.history is None else History(settings.history, settings.history_every)
+            None if settings.history is None else HistoryTable(settings.history, settings.history_every)
         )
-        self._timetable = Timetable(dict(settings.cuts))
+        self._timetable = CutTimetable(dict(settings.cuts))
 
     def begin(self, slab: Slab, state: State, *, restarted: bool) -> None:
         """Start observing before the first iteration; collective."""
@@ -59,7 +59,7 @@ class _Observer:
         return self._timetable.next_layout(iteration)
 
 
-def run(comm: Intracomm, settings: Settings, started: float) -> int:
+def run(comm: Intracomm, settings: MhdSettings, started: float) -> int:
     """Carry out `settings` and return the exit code, 0 or 128 + signal; collective.
 
     started : `time.perf_counter()` when this process began. Raises `StencilError`, the same on all ranks.
@@ -96,7 +96,7 @@ def run(comm: Intracomm, settings: Settings, started: float) -> int:
     return 128 + state.signal if state.signal else 0
 
 
-def _check_start(comm: Intracomm, settings: Settings, slab: Slab, state: State) -> None:
+def _check_start(comm: Intracomm, settings: MhdSettings, slab: Slab, state: State) -> None:
     """Raise `UsageError` for an invalid initial state, or an end time that is past."""
     problem = slab.problem
     assert isinstance(problem, MhdProblem)

@@ -67,7 +67,7 @@ _PACKAGES = {".npz": None, ".h5": "h5py", ".png": "matplotlib"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class MhdSettings:
     """A run, checked.
 
     parameters : all parameters of the answer, as checkpoints keep them
@@ -93,7 +93,7 @@ class Settings:
     benchmark: Path | None
 
 
-def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: list[str]) -> Settings:
+def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: list[str]) -> MhdSettings:
     """Return the settings of a command line; raises `UsageError` with every problem.
 
     texts : texts by option name; None for options not given
@@ -123,7 +123,7 @@ def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: 
     cuts = _cuts(texts.get("reslab"), mesh, ranks, problems)
     if problems or slabs is None:
         raise UsageError(problems)
-    return Settings(
+    return MhdSettings(
         case=case,
         parameters={"problem": entry.name, **values},
         slabs=slabs,

@@ -19,7 +19,7 @@ AXES = {"x": 0, "y": 1, "z": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class TubeState:
     """One side of a tube: velocity and field as (normal, transverse, transverse)."""
 
     density: float
@@ -32,8 +32,8 @@ class State:
 class Tube:
     """A tube: both sides, the gas, and its end time."""
 
-    left: State
-    right: State
+    left: TubeState
+    right: TubeState
     gamma: float
     until: float
 

@@ -15,8 +15,8 @@ from stencil_app.options import Value
 OPTIONS = tube.options(512)
 
 TUBE = tube.Tube(
-    left=tube.State(density=1.0, pressure=1.0, velocity=(0.0, 0.0, 0.0), field=(0.75, 1.0, 0.0)),
-    right=tube.State(density=0.125, pressure=0.1, velocity=(0.0, 0.0, 0.0), field=(0.75, -1.0, 0.0)),
+    left=tube.TubeState(density=1.0, pressure=1.0, velocity=(0.0, 0.0, 0.0), field=(0.75, 1.0, 0.0)),
+    right=tube.TubeState(density=0.125, pressure=0.1, velocity=(0.0, 0.0, 0.0), field=(0.75, -1.0, 0.0)),
     gamma=2.0,
     until=0.1,
 )

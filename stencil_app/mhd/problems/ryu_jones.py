@@ -20,10 +20,10 @@ OPTIONS = tube.options(512)
 
 _N = 1.0 / sqrt(4.0 * pi)
 TUBE = tube.Tube(
-    left=tube.State(
+    left=tube.TubeState(
         density=1.08, pressure=0.95, velocity=(1.2, 0.01, 0.5), field=(2.0 * _N, 3.6 * _N, 2.0 * _N)
     ),
-    right=tube.State(
+    right=tube.TubeState(
         density=1.0, pressure=1.0, velocity=(0.0, 0.0, 0.0), field=(2.0 * _N, 4.0 * _N, 2.0 * _N)
     ),
     gamma=ADIABATIC,

@@ -14,7 +14,7 @@ from apples.model.template import Costs, Workload
 from apples.planning.baselines import default_plan
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
-from apples.run.adaptation import HostController, Pool, SlabController, adaptation_inputs
+from apples.run.adaptation import ControllerInputs, HostController, SlabController, adaptation_inputs
 
 OPTIONS = PlanningOptions(ranks=2)
 COSTS = Costs(seconds_per_row={"x": {1: 1e-3}})
@@ -124,7 +124,9 @@ def watched(decided, slabs):
     def build(pool, *, beside=False, **settings):
         said = []
         policy = HostPolicy(HostSettings(**{"look_every_s": 1.0, "wait_s": 1.0, **settings}))
-        looks = Pool(decision=decided, options=OPTIONS, snapshot=pool, change_s=1.0, beside=beside)
+        looks = ControllerInputs(
+            decision=decided, options=OPTIONS, snapshot=pool, change_s=1.0, beside=beside
+        )
         return HostController(slabs[0], policy, looks, said.append), said
 
     return build

@@ -223,9 +223,9 @@ class Target:
 
 
 def columns_of(n):
-    from nws.sources.csvfile import Columns
+    from nws.sources.csvfile import CsvColumns
 
-    columns = Columns(names=["x.power@a"])
+    columns = CsvColumns(names=["x.power@a"])
     for k in range(n):
         columns.index.append(0)
         columns.t.append(float(k))

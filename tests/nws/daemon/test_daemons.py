@@ -13,7 +13,7 @@ import pytest
 
 from nws.base.errors import ProbeError
 from nws.cli import main
-from nws.sensors.network import Link
+from nws.sensors.network import EchoConnection
 
 HERE, THERE, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 
@@ -60,7 +60,7 @@ def test_who_is_in_no_clique_with_it_is_hung_up_on(stub, sensor):
     sensor(server.url, "a", HERE)
     server.until(lambda: "a" in server.hosts)
     with pytest.raises(ProbeError, match="hung up on us"):
-        Link("a", (HERE, server.hosts["a"]["port"]), source=THIRD)
+        EchoConnection("a", (HERE, server.hosts["a"]["port"]), source=THIRD)
 
 
 def test_measurements_of_an_outage_come_later_in_order_and_once(stub, sensor):

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from nws.base.errors import ProbeError, ServiceError, ServiceUnreachable, UsageError
-from nws.daemon.delivery import MOST_SAMPLES, NEWS_S, Delivery
+from nws.daemon.delivery import MOST_SAMPLES, NEWS_S, DeliveryJob
 from nws.daemon.spool import Spool
 from nws.links.cliques import Clique, schedule
 from nws.series import Measurement, Series
@@ -84,7 +84,7 @@ class World:
         self.version, self.moved, self.no_address, self.no_token = None, False, None, None
         self.spool = Spool(path, "a")
         self.counts = Counts()
-        self.delivery = Delivery(
+        self.delivery = DeliveryJob(
             "a", self.spool, self.clock, self, key="k0", say=self.said.append, dice=random.Random(1)
         )
 

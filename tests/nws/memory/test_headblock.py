@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nws.memory import Delivery, headblock
 from nws.memory.headblock import SortedBuffer, Totals
-from nws.memory.log import Batch
+from nws.memory.log import LogBatch
 from nws.series import Resource, Series
 
 ids = st.sampled_from([0, 1, 2, 7, 65_535, 65_536])
@@ -27,7 +27,7 @@ def small_runs():
 
 def batch_of(samples, first):
     """Each value is the place in the order of arrival."""
-    return Batch(
+    return LogBatch(
         ids=np.array([i for i, _ in samples], np.int32),
         times=np.array([t for _, t in samples], float),
         values=np.arange(first, first + len(samples), dtype=float),

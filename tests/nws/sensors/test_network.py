@@ -8,7 +8,7 @@ import pytest
 
 from nws.base.errors import ProbeError
 from nws.sensors.echo import ACK, HEADER, MOST_BYTES, READY, EchoServer
-from nws.sensors.network import Link, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
+from nws.sensors.network import EchoConnection, NetworkSensor, ProbePlan, bandwidth_Bps, round_trip_s
 from nws.sensors.registry import SensorContext, create
 
 QUICK = ProbePlan(round_trips=3, enough_s=0.001, most_bytes=1 << 20, timeout_s=2.0)
@@ -127,11 +127,14 @@ def test_nobody_listens():
 
 def test_something_else_listens(impostor):
     with pytest.raises(ProbeError, match=r"got b'S', expected b'R'.*check what listens there"):
-        Link("b", impostor(b"SSH-2.0"))
+        EchoConnection("b", impostor(b"SSH-2.0"))
 
 
 def test_the_server_goes_away_in_the_middle(impostor):
-    with Link("b", impostor(READY)) as link, pytest.raises(ProbeError, match="1 bytes was answered by b''"):
+    with (
+        EchoConnection("b", impostor(READY)) as link,
+        pytest.raises(ProbeError, match="1 bytes was answered by b''"),
+    ):
         link.exchange_s(1)
 
 
@@ -140,20 +143,20 @@ def test_the_server_says_nothing():
         socket.create_server(("127.0.0.1", 0)) as listener,
         pytest.raises(ProbeError, match="no greeting: timed out"),
     ):
-        Link("b", listener.getsockname(), timeout_s=0.05)
+        EchoConnection("b", listener.getsockname(), timeout_s=0.05)
 
 
 def test_a_full_server_says_so():
     busy = pytest.raises(ProbeError, match="busy with other probes; try again later")
-    with EchoServer(connections=1) as server, Link("b", server.address), busy:
-        Link("b", server.address)
+    with EchoServer(connections=1) as server, EchoConnection("b", server.address), busy:
+        EchoConnection("b", server.address)
 
 
 def test_a_place_is_free_again_when_a_client_has_left():
     with EchoServer(connections=1) as server:
-        Link("b", server.address).__exit__(None, None, None)
+        EchoConnection("b", server.address).__exit__(None, None, None)
         for _ in range(1000):
-            with suppress(ProbeError), Link("b", server.address) as link:
+            with suppress(ProbeError), EchoConnection("b", server.address) as link:
                 assert link.exchange_s(1) > 0
                 break
         else:
@@ -163,7 +166,7 @@ def test_a_place_is_free_again_when_a_client_has_left():
 def test_closing_ends_connections_and_threads():
     before = threading.active_count()
     server = EchoServer()
-    link = Link("b", server.address)
+    link = EchoConnection("b", server.address)
     link.exchange_s(1)
     server.close()
     server.close()
@@ -235,16 +238,16 @@ def test_only_the_transfer_is_timed_not_the_exchange_around_it():
 def test_a_stranger_is_hung_up_on_without_a_word():
     with EchoServer(admits=lambda address: address == "192.0.2.7") as server:
         with pytest.raises(ProbeError, match="hung up on us, as it does on hosts that are in no clique"):
-            Link("b", server.address)
+            EchoConnection("b", server.address)
         with EchoServer(admits=lambda address: address == "127.0.0.3") as other:
-            Link("b", other.address, source="127.0.0.3").__exit__(None, None, None)
+            EchoConnection("b", other.address, source="127.0.0.3").__exit__(None, None, None)
 
 
 def test_a_place_that_fell_silent_goes_to_the_next_client():
     with (
         EchoServer(connections=1, stale_s=0.0) as server,
-        Link("b", server.address) as dead,
-        Link("b", server.address) as link,
+        EchoConnection("b", server.address) as dead,
+        EchoConnection("b", server.address) as link,
     ):
         assert link.exchange_s(100_000) > 0
         with pytest.raises(ProbeError):
@@ -256,5 +259,5 @@ def test_ipv6():
         server = EchoServer("::1")
     except ProbeError as error:
         pytest.skip(f"no IPv6 loopback here: {error}")
-    with server, Link("b", server.address, source="::1") as link:
+    with server, EchoConnection("b", server.address, source="::1") as link:
         assert link.exchange_s(1) > 0
