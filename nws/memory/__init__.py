@@ -18,11 +18,11 @@ __all__ = [
     "DAY_S",
     "Buckets",
     "Delivery",
-    "History",
     "Keep",
     "Memory",
     "Receipt",
     "Samples",
+    "SeriesHistory",
     "StoreFull",
     "Summary",
 ]
