@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from apples.launching.command import chain_of_hosts, mpiexec_command, rank_environment, with_parent_death
+import apples
+from apples.launching.command import (
+    BARE,
+    chain_of_hosts,
+    mpiexec_command,
+    rank_environment,
+    with_parent_death,
+)
 from apples.launching.statusfile import host_of
 
 
@@ -52,3 +61,15 @@ def test_an_enclosing_mpiexec_is_forgotten(runs) -> None:
     environment = rank_environment(runs.request("app"), base)
     assert environment["HOME"] == "/root"
     assert not any(name.startswith(("PMI_", "HYDI_", "MPI_")) for name in environment)
+
+
+def test_rank_wrapper_imports_no_slow_module() -> None:
+    # Every rank pays for these imports: typing alone takes 10 ms.
+    tree = str(Path(apples.__file__).parent.parent)
+    program = (
+        f"import sys; sys.path.append({tree!r}); import apples.launching.rankwrapper; print(*sys.modules)"
+    )
+    command = [sys.executable, *BARE, "-c", program]
+    modules = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert "apples.launching.ranksupervisor" in modules
+    assert not {"typing", "re", "json", "contextlib", "dataclasses", "socket", "subprocess"} & set(modules)
