@@ -58,6 +58,11 @@ def echo_json(document: object) -> None:
     click.echo(json.dumps(document, indent=2, allow_nan=False))
 
 
+def log_line(line: str) -> None:
+    """Print a line on stderr."""
+    click.echo(line, err=True)
+
+
 def finite(value: float) -> float | None:
     """Return the value, None for NaN and infinities, which JSON does not have."""
     return value if math.isfinite(value) else None

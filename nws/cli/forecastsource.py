@@ -45,7 +45,7 @@ class ForecastSource(Protocol):
     def where(self) -> dict[str, str]:
         """Return the entry for documents: ``store`` and a file, or ``server`` and an address."""
 
-    def kept(self) -> list[KeptSeries]:
+    def series_states(self) -> list[KeptSeries]:
         """Return every series, by name."""
 
     def forecasts(self, names: Sequence[str]) -> tuple[float, dict[Series, Forecast]]:
@@ -69,7 +69,7 @@ class LocalSource:
         """Return the entry of the file."""
         return {"store": str(self._path)}
 
-    def kept(self) -> list[KeptSeries]:
+    def series_states(self) -> list[KeptSeries]:
         """Return the series in the file."""
         from nws.memory import Memory
 
@@ -137,7 +137,7 @@ class ServiceSource:
         """Return the entry of its address."""
         return {"server": self.client.url}
 
-    def kept(self) -> list[KeptSeries]:
+    def series_states(self) -> list[KeptSeries]:
         """Return the series from one request."""
         return read_kept(self.client.series(), self.client.url)
 
@@ -161,7 +161,7 @@ class ServiceSource:
         """Return samples from requests per series, newest first, until a series is complete."""
         from nws.client.remoteweather import all_samples
 
-        wanted = [Series.parse(name) for name in names] or [entry.series for entry in self.kept()]
+        wanted = [Series.parse(name) for name in names] or [entry.series for entry in self.series_states()]
         for series in wanted:
             times, values = all_samples(self.client, str(series), since=since, until=until)
             yield Column(series=series, times=times, values=values)

@@ -232,8 +232,8 @@ def _key(host: str, key_file: Path | None) -> str | None:
         return read_secret(key_file, "key")
     from nws.client import state_dir
 
-    own = state_dir() / f"sensor-{host}.key"
-    return read_secret(own, "key") if own.exists() else None
+    sensor_key = state_dir() / f"sensor-{host}.key"
+    return read_secret(sensor_key, "key") if sensor_key.exists() else None
 
 
 def _sentence(file: str, document: dict[str, object]) -> str:

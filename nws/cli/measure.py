@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nws.base.errors import UsageError
-from nws.cli.common import echo_json, json_option, store_option
+from nws.cli.common import echo_json, json_option, log_line, store_option
 
 if TYPE_CHECKING:
     from nws.client import LocalWeather
@@ -53,7 +53,7 @@ def measure(
             raise UsageError(f"--{name} and --every exclude each other; use --every with --for")
     with LocalWeather(store) as weather:
         if every is None:
-            taken = weather.measure(rounds=rounds, interval_s=interval, notify=_log)
+            taken = weather.measure(rounds=rounds, interval_s=interval, notify=log_line)
             lost = None
         else:
             taken, lost = _periodically(weather, every, lasting)
@@ -80,15 +80,15 @@ def _periodically(
     last: list[Measurement] = []
 
     def job() -> None:
-        last[:] = weather.measure(notify=_log)
+        last[:] = weather.measure(notify=log_line)
 
-    periodic = Periodic(job, every, report=_log)
+    periodic = Periodic(job, every, report=log_line)
     try:
         tally = periodic.run(lasting)
     except KeyboardInterrupt:
-        _log(str(periodic.tally()))
+        log_line(str(periodic.tally()))
         raise
-    _log(str(tally))
+    log_line(str(tally))
     counts = ("due", "done", "failed", "missed", "skipped", "merged")
     return last, {name: getattr(tally, name) for name in counts}
 
@@ -99,7 +99,3 @@ def _table(taken: list[Measurement]) -> None:
     last = {m.series: m for m in taken}
     rows = [[str(s), quantity(m.value, s.resource.unit)] for s, m in last.items()]
     echo_table(["series", "value"], rows, numbers=[1])
-
-
-def _log(line: str) -> None:
-    click.echo(line, err=True)

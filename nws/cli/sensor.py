@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nws.base.detach import service
+from nws.cli.common import log_line
 
 if TYPE_CHECKING:
     from nws.daemon.daemon import SensorDaemon
@@ -89,7 +90,7 @@ def sensor(
         spool=spool,
         spool_bytes=spool_size << 20,
     )
-    with SensorDaemon(settings, say=_log) as daemon:
+    with SensorDaemon(settings, say=log_line) as daemon:
         try:
             _, ended_by = run_until_signal(daemon, lasting)
         finally:
@@ -100,9 +101,5 @@ def sensor(
 
 def _account(daemon: SensorDaemon) -> None:
     for name, tally in daemon.tallies().items():
-        _log(f"{name}: {tally}")
-    _log(f"{len(daemon.spool)} samples wait in {daemon.spool.path}; {daemon.lost} lost")
-
-
-def _log(line: str) -> None:
-    click.echo(line, err=True)
+        log_line(f"{name}: {tally}")
+    log_line(f"{len(daemon.spool)} samples wait in {daemon.spool.path}; {daemon.lost} lost")

@@ -31,7 +31,7 @@ def show(*, source: ForecastSource, hosts: bool, host: str | None, stale_after: 
     its sensors without a measurement.
     """
     if not hosts:
-        found = [k for k in source.kept() if host is None or host in (k.series.host, k.series.peer)]
+        found = [k for k in source.series_states() if host is None or host in (k.series.host, k.series.peer)]
         if host is not None and not found:
             raise UnknownName(f"no series of host {host}; `nws show` lists all")
         _show_series(source, found, stale_after, as_json)

@@ -177,7 +177,7 @@ def _problems(document: Document, entry: ServiceEntry) -> Iterator[Problem]:
         yield document.problem(("grid",), f"should be a name of 1 to 80 characters; got {entry.grid!r}")
     if not entry.keep.samples <= entry.keep.minutes <= entry.keep.ten_minutes:
         yield document.problem(
-            ("keep",), "samples, minutes and ten_minutes should be kept ever longer, in this order"
+            ("keep",), "the periods of samples, minutes and ten_minutes should increase in this order"
         )
     for name in ("cpu", "memory", "deliver"):
         period_s = getattr(entry.every, name)

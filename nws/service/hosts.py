@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 
 from nws.service.directory import Directory, HostRegistration
 from nws.service.forecaster import Forecaster
-from nws.service.records import HostState, Ints
+from nws.service.records import HostState, Ints, Registration
 from nws.service.scheduling import ScheduleVersions
+
+_DESCRIBED = tuple(field.name for field in fields(Registration))
 
 
 def host_states(
@@ -21,7 +25,7 @@ def host_states(
         latest = np.full(len(catalogue.hosts), -np.inf)
         np.maximum.at(latest, owner, t)
         series = dict(zip(catalogue.hosts, count.tolist(), strict=True))
-        elsewhere = {
+        external = {
             name: last
             for name, last in zip(catalogue.hosts, latest.tolist(), strict=True)
             if series[name] and name not in directory.entries
@@ -30,7 +34,7 @@ def host_states(
         _registered(name, entry, directory, schedules, series.get(name, 0))
         for name, entry in directory.entries.items()
     ]
-    states += [_from_elsewhere(name, last, series[name], schedules) for name, last in elsewhere.items()]
+    states += [_external(name, last, series[name], schedules) for name, last in external.items()]
     return sorted(states, key=lambda state: state.name)
 
 
@@ -38,15 +42,11 @@ def _registered(
     name: str, entry: HostRegistration, directory: Directory, schedules: ScheduleVersions, series: int
 ) -> HostState:
     registration = entry.registration
+    # not asdict, whose deep copy would dominate the snapshot of a thousand hosts
+    described = {field: getattr(registration, field) for field in _DESCRIBED}
     return HostState(
         name=name,
-        address=registration.address,
-        port=registration.port,
-        site=schedules.site(name, registration.site),
-        cpus=registration.cpus,
-        cpu_model=registration.cpu_model,
-        memory_bytes=registration.memory_bytes,
-        version=registration.version,
+        **described | {"site": schedules.site(name, registration.site)},
         registered_at=entry.registered_at,
         last_seen=directory.last_seen(entry),
         lost=entry.lost,
@@ -56,20 +56,11 @@ def _registered(
     )
 
 
-def _from_elsewhere(name: str, last: float, series: int, schedules: ScheduleVersions) -> HostState:
+def _external(name: str, last: float, series: int, schedules: ScheduleVersions) -> HostState:
     return HostState(
         name=name,
-        address=None,
-        port=None,
         site=schedules.site(name, None),
-        cpus=0,
-        cpu_model="",
-        memory_bytes=0,
-        version="",
-        registered_at=None,
         last_seen=last,
-        lost=False,
         cliques=schedules.cliques_of.get(name, ()),
         series=series,
-        status={},
     )

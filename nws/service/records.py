@@ -75,19 +75,19 @@ class HostState:
     """
 
     name: str
-    address: str | None
-    port: int | None
-    site: str | None
-    cpus: int
-    cpu_model: str
-    memory_bytes: int
-    version: str
-    registered_at: float | None
-    last_seen: float | None
-    lost: bool
-    cliques: tuple[str, ...]
-    series: int
-    status: Mapping[str, float]
+    address: str | None = None
+    port: int | None = None
+    site: str | None = None
+    cpus: int = 0
+    cpu_model: str = ""
+    memory_bytes: int = 0
+    version: str = ""
+    registered_at: float | None = None
+    last_seen: float | None = None
+    lost: bool = False
+    cliques: tuple[str, ...] = ()
+    series: int = 0
+    status: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

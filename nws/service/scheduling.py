@@ -52,7 +52,7 @@ class ScheduleVersions:
         self._members = frozenset(members)
         self.cliques_of: dict[str, tuple[str, ...]] = {}
         self.peers: Peers = {}
-        self.schedule = self._kept()
+        self.schedule = self._stored()
         self._enter(members, known=False)
 
     def changed(self, members: Mapping[str, Registration]) -> None:
@@ -163,7 +163,7 @@ class ScheduleVersions:
                 found.setdefault(member, []).append(clique.name)
         self.cliques_of = {name: tuple(cliques) for name, cliques in found.items()}
 
-    def _kept(self) -> Schedule:
+    def _stored(self) -> Schedule:
         """Return the last schedule of this store; in a new store one without cliques."""
         document: Any = self._keyvalues.get(_KEY)
         if document is not None:

@@ -130,7 +130,7 @@ def composed_pairs(
         (start, end)
         for start in hosts
         for end in hosts
-        if start != end and not _whole(links.get((start, end)))
+        if start != end and not _complete(links.get((start, end)))
     ]
     if len(wanted) > most:
         raise TooMany(
@@ -142,7 +142,7 @@ def composed_pairs(
     return {pair: composed for pair, composed in found.items() if composed.through}
 
 
-def _whole(link: Link | None) -> bool:
+def _complete(link: Link | None) -> bool:
     return link is not None and link.latency_s == link.latency_s and link.bandwidth_Bps == link.bandwidth_Bps
 
 

@@ -128,7 +128,7 @@ def test_all_mistakes_of_form_are_told_at_once(written):
         ("listen: 1.2.3.4:99999", "1: listen: expected HOST:PORT"),
         ("listen: http://a:80/x", "1: listen: expected HOST:PORT"),
         ("grid: ' '", "1: grid: should be a name of 1 to 80 characters"),
-        ("keep: {samples: 90d}", "1: keep: samples, minutes and ten_minutes should be kept ever longer"),
+        ("keep: {samples: 90d}", "1: keep: the periods of samples, minutes and ten_minutes should increase"),
         ("lost_after: 15s", "1: lost_after: should be at least twice every.deliver (10 s)"),
         ("every: {cpu: 0.01}", "1: every.cpu: should be 0.1 s to 1 d; got 0.01 s"),
         ("frame: 0.3", "1: frame: should be at least four times guard (0.1 s)"),
