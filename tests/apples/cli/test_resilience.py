@@ -158,7 +158,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint(run_apart, known, small_disk
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--resume"], "--resume: needs --checkpoint FILE, what to go on from"),
+        (["--resume"], "--resume: needs --checkpoint FILE, the checkpoint to continue from"),
         (["--checkpoint", "/nowhere/a.ckpt"], "the directory /nowhere does not exist; make it first"),
         (["--checkpoint", "/tmp"], "--checkpoint /tmp: is a directory; give a file"),
         (["-s", "checkpoint=/nowhere/a"], "-s checkpoint=/nowhere/a: the directory /nowhere does not exist"),

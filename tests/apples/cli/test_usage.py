@@ -1,14 +1,24 @@
 """What cannot be understood: every problem at once, what is legal, the right exit code, nothing left behind."""
 
 import re
+from importlib.metadata import version
 
 import pytest
 from click.testing import CliRunner
 
 from apples.cli.run import run as apples_run
 from apples.cli.toolbox import toolbox
-from apples.errors import ConfigError, HistoryError, LaunchError, NoFeasiblePlan
+from apples.errors import (
+    ConfigError,
+    HistoryError,
+    LaunchError,
+    NoDaemon,
+    NoFeasiblePlan,
+    UnknownJob,
+    UnknownRun,
+)
 from apples.platforms.platform import local_host
+from nws.base.errors import NotFound, ServiceUnreachable, UnknownName
 
 BAD_GRID = """\
 name: lab
@@ -142,3 +152,51 @@ def test_every_tool_has_help_and_json(command):
 
 def test_an_unknown_tool():
     assert CliRunner().invoke(toolbox, ["repair"]).exit_code == 2
+
+
+def commands():
+    from nws.cli import cli as nws
+    from stencil_app.cli import commands as stencil_app
+
+    return {"apples-run": apples_run, "apples": toolbox, "nws": nws, "stencil-app": stencil_app}
+
+
+@pytest.mark.parametrize("name", ["apples-run", "apples", "nws", "stencil-app"])
+def test_every_command_has_version(name):
+    result = CliRunner().invoke(commands()[name], ["--version"], prog_name=name)
+    assert (result.exit_code, result.output) == (0, f"{name}, version {version('apples-grid')}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "near"),
+    [
+        ("apples-run", "--schedular", "--scheduler"),
+        ("apples", "histroy", "history"),
+        ("nws", "forcast", "forecast"),
+        ("nws", "--versoin", "--version"),
+        ("stencil-app", "heta", "heat"),
+    ],
+)
+def test_misspelt_word_suggests_the_nearest(name, word, near):
+    result = CliRunner().invoke(commands()[name], [word])
+    assert result.exit_code == 2
+    assert "Did you mean" in result.output
+    assert near in result.output
+
+
+def test_unknown_names_have_one_exit_code():
+    codes = {UnknownJob.exit_code, UnknownRun.exit_code, UnknownName.exit_code, NotFound.exit_code}
+    assert codes == {8}
+
+
+def test_no_answer_has_one_exit_code():
+    assert {NoDaemon.exit_code, ServiceUnreachable.exit_code} == {7}
+
+
+def test_help_has_headings_in_order():
+    lines = CliRunner().invoke(apples_run, ["--help"]).output.splitlines()
+    headings = [line[:-1] for line in lines if re.fullmatch(r"\S.*:", line)]
+    assert headings == [
+        *("Which hosts", "Slurm", "Mock grid", "Forecasts", "Plan", "Run", "Checkpoints and attempts"),
+        *("Adaptation", "Sharing hosts", "Output", "Options"),
+    ]
