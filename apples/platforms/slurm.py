@@ -353,15 +353,15 @@ def read_wishes(options: Mapping[str, str]) -> Wishes:
     """Return the allocation to request from Slurm; raise `ConfigError` with every problem."""
     problems: list[str] = []
     nodes, immediate_s = None, None
-    if "nodes" in options:
-        match = _NODES.fullmatch(options["nodes"].strip())
+    if (asked := options.get("nodes")) is not None:
+        match = _NODES.fullmatch(asked.strip())
         least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 1 <= least <= most:
-            problems.append(f"--nodes {options['nodes']}: expected MIN or MIN-MAX, for example 2 or 2-4")
+            problems.append(f"--nodes {asked}: expected MIN or MIN-MAX, for example 2 or 2-4")
         nodes = (least, most)
-    if "immediate" in options:
+    if (immediate := options.get("immediate")) is not None:
         try:
-            immediate_s = parse_duration(options["immediate"], what="--immediate")
+            immediate_s = parse_duration(immediate, what="--immediate")
         except ConfigError as error:
             problems += error.problems
     names = {name: options.get(name) for name in ("partition", "account", "qos", "reservation", "constraint")}
