@@ -98,16 +98,16 @@ class MockPlatform(Platform):
         return EPOCH + self.truth.now
 
     def rest(self, seconds: float) -> None:
-        """Let time pass; the sensors go on reading."""
+        """Let simulated seconds pass; the sensors continue to measure."""
         self.truth.advance(seconds)
 
     def observe(self) -> None:
-        """Give the weather all readings up to now."""
+        """Give the forecasters all readings up to now."""
         for reading in self._sensors.read(self.truth.now):
             self.weather.record_many(reading.series, EPOCH + reading.t, reading.values)
 
     def snapshot(self, notify: Notify) -> Snapshot:
-        """What the forecasters expect of every host and link now."""
+        """Return the forecasts of every host and link now."""
         notify(f"mock grid {self.pool.name}: reading the sensors of {len(self.pool.hosts)} hosts")
         self.observe()
         source = f"forecasts of the sensors of mock grid {self.pool.name}"
@@ -116,23 +116,23 @@ class MockPlatform(Platform):
         return without(found, absent)
 
     def write_s(self, path: Path, size_bytes: float) -> float:
-        """Seconds that all ranks together take to write so much."""
+        """Return the seconds in which all ranks together write so many bytes."""
         return size_bytes / self.scenario.storage_Bps
 
     def machine(self, host: Host) -> str:
-        """What a benchmark of this host holds for: its CPU type in this scenario."""
+        """Return the key of a host's benchmarks: its CPU type in this scenario."""
         return f"mock {self.scenario.name} {host.cpu_type}"
 
     def benchmark(self, request: BenchmarkRequest) -> Benchmark:
-        """What a dedicated run of the application on one host measures; raises `LaunchError`."""
+        """Return the benchmark of a dedicated run on one host; raise `LaunchError`."""
         return self.measure(request.template.workload(1, request.options), request.host, request.ranks)
 
     def measure(self, workload: Workload, host: Host, ranks: int) -> Benchmark:
-        """Benchmark of a workload's application, whatever its size; raises `LaunchError`."""
+        """Return the benchmark of a workload's application; its size does not matter. Raise `LaunchError`."""
         return mock_benchmark.measure(self.truth, host, workload, ranks=ranks, rng=self._benchmark_rng)
 
     def workload(self, size: int) -> Workload:
-        """A run of the scenario's own application."""
+        """Return a run of the scenario's own application."""
         own = self.scenario.application
         return Workload(
             application=own.name,

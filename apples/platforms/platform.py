@@ -1,4 +1,4 @@
-"""`Platform`: machines on which a run can take place, and what all platforms share.
+"""`Platform`: machines on which a run can take place, and the code that all platforms share.
 
 A platform knows its pool, forecasts it (`snapshot`), runs plans and benchmarks, and drops hosts. The agent plans and
 runs on a `Platform` and does not know which one. Each platform is a class in one file, found by an entry point of the
@@ -75,12 +75,12 @@ class PlatformSetup:
 
     @property
     def open_slots(self) -> frozenset[str]:
-        """Return the hosts whose number of slots is not known."""
+        """Return the hosts of unknown number of slots."""
         return frozenset(name for name, slots in self.listed.items() if slots is None and not self.stated)
 
     @property
     def open_types(self) -> frozenset[str]:
-        """Return the hosts whose CPU type is not known."""
+        """Return the hosts of unknown CPU type."""
         return frozenset(() if self.stated else self.listed)
 
 
@@ -244,7 +244,7 @@ def _write_s(directory: Path, size_bytes: int) -> float:
 
 
 def single_forecast(value: float, now: float, method: str) -> Forecast:
-    """Return a forecast from one value whose error is unknown."""
+    """Return a forecast from one value of unknown error."""
     nan = math.nan
     return Forecast(value=value, mae=nan, rmse=nan, method=method, samples=1, measured_at=now, last=value)
 

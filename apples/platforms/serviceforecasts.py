@@ -1,8 +1,8 @@
-"""The weather of a service elsewhere, as the agent plans with it: names matched, what is stale left out and named.
+"""Forecasts of a weather service under the names of a grid, and the fall-back to a platform's own measurements.
 
-A service that does not answer, refuses or knows nothing of the grid is told in one line and is no error: the agent goes
-on with what it can measure itself. What the service is told (a plan made, a run ended) is best effort, asked once and
-briefly. The protocol is `nws.client`'s. Source: Wolski et al. 2000, §3.2 and §4.1.
+Stale forecasts are left out and named. A service that does not answer or refuses is reported in one line and is no
+error: `forecast_snapshot` then uses the platform's own values. Events sent to the service (a plan made, a run ended)
+are best effort. `nws.client` implements the protocol. Source: Wolski et al. 2000, §3.2 and §4.1.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from nws.series import Forecast, Resource, Series
 if TYPE_CHECKING:
     from nws.client import LinkMatrix
 
-#: How old a forecast may be and still count, unless the user says otherwise, seconds.
+#: Default age beyond which a forecast is ignored, seconds.
 STALE_AFTER_S = 300.0
 
-#: The longest wait for the forecasts, for those of many hosts, and for telling an event, seconds.
+#: Timeouts of a request for forecasts, of one for many hosts, and of an event, seconds.
 _ASK_S, _ASK_MANY_S, _REPORT_S = 5.0, 20.0, 1.0
 
-#: Hosts up to which the service composes pairs; of more all measured pairs are fetched, and composed here at once.
+#: Up to this many hosts the service composes pairs; for more, all measured pairs are fetched and composed here.
 _FEW = 32
 
-#: Stale series told by name in a sentence; of more only their number.
+#: Largest number of stale series that a note names.
 _NAMED = 6
 
-#: Of an event's text; services take a little more.
+#: Maximum length of an event's text; services accept a little more.
 _LONGEST_TEXT = 500
 
 
@@ -56,10 +56,10 @@ class ServiceForecasts:
     """Forecasts for the hosts of a grid, under the grid's names.
 
     now : the service's clock, seconds since the epoch; ages are counted from it
-    through : hosts on the way of each composed pair.  stale : what was too old and is left out, by name
-    matrix, names : of many hosts, all pairs at once, and what the matrix calls each host; pairs are then not composed
-    among `forecasts`
-    notes : one sentence for everything that is not as it should be
+    through : intermediate hosts of each composed pair.  stale : names of the series that were too old
+    matrix, names : for many hosts, the matrix of all pairs and each host's name in it; `forecasts` then has no composed
+        pairs
+    notes : one sentence for each problem
     """
 
     now: float
@@ -78,19 +78,19 @@ class ServiceWeather:
     def __init__(self, endpoint: Endpoint, *, stale_after_s: float = STALE_AFTER_S) -> None:
         self._endpoint = endpoint
         self.stale_after_s = stale_after_s
-        #: What the service's clock is ahead of ours, seconds; None unless it answered.
+        #: Seconds that the service's clock is ahead of this one; None before it has answered.
         self._ahead_s: float | None = None
         self._gone: WeatherError | None = None
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Return its address."""
         return self._endpoint.url
 
     def pool(self, notify: Notify) -> Grid | None:
-        """All hosts that sensors have registered and that are not lost; None when there are none.
+        """Return all registered hosts that are not lost; None if there are none.
 
-        Also None when nobody answers, which `forecasts` then says without asking again.
+        The value is also None if the service does not answer; `forecasts` then raises that error without a new request.
         """
         try:
             with RemoteWeather.at(self._endpoint, timeout_s=_ASK_S) as weather:
@@ -114,7 +114,7 @@ class ServiceWeather:
         return Grid(name="nws", hosts=hosts, source=f"the weather service at {self.url}")
 
     def forecasts(self, grid: Grid) -> ServiceForecasts:
-        """What the service expects of the grid's hosts and pairs; raises `WeatherError` when it does not say."""
+        """Return the forecasts of the grid's hosts and pairs; raise `WeatherError` if the service does not answer."""
         if self._gone is not None:
             raise self._gone
         spellings = {host.name: _spellings(host) for host in grid.hosts}
@@ -138,7 +138,7 @@ class ServiceWeather:
         return replace(found, matrix=matrix, names={host: theirs for theirs, host in ours.items()})
 
     def report(self, kind: str, text: str) -> None:
-        """Leave a mark on the service's plots; nothing happens when that does not work, or nobody answered before."""
+        """Mark an event on the service's plots; errors are ignored, and a silent service is not contacted."""
         if self._ahead_s is None:
             return
         try:
@@ -253,7 +253,7 @@ def forecast_snapshot(
 
 
 def _spellings(host: Host) -> list[str]:
-    """Names under which a service may know a host, the likeliest first."""
+    """Return names under which a service may know a host, the most likely first."""
     names = [host.name, host.address or host.name]
     if names_of_this_machine().intersection(names):
         names.append(local_host())
@@ -281,7 +281,7 @@ def _own_addresses() -> frozenset[str]:
 
 
 def _distinct(hosts: list[Host], notify: Notify) -> tuple[Host, ...]:
-    """Of several sensors on this machine one counts: its slots are there once."""
+    """Return the hosts with only one of several sensors on this machine, because its slots exist once."""
     here = [host for host in hosts if host.address == "localhost"]
     if len(here) > 1:
         kept = next((host for host in here if host.name == local_host()), here[0])

@@ -57,11 +57,11 @@ _SHARED = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "panfs", "fuse.glu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the user and the surroundings say of the cluster.
+    """Values of the user and of the environment for a cluster.
 
-    wishes : for the allocation.  grid : hosts of a grid file or a list, None for all nodes
-    open_slots, open_types : hosts of which nobody has said how many ranks they take, or what CPU they have
-    job : number of the allocation we run in, None outside.  state : directory in which links are kept
+    wishes : properties of the allocation.  grid : hosts of a grid file or a list, None for all nodes
+    open_slots, open_types : hosts whose number of slots or CPU type Slurm must report
+    job : number of the current allocation, None outside.  state : directory of stored links
     """
 
     wishes: Wishes = field(default_factory=Wishes)
@@ -141,7 +141,7 @@ class SlurmPlatform(Platform):
         return SlurmLauncher(self._cluster, ready=self._ready)
 
     def snapshot(self, notify: Notify) -> Snapshot:
-        """Ask Slurm what it has; raises `NoFeasiblePlan` with all reasons, `ConfigError`, `LaunchError`."""
+        """Return the usable nodes; raise `NoFeasiblePlan` with all reasons, `ConfigError`, `LaunchError`."""
         inside = self._given.job is not None
         pool = self._allocated(notify) if inside else self._idle(notify)
         absent = {**self._dropped, **pool.absent}
@@ -156,18 +156,18 @@ class SlurmPlatform(Platform):
         return replace(self._forecast(offers, notify), absent=absent)
 
     def reaches(self, host: Host) -> bool:
-        """Every host that is to be had."""
+        """Return whether the node was usable in the last snapshot."""
         return host.name in self._cluster.hosts
 
     def machine(self, host: Host) -> str:
-        """CPU model, or what Slurm says of the node; and the versions that shape its speed."""
-        told = self._facts.get(host.name) if self._given.job is not None else None
+        """Return the CPU model, or Slurm's description of the node, and the versions that determine its speed."""
+        facts = self._facts.get(host.name) if self._given.job is not None else None
         node = self._nodes.get(host.name)
-        kind = told.cpu_model if told is not None else cpu_type(node) if node is not None else host.cpu_type
+        kind = facts.cpu_model if facts is not None else cpu_type(node) if node is not None else host.cpu_type
         return f"{kind} {fingerprint()}"
 
     def _idle(self, notify: Notify) -> PartitionPool:
-        """What the partition has to give now, with what the launcher must know of it."""
+        """Return the idle nodes of the partition, and store its limits for the launcher."""
         wishes = self._given.wishes
         self._configure()
         partitions = records.parse_partitions(runner.asked(["scontrol", "-o", "show", "partition"]))
@@ -191,7 +191,7 @@ class SlurmPlatform(Platform):
         return found
 
     def _named(self, nodes: Sequence[str], where: str) -> list[str]:
-        """Those of the nodes that the user's grid has, by name or address, in its order; raises `ConfigError`."""
+        """Return the nodes of the user's grid, by name or address, in its order; raise `ConfigError`."""
         names = [host.name if host.name in nodes else host.address or host.name for host in self._hosts()]
         unknown = [name for name in names if name not in nodes]
         if unknown:
@@ -199,7 +199,7 @@ class SlurmPlatform(Platform):
         return names
 
     def _allocated(self, notify: Notify) -> PartitionPool:
-        """The nodes of the allocation we are in, looked at."""
+        """Return the checked nodes of the current allocation."""
         number = self._given.job
         assert number is not None
         self._configure()
@@ -230,7 +230,7 @@ class SlurmPlatform(Platform):
         return PartitionPool(offers=offers, absent={name: f"it {why}" for name, why in seen.unfit.items()})
 
     def _configure(self) -> None:
-        """What the cluster is like whatever runs there."""
+        """Read the cluster's configuration once."""
         if self._links is not None:
             return
         found = records.parse_configuration(runner.asked(["scontrol", "show", "config"]))
@@ -239,7 +239,7 @@ class SlurmPlatform(Platform):
         self._cluster = replace(self._cluster, counts_memory=counts)
 
     def _enough(self, offers: list[Offer], absent: dict[str, str]) -> tuple[list[Offer], dict[str, str]]:
-        """As many nodes as the user allows; raises `NoFeasiblePlan` where there are too few."""
+        """Return at most as many nodes as the user allows; raise `NoFeasiblePlan` if there are too few."""
         least, most = self._given.wishes.nodes or (1, len(offers))
         if len(offers) < least:
             reasons = "\n".join(f"{host}: {why}" for host, why in absent.items())
@@ -254,10 +254,10 @@ class SlurmPlatform(Platform):
         return () if self._given.grid is None else self._given.grid.hosts
 
     def _host(self, offer: Offer) -> Host:
-        """The node as a host: what the user's grid says of it, within what Slurm gives."""
+        """Return the node as a host: the values of the user's grid, limited by the values of Slurm."""
         node = offer.node
-        told = self._facts.get(node.name) if self._given.job is not None else None
-        kind = told.cpu_model if told is not None and told.cpu_model else cpu_type(node)
+        facts = self._facts.get(node.name) if self._given.job is not None else None
+        kind = facts.cpu_model if facts is not None and facts.cpu_model else cpu_type(node)
         stated = next((h for h in self._hosts() if node.name in (h.name, h.address)), None)
         if stated is None:
             return Host(
@@ -292,7 +292,7 @@ class SlurmPlatform(Platform):
         )
 
     def _ready(self, job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
-        """Nodes of a fresh allocation, looked at; those of the one we are in were looked at before the plan."""
+        """Return the checked nodes of a new allocation; those of the current one were checked before the plan."""
         if self._given.job is None:
             seen = self._look(job, {name: self._nodes.get(name, Node(name=name)) for name in hosts}, notify)
             self._facts |= seen.facts
@@ -312,7 +312,7 @@ class SlurmPlatform(Platform):
 
 
 def _chosen(partitions: Mapping[str, Partition], name: str | None) -> Partition:
-    """The partition asked for, else the default one; raises `ConfigError`."""
+    """Return the requested partition, or the default one; raise `ConfigError`."""
     legal = ", ".join(partitions) or "none"
     if name is None:
         default = next((one for one in partitions.values() if one.default), None)
@@ -330,13 +330,13 @@ def _chosen(partitions: Mapping[str, Partition], name: str | None) -> Partition:
 
 
 def _settling(nodes: Mapping[str, Node], names: Sequence[str]) -> bool:
-    """Whether nodes are being cleared of a job that has ended, and will be free in a moment."""
+    """Return whether Slurm is still clearing nodes of an ended job; they will be free soon."""
     return any("COMPLETING" in nodes[name].states and not nodes[name].away for name in names if name in nodes)
 
 
-def _memory(allocated_bytes: float, told: HostFacts) -> float:
-    """Of a node in our allocation: what Slurm gives where it counts memory, and what is free there."""
-    free = math.inf if told.survey is None else told.survey.memory_bytes
+def _memory(allocated_bytes: float, facts: HostFacts) -> float:
+    """Return the memory of an allocated node: the smaller of the allocated and the free bytes."""
+    free = math.inf if facts.survey is None else facts.survey.memory_bytes
     return min(free, allocated_bytes) if allocated_bytes > 0 else free
 
 
@@ -372,7 +372,7 @@ def read_wishes(options: Mapping[str, str]) -> Wishes:
 
 
 def _file_system(directory: Path) -> str:
-    """Type of the file system a directory lies on, empty where that cannot be told."""
+    """Return the type of a directory's file system; empty if it is unknown."""
     try:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -123,21 +123,21 @@ class SshPlatform(Platform):
         here = self._address_here()
         places = {}
         for host in self.pool.hosts:
-            told = self._facts.get(host.name)
+            facts = self._facts.get(host.name)
             address = address_of(host)
-            interface = None if told is None else told.interface
-            if address is None and told is not None and here is not None:
-                interface = next((name for name, own in told.interfaces.items() if here in own), None)
+            interface = None if facts is None else facts.interface
+            if address is None and facts is not None and here is not None:
+                interface = next((name for name, own in facts.interfaces.items() if here in own), None)
             places[host.name] = HostAddress(host=host.name, address=address, interface=interface)
         return SshLauncher(places, timeouts=LivenessTimeouts(connect_s=CONNECT_S))
 
     def snapshot(self, notify: Notify) -> Snapshot:
-        """Check every host of the pool; raises `NoFeasiblePlan` with all reasons when none is fit."""
+        """Check every host and return forecasts of the usable ones; raise `NoFeasiblePlan` with all reasons."""
         checked = self.check_hosts(notify)
         absent = {one.candidate.name: f"it {one.reason}" for one in checked if not one.fit}
         self._facts = {one.candidate.name: one.facts for one in checked if one.fit and one.facts is not None}
         absent |= self._warm(notify)
-        self._facts = {name: told for name, told in self._facts.items() if name not in absent}
+        self._facts = {name: facts for name, facts in self._facts.items() if name not in absent}
         if not self._facts:
             raise NoFeasiblePlan(
                 "no host of the pool can take part:\n"
@@ -146,7 +146,7 @@ class SshPlatform(Platform):
         for host, why in absent.items():
             notify(f"without {host}: {why}")
         hosts = tuple(
-            self._as_told(host, self._facts[host.name])
+            self._reported(host, self._facts[host.name])
             for host in self._allowed.hosts
             if host.name in self._facts
         )
@@ -166,19 +166,19 @@ class SshPlatform(Platform):
             return tuple(checked for checked, _ in found)
 
     def reaches(self, host: Host) -> bool:
-        """Every host that was fit."""
+        """Return whether the host passed the last check."""
         return host.name in self._facts
 
     def machine(self, host: Host) -> str:
-        """CPU model and the versions that shape its speed."""
-        told = self._facts.get(host.name)
-        if told is None:
+        """Return the CPU model and the versions that determine its speed."""
+        facts = self._facts.get(host.name)
+        if facts is None:
             return host.cpu_type
-        versions = [f"{name} {told.versions[name]}" for name in ("python", "apples-grid", "numba", "numpy")]
-        return f"{told.cpu_model or host.cpu_type} {', '.join(versions)}"
+        versions = [f"{name} {facts.versions[name]}" for name in ("python", "apples-grid", "numba", "numpy")]
+        return f"{facts.cpu_model or host.cpu_type} {', '.join(versions)}"
 
     def _measured_links(self, fit: Sequence[CheckedConnection], notify: Notify) -> list[LinkSpeed]:
-        """The links of a small pool, where neither a service nor the grid file says what they are like."""
+        """Return measured links of a small pool, unless a service or the grid file has values for them."""
         if self._service is not None or self._allowed.links or not 2 <= len(fit) <= MOST_LINKED:
             return []
         notify(f"measuring the links among {len(fit)} hosts")
@@ -196,15 +196,15 @@ class SshPlatform(Platform):
             self.pool, self._service, measure, silent=SILENT, now=self.now, notify=notify
         )
 
-    def _as_told(self, host: Host, told: HostFacts) -> Host:
-        if host.name in self._open_slots and told.survey is not None:
-            host = replace(host, slots=told.survey.cpus)
-        if host.name in self._open_types and told.cpu_model:
-            host = replace(host, cpu_type=told.cpu_model)
+    def _reported(self, host: Host, facts: HostFacts) -> Host:
+        if host.name in self._open_slots and facts.survey is not None:
+            host = replace(host, slots=facts.survey.cpus)
+        if host.name in self._open_types and facts.cpu_model:
+            host = replace(host, cpu_type=facts.cpu_model)
         return host
 
     def _warm(self, notify: Notify) -> dict[str, str]:
-        """Hosts on which the kernels could not be compiled, and why."""
+        """Return the hosts on which the kernels could not be compiled, with the reason."""
         kernels = self._requirements.kernels
         if kernels is None:
             return {}
@@ -225,15 +225,15 @@ class SshPlatform(Platform):
         return {name: f"its kernels could not be compiled: {why}" for name, why in failed.items()}
 
     def _address_here(self) -> str | None:
-        """Address of this machine that other hosts of the pool see us come from; None while there are none."""
+        """Return the address under which other hosts see this machine; None without other hosts."""
         return next(
-            (told.reached_from for told in self._facts.values() if told.reached_from is not None), None
+            (facts.reached_from for facts in self._facts.values() if facts.reached_from is not None), None
         )
 
 
-def _forecasts(name: str, told: HostFacts, now: float) -> dict[Series, Forecast]:
-    """What one look is worth: the value that was read, and no idea of its error."""
-    survey = told.survey
+def _forecasts(name: str, facts: HostFacts, now: float) -> dict[Series, Forecast]:
+    """Return the forecasts from one check of a host: single values of unknown error."""
+    survey = facts.survey
     if survey is None:
         return {}
     values = {

@@ -43,7 +43,7 @@ def adaptation_inputs(decision: Decision, options: PlanningOptions) -> Adaptatio
     names = [a.host for a in ranks]
     iterations = workload.iterations
 
-    def told(table: FloatArray, otherwise: float) -> tuple[float, ...]:
+    def of_ranks(table: FloatArray, otherwise: float) -> tuple[float, ...]:
         """Return a value of each rank's host; schedulers without limits also take hosts of which nothing is known."""
         return tuple(
             float(table[index[name], names.count(name)]) if name in index else otherwise for name in names
@@ -54,13 +54,13 @@ def adaptation_inputs(decision: Decision, options: PlanningOptions) -> Adaptatio
         hosts=tuple(names),
         # the plan's own slabs are known to fit, by any rule
         caps=tuple(
-            max(cap, float(a.rows)) for cap, a in zip(told(problem.cap, math.inf), ranks, strict=True)
+            max(cap, float(a.rows)) for cap, a in zip(of_ranks(problem.cap, math.inf), ranks, strict=True)
         ),
         min_rows=problem.min_rows,
         bytes_per_row=_MOVED_PART * workload.bytes_per_row,
         bandwidth_Bps=_slowest_link(snapshot, names),
-        row_s=tuple(seconds / iterations for seconds in told(problem.slope, math.nan)),
-        share=told(problem.share, math.nan),
+        row_s=tuple(seconds / iterations for seconds in of_ranks(problem.slope, math.nan)),
+        share=of_ranks(problem.share, math.nan),
     )
 
 
@@ -93,17 +93,17 @@ class SlabController:
         """See `apples.adapting.progress.AdaptationController`."""
         return tuple(self._moves)
 
-    def hear(self, told: Progress) -> Order | None:
+    def hear(self, progress: Progress) -> Order | None:
         """See `apples.adapting.progress.AdaptationController`."""
-        self._note(told)
+        self._note(progress)
         before = self.policy.rows
-        proposal = self.policy.hear(told)
+        proposal = self.policy.hear(progress)
         if proposal is None:
             return None
         self._open = proposal
         self._moves.append(
             Move(
-                iteration=told.iteration,
+                iteration=progress.iteration,
                 before=before,
                 after=proposal.rows,
                 reason=proposal.why,
@@ -118,15 +118,15 @@ class SlabController:
         )
         return NewSlabs(rows=proposal.rows)
 
-    def _note(self, told: Progress) -> None:
+    def _note(self, progress: Progress) -> None:
         """Record the result of the last order."""
         if self._open is None:
             return
-        if told.rows == self._open.rows:
-            self._moves[-1] = replace(self._moves[-1], took_s=told.moved_s)
-        elif told.refused is not None:
-            self._moves[-1] = replace(self._moves[-1], refused=told.refused)
-            self._notify(f"the slabs stay as they are: {told.refused}")
+        if progress.rows == self._open.rows:
+            self._moves[-1] = replace(self._moves[-1], took_s=progress.moved_s)
+        elif progress.refused is not None:
+            self._moves[-1] = replace(self._moves[-1], refused=progress.refused)
+            self._notify(f"the slabs stay as they are: {progress.refused}")
         else:
             return
         self._open = None
@@ -169,19 +169,19 @@ class HostController:
             self._thread.join()
         return self._slabs.ended()
 
-    def hear(self, told: Progress) -> Order | None:
+    def hear(self, progress: Progress) -> Order | None:
         """See `apples.adapting.progress.AdaptationController`."""
-        self._elapsed_s += told.seconds
-        order = self._slabs.hear(told)
+        self._elapsed_s += progress.seconds
+        order = self._slabs.hear(progress)
         look, self._found = self._found, None
         if look is not None:
             if self._policy.judge(look):
                 return CheckpointAndEnd(why=_why(look))
         elif self._policy.wants_sample(self._elapsed_s, self._elapsed_s - self._looked_at_s):
-            self._look(told)
+            self._look(progress)
         return order
 
-    def _look(self, told: Progress) -> None:
+    def _look(self, progress: Progress) -> None:
         """Sample the pool, unless a sample is under way."""
         if self._thread is not None and self._thread.is_alive():
             return
@@ -189,24 +189,24 @@ class HostController:
         row_s = self._slabs.policy.row_s()
         if row_s is None:
             return
-        iteration_s, rows = self._slabs.policy.iteration_s, np.array(told.rows)
+        iteration_s, rows = self._slabs.policy.iteration_s, np.array(progress.rows)
         if not self._pool.beside:
-            self._found = self._compared(told, row_s, iteration_s, rows)
+            self._found = self._compared(progress, row_s, iteration_s, rows)
             return
 
         def look() -> None:
-            self._found = self._compared(told, row_s, iteration_s, rows)
+            self._found = self._compared(progress, row_s, iteration_s, rows)
 
         self._thread = threading.Thread(target=look, name="look at the pool", daemon=True)
         self._thread.start()
 
     def _compared(
-        self, told: Progress, row_s: FloatArray, iteration_s: float, rows: IntArray
+        self, progress: Progress, row_s: FloatArray, iteration_s: float, rows: IntArray
     ) -> PoolSample | None:
         """Return going on against a fresh plan; None where none could be made."""
         pool, decision = self._pool, self._pool.decision
         workload = decision.workload
-        left = float(told.iteration) if told.left is None else told.left
+        left = float(progress.iteration) if progress.left is None else progress.left
         best = balanced(row_s, int(rows.sum()), max(workload.min_rows, 1), np.full(len(rows), np.inf))
         saving_s = (
             0.0 if best is None else float(slowest(rows, row_s[None])[0] - slowest(best, row_s[None])[0])

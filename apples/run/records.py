@@ -36,7 +36,7 @@ def new_record(request: RunRequest, decision: Decision, started_at: float) -> Re
 
 
 def ended_text(record: Record) -> str:
-    """Return one sentence on the end of a run whose record has an outcome."""
+    """Return one sentence on the end of a recorded run."""
     assert record.outcome is not None
     outcome, plan = record.outcome, record.plan
     return (

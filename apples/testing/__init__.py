@@ -1,7 +1,6 @@
-"""Fakes for tests of anything that launches: yours and ours.
+"""Fakes for tests of code that launches runs.
 
     launcher = FakeLauncher([finished(4.2), failed("rank 3 on beta was killed by signal 9 (KILL)", exit_code=137)])
-    Agent(launcher=launcher, …)
     assert launcher.requests[0].plan.rows == (33, 31)
 
 No process is started. For simulated machines that execute a plan in simulated time use `apples.simulation`.
@@ -19,7 +18,7 @@ Script = Outcome | LaunchError | Callable[[LaunchRequest], Outcome]
 
 
 class FakeLauncher:
-    """A `Launcher` that answers from a script, in order, and remembers what it was asked.
+    """A `Launcher` that returns scripted outcomes in order and records its requests.
 
     script : for each run the outcome, an error to raise (from `check` too), or a function of the request
     requests : every request that was run.  checked : every request that was checked
@@ -33,7 +32,7 @@ class FakeLauncher:
         self.checked: list[LaunchRequest] = []
 
     def check(self, request: LaunchRequest) -> None:
-        """Raise the scripted error if that is what comes next."""
+        """Raise the scripted error if it is the next step."""
         self.checked.append(request)
         following = self._script[len(self.requests) :]
         if following and isinstance(following[0], LaunchError):
