@@ -86,6 +86,42 @@ def execute(
     return run.result()
 
 
+class _Network:
+    """Random delays of the messages between P ranks, and their barrier."""
+
+    def __init__(self, grid: MockGrid, job: MockJob, rng: np.random.Generator) -> None:
+        self._truth, self._messages, self._rng = grid.scenario.network, job.messages, rng
+        hosts = job.chain.hosts
+        self._ranks = len(hosts)
+        rounds = math.ceil(math.log2(self._ranks)) if self._ranks > 1 else 0
+        self._from = [(np.arange(self._ranks) - 2**k) % self._ranks for k in range(rounds)]
+        self._hop = [grid.machines.latency_s[hosts[f], hosts] for f in self._from]
+
+    def transfer_noise(self, count: int) -> list[tuple[FloatArray, FloatArray]]:
+        """Return for each sweep (factor of each link's transfer time, seconds stalled), float64[P-1] each."""
+        truth, shape = self._truth, (count, self._ranks - 1)
+        sigma = truth.transfer_spread
+        factor = np.exp(self._rng.normal(-(sigma**2) / 2, sigma, shape))
+        lost = self._rng.binomial(max(round(self._messages), 0), truth.stall_probability, shape)
+        return list(zip(factor, truth.stall_s * lost, strict=True))
+
+    def barrier_noise(self, count: int) -> FloatArray:
+        """Return the seconds of each message of each round, float64[count, rounds, P]."""
+        shape = (count, len(self._hop), self._ranks)
+        if not self._hop:
+            return np.empty(shape)
+        sigma = self._truth.transfer_spread
+        base = np.stack(self._hop) + self._truth.message_s
+        noise: FloatArray = base * np.exp(self._rng.normal(-(sigma**2) / 2, sigma, shape))
+        return noise
+
+    def barrier(self, t: FloatArray, hop_s: FloatArray) -> FloatArray:
+        """Return the times after a dissemination barrier: in round k rank i waits for rank i - 2^k."""
+        for sender, took in zip(self._from, hop_s, strict=True):
+            t = np.maximum(t, t[sender] + took)
+        return t
+
+
 class _Run:
     """State of a run. `t`: float64[P], present time of each rank, s."""
 
@@ -106,9 +142,7 @@ class _Run:
         self._dies = float(grid.died_at[chain.hosts].min())
         truth = grid.scenario.hosts
         self._speed = np.exp(rng.normal(0.0, truth.run_spread, ranks))
-        rounds = math.ceil(math.log2(ranks)) if ranks > 1 else 0
-        self._from = [(self._ranks - 2**k) % ranks for k in range(rounds)]
-        self._hop = [grid.machines.latency_s[chain.hosts[f], chain.hosts] for f in self._from]
+        self._network = _Network(grid, job, rng)
         idle_s = float(chain.work_s.max()) * job.iterations
         self._window = open_window(grid, chain, launched, launched + max(_LEAST_WINDOW_S, 3 * idle_s))
 
@@ -122,7 +156,7 @@ class _Run:
         round_trip = 2 * grid.machines.latency_s[hosts, hosts[0]]
         self.t = peers_located(truth, started, round_trip, self.rng)
         self.t = self._computed(self.t, self.job.chain.work_s)
-        self._barrier(self._barrier_noise(1)[0])
+        self.t = self._network.barrier(self.t, self._network.barrier_noise(1)[0])
         self.setup = self.t - self.launched
         self._send_ahead()
         self._check_hosts()
@@ -135,14 +169,14 @@ class _Run:
         ranks = len(self.t)
         work = self.job.chain.work_s * self._speed
         noise = np.exp(self.rng.normal(0.0, spread, (count, ranks)))
-        transfer = self._transfer_noise(count)
-        barrier = self._barrier_noise(count)
+        transfer = self._network.transfer_noise(count)
+        barrier = self._network.barrier_noise(count)
         handled = self._handled()
         for k in range(count):
             begun = self.t
             swept, exchanged = self._swept(begun, work * noise[k], transfer[k])
             self.t = exchanged if handled is None else self._computed(exchanged, handled)
-            self._barrier(barrier[k])
+            self.t = self._network.barrier(self.t, barrier[k])
             self.compute += swept
             self.communicate += exchanged - begun - swept
             self.wait += self.t - exchanged
@@ -253,7 +287,7 @@ class _Run:
     def _send_ahead(self) -> None:
         """Send rows to the neighbours before the first sweep (overlap)."""
         if self._ahead is not None:
-            self._arrive = self._exchanged(self.t, self._transfer_noise(1)[0])
+            self._arrive = self._exchanged(self.t, self._network.transfer_noise(1)[0])
 
     def _at_rest(self) -> float:
         """Return the time at which all ranks have arrived and no message is in flight."""
@@ -282,29 +316,3 @@ class _Run:
             return None
         cpu_s: FloatArray = self.job.messages * self.grid.machines.message_cpu_s[self.job.chain.hosts]
         return cpu_s if cpu_s.any() else None
-
-    def _transfer_noise(self, count: int) -> list[tuple[FloatArray, FloatArray]]:
-        """Return for each sweep (factor of each link's transfer time, seconds stalled), float64[P-1] each."""
-        truth, links = self.grid.scenario.network, len(self.t) - 1
-        sigma = truth.transfer_spread
-        factor = np.exp(self.rng.normal(-(sigma**2) / 2, sigma, (count, links)))
-        lost = self.rng.binomial(max(round(self.job.messages), 0), truth.stall_probability, (count, links))
-        return list(zip(factor, truth.stall_s * lost, strict=True))
-
-    def _barrier_noise(self, count: int) -> FloatArray:
-        """Return the seconds of each message of each round, float64[count, rounds, P]."""
-        shape = (count, len(self._hop), len(self.t))
-        if not self._hop:
-            return np.empty(shape)
-        truth = self.grid.scenario.network
-        sigma = truth.transfer_spread
-        base = np.stack(self._hop) + truth.message_s
-        noise: FloatArray = base * np.exp(self.rng.normal(-(sigma**2) / 2, sigma, shape))
-        return noise
-
-    def _barrier(self, hop_s: FloatArray) -> None:
-        """Pass a dissemination barrier: in round k rank i waits for rank i - 2^k."""
-        t = self.t
-        for sender, took in zip(self._from, hop_s, strict=True):
-            t = np.maximum(t, t[sender] + took)
-        self.t = t

@@ -1,8 +1,8 @@
-"""Runs plans on the mock grid: the second world behind the launcher's seam.
+"""Runs of plans on the mock grid.
 
-A run begins at the grid's present, takes the grid's time with it and leaves its processes in the load, where
-sensors see them afterwards. A host that dies ends the run as `failed` and is named. What happens in between is
-`execution`'s; nothing is printed by ranks, and no process is started.
+A run begins at the grid's present time, advances it, and leaves its processes in the load for sensors. A host that dies
+ends the run as `failed`, and the outcome names it. `execution` simulates the run. No process is started, and ranks
+print nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from apples.simulation.mock_grid import MockGrid
 from apples.simulation.steering import SimulatedSteering
 from apples.simulation.window import Chain
 
-#: Exit code of ranks that the launcher ends after another was lost: 128 + SIGTERM.
+#: Signal that ends the remaining ranks after one was lost: SIGTERM.
 _TERMINATED = 15
 
 
