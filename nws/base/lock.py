@@ -123,7 +123,7 @@ class ByteLocks:
 def open_private(path: str | os.PathLike[str], flags: int) -> int:
     """Return a descriptor of a regular file of this user, not opened through a symbolic link; raises `OSError`.
 
-    For files whose content this process obeys, in directories that other users may write to.
+    For trusted files in directories that other users may write to.
     """
     # not blocking, as it may be a pipe
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)

@@ -1,7 +1,7 @@
 """Keeps standard output free of what native libraries print.
 
 A native library writes to file descriptor 1 past `sys.stdout`. HiGHS 1.16, for example, prints a banner when its first
-solver object is made, before any option can switch that off. A command whose standard output is one JSON document, or
+solver object is made, before any option can switch that off. A command with one JSON document as standard output, or
 the output of the user's own program, must not carry it.
 """
 
@@ -23,7 +23,7 @@ def native_output_to_stderr() -> Iterator[None]:
     """Send everything written to file descriptor 1 to standard error while the block runs.
 
     The redirection holds for the whole process, so keep the block short. Blocks in other threads wait for each other.
-    Nothing is redirected in a process whose standard output or standard error is closed.
+    Nothing is redirected in a process with a closed standard output or standard error.
     """
     with _LOCK:
         _flush()

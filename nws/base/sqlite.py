@@ -25,7 +25,7 @@ class SqliteFormat:
     schema : statements that create the tables, separated by a semicolon and a line break
     pragmas : settings of each connection.  page_bytes : page size of a new file
     error, error_if_full : classes of errors; the second if there is no space to write
-    elsewhere : how to use another file.  loss : what to do after moving the file away, and what is lost
+    elsewhere : how to use another file.  loss : the next step after moving the file away, and the lost data
     in_use : description of a file that another process has locked
     """
 

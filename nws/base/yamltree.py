@@ -42,7 +42,7 @@ _TOO_DEEP = Problem(line=1, at=(), text="nested too deeply; write it flatter")
 class Tree:
     """Plain data with, for every location, its line (from 1) and, for scalars, their text.
 
-    broken : locations whose value could not be built; their value is None
+    broken : locations of values that could not be built; these values are None
     """
 
     value: Any = None

@@ -270,7 +270,7 @@ def _composed(columns: Mapping[str, Any]) -> dict[Pair, Composed]:
 
 
 def _number(value: Any) -> float:
-    """Return JSON's null is a number that is not known."""
+    """Return a number; NaN for the null of JSON, which marks an unknown value."""
     return math.nan if value is None else float(value)
 
 
@@ -278,7 +278,7 @@ def _understood(url: str, read: Callable[[], _T]) -> _T:
     try:
         return read()
     except (LookupError, TypeError, ValueError, AttributeError, UsageError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise ServiceError(
-            f"{url}: its answer cannot be understood ({what}); use releases of one age at both ends"
+            f"{url}: its answer cannot be understood ({reason}); use releases of one age at both ends"
         ) from error
