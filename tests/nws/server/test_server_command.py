@@ -174,7 +174,7 @@ def test_options_come_before_the_settings(nws, tmp_path):
 def test_it_does_not_listen_beyond_this_host_without_a_token(nws, check):
     code, _, err = nws("server", "--listen", "0.0.0.0:0", *check)
     assert code == 2
-    assert "no tokens are set: anybody could write; make tokens with `nws token FILE`" in err
+    assert "no tokens are set: any client could write; make tokens with `nws token FILE`" in err
 
 
 def test_a_token_that_others_can_read_is_refused(nws, tmp_path):
