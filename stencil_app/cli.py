@@ -25,7 +25,7 @@ _SHOWN_DEFAULTS = (ITERATIONS, RESIDUAL_EVERY)
 
 @click.group(cls=CommandGroup)
 def commands() -> None:
-    """Iterative stencil codes in slabs of uneven height, one rank each; run them under mpiexec.
+    """Run iterative stencil codes in slabs of uneven height, one rank each; run them under mpiexec.
 
     \b
     mpiexec -n 3 stencil-app heat --slabs 20,22,22

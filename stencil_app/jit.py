@@ -89,7 +89,7 @@ def sources_digest(path: Path) -> str:
 
 
 def kernel(*signatures: str, cache: bool = True) -> Callable[[F], F]:
-    """Decorator: compile for exactly these numba signatures, cached on disk unless `cache` is False."""
+    """Compile the function for exactly these numba signatures (decorator); cached on disk unless `cache` is False."""
     options: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
     def decorate(function: F) -> F:
@@ -114,7 +114,7 @@ _PART: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no
 
 
 def row_kernel(function: F) -> F:
-    """Decorator: a loop over rows, called by kernels, none of whose arrays overlaps with one that it writes.
+    """Compile a loop over rows, called by kernels (decorator); no array overlaps with one that it writes.
 
     Without that promise the compiler checks every pair of rows at each call, or gives up on vectors.
     """
@@ -122,7 +122,7 @@ def row_kernel(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Decorator: a part of a kernel, compiled into each kernel that calls it."""
+    """Compile a part of a kernel into each kernel that calls it (decorator)."""
     return cast(F, numba.njit(**_PART)(function))
 
 

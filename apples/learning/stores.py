@@ -8,7 +8,7 @@ from nws.client import state_dir
 
 
 def open_history() -> History:
-    """Records of past runs."""
+    """Return the history of past runs."""
     return History(state_dir() / "history")
 
 

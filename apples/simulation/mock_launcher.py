@@ -123,7 +123,7 @@ def _finished(plan: Plan, happened: Execution) -> Outcome:
 
 
 def _adapted(plan: Plan, happened: Execution) -> Outcome:
-    """Ended with a checkpoint, to go on with another plan."""
+    """Return the outcome of a run that ended with a checkpoint, to resume with another plan."""
     statuses = tuple(
         RankStatus(rank=a.rank, host=a.host, exit_code=128 + _TERMINATED) for a in plan.assignments
     )

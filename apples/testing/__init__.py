@@ -58,11 +58,11 @@ class FakeLauncher:
 
 
 def finished(observed_s: float, hosts: Iterable[str] = ()) -> Outcome:
-    """A run that went well; one rank with exit code 0 on each of `hosts`."""
+    """Return the outcome of a successful run; one rank with exit code 0 on each of `hosts`."""
     statuses = tuple(RankStatus(rank=rank, host=host, exit_code=0) for rank, host in enumerate(hosts))
     return Outcome(ended="finished", exit_code=0, observed_s=observed_s, statuses=statuses)
 
 
 def failed(message: str, *, exit_code: int = 1, observed_s: float = 0.1) -> Outcome:
-    """A run that did not end well."""
+    """Return the outcome of a run that failed."""
     return Outcome(ended="failed", exit_code=exit_code, observed_s=observed_s, message=message)

@@ -48,7 +48,7 @@ class Backoff:
         return pause if named is None else max(pause, min(named, LONGEST_RETRY_AFTER_S))
 
     def over(self, waiting: int) -> None:
-        """An attempt succeeded; `waiting` samples are left to deliver."""
+        """Record a successful attempt; `waiting` samples are left to deliver."""
         self._failures = 0
         if self._told is not None:
             self._told = None

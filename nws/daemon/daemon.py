@@ -189,7 +189,7 @@ class SensorDaemon:
                 self._table.set_period(name, period_s)
 
     def learn(self, schedule: Schedule, peers: Addresses) -> None:
-        """Turns to take, and where peers are."""
+        """Set the probe windows and the addresses of peers."""
         self.turns.learn(schedule, peers)
         self._table.hurry("network")
 

@@ -91,7 +91,7 @@ class DaemonCallbacks(Protocol):
         """Measure as often as the server wants."""
 
     def learn(self, schedule: Schedule, peers: Addresses) -> None:
-        """Turns to take, and where peers are."""
+        """Set the probe windows and the addresses of peers."""
 
     def wants_news(self, version: int | None) -> tuple[bool, bool]:
         """Return whether a schedule of that version is new, and whether peers may have moved."""

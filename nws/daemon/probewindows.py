@@ -152,7 +152,7 @@ class ProbeWindows:
         return self._coming is None or turn.end <= self._coming.effective_from
 
     def _count_missed(self, now: float, counts: Counts) -> None:
-        """Turns that ended since the last that was used or counted."""
+        """Count windows that ended since the last one used or counted."""
         assert self._accounted is not None
         missed = 0
         while (turn := self._after(self._accounted)) is not None and turn.end <= now:

@@ -31,7 +31,7 @@ _TOP = len(SLIDING)
 
 @compiled
 def predict_last(state: Any, value: float) -> None:
-    """The next value equals this one."""
+    """Forecast the next value by this one."""
     state["predicted"][LAST] = value
 
 

@@ -116,7 +116,7 @@ class Compaction:
         return at
 
     def _move(self, connection: sqlite3.Connection, series: int, hour: int, batch: LogBatch) -> None:
-        """Samples of one hour, oldest first, into the chunk and the roll-ups."""
+        """Move samples of one hour, oldest first, into the chunk and the roll-ups."""
         now = self._clock()
         last = len(batch) - 1
         connection.execute(

@@ -165,13 +165,13 @@ class HeadBlock:
         return now
 
     def written(self, row: int, batch: LogBatch) -> None:
-        """This process has put that row into the log, and the transaction is over."""
+        """Add a row that this process has committed to the log."""
         if row == self._seen + 1 and self.progress is not None:
             self.open.add(batch)
             self._seen = row
 
     def advance(self, now: CompactionProgress) -> None:
-        """This process has moved samples, and the transaction is over."""
+        """Drop samples that this process has moved in a committed transaction."""
         before, self.progress = self.progress, now
         assert before is not None  # who moves samples has followed the log
         if now.closing_to > before.closing_to:

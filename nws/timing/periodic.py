@@ -250,7 +250,7 @@ class Timetable:
         return datetime.fromtimestamp(self._wall() + delay_s, UTC)
 
     def _plan(self, job: _Job, delay_s: float) -> None:
-        """The next run of a paced job."""
+        """Schedule the next run of a paced job."""
         delay_s = min(max(delay_s, 0.0), _LONGEST_S)
         job.start = self._counter() + delay_s
         self._scheduler.modify_job(job.name, next_run_time=self._date(delay_s))
