@@ -181,7 +181,8 @@ def figures(modules: dict[str, Module]) -> Iterator[Figure]:
     several = (f"{name}: {', '.join(sorted(of))}" for name, of in named.items() if len(of) > 1)
     yield listed("public class names with several meanings", 8, several)
     scripts = {m.name for m in modules.values() if re.search(r"^if __name__ ==", m.text, re.MULTILINE)}
-    programs = calling(modules, r"\"-I\", \"-S\", \"-c\"")
+    # The processes that fakes start are no part of a run.
+    programs = [n for n in calling(modules, r"\"-I\", \"-S\", \"-c\"") if ".testing." not in n]
     yield listed("helper scripts", 6, {n for n in scripts if not n.endswith("__main__")} | set(programs))
     yield listed("modules that lock files", 1, calling(modules, r"fcntl\.(flock|lockf)\("))
     yield listed("modules that rename files", 1, renaming(modules))

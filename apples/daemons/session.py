@@ -23,6 +23,7 @@ from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE, new_key, serving
 from apples.errors import SharingError
 from apples.model.snapshots import TimeShares
 from apples.monitoring.environment import make_directory, monitor_environment, remove_pages
+from nws.base.files import open_log
 from nws.base.paths import local_host, state_dir
 
 Notify = Callable[[str], None]
@@ -175,16 +176,12 @@ def _opened_log() -> IO[bytes]:
     path = state_dir() / "daemons.log"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.stat().st_size > _LONG_LOG:
-            path.replace(path.with_name("daemons.log.1"))
-        log = path.open("a+b")
+        return open_log(path, _LONG_LOG)
     except OSError as error:
         raise SharingError(
             f"{path}: the daemons' log cannot be written: {error.strerror}; give the right to write there, or set "
             "APPLES_STATE to another directory"
         ) from error
-    log.seek(0, os.SEEK_END)
-    return log
 
 
 def _daemon(arguments: list[str], said: int) -> subprocess.Popen[bytes]:

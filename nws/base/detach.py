@@ -27,6 +27,7 @@ from typing import IO, Any
 import click
 
 from nws.base.errors import ConfigError, StoreError, WeatherError
+from nws.base.files import open_log
 from nws.base.lock import FileLock, LockHeld
 from nws.base.paths import local_host, state_dir
 
@@ -255,13 +256,9 @@ def _read_pid(path: Path) -> int:
 def _open_log(path: Path) -> IO[bytes]:
     """Return the log file, open for appending. Raises `StoreError`."""
     try:
-        if path.exists() and path.stat().st_size > _LONG_LOG:
-            path.replace(path.with_name(f"{path.name}.1"))
-        log = path.open("ab")
+        return open_log(path, _LONG_LOG)
     except OSError as error:
         raise StoreError(f"{path}: the log cannot be written: {error.strerror}") from error
-    log.seek(0, os.SEEK_END)
-    return log
 
 
 def _print(line: str) -> None:

@@ -11,6 +11,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import BinaryIO
 
 _SUFFIX = ".whole-tmp"
 #: A temporary file of this age, in seconds, belongs to a writer that was killed.
@@ -48,9 +49,7 @@ class Replacement:
                 # data before the name: after a power failure the name must not show an empty file
                 if self._sync:
                     flush_to_disk(self._temporary)
-                os.replace(self._temporary, self._path)
-                if self._sync:
-                    flush_to_disk(self._directory)
+                put_in_place(self._temporary, self._path, sync=self._sync)
         finally:
             _remove(self._temporary)
 
@@ -69,6 +68,30 @@ def write_whole(
     content = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
     with Replacement(path, mode=mode, sync=sync) as temporary, open(temporary, "wb") as file:
         file.write(content)
+
+
+def put_in_place(temporary: str | os.PathLike[str], path: str | os.PathLike[str], *, sync: bool) -> None:
+    """Rename a complete file to its final name; raises `OSError`. sync : as in `Replacement`."""
+    os.replace(temporary, path)
+    if sync:
+        flush_to_disk(os.path.dirname(os.fspath(path)) or ".")
+
+
+def open_log(path: str | os.PathLike[str], longest_bytes: int) -> BinaryIO:
+    """Return a log file, open for appending at its end; raises `OSError`.
+
+    A log longer than `longest_bytes` is renamed to ``NAME.1`` first, over an older one.
+    """
+    name = os.fspath(path)
+    try:
+        if os.stat(name).st_size > longest_bytes:
+            os.replace(name, f"{name}.1")
+    except FileNotFoundError:
+        # the first log, or another process has just renamed it
+        pass
+    log = open(name, "a+b")  # noqa: SIM115 - the caller closes it
+    log.seek(0, os.SEEK_END)
+    return log
 
 
 def flush_to_disk(path: str | os.PathLike[str]) -> None:

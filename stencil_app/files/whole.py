@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nws.base.files import flush_to_disk
+from nws.base.files import put_in_place
 from stencil_app.errors import OutputError
 from stencil_app.running.mpi import agree
 
@@ -83,8 +83,7 @@ class SharedFile:
 
     def _put_in_place(self) -> None:
         try:
-            self._temporary.replace(self._path)
-            flush_to_disk(self._path.parent)
+            put_in_place(self._temporary, self._path, sync=True)
         except OSError as error:
             self._fail(error)
 
