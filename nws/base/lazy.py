@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], obje
     def get(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        # Imported here: every rank imports its package, and most never use a lazy name.
+        from importlib import import_module
+
         value = getattr(import_module(modules[name]), name)
         # The next use finds the value without this function.
         setattr(sys.modules[package], name, value)

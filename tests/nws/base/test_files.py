@@ -81,4 +81,4 @@ def test_replacement_concurrent_writers_do_not_meet(path):
 def test_files_imports_os_only():
     code = "import sys; before = set(sys.modules); import nws.base.files; print(set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert sorted(eval(done.stdout)) == ["__future__", "nws", "nws.base", "nws.base.files"]
+    assert sorted(eval(done.stdout)) == ["__future__", "nws", "nws.base", "nws.base.files", "nws.base.lazy"]

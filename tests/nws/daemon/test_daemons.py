@@ -264,7 +264,7 @@ def test_a_second_sensor_of_the_same_host_is_refused(stub, sensor):
         (["--site", "a b"], 2, "'a b' is no name for a host or site"),
         (["--server", "nowhere"], 2, "'nowhere' is no address of a service"),
         (["--token-file", "/nonexistent"], 2, "/nonexistent: the token cannot be read"),
-        (["--spool", "/proc/nope/spool.db"], 4, "no spool can be made there"),
+        (["--spool", "/proc/nope/spool.db"], 4, "its directory cannot be made"),
         (["--echo-port", "99999"], 2, "99999 is not in the range"),
     ],
 )
