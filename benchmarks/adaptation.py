@@ -53,7 +53,7 @@ LOOKS = "hosts: {look_every_s: 3, wait_s: 5, looks: 2}\n"
 
 
 def spec(count: int, share: float | None) -> dict[str, Any]:
-    """So many hosts at two sites, and the desk. share : of a CPU, for each"""
+    """Return so many hosts at two sites, and the desk. share : of a CPU, for each"""
     cpus, usual = HOSTS[count]
     hosts = [
         {
@@ -94,7 +94,7 @@ class Runs:
         self.hosts = list(HOSTS[options.hosts][0])
 
     def start(self, adapt: str, progress: Path | None) -> subprocess.Popen[str]:
-        """One run. progress : where one that is not watched tells how it goes, None for not at all"""
+        """Return one run. progress : where one that is not watched tells how it goes, None for not at all"""
         temporary = self.scratch / uuid.uuid4().hex[:8]
         temporary.mkdir()
         variables = [f"APPLES_STATE={self.scratch / 'state'}", f"TMPDIR={temporary}"]
@@ -129,7 +129,7 @@ class Runs:
         return process
 
     def told(self, adapt: str, load: str, then: Callable[[], None] = lambda: None) -> Told:
-        """One run that is watched. load : of others, in words.  then : called when a quarter is done"""
+        """Return one run that is watched. load : of others, in words.  then : called when a quarter is done"""
         progress = self.scratch / f"{uuid.uuid4().hex[:8]}.jsonl"
         process = self.start(adapt, progress if adapt == "off" else None)
         tail: FileTail | None = FileTail(str(progress)) if adapt == "off" else None
@@ -160,12 +160,12 @@ class Runs:
         return Told(lines=lines, at=at, rest_s=rest_s, document=document)
 
     def loaded(self, adapt: str, host: str, burners: int) -> Told:
-        """One run, on one of whose hosts so many processes begin to compute when a quarter is done."""
+        """Return one run, on one of whose hosts so many processes begin to compute when a quarter is done."""
         with burning(self.bed, {}) as load:
             return self.told(adapt, f"comes to {host}", lambda: load.extend(burn(self.bed, host, burners)))
 
     def swapped(self, adapt: str, host: str, burners: int) -> Told:
-        """One run; they compute on a host before it, and on the other when a quarter is done."""
+        """Return one run; they compute on a host before it, and on the other when a quarter is done."""
         other = next(name for name in self.hosts if name != host)
         with burning(self.bed, {host: burners}) as load:
 
@@ -177,7 +177,7 @@ class Runs:
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Document of a run; ends the program if it failed."""
+    """Return document of a run; ends the program if it failed."""
     out, err = process.communicate()
     if process.returncode != 0:
         sys.exit(err)
@@ -186,7 +186,7 @@ def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def iteration_s(lines: list[dict[str, Any]]) -> float:
-    """Seconds of an iteration over some lines, moves counted."""
+    """Return seconds of an iteration over some lines, moves counted."""
     return float(sum(line["seconds"] for line in lines) / sum(line["iterations"] for line in lines))
 
 

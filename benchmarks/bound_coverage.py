@@ -29,20 +29,20 @@ IDLE_RUNS, LOADED_RUNS, LEARNING_RUNS = 24, 60, 80
 
 
 def one_run(settings: WolskiSettings, case: tuple[int, int], load: str, costs: Costs) -> Record:
-    """A run in a world of its own. case : (size, seed)."""
+    """Return a run in a world of its own. case : (size, seed)."""
     size, seed = case
     session = Session(settings, seed=seed, load=load)
     return session.run(size, costs, make_plan, replace(PLANNERS["apples"], max_ranks=POOL))
 
 
 def told(settings: WolskiSettings, load: str, runs: int, costs: Costs) -> list[Record]:
-    """Runs that know what they know from the beginning."""
+    """Return runs that know what they know from the beginning."""
     cases = [(settings.sizes[k % len(settings.sizes)], FIRST_SEEDS[0] + k) for k in range(runs)]
     return [one_run(settings, case, load, costs) for case in cases]
 
 
 def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Record]:
-    """Loaded runs, each of which knows those before it."""
+    """Return loaded runs, each of which knows those before it."""
     rng = np.random.default_rng(first_seed)
     records: list[Record] = []
     for k in range(LEARNING_RUNS):

@@ -35,7 +35,7 @@ def burning(bed: Testbed, counts: dict[str, int]) -> Iterator[list[subprocess.Po
 
 
 def burn(bed: Testbed, host: str, count: int) -> list[subprocess.Popen[bytes]]:
-    """So many processes that compute, inside a host."""
+    """Return so many processes that compute, inside a host."""
     command = bed.command(host, [sys.executable, "-S", "-c", BURN])
     # What enters a host waits for what it started there: only their group has both.
     return [subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) for _ in range(count)]

@@ -31,7 +31,7 @@ class ComputedLink:
         self.sent_bytes = _CONNECTION_BYTES
 
     def exchange_s(self, length: int) -> float:
-        """Seconds for a message of `length` bytes and its acknowledgement."""
+        """Return seconds for a message of `length` bytes and its acknowledgement."""
         self.sent_bytes += length + _MESSAGE_BYTES + 40 * (length // 1460)
         return 2 * self.latency_s + length / self.bandwidth_Bps
 
@@ -44,7 +44,7 @@ def probe_bytes(latency_s: float, bandwidth: float) -> int:
 
 
 def probes_per_hour(made: Schedule) -> float:
-    """Probes of all turns in an hour: those of one round of each clique, over as long as it takes."""
+    """Return probes of all turns in an hour: those of one round of each clique, over as long as it takes."""
     total = 0.0
     for clique in made.cliques:
         one_round = sum(len(made.peers(host, clique.name)) for host in clique.members)

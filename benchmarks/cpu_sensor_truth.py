@@ -168,7 +168,7 @@ def spinning(scene: Scene, group: Path | None) -> Iterator[list[int]]:
 
 
 def cpu_seconds(spinners: Sequence[int]) -> float:
-    """CPU seconds used on this machine since boot by all that is no part of the scene."""
+    """Return CPU seconds used on this machine since boot by all that is no part of the scene."""
     times, _ = ProcFs().cpu_times()
     everybody = sum(t.normal + t.niced for t in times.values())
     ran = sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in spinners)
@@ -177,7 +177,7 @@ def cpu_seconds(spinners: Sequence[int]) -> float:
 
 
 def play(scene: Scene, seconds: float) -> tuple[float, float, float, float] | None:
-    """Passive reading, sensor's reading, truth, and CPUs that others used; None where it cannot be played."""
+    """Return passive reading, sensor's reading, truth, and CPUs that others used; None where it cannot be played."""
     with ExitStack() as stack:
         group = stack.enter_context(cgroup(scene.quota)) if scene.quota else None
         if scene.quota and group is None:

@@ -60,7 +60,7 @@ class Result:
 
 
 def batteries(values: Values) -> tuple[Values, Values, Values]:
-    """Last value, MAE pick and MSE pick, from one run of the battery."""
+    """Return last value, MAE pick and MSE pick, from one run of the battery."""
     predicted, answered = np.zeros((len(values), len(METHODS))), np.zeros((len(values), 2))
     trace(np.zeros(1, STATE), values, predicted, answered)
     return predicted[:, LAST], answered[:, 0], answered[:, 1]
@@ -116,7 +116,7 @@ def holt_winters(gain: float, trend: float | None) -> Method:
 
 
 def errors(values: Values, forecasts: Values) -> tuple[float, float]:
-    """MAE and RMSE of one series."""
+    """Return MAE and RMSE of one series."""
     wrong = (forecasts - values)[NOT_SCORED:]
     if not np.isfinite(wrong).all():
         raise SystemExit("a forecast is no finite number; nothing was left out to make figures look better")
@@ -124,7 +124,7 @@ def errors(values: Values, forecasts: Values) -> tuple[float, float]:
 
 
 def judged(name: str, method: Method, series: Iterable[Values]) -> Result:
-    """One method over all series."""
+    """Return one method over all series."""
     found, spent, count = [], 0.0, 0
     for values in series:
         began = time.perf_counter()
@@ -137,7 +137,7 @@ def judged(name: str, method: Method, series: Iterable[Values]) -> Result:
 
 
 def ours(series: list[Values]) -> list[Result]:
-    """Last value and both picks; all three come from a run of the battery, so each costs what the battery costs."""
+    """Return last value and both picks; all three come from a run of the battery, so each costs what the battery costs."""
     # compiled before the clock starts
     batteries(np.zeros(2))
 
@@ -169,7 +169,7 @@ def theirs(series: list[Values], refit: int) -> list[Result]:
 
 
 def lost(results: list[Result]) -> list[str]:
-    """Where somebody else is better than ours: MAE beside the MAE pick, RMSE beside the MSE pick."""
+    """Return where somebody else is better than ours: MAE beside the MAE pick, RMSE beside the MSE pick."""
     by_name = {r.method: r for r in results}
     mae, rmse = by_name["battery, MAE pick"].mae, by_name["battery, MSE pick"].rmse
     lines = []
@@ -183,7 +183,7 @@ def lost(results: list[Result]) -> list[str]:
 
 
 def groups(path: Path) -> dict[str, list[Values]]:
-    """Series of a file that can be scored: together, or by resource where the file has several of ours."""
+    """Return series of a file that can be scored: together, or by resource where the file has several of ours."""
     found: dict[str, list[Values]] = {}
     for name, values in read_measurements(path).items():
         if len(values) > NOT_SCORED:
@@ -199,7 +199,7 @@ def _resource(series: str) -> str:
 
 
 def spread(every: list[Values], most: int) -> list[Values]:
-    """At most so many of the series, evenly spread over them."""
+    """Return at most so many of the series, evenly spread over them."""
     if len(every) <= most:
         return every
     return [every[round(i * (len(every) - 1) / max(most - 1, 1))] for i in range(most)]

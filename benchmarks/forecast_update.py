@@ -40,7 +40,7 @@ print(imported - began, time.perf_counter() - imported)
 
 
 def percentiles(seconds: list[float], updates: int = 1) -> dict[str, float]:
-    """Microseconds of one of `updates` done in each of the timings."""
+    """Return microseconds of one of `updates` done in each of the timings."""
     each = np.array(seconds) * 1e6 / updates
     return {f"p{q}": float(np.percentile(each, q)) for q in (50, 90, 99)} | {"mean": float(each.mean())}
 

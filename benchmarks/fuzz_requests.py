@@ -105,7 +105,7 @@ class Fuzzer:
         )
 
     def cases(self, count: int) -> Iterator[Case]:
-        """So many requests."""
+        """Yield so many requests."""
         kinds, weights = zip(*self._kinds, strict=True)
         for _ in range(count):
             yield self._chance.choices(kinds, weights)[0]()
@@ -252,7 +252,7 @@ class Fuzzer:
         batch["value"] = [self._chance.random() for _ in range(n)]
 
     def _made(self, schema: dict[str, Any]) -> Any:
-        """A value that a schema allows."""
+        """Return a value that a schema allows."""
         while "$ref" in schema:
             found: Any = self._description
             for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -287,7 +287,7 @@ class Fuzzer:
         return self._chance.choice(HOSTS)
 
     def _mutated(self, value: Any) -> Any:
-        """The same document with one thing wrong somewhere."""
+        """Return the same document with one thing wrong somewhere."""
         if isinstance(value, dict) and value and self._chance.random() < 0.85:
             key = self._chance.choice(list(value))
             turn = self._chance.random()

@@ -53,7 +53,7 @@ def attack(
 
 
 def _answers(address: tuple[str, int], case: Case, patience_s: float) -> Iterator[str]:
-    """Statuses answered to a request, the first of them where more may be due."""
+    """Yield statuses answered to a request, the first of them where more may be due."""
     with contextlib.suppress(OSError), socket.create_connection(address, timeout=patience_s) as peer:
         # the server may close, with its answer sent, before it has read all
         with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def _address(server: subprocess.Popen[bytes], log: Path) -> tuple[str, int]:
-    """Where a server that was just started answers."""
+    """Return where a server that was just started answers."""
     while server.poll() is None:
         found = re.search(r" at http://([\d.]+):(\d+)", log.read_text())
         if found is not None:

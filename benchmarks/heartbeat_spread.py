@@ -28,7 +28,7 @@ DRAWS, SEED = 2000, 1
 
 
 def listen(nodes: int, beats: int, slice_s: float, *, unicast: bool) -> dict[int, list[tuple[float, ...]]]:
-    """By beat that all have heard: (sent, heard, acted) of each node manager, seconds."""
+    """Return by beat that all have heard: (sent, heard, acted) of each node manager, seconds."""
     directory = Path(tempfile.mkdtemp(prefix="spread-"))
     options = ("--multicast", "none") if unicast else ()
     names = {f"n{number}": "0-1" for number in range(nodes)}
@@ -52,7 +52,7 @@ def listen(nodes: int, beats: int, slice_s: float, *, unicast: bool) -> dict[int
 
 
 def percentiles(values: list[float]) -> str:
-    """Half, p95 and most, in milliseconds."""
+    """Return half, p95 and most, in milliseconds."""
     ordered = sorted(values)
     p95 = ordered[int(0.95 * len(ordered))]
     return f"{statistics.median(ordered) * 1e3:.3f} / {p95 * 1e3:.3f} / {ordered[-1] * 1e3:.3f} ms"

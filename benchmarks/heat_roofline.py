@@ -80,7 +80,7 @@ def worker(cells: int, rounds: int) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row for each rank count and quantity."""
+    """Return one row for each rank count and quantity."""
     mpiexec = Path(sys.executable).with_name("mpiexec")
     own = [
         sys.executable,
@@ -102,7 +102,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def rows(ranks: int, table: np.ndarray[Any, np.dtype[np.float64]], cells: int) -> list[dict[str, Any]]:
-    """Medians and percentiles of one rank count; table: [round, (triad, sweep, iteration, triad)] in s."""
+    """Return medians and percentiles of one rank count; table: [round, (triad, sweep, iteration, triad)] in s."""
     triad_s = table[:, [0, 3]].mean(axis=1)
     found = []
     for name, column in (("sweep", table[:, 1]), ("iteration", table[:, 2])):

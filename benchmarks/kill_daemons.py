@@ -29,13 +29,13 @@ WHAT = ("manager", "node", "rank", "cut")
 
 
 def slots(cluster: LocalCluster) -> dict[str, int]:
-    """By job that is in, its slot."""
+    """Return by job that is in, its slot."""
     jobs = cluster.view().get("jobs", {})
     return {job: about["slot"] for job, about in jobs.items() if about["slot"] is not None}
 
 
 def one_time(what: str, dice: random.Random) -> tuple[float, float]:
-    """(longest time somebody stayed stopped after it, time until the matrix was right); raises `SharingError`."""
+    """Return (longest time somebody stayed stopped after it, time until the matrix was right); raises `SharingError`."""
     directory = Path(tempfile.mkdtemp(prefix="kill-"))
     try:
         with LocalCluster(directory, NODES, slice_s=SLICE_S, relayed=what == "cut") as cluster:
@@ -86,7 +86,7 @@ def strike(
 
 
 def until_nobody_is_stopped(cluster: LocalCluster, processes: list) -> float:
-    """Seconds until none of them is stopped for three slices."""
+    """Return seconds until none of them is stopped for three slices."""
     started = last = time.monotonic()
     while time.monotonic() - last < 3 * SLICE_S:
         if any(state_of(process) == "T" for process in processes):

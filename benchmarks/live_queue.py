@@ -56,7 +56,7 @@ class Manager:
 
 
 def document(directory: Path, number: int, chance: random.Random, procs: int) -> dict[str, Any]:
-    """A job that appends its number, and sleeps a little; requests are far too long, as users' are."""
+    """Return a job that appends its number, and sleeps a little; requests are far too long, as users' are."""
     sleep_s = round(chance.expovariate(1 / 0.2), 3)
     script = f"echo {number} >> {directory}/ran; sleep {sleep_s}"
     return {
@@ -90,7 +90,7 @@ def submit_all(documents: list[dict[str, Any]], took_s: list[float]) -> None:
 
 
 def wait_until_over(jobs: int, limit_s: float) -> dict[str, Any]:
-    """The whole queue once all jobs have left it."""
+    """Return the whole queue once all jobs have left it."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         try:
@@ -104,7 +104,7 @@ def wait_until_over(jobs: int, limit_s: float) -> dict[str, Any]:
 
 
 def replayed(directory: Path, options: list[str]) -> list[tuple[float, int]]:
-    """(start, id) of all jobs by the simulator, in order."""
+    """Return (start, id) of all jobs by the simulator, in order."""
     log, starts = directory / "log.swf", directory / "starts"
     subprocess.run([*_APPLES, "queue", "--log", str(log)], check=True)
     subprocess.run(

@@ -87,15 +87,15 @@ class Run:
 
     @property
     def planned(self) -> list[str]:
-        """Hosts of the first plan."""
+        """Return hosts of the first plan."""
         return [entry["host"] for entry in self.events[0]["hosts"]]
 
     def when(self, text: str) -> float | None:
-        """When a line with this text came; None while it has not."""
+        """Return when a line with this text came; None while it has not."""
         return next((at for at, line in list(self.lines) if text in line), None)
 
     def wait_for(self, text: str) -> float:
-        """When a line with this text came; ends the program where none does."""
+        """Return when a line with this text came; ends the program where none does."""
         while (at := self.when(text)) is None:
             if self.process.poll() is not None:
                 sys.exit("\n".join(line for _, line in self.lines))
@@ -103,7 +103,7 @@ class Run:
         return at
 
     def reached(self) -> tuple[float | None, int]:
-        """When the loss was told, and the last iteration before it; None and 0 where the run ended without."""
+        """Return when the loss was told, and the last iteration before it; None and 0 where the run ended without."""
         while (at := self.when("planning again")) is None and self.process.poll() is None:
             time.sleep(0.01)
         if at is None or not self.history.exists():
@@ -113,7 +113,7 @@ class Run:
         return at, cycles[-1] if cycles else 0
 
     def end(self) -> dict[str, Any]:
-        """Its document, when it is over."""
+        """Return its document, when it is over."""
         self.process.wait()
         for reader in self._readers:
             reader.join()
@@ -121,13 +121,13 @@ class Run:
 
     @property
     def checksum(self) -> str:
-        """Of the last result that was printed."""
+        """Return of the last result that was printed."""
         said = [line.rpartition(" ")[2] for _, line in self.lines if ", checksum " in line]
         return said[-1] if said else "none"
 
 
 def left(bed: Testbed, hosts: list[str]) -> list[str]:
-    """What runs on hosts besides the hosts themselves."""
+    """Return what runs on hosts besides the hosts themselves."""
     return [
         f"{host}: {command}"
         for host in hosts
@@ -150,7 +150,7 @@ def left_at_last(bed: Testbed, hosts: list[str]) -> list[str]:
 def hit_one(
     bed: Testbed, taught: Path, plain: dict[str, Any], what: tuple[str, argparse.Namespace]
 ) -> dict[str, Any]:
-    """One run with a host hit at a random moment; moments after the end of the run do not count."""
+    """Return one run with a host hit at a random moment; moments after the end of the run do not count."""
     way, options = what
     rng: random.Random = options.rng
     hosts = [h.name for h in bed.spec.hosts]
@@ -191,7 +191,7 @@ def hit_one(
 
 
 def unbroken(bed: Testbed, state: Path, iterations: int) -> dict[str, Any]:
-    """The run that nothing happens to; teaches benchmarks and overhead."""
+    """Return the run that nothing happens to; teaches benchmarks and overhead."""
     with tempfile.TemporaryDirectory(prefix="lost-hosts-") as name:
         run = Run(bed, state, Path(name), ["-s", f"iterations={iterations}", "--checkpoint", "off"])
         document = run.end()

@@ -88,7 +88,7 @@ def launch(ranks: int, cells: int, rows: int, how: tuple[int, int]) -> subproces
 
 
 def rounds_of(started: subprocess.Popen[str]) -> np.ndarray[Any, Any]:
-    """float64[rounds, 3]: seconds by the clock, CPU seconds, seconds of the triad."""
+    """Return float64[rounds, 3]: seconds by the clock, CPU seconds, seconds of the triad."""
     said, _ = started.communicate()
     if started.returncode:
         sys.exit(f"a worker ended with {started.returncode}")
@@ -96,7 +96,7 @@ def rounds_of(started: subprocess.Popen[str]) -> np.ndarray[Any, Any]:
 
 
 def run(ranks: int, cells: int, rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One row of the report."""
+    """Return one row of the report."""
     cycles = max(2, round(arguments.zones / (cells * cells * rows)))
     table = rounds_of(launch(ranks, cells, rows, (cycles, arguments.rounds)))
     zones = cells * cells * rows * cycles
@@ -112,7 +112,7 @@ def run(ranks: int, cells: int, rows: int, arguments: argparse.Namespace) -> dic
 
 
 def scaling(cells: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Zone-cycles a second over those of one rank, of two ranks and of two halves apart: median, 10 % and 90 %.
+    """Return zone-cycles a second over those of one rank, of two ranks and of two halves apart: median, 10 % and 90 %.
 
     Of the best rounds of a turn, as every other figure of this kind, and of their medians, which say what the noise
     of the machine takes when one rank waits for another
@@ -136,7 +136,7 @@ def scaling(cells: int, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def starts(times: int) -> dict[str, float]:
-    """Seconds of a compile into an empty cache and of a start from the cache, by the clock and of CPU; medians."""
+    """Return seconds of a compile into an empty cache and of a start from the cache, by the clock and of CPU; medians."""
     code = "import stencil_app.mhd.problem"
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as cache:

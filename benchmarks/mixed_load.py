@@ -82,7 +82,7 @@ class Job:
 
 
 def plan(seed: int, duration_s: float, busy: float) -> list[Job]:
-    """The jobs of `duration_s` seconds in order of their starts; `busy` CPUs are wanted on average."""
+    """Return the jobs of `duration_s` seconds in order of their starts; `busy` CPUs are wanted on average."""
     rng = random.Random(seed)
     mean_s = _LONG_PART * _LONG_S + (1 - _LONG_PART) * _SHORT_S
 
@@ -130,7 +130,7 @@ _RUNS = (
 
 
 def command_of(job: Job) -> list[str]:
-    """Command line of a job."""
+    """Return command line of a job."""
     if job.kind == "run":
         return _RUNS[int(job.amount)]
     code = {"busy": _BUSY, "hold": _HOLD, "transfer": _TRANSFER}[job.kind]
@@ -139,7 +139,7 @@ def command_of(job: Job) -> list[str]:
 
 
 def dies_with_us(parent: int) -> Callable[[], None]:
-    """For a child before it becomes its program: the kernel ends it when this process is gone."""
+    """Return for a child before it becomes its program: the kernel ends it when this process is gone."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def tie() -> None:

@@ -32,7 +32,7 @@ LANGUAGES = {"C": "known.c", "Fortran": "known.f90", "Fortran 2008": "known_f08.
 
 
 def command(mpi: Mpi, source: str, directory: Path) -> list[str] | None:
-    """How the program is run with this MPI, compiled where it must be; None where that cannot be done."""
+    """Return how the program is run with this MPI, compiled where it must be; None where that cannot be done."""
     path = PROGRAMS / source
     if path.suffix == ".py":
         return [sys.executable, str(path)]
@@ -45,7 +45,7 @@ def command(mpi: Mpi, source: str, directory: Path) -> list[str] | None:
 
 
 def interposer(directory: Path) -> Path:
-    """The library that sees every edge for itself."""
+    """Return the library that sees every edge for itself."""
     made = directory / "edges.so"
     command = [*compiler(), "-O2", "-shared", "-fPIC", "-o", str(made), str(PROGRAMS / "edges.c"), "-ldl"]
     subprocess.run(command, check=True)
@@ -62,7 +62,7 @@ class Errors:
 
 
 def errors(mpi: Mpi, words: list[str], edges: Path) -> dict[int, Errors]:
-    """Of the ranks of one run."""
+    """Return of the ranks of one run."""
     base = {**os.environ, **mpi.environment, "LD_PRELOAD": str(edges)}
     with MonitoredJob(base=base) as job:
         said = run(mpi.ranks(2, words), {**base, **job.environment})

@@ -31,12 +31,12 @@ class Mpi:
     fortran: str | None = None
 
     def ranks(self, count: int, command: list[str]) -> list[str]:
-        """Command line of so many ranks."""
+        """Return command line of so many ranks."""
         return [*self.launcher, "-n", str(count), *command]
 
 
 def found() -> list[Mpi]:
-    """Every MPI that can be used here; the first is the one the project brings."""
+    """Return every MPI that can be used here; the first is the one the project brings."""
     beside = Path(sys.executable).parent
     own = beside / "mpicc"
     mpis = [
@@ -75,7 +75,7 @@ def found() -> list[Mpi]:
 
 
 def run(command: list[str], environment: dict[str, str], seconds: float = 300.0) -> str:
-    """Output of a command; ends the benchmark with what it said where it fails."""
+    """Return output of a command; ends the benchmark with what it said where it fails."""
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=seconds
     )

@@ -42,7 +42,7 @@ def silent(line: str) -> None:
 
 
 def launch_s(launcher: Launcher, hosts: list[str]) -> float:
-    """Seconds that `true` with a rank on every host takes, allocation included where one is made."""
+    """Return seconds that `true` with a rank on every host takes, allocation included where one is made."""
     with tempfile.TemporaryDirectory() as directory:
         request = LaunchRequest(
             plan=unplanned(hosts, scheduler="benchmark", application="true"),
@@ -59,7 +59,7 @@ def launch_s(launcher: Launcher, hosts: list[str]) -> float:
 
 
 def allocation_s(hosts: list[str]) -> float:
-    """Seconds that an allocation takes to be made and given back, with nothing run in it."""
+    """Return seconds that an allocation takes to be made and given back, with nothing run in it."""
     start = time.perf_counter()
     with OwnAllocation(Shape(hosts=tuple(hosts), ranks_each=1, minutes=1), Wishes(), silent):
         pass
@@ -67,7 +67,7 @@ def allocation_s(hosts: list[str]) -> float:
 
 
 def inside_s(hosts: list[str], repeat: int) -> list[float]:
-    """Seconds of launches in one allocation that is there."""
+    """Return seconds of launches in one allocation that is there."""
     with OwnAllocation(Shape(hosts=tuple(hosts), ranks_each=1, minutes=5), Wishes(), silent) as allocation:
         launcher = SlurmLauncher(Cluster(hosts=tuple(hosts), enclosing=allocation.number))
         return [launch_s(launcher, hosts) for _ in range(repeat)]
@@ -80,7 +80,7 @@ def show(what: str, values: list[float]) -> None:
 
 
 def answer(launcher: str, hosts: list[str]) -> tuple[list[tuple[str, int]], str]:
-    """Chain of (host, rows) and checksum of one run through the command, with a state of its own."""
+    """Return chain of (host, rows) and checksum of one run through the command, with a state of its own."""
     command = [str(Path(sys.executable).parent / "apples-run"), *JOB, "--launcher", launcher, "--json"]
     with tempfile.TemporaryDirectory() as state:
         result = subprocess.run(

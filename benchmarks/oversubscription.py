@@ -29,7 +29,7 @@ POLLING = {"OMPI_MCA_mpi_yield_when_idle": "0"}
 
 
 def once(mpi: Mpi, ranks: int, words: list[str], wait: Wait | None) -> float:
-    """Elapsed seconds of one run: of the loop where the program says it, else of all."""
+    """Return elapsed seconds of one run: of the loop where the program says it, else of all."""
     base = {**os.environ, **mpi.environment, **POLLING, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     command = mpi.ranks(ranks, [*APP, *words])
     started = time.perf_counter()

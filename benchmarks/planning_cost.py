@@ -33,7 +33,7 @@ from apples.planning.problem import build
 
 
 def setting(count: int, seed: int) -> tuple[Snapshot, Workload, Costs]:
-    """Loaded hosts in sites of about 16 with slow links between sites, memory and array limits."""
+    """Return loaded hosts in sites of about 16 with slow links between sites, memory and array limits."""
     rng = np.random.default_rng(seed)
     sites = np.arange(count) % max(2, count // 16)
     same = sites[:, None] == sites[None, :]
@@ -66,7 +66,7 @@ def setting(count: int, seed: int) -> tuple[Snapshot, Workload, Costs]:
 def lp_for_every_candidate(
     snapshot: Snapshot, workload: Workload, costs: Costs, solver: Any
 ) -> tuple[int, float]:
-    """(candidates, best makespan) when each candidate is a linear program of its own."""
+    """Return (candidates, best makespan) when each candidate is a linear program of its own."""
     options = PlanningOptions()
     problem = build(snapshot, workload, costs, options)
     position = rank_order.tree_positions(problem)
@@ -84,7 +84,7 @@ def lp_for_every_candidate(
 
 
 def timed(run: Callable[[], Any], repeat: int) -> dict[str, float]:
-    """Milliseconds of `repeat` runs after one to warm up."""
+    """Return milliseconds of `repeat` runs after one to warm up."""
     run()
     spent = []
     for _ in range(repeat):

@@ -97,7 +97,7 @@ def newcomer() -> float:
 
 
 def play(nices: Sequence[int], settle_s: float, source: PrometheusSource, own: CpuSensor) -> list[float]:
-    """What Prometheus says of cpu.new, what our own sensor says, and the truth."""
+    """Return what Prometheus says of cpu.new, what our own sensor says, and the truth."""
     with spinning(nices):
         # our own sensor looks back on as long a time as sensors do that measure every 10 s
         time.sleep(max(settle_s - 10.0, 0.0))

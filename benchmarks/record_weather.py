@@ -59,7 +59,7 @@ def record(minutes: float, every_s: float, load: Load, state: Path) -> str:
 
 
 def exported(state: Path) -> list[list[str]]:
-    """Rows series, t, value of everything that was measured, of a host with another name."""
+    """Return rows series, t, value of everything that was measured, of a host with another name."""
     nws = Path(sys.executable).with_name("nws")
     environment = os.environ | {"APPLES_STATE": str(state)}
     done = subprocess.run([nws, "export"], env=environment, capture_output=True, text=True, check=True)

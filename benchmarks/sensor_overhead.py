@@ -39,7 +39,7 @@ class Watched:
     resident: list[float] = field(default_factory=list)
 
     def cpu_s(self) -> float:
-        """User and system time of the process and of its children that have ended."""
+        """Return user and system time of the process and of its children that have ended."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(int(x) for x in fields[11:15]) * _TICK_S
 

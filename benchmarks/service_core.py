@@ -46,11 +46,11 @@ class Feed:
 
     @property
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return START + 10.0 * (self._at // len(self._names))
 
     def batch(self, size: int) -> Batch:
-        """The next `size` samples."""
+        """Return the next `size` samples."""
         places = (self._at + np.arange(size)) % len(self._names)
         first = self._at
         self._at += size

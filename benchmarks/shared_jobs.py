@@ -78,7 +78,7 @@ class Workload:
 def workload_of(
     mpi: Mpi, rate: float, options: argparse.Namespace, imbalances: tuple[str, ...], pattern: str = "ring"
 ) -> Workload:
-    """Jobs as the options want them."""
+    """Return jobs as the options want them."""
     return Workload(
         mpi=mpi,
         imbalances=imbalances,
@@ -90,7 +90,7 @@ def workload_of(
 
 
 def bsp(workload: Workload, imbalance: str, iterations: int) -> list[str]:
-    """Command of one rank."""
+    """Return command of one rank."""
     program = str(Path(sys.executable).parent / "stencil-app")
     arguments = [
         "--granularity",
@@ -113,7 +113,7 @@ def bsp(workload: Workload, imbalance: str, iterations: int) -> list[str]:
 
 
 def measured_rate(mpi: Mpi) -> float:
-    """Turns of arithmetic a second of one core, the best of a few."""
+    """Return turns of arithmetic a second of one core, the best of a few."""
     command = [str(Path(sys.executable).parent / "stencil-app"), "bsp", "--iterations", "10", "--json"]
     runs = [run(mpi.ranks(1, command), {**os.environ, **mpi.environment}) for _ in range(3)]
     return max(json.loads(text)["rate"] for text in runs)
@@ -122,7 +122,7 @@ def measured_rate(mpi: Mpi) -> float:
 def responses(
     workload: Workload, policy: str, slice_s: float, node_options: tuple[str, ...] = ()
 ) -> tuple[list[float], list[dict]]:
-    """Response time of each job, seconds, and what the node managers saw of its ranks."""
+    """Return response time of each job, seconds, and what the node managers saw of its ranks."""
     directory = Path(tempfile.mkdtemp(prefix="shared-"))
     jobs: dict[str, subprocess.Popen] = {}
     try:
@@ -164,7 +164,7 @@ def responses(
 
 
 def wait_for(jobs: dict[str, subprocess.Popen], started: float) -> dict[str, float]:
-    """Seconds until the end of each; ends the benchmark where one fails."""
+    """Return seconds until the end of each; ends the benchmark where one fails."""
     ended: dict[str, float] = {}
     while len(ended) < len(jobs):
         for job, process in jobs.items():

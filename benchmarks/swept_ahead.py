@@ -24,7 +24,7 @@ MESH = ("--nx", "32", "--ny", "32")
 
 
 def timed(name: str, spent: dict[str, float]) -> Callable[..., Any]:
-    """The method of that name, which notes its seconds; `rate_bits` apart for ends and inner planes."""
+    """Return the method of that name, which notes its seconds; `rate_bits` apart for ends and inner planes."""
     method = getattr(MhdProblem, name)
 
     def call(self: MhdProblem, *args: Any, **options: Any) -> Any:

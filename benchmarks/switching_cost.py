@@ -26,12 +26,12 @@ TRIAL_TURNS = 20_000_000
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process, to the nanosecond."""
+    """Return CPU seconds of a process, to the nanosecond."""
     return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) * 1e-9
 
 
 def measure(policy: str, slice_s: float, turns: int) -> tuple[float, dict[str, float]]:
-    """(turnaround of both jobs, CPU seconds in a second of a daemon of each kind) under one policy."""
+    """Return (turnaround of both jobs, CPU seconds in a second of a daemon of each kind) under one policy."""
     directory = Path(tempfile.mkdtemp(prefix="switching-"))
     try:
         with LocalCluster(directory, {"a": "0", "b": "1"}, policy=policy, slice_s=slice_s) as cluster:
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def told(shares: dict[str, float]) -> str:
-    """Shares in words."""
+    """Return shares in words."""
     return ", ".join(f"{kind} {share:.3%}" for kind, share in shares.items())
 
 

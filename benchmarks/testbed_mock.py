@@ -53,13 +53,13 @@ AHEAD = 0.44
 
 
 def workload_of(run: dict[str, Any]) -> Workload:
-    """Demands of a run of the series."""
+    """Return demands of a run of the series."""
     iterations = f"iterations={run['attempts'][0]['iterations']}"
     return TEMPLATE.workload(run["size"], dict(pair.split("=") for pair in (*MESH, iterations)))
 
 
 def grid_of(spec: Spec, lines: Sequence[dict[str, Any]]) -> Grid:
-    """The hosts, and each link at the median of what was measured before these runs."""
+    """Return the hosts, and each link at the median of what was measured before these runs."""
     hosts = tuple(
         Host(name=host.name, cpu_type=host.name, site=host.site) for host in spec.hosts if host.name != DESK
     )
@@ -84,20 +84,20 @@ def grid_of(spec: Spec, lines: Sequence[dict[str, Any]]) -> Grid:
 
 
 def _start_s(run: dict[str, Any]) -> float:
-    """Seconds of a run that are no iterations: interpreters and what they import, which all wait for."""
+    """Return seconds of a run that are no iterations: interpreters and what they import, which all wait for."""
     ranks = [rank["observed"] for rank in run["hosts"]]
     return float(run["observed_s"] - max(rank["total_s"] - rank["setup_s"] for rank in ranks))
 
 
 def _message_cpu_s(run: dict[str, Any], shares: dict[str, float]) -> float:
-    """CPU seconds for the messages of an iteration, of the rank that waited least: the others waited for it."""
+    """Return CPU seconds for the messages of an iteration, of the rank that waited least: the others waited for it."""
     waits = ((rank["observed"]["wait_s"], rank) for rank in run["hosts"])
     least_s, rank = min(waits, key=lambda pair: pair[0])
     return float(least_s / rank["observed"]["iterations"] * shares[rank["host"]])
 
 
 def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, float]) -> Scenario:
-    """What is true of the testbed, by runs without load. row_s : host → seconds of its share for a row and sweep."""
+    """Return what is true of the testbed, by runs without load. row_s : host → seconds of its share for a row and sweep."""
     idle = [line["run"] for line in lines]
     shares = {host.name: host.cpu for host in spec.hosts}
     start_cpu_s = statistics.median(
@@ -173,7 +173,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
 
 
 def makespan(grid: Grid, scenario: Scenario, line: dict[str, Any]) -> float:
-    """Seconds that the plan of one real run takes on the mock grid under the load that run had."""
+    """Return seconds that the plan of one real run takes on the mock grid under the load that run had."""
     load_then = replace(NO_LOAD, standing={h: n for h, n in line["load"].items() if n})
     world = MockPlatform(grid, replace(scenario, loads={"then": load_then}), load="then", seed=1)
     run = line["run"]
@@ -240,7 +240,7 @@ def main() -> None:
 
 
 def _row_seconds(spec: Spec, costs: dict[str, Any]) -> dict[str, float]:
-    """Host → seconds for a row and iteration on its share, nobody else there."""
+    """Return host → seconds for a row and iteration on its share, nobody else there."""
     (table,) = costs["seconds_per_row"].values()
     own = {host: found["factor"] for host, found in costs["hosts"].items()}
     return {host.name: table["1"] * own.get(host.name, 1.0) / host.cpu for host in spec.hosts}

@@ -76,7 +76,7 @@ class Runs:
             file.write(json.dumps(line) + "\n")
 
     def run(self, size: int, pool: list[str], scheduler: str = "apples", **facts: Any) -> dict[str, Any]:
-        """One run; ends the program if it fails. facts : what else its line should say"""
+        """Return one run; ends the program if it fails. facts : what else its line should say"""
         words = [f"{size}", "--launcher", "ssh", "-H", ",".join(f"{h}:1" for h in pool), "--json"]
         words += ["--scheduler", scheduler, *(w for pair in self.settings for w in ("-s", pair))]
         state = f"APPLES_STATE={self.state}"
@@ -135,7 +135,7 @@ def _copy(state: Path) -> Iterator[Path]:
 
 
 def _pools(hosts: list[str]) -> list[list[str]]:
-    """All hosts, all but one, and each site alone."""
+    """Return all hosts, all but one, and each site alone."""
     sites = [[h for h in hosts if h[0] == site] for site in sorted({h[0] for h in hosts})]
     return [hosts, *([h for h in hosts if h != out] for out in hosts), *sites]
 
@@ -174,7 +174,7 @@ def report(lines: list[dict[str, Any]]) -> None:
 
 
 def _repeated(lines: list[dict[str, Any]]) -> tuple[int, float]:
-    """Runs of one size on the same hosts: how many, and how far their errors stray from their own mean, in the mean."""
+    """Return runs of one size on the same hosts: how many, and how far their errors stray from their own mean, in the mean."""
     errors: dict[tuple[Any, ...], list[float]] = {}
     for line in lines:
         hosts = sorted(h["host"] for h in line["run"]["hosts"])
@@ -190,7 +190,7 @@ def _repeated(lines: list[dict[str, Any]]) -> tuple[int, float]:
 
 
 def _row_spread(lines: list[dict[str, Any]]) -> float:
-    """How far what a host computes a row in strays from its own median, in the mean over runs."""
+    """Return how far what a host computes a row in strays from its own median, in the mean over runs."""
     seconds: dict[str, list[float]] = {}
     for line in lines:
         for rank in line["run"]["hosts"]:
@@ -231,7 +231,7 @@ def _bounds(line: dict[str, Any]) -> bool:
 
 
 def chain(run: dict[str, Any]) -> str:
-    """Hosts and rows of a run or an attempt."""
+    """Return hosts and rows of a run or an attempt."""
     return " ".join(f"{h['host']}:{h['rows']}" for h in run["hosts"])
 
 

@@ -57,7 +57,7 @@ class Processes:
     def server(
         self, *, store: Path | None = None, settings: str = "", environ: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """A server that answers."""
+        """Return a server that answers."""
         config = self.directory / "weather.yaml"
         config.write_text(
             f"grid: trial\nlisten: 127.0.0.1:{self.port}\nstore: {store or self.directory / 'service.db'}\n{settings}"
@@ -69,17 +69,17 @@ class Processes:
     def sensor(
         self, host: str, *, address: str = "127.0.0.1", environ: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """A sensor daemon that stands for one host."""
+        """Return a sensor daemon that stands for one host."""
         own = {"APPLES_STATE": str(self.directory / host), **(environ or {})}
         options = ["--server", self.url, "--host", host, "--address", address]
         return self._start(["sensor", *options], host, own)
 
     def client(self, **identity: Any) -> ServiceClient:
-        """A client with a short patience."""
+        """Return a client with a short patience."""
         return ServiceClient(self.url, timeout_s=5.0, **identity)
 
     def wait(self, what: Callable[[], Any], name: str, patience_s: float = READY_S) -> Any:
-        """First true answer; failures to reach the service count as not yet."""
+        """Return first true answer; failures to reach the service count as not yet."""
         end = time.monotonic() + patience_s
         while True:
             with contextlib.suppress(ServiceUnreachable, ServiceError):
@@ -214,7 +214,7 @@ class _Stream(threading.Thread):
         self.next = int(answer["next"])
 
     def progressed(self) -> bool:
-        """Whether something was acknowledged since the last call that said so."""
+        """Return whether something was acknowledged since the last call that said so."""
         before, self._seen = self._seen, self.next
         return self._seen > before
 
@@ -399,7 +399,7 @@ def _times(client: ServiceClient, series: str) -> list[float]:
 
 
 def _values(client: ServiceClient, series: str) -> list[float]:
-    """Every sample of a series, the newest page first: the service answers with the newest of a span."""
+    """Return every sample of a series, the newest page first: the service answers with the newest of a span."""
     found: list[tuple[float, float]] = []
     until = time.time() + 60
     while True:
@@ -416,7 +416,7 @@ def _status(client: ServiceClient, host: str) -> dict[str, Any]:
 
 
 def _measured(client: ServiceClient) -> dict[tuple[str, str], float]:
-    """When each pair was measured last."""
+    """Return when each pair was measured last."""
     series = client.snapshot()["series"]
     found = {}
     for name, t in zip(series["name"], series["measured_at"], strict=True):

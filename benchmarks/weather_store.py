@@ -33,7 +33,7 @@ def series_of(hosts: int) -> list[str]:
 
 
 def next_values(level: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Each series wanders and is noisy about where it is, exact in float32."""
+    """Return each series wanders and is noisy about where it is, exact in float32."""
     level *= np.exp(rng.normal(0, 0.01, len(level)))
     return (level * rng.lognormal(0, 0.1, len(level))).astype(np.float32).astype(np.float64)
 

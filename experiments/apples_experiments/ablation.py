@@ -55,7 +55,7 @@ class Undone:
 
 
 def undo_each(settings: SiteSettings, progress: Progress) -> list[Undone]:
-    """All variants in the first of the worlds of every size."""
+    """Return all variants in the first of the worlds of every size."""
     found = []
     for size in settings.sizes:
         progress(f"size {size}, {settings.ablation_worlds} worlds, {len(VARIANTS)} variants of our planner")
@@ -77,7 +77,7 @@ def undo_each(settings: SiteSettings, progress: Progress) -> list[Undone]:
 
 
 def ablation_rows(found: list[Undone]) -> tuple[Row, ...]:
-    """Per variant: run time over the full planner's, and how often it was slower and faster."""
+    """Return per variant: run time over the full planner's, and how often it was slower and faster."""
     rows = []
     for name in VARIANTS:
         mine = [u for u in found if u.variant == name]
@@ -94,7 +94,7 @@ def ablation_rows(found: list[Undone]) -> tuple[Row, ...]:
 
 
 def by_size(found: list[Undone]) -> dict[str, Mapping[int, float]]:
-    """Variant → size → mean run time over the full planner's, JSON-ready."""
+    """Return variant → size → mean run time over the full planner's, JSON-ready."""
     sizes = sorted({u.size for u in found})
     return {
         name: {
@@ -108,7 +108,7 @@ def by_size(found: list[Undone]) -> dict[str, Mapping[int, float]]:
 def _at_opening(
     settings: SiteSettings, case: tuple[int, int], scheduler: Scheduler, progress: Progress
 ) -> Record:
-    """The run of a scheduler that meets the world first. case : (size, seed)."""
+    """Return the run of a scheduler that meets the world first. case : (size, seed)."""
     size, seed = case
     costs = learnt_costs(settings, scheduler.learns, progress)
     return run(open_site(settings, seed=seed, load="loaded"), size, costs, scheduler)

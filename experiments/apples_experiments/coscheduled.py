@@ -50,19 +50,19 @@ def _scenario(
 
 
 def _table_3(settings: Flexible) -> TableScenario:
-    """Two balanced jobs."""
+    """Return two balanced jobs."""
     jobs = (balanced(settings, "job 1"), balanced(settings, "job 2"))
     return _scenario(3, jobs, {"job 1": (CS,), "job 2": (CS,)})
 
 
 def _table_4(settings: Flexible) -> TableScenario:
-    """Two load-imbalanced jobs that complement each other."""
+    """Return two load-imbalanced jobs that complement each other."""
     jobs = (imbalanced(settings, "job 1", slow=1), imbalanced(settings, "job 2", slow=0))
     return _scenario(4, jobs, {"job 1": (F, DC), "job 2": (DC, F)})
 
 
 def _table_5(settings: Flexible) -> TableScenario:
-    """Two silent jobs on the nodes where a long one is fast."""
+    """Return two silent jobs on the nodes where a long one is fast."""
     jobs = (
         silent(settings, "job 1", parity=0),
         silent(settings, "job 2", parity=0),
@@ -72,7 +72,7 @@ def _table_5(settings: Flexible) -> TableScenario:
 
 
 def _table_6(settings: Flexible) -> TableScenario:
-    """The jobs of Table 4 and a balanced one."""
+    """Return the jobs of Table 4 and a balanced one."""
     jobs = (
         imbalanced(settings, "job 1", slow=1),
         imbalanced(settings, "job 2", slow=0),
@@ -93,7 +93,7 @@ SCENARIOS: Mapping[int, Callable[[Flexible], TableScenario]] = {
 def run_scenario(
     settings: Flexible, scenario: TableScenario, progress: Progress
 ) -> dict[str, tuple[ClusterOutcome, ...]]:
-    """Outcomes by algorithm, one for each seed."""
+    """Return outcomes by algorithm, one for each seed."""
     cases = [
         ClusterCase(
             label=(f"Table {scenario.table.number}", algorithm, f"seed {seed}"),
@@ -112,13 +112,13 @@ def run_scenario(
 
 
 def cells(outcome: ClusterOutcome, jobs: tuple[BspJob, ...]) -> tuple[float, ...]:
-    """A row of a table: completion of each job, turnaround, mean response; seconds."""
+    """Return a row of a table: completion of each job, turnaround, mean response; seconds."""
     times = tuple(outcome.jobs[job.name].finished_s for job in jobs)
     return (*times, outcome.turnaround_s, outcome.mean_response_s)
 
 
 def table_rows(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> list[Row]:
-    """The table cell by cell, medians over the seeds."""
+    """Return the table cell by cell, medians over the seeds."""
     names = (*scenario.table.jobs, "turnaround", "mean response")
     rows = []
     for algorithm, runs in outcomes.items():
@@ -131,7 +131,7 @@ def table_rows(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutc
 
 
 def class_row(scenario: TableScenario, runs: tuple[ClusterOutcome, ...]) -> Row:
-    """How many processes have the class that the paper states, the worst seed."""
+    """Return how many processes have the class that the paper states, the worst seed."""
     right = min(
         sum(run.classes.get(process) is wanted for process, wanted in scenario.classes.items())
         for run in runs
@@ -145,7 +145,7 @@ def class_row(scenario: TableScenario, runs: tuple[ClusterOutcome, ...]) -> Row:
 
 
 def ordering_row(scenario: TableScenario, rows: list[Row]) -> Row:
-    """The slower of SB and FCS against the faster of FCFS and GS, turnaround."""
+    """Return the slower of SB and FCS against the faster of FCFS and GS, turnaround."""
     ours = {row.name.partition(",")[0]: row.ours for row in rows if row.name.endswith("turnaround")}
     paper = {algorithm: row[-2] for algorithm, row in scenario.table.rows.items()}
     return Row(
@@ -157,7 +157,7 @@ def ordering_row(scenario: TableScenario, rows: list[Row]) -> Row:
 
 
 def table_json(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> dict[str, Any]:
-    """Every run of one table, JSON-ready: the cells by algorithm and seed, and the classes under FCS."""
+    """Return every run of one table, JSON-ready: the cells by algorithm and seed, and the classes under FCS."""
     return {
         "runs": {
             algorithm: [[round(cell, 3) for cell in cells(run, scenario.jobs)] for run in runs]
@@ -174,7 +174,7 @@ def table_json(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutc
 
 
 def table_figure(scenario: TableScenario, rows: list[Row], title: str) -> Figure:
-    """Turnaround by algorithm, the paper's and ours."""
+    """Return turnaround by algorithm, the paper's and ours."""
     wanted = [row for row in rows if row.name.endswith("turnaround")]
     x = tuple(float(i) for i in range(len(wanted)))
     return Figure(
@@ -195,7 +195,7 @@ MEDIANS = "Every cell is the median over the seeds; the paper took the best of f
 
 
 def misses(rows: list[Row]) -> tuple[str, ...]:
-    """A note for every turnaround and mean response that is further from the paper than is aimed at."""
+    """Return a note for every turnaround and mean response that is further from the paper than is aimed at."""
     notes = []
     for row in rows:
         algorithm, _, what = row.name.partition(", ")
@@ -206,7 +206,7 @@ def misses(rows: list[Row]) -> tuple[str, ...]:
 
 
 def run_table(progress: Progress, number: int) -> Result:
-    """F4 to F7: one of Tables 3 to 6."""
+    """Return F4 to F7: one of Tables 3 to 6."""
     settings = load_settings().flexible
     scenario = SCENARIOS[number](settings)
     outcomes = run_scenario(settings, scenario, progress)

@@ -34,7 +34,7 @@ class ClusterCase:
 
 
 def run_case(case: ClusterCase) -> ClusterOutcome:
-    """One case, here."""
+    """Return one case, here."""
     return simulate(
         case.machine,
         case.jobs,
@@ -47,7 +47,7 @@ def run_case(case: ClusterCase) -> ClusterOutcome:
 
 
 def run_cases(cases: Sequence[ClusterCase], progress: Callable[[str], None]) -> list[ClusterOutcome]:
-    """All cases, in the order given. progress : told of each case that is done."""
+    """Return all cases, in the order given. progress : told of each case that is done."""
     workers = min(len(cases), len(os.sched_getaffinity(0)))
     if workers <= 1:
         return [run_case(case) for case in cases]
@@ -65,7 +65,7 @@ def run_cases(cases: Sequence[ClusterCase], progress: Callable[[str], None]) -> 
 
 
 def _effort(case: ClusterCase) -> int:
-    """How long a case takes, roughly: iterations of all ranks, ten times as much where ranks interrupt each other."""
+    """Return how long a case takes, roughly: iterations of all ranks, ten times as much where ranks interrupt each other."""
     steps = sum(len(job.nodes) * job.iterations for job in case.jobs)
     return steps * (1 if case.policy in ("batch", "gang") else 10)
 

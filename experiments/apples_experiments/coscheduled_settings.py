@@ -55,7 +55,7 @@ class Flexible:
     applications: Applications
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready constants."""
+        """Return JSON-ready constants."""
         return asdict(self)
 
 
@@ -130,7 +130,7 @@ class MessageDrivenRuns:
     queue: Queue
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready constants."""
+        """Return JSON-ready constants."""
         return asdict(self)
 
 

@@ -22,7 +22,7 @@ _VARIED = {
 
 
 def synthetic_jobs(progress: Progress, choices: Choices | None = None) -> Result:
-    """F9: synthetic applications on 32 processors, Figures 7 and 8."""
+    """Return F9: synthetic applications on 32 processors, Figures 7 and 8."""
     settings, flexible = _settings(choices)
     workloads = synthetic(settings, flexible)
     found = sweep(workloads, settings, progress)
@@ -33,7 +33,7 @@ def synthetic_jobs(progress: Progress, choices: Choices | None = None) -> Result
 
 
 def scientific_jobs(progress: Progress, choices: Choices | None = None) -> Result:
-    """F10: SAGE and SWEEP3D on 64 processors, Figure 9.
+    """Return F10: SAGE and SWEEP3D on 64 processors, Figure 9.
 
     Raises `apples.errors.ConfigError` where the load is to be varied by run times: these are the applications' own.
     """
@@ -57,7 +57,7 @@ def _settings(choices: Choices | None) -> tuple[DynamicSettings, coscheduled_set
 def _rows(
     found: Sweep, workloads: Set, settings: DynamicSettings, paper: tuple[dict[str, float], float]
 ) -> list[Row]:
-    """paper : saturation by algorithm, %, and FCS's over FCFS's."""
+    """Return paper : saturation by algorithm, %, and FCS's over FCFS's."""
     saturated, gain = paper
     return [
         *results.saturation_rows(found, settings.keeps_up, saturated),

@@ -50,15 +50,15 @@ class Sweep:
     figures: Mapping[DynamicCase, WorkloadFigures]
 
     def mean(self, policy: str, load: float, what: Callable[[WorkloadFigures], float]) -> float:
-        """Mean over the seeds."""
+        """Return mean over the seeds."""
         return sum(self.over_seeds(policy, load, what)) / len(self.seeds)
 
     def over_seeds(self, policy: str, load: float, what: Callable[[WorkloadFigures], float]) -> list[float]:
-        """A figure for each seed."""
+        """Return a figure for each seed."""
         return [what(self.figures[DynamicCase(policy=policy, load=load, seed=seed)]) for seed in self.seeds]
 
     def saturation(self, policy: str, keeps_up: float, seed: int | None = None) -> Saturation:
-        """Of one seed, or of the mean accepted load over all."""
+        """Return of one seed, or of the mean accepted load over all."""
         accepted = [
             self.mean(policy, load, _accepted)
             if seed is None
@@ -68,7 +68,7 @@ class Sweep:
         return saturation(self.loads, accepted, keeps_up)
 
     def ideal_saturation(self, keeps_up: float) -> Saturation:
-        """Of a machine that wastes nothing, with the same jobs."""
+        """Return of a machine that wastes nothing, with the same jobs."""
         accepted = []
         for load in self.loads:
             same = [DynamicCase(policy=self.policies[0], load=load, seed=seed) for seed in self.seeds]
@@ -103,7 +103,7 @@ def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], N
 
 
 def run_case(site: Site, policy: str, work: tuple[Trace, tuple[JobKind, ...]], seed: int) -> JobTimes:
-    """One case, here. work : jobs with their arrivals, and what each does"""
+    """Return one case, here. work : jobs with their arrivals, and what each does"""
     trace, kinds = work
     return run(site, policy, trace, bsp_jobs(site.machine, trace, kinds), seed=seed)
 
@@ -111,7 +111,7 @@ def run_case(site: Site, policy: str, work: tuple[Trace, tuple[JobKind, ...]], s
 def _run_all(
     workloads: Set, vary: str, cases: Sequence[DynamicCase]
 ) -> Iterator[tuple[DynamicCase, JobTimes]]:
-    """As they are done."""
+    """Yield as they are done."""
     molds = {seed: workloads.workload(seed) for seed in {case.seed for case in cases}}
 
     def work(case: DynamicCase) -> tuple[Trace, tuple[JobKind, ...]]:

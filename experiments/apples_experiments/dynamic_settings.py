@@ -104,7 +104,7 @@ class DynamicSettings:
             raise ConfigError(problems)
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready constants."""
+        """Return JSON-ready constants."""
         return asdict(self)
 
 
@@ -120,7 +120,7 @@ class Choices:
     vary: str | None = None
 
     def applied(self, settings: DynamicSettings) -> DynamicSettings:
-        """The settings with these in their place; those of `quick` give way to what is named. Raises `ConfigError`."""
+        """Return the settings with these in their place; those of `quick` give way to what is named. Raises `ConfigError`."""
         named: dict[str, Any] = {
             name: value
             for name in ("jobs", "seeds", "policies", "vary")
@@ -142,7 +142,7 @@ class Choices:
 
 
 def _nearest(loads: tuple[float, ...], load: float) -> float:
-    """The one of the sweep that is nearest."""
+    """Return the one of the sweep that is nearest."""
     return min(loads, key=lambda other: abs(other - load), default=load)
 
 

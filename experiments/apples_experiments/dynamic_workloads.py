@@ -39,7 +39,7 @@ class Set:
 
 
 def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
-    """F9: the model's run times, and every kind of job as likely."""
+    """Return F9: the model's run times, and every kind of job as likely."""
     own = settings.synthetic
     kinds = synthetic_kinds(own, flexible.latency_s)
 
@@ -58,7 +58,7 @@ def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
 
 
 def synthetic_kinds(own: Synthetic, latency_s: float) -> tuple[JobKind, ...]:
-    """Every granularity with every imbalance and every pattern; slow ranks fill every other node."""
+    """Return every granularity with every imbalance and every pattern; slow ranks fill every other node."""
     return tuple(
         JobKind(
             name=f"{pattern} {granularity:g} s × {factor:g}",
@@ -74,7 +74,7 @@ def synthetic_kinds(own: Synthetic, latency_s: float) -> tuple[JobKind, ...]:
 
 
 def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
-    """F10: SAGE or SWEEP3D of one of a few lengths, as likely; the jobs of F8."""
+    """Return F10: SAGE or SWEEP3D of one of a few lengths, as likely; the jobs of F8."""
     own = settings.applications
     kinds = application_kinds(flexible)
 
@@ -95,7 +95,7 @@ def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
 
 
 def application_kinds(flexible: Flexible) -> tuple[JobKind, ...]:
-    """SAGE and SWEEP3D with the granularities and the refilling of caches of F8."""
+    """Return SAGE and SWEEP3D with the granularities and the refilling of caches of F8."""
     own, latency_s = flexible.applications, flexible.latency_s
     slow, fast = own.sage_computation_s + latency_s, own.sage_frustrated_computation_s + latency_s
     cycle = next(count for count in range(1, 101) if float(own.sage_frustrated_share * count).is_integer())

@@ -37,7 +37,7 @@ class Comparison:
     hosts: Mapping[str, int]
 
     def gain(self, scheduler: str) -> float:
-        """Fraction of default's run time that the scheduler saves."""
+        """Return fraction of default's run time that the scheduler saves."""
         return 1 - self.seconds[scheduler] / self.seconds["default"]
 
 
@@ -51,7 +51,7 @@ def compare(
     progress: Progress,
     baselines: tuple[str, ...] = ("default",),
 ) -> Comparison:
-    """One comparison. case : (size, pool, seed); planner : "paper" or "apples", then the baselines."""
+    """Return one comparison. case : (size, pool, seed); planner : "paper" or "apples", then the baselines."""
     size, pool, seed = case
     costs = calibrated(settings, planner, progress)
     options = replace(PLANNERS[planner], max_ranks=pool)
@@ -68,7 +68,7 @@ def compare(
 
 
 def by_pool(progress: Progress) -> Result:
-    """A4: size 1000, pools 4-26, mean over worlds."""
+    """Return A4: size 1000, pools 4-26, mean over worlds."""
     settings = load_settings()
     seeds = {pool: _seeds(settings, settings.loaded.repeats, group=pool) for pool in settings.pools}
     found: dict[str, list[Comparison]] = {}
@@ -106,7 +106,7 @@ def by_pool(progress: Progress) -> Result:
 def _pool_rows(
     paper: Mapping[int, float], default: Mapping[int, float], ours: Mapping[int, float]
 ) -> tuple[Row, ...]:
-    """Rows of A4 from mean seconds by pool, of the paper's scheduler, default and our planner."""
+    """Return rows of A4 from mean seconds by pool, of the paper's scheduler, default and our planner."""
     small = [p for p in paper if p in _SAME_TREND]
     large = [p for p in paper if p not in _SAME_TREND]
     gain = float(np.mean([default[p] - paper[p] for p in small]))
@@ -126,7 +126,7 @@ def _pool_rows(
 
 
 def improvement(progress: Progress) -> Result:
-    """A5: 83 runs over all sizes and pools; mean improvement over default, and the runs that were lost."""
+    """Return A5: 83 runs over all sizes and pools; mean improvement over default, and the runs that were lost."""
     settings = load_settings()
     own = settings.loaded
     seeds = _seeds(settings, own.runs)
@@ -186,7 +186,7 @@ def improvement(progress: Progress) -> Result:
 
 
 def three_schedulers(progress: Progress) -> Result:
-    """A6: AppLeS, default and smart user at pool 26, mean over worlds for every size."""
+    """Return A6: AppLeS, default and smart user at pool 26, mean over worlds for every size."""
     settings = load_settings()
     seeds = {size: _seeds(settings, settings.loaded.repeats, group=size) for size in settings.sizes}
     pool = settings.loaded.pool
@@ -227,7 +227,7 @@ def three_schedulers(progress: Progress) -> Result:
 
 
 def _seeds(settings: WolskiSettings, count: int, *, group: int = 0) -> tuple[int, ...]:
-    """Seeds of so many worlds; groups (a pool, a size) have worlds of their own."""
+    """Return seeds of so many worlds; groups (a pool, a size) have worlds of their own."""
     first = settings.loaded.first_seed * (1 + group)
     return tuple(range(first, first + count))
 

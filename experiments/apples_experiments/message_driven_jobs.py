@@ -18,7 +18,7 @@ from apples_experiments.coscheduled_settings import MessageDrivenRuns
 
 
 def workload(settings: MessageDrivenRuns, names: Sequence[str]) -> tuple[BspJob, ...]:
-    """Jobs for names like ``sp.A.9``, in order; raises `ConfigError` with every name that is not known."""
+    """Return jobs for names like ``sp.A.9``, in order; raises `ConfigError` with every name that is not known."""
     problems = [problem for name in dict.fromkeys(names) if (problem := _problem(settings, name))]
     if problems:
         raise ConfigError(problems)
@@ -35,7 +35,7 @@ def workload(settings: MessageDrivenRuns, names: Sequence[str]) -> tuple[BspJob,
 
 
 def queue(settings: MessageDrivenRuns, seed: int) -> tuple[BspJob, ...]:
-    """The short jobs of Figure 4 in an order of chance, and the long ones somewhere among them."""
+    """Return the short jobs of Figure 4 in an order of chance, and the long ones somewhere among them."""
     random = np.random.default_rng(seed)
     own = settings.queue
     names = [own.of[i] for i in random.integers(0, len(own.of), own.short)]

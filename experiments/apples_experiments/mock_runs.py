@@ -45,13 +45,13 @@ class Scored:
 
     @property
     def observed_s(self) -> float:
-        """Wall seconds of the run."""
+        """Return wall seconds of the run."""
         assert self.record.outcome is not None
         return self.record.outcome.observed_s
 
     @property
     def error(self) -> float:
-        """predicted / observed - 1."""
+        """Return predicted / observed - 1."""
         return self.record.plan.predicted_s / self.observed_s - 1
 
 
@@ -90,7 +90,7 @@ class Session:
 
 
 def benchmarks(settings: WolskiSettings, *, seed: int) -> Costs:
-    """Benchmark of one host of each CPU type on dedicated machines, and no overhead yet."""
+    """Return benchmark of one host of each CPU type on dedicated machines, and no overhead yet."""
     world = Session(settings, seed=seed, load="unloaded").world
     one_of = {host.cpu_type: host for host in reversed(world.pool.hosts)}
     table = {
@@ -107,7 +107,7 @@ def exact_runs(
     costs: Costs,
     options: PlanningOptions,
 ) -> list[Scored]:
-    """A run on exactly `pool` hosts for every (size, pool), with a rest after each."""
+    """Return a run on exactly `pool` hosts for every (size, pool), with a rest after each."""
     done = []
     for size, pool in runs:
         try:
@@ -122,14 +122,14 @@ def exact_runs(
 
 
 def shuffled(pairs: Sequence[tuple[int, int]], count: int, *, seed: int) -> list[tuple[int, int]]:
-    """So many of the pairs, each as often as the next, in an order that confounds nothing with time."""
+    """Return so many of the pairs, each as often as the next, in an order that confounds nothing with time."""
     order = np.random.default_rng(seed).permutation(count)
     return [pairs[k % len(pairs)] for k in order]
 
 
 @lru_cache(maxsize=8)
 def calibrated(settings: WolskiSettings, planner: str, progress: Progress) -> Costs:
-    """Costs learnt from benchmarks and the calibration runs, all on idle machines (§3.1)."""
+    """Return costs learnt from benchmarks and the calibration runs, all on idle machines (§3.1)."""
     own = settings.calibration
     progress(f"{own.runs} calibration runs, {planner} model")
     costs = benchmarks(settings, seed=own.seed)
@@ -141,7 +141,7 @@ def calibrated(settings: WolskiSettings, planner: str, progress: Progress) -> Co
 
 
 def constants(settings: WolskiSettings, costs: Costs) -> dict[str, Any]:
-    """What a result says of how it was made, JSON-ready."""
+    """Return what a result says of how it was made, JSON-ready."""
     overhead = costs.overhead
     return {
         "scenario": f"configs/mock/{settings.scenario}.yaml",

@@ -23,7 +23,7 @@ from apples_experiments.settings import WolskiSettings, load_settings
 
 
 def model_accuracy(progress: Progress) -> Result:
-    """A2: mean |predicted / observed - 1| over the scored runs."""
+    """Return A2: mean |predicted / observed - 1| over the scored runs."""
     settings = load_settings()
     costs = calibrated(settings, "paper", progress)
     scored = score(settings, "paper", progress)
@@ -67,7 +67,7 @@ def model_accuracy(progress: Progress) -> Result:
 
 
 def score(settings: WolskiSettings, planner: str, progress: Progress) -> list[Scored]:
-    """The scored runs, predicted with what the calibration runs taught."""
+    """Return the scored runs, predicted with what the calibration runs taught."""
     costs = calibrated(settings, planner, progress)
     progress(f"{settings.scored.runs} scored runs, {planner} model")
     session = Session(settings, seed=settings.scored.seed, load="unloaded")

@@ -38,7 +38,7 @@ _ROUNDS = 5
 
 
 def planning_cost(progress: Progress) -> Result:
-    """A7: medians over sizes and repeats."""
+    """Return A7: medians over sizes and repeats."""
     settings = load_settings()
     seed = settings.loaded.first_seed
     session = Session(settings, seed=seed, load="loaded")
@@ -94,7 +94,7 @@ def planning_cost(progress: Progress) -> Result:
 
 
 def _over_http(world: MockPlatform, seed: int, progress: Progress) -> tuple[int, float]:
-    """Series of a service that has the world's readings, and seconds from asking it to a snapshot of the grid."""
+    """Return series of a service that has the world's readings, and seconds from asking it to a snapshot of the grid."""
     sensors = MockSensors(world.truth, np.random.default_rng(seed), since=world.truth.now - _READ_S)
     rounds = list(sensors.read(world.truth.now))
     with InMemoryServer(clock=world.now) as server:

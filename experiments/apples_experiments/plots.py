@@ -73,7 +73,7 @@ def _draw_curve(axes: Any, curve: Curve, colours: dict[str, Any]) -> None:
 
 
 def _matplotlib() -> tuple[Any, Any]:
-    """(canvas class, figure class) without any window system; raises `ApplesError` when it is not installed."""
+    """Return (canvas class, figure class) without any window system; raises `ApplesError` when it is not installed."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Page

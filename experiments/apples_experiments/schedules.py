@@ -34,7 +34,7 @@ class _Check:
 
 
 def constraints(progress: Progress) -> Result:
-    """A8: every size and pool once, on loaded machines, in as many worlds as A4 uses."""
+    """Return A8: every size and pool once, on loaded machines, in as many worlds as A4 uses."""
     settings = load_settings()
     costs = calibrated(settings, "paper", progress)
     seeds = tuple(settings.loaded.first_seed + k for k in range(settings.loaded.repeats))
@@ -105,7 +105,7 @@ def _constraint_rows(checks: list[_Check], limit: int) -> tuple[Row, ...]:
 
 
 def figure_2(progress: Progress) -> Result:
-    """A9: the planner with the paper's options against a second reading of the pseudo-code."""
+    """Return A9: the planner with the paper's options against a second reading of the pseudo-code."""
     settings = load_settings()
     costs = calibrated(settings, "paper", progress)
     seeds = (settings.loaded.first_seed, settings.loaded.first_seed + 1)

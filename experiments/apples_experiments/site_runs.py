@@ -55,7 +55,7 @@ class SiteSettings:
     ablation_worlds: int
 
     def seeds(self, size: int) -> tuple[int, ...]:
-        """Seeds of the worlds in which a size is run; no two sizes share one."""
+        """Return seeds of the worlds in which a size is run; no two sizes share one."""
         first = self.loaded.first_seed + self.loaded.worlds * self.sizes.index(size)
         return tuple(range(first, first + self.loaded.worlds))
 
@@ -78,7 +78,7 @@ class Scheduler:
 
 
 def open_site(settings: SiteSettings, *, seed: int, load: str) -> MockPlatform:
-    """The grid under the scenario's truth, with so much load."""
+    """Return the grid under the scenario's truth, with so much load."""
     grid = load_grid(find_config(settings.grid))
     return open_mock(settings.scenario, seed=seed, load=load, grid=grid)
 
@@ -104,20 +104,20 @@ def run(world: MockPlatform, size: int, costs: Costs, scheduler: Scheduler) -> R
 
 
 def observed_s(record: Record) -> float:
-    """Wall seconds of a run, from launch to end."""
+    """Return wall seconds of a run, from launch to end."""
     assert record.outcome is not None
     return record.outcome.observed_s
 
 
 def crossings(plan: Plan, grid: Grid) -> int:
-    """How often the chain of a plan goes from one site to another."""
+    """Return how often the chain of a plan goes from one site to another."""
     chain = [grid.host(a.host).site for a in plan.assignments]
     return sum(a != b for a, b in pairwise(chain))
 
 
 @lru_cache(maxsize=4)
 def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -> Costs:
-    """Benchmarks, and the overhead that the calibration runs show under a performance model."""
+    """Return benchmarks, and the overhead that the calibration runs show under a performance model."""
     own = settings.calibration
     progress(f"{own.runs} calibration runs, {model} model")
     world = open_site(settings, seed=own.seed, load="unloaded")

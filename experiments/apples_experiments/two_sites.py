@@ -58,12 +58,12 @@ class SchedulerComparison:
 
     @property
     def winner(self) -> str:
-        """Who ran shortest."""
+        """Return who ran shortest."""
         return min(self.seconds, key=lambda name: self.seconds[name])
 
 
 def two_sites(progress: Progress) -> Result:
-    """B1: five schedulers at every size, then our planner with one choice undone at a time."""
+    """Return B1: five schedulers at every size, then our planner with one choice undone at a time."""
     settings = load_site_settings()
     found = []
     for size in settings.sizes:
@@ -98,7 +98,7 @@ def two_sites(progress: Progress) -> Result:
 def take_turns(
     settings: SiteSettings, case: tuple[int, int], first: int, progress: Progress
 ) -> SchedulerComparison:
-    """One world. case : (size, seed); first : place of the scheduler that begins, counted round."""
+    """Return one world. case : (size, seed); first : place of the scheduler that begins, counted round."""
     size, seed = case
     names = list(SCHEDULERS)
     first %= len(names)
@@ -118,7 +118,7 @@ def take_turns(
 
 
 def _overall_rows(found: list[SchedulerComparison], lost_beyond: float) -> list[Row]:
-    """Over all sizes: who wins, ours against the paper's, who crosses, whose prediction holds."""
+    """Return Over all sizes: who wins, ours against the paper's, who crosses, whose prediction holds."""
     ratios = _of(found, "paper") / _of(found, "apples")
     percent = {
         "worlds in which ours is faster than the paper's": ratios > 1,
@@ -155,12 +155,12 @@ def _row(name: str, value: Any, unit: str) -> Row:
 
 
 def _of(found: list[SchedulerComparison], scheduler: str) -> FloatArray:
-    """Observed seconds of a scheduler, float64[worlds]."""
+    """Return observed seconds of a scheduler, float64[worlds]."""
     return np.array([t.seconds[scheduler] for t in found])
 
 
 def _figure(found: list[SchedulerComparison], settings: SiteSettings) -> Figure:
-    """Work per second, since run times lie two orders of magnitude apart."""
+    """Return work per second, since run times lie two orders of magnitude apart."""
     return Figure(
         title="Two sites, loaded: work done in a second of run time (median)",
         x_label="size [rows]",
