@@ -1,7 +1,7 @@
 """Flexible coscheduling against batch, gang and spin-block scheduling: F4 to F7, Tables 3 to 6 of the FCS paper.
 
-Every cell is the median over the seeds; the paper took the best of five runs, which of a simulation would be
-choosing the luckiest seed. Notes say which cells are beyond what is aimed at; nothing is left out.
+Every cell is the median over the seeds. The paper took the best of five runs; in a simulation this would choose the
+luckiest seed. Notes name the cells that miss the target accuracy. No cell is left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from apples_experiments.result import Curve, Figure, Progress, Result, Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableScenario:
-    """A table's workload: jobs in its order, and the class the paper states for each process."""
+    """A table's workload: jobs in its order, and the class that the paper states for each process."""
 
     table: Table
     jobs: tuple[BspJob, ...]
@@ -62,7 +62,7 @@ def _table_4(settings: Flexible) -> TableScenario:
 
 
 def _table_5(settings: Flexible) -> TableScenario:
-    """Return two silent jobs on the nodes where a long one is fast."""
+    """Return two silent jobs on the nodes where a long job is fast."""
     jobs = (
         silent(settings, "job 1", parity=0),
         silent(settings, "job 2", parity=0),
@@ -112,7 +112,7 @@ def run_scenario(
 
 
 def cells(outcome: ClusterOutcome, jobs: tuple[BspJob, ...]) -> tuple[float, ...]:
-    """Return a row of a table: completion of each job, turnaround, mean response; seconds."""
+    """Return a row of a table, in s: completion of each job, turnaround, mean response."""
     times = tuple(outcome.jobs[job.name].finished_s for job in jobs)
     return (*times, outcome.turnaround_s, outcome.mean_response_s)
 
@@ -131,7 +131,7 @@ def table_rows(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutc
 
 
 def class_row(scenario: TableScenario, runs: tuple[ClusterOutcome, ...]) -> Row:
-    """Return how many processes have the class that the paper states, the worst seed."""
+    """Return the number of processes with the class that the paper states, for the worst seed."""
     right = min(
         sum(run.classes.get(process) is wanted for process, wanted in scenario.classes.items())
         for run in runs
@@ -145,7 +145,7 @@ def class_row(scenario: TableScenario, runs: tuple[ClusterOutcome, ...]) -> Row:
 
 
 def ordering_row(scenario: TableScenario, rows: list[Row]) -> Row:
-    """Return the slower of SB and FCS against the faster of FCFS and GS, turnaround."""
+    """Return the turnaround of the slower of SB and FCS over that of the faster of FCFS and GS."""
     ours = {row.name.partition(",")[0]: row.ours for row in rows if row.name.endswith("turnaround")}
     paper = {algorithm: row[-2] for algorithm, row in scenario.table.rows.items()}
     return Row(
@@ -188,14 +188,14 @@ def table_figure(scenario: TableScenario, rows: list[Row], title: str) -> Figure
     )
 
 
-#: What is aimed at, as a share of the paper's cell; mean response by another.
+#: Target accuracy, as a share of the paper's cell; mean response has another.
 _AIMS = {"FCFS": 0.05, "GS": 0.05, "FCS": 0.05, "SB": 0.10}
 _RESPONSE_AIM = 0.10
 MEDIANS = "Every cell is the median over the seeds; the paper took the best of five runs."
 
 
 def misses(rows: list[Row]) -> tuple[str, ...]:
-    """Return a note for every turnaround and mean response that is further from the paper than is aimed at."""
+    """Return a note for every turnaround and mean response that misses the target accuracy."""
     notes = []
     for row in rows:
         algorithm, _, what = row.name.partition(", ")

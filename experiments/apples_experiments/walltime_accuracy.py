@@ -1,7 +1,7 @@
-"""W1-W5 of Tang et al. 2013: how inaccurate requests are, and what adjusting them by similar jobs is worth.
+"""W1-W5 of Tang et al. 2013: inaccuracy of requests, and gain from adjusting them by similar jobs.
 
-No simulation: every job of a log is judged at its submission by what had ended in the log by then. The paper's figures
-are of another machine's log and stand beside ours for orientation.
+No simulation: every job of a log is evaluated at its submission with the jobs that had ended in the log by then. The
+paper's figures are from another machine's log; they are shown beside ours for orientation.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ _KINDS: dict[str, Callable[[EstimateAccuracy], float]] = {
 def _judged(
     log: Log, settings: TangSettings, key: str, window_s: float, floor: float, progress: Progress
 ) -> list[EstimateAccuracy]:
-    """Return for every percentile of the settings."""
+    """Return the accuracy for every percentile of the settings."""
     trace = load_log(log)
     ratios = past_ratios(log, key, window_s, settings.percentiles, progress)
     return [judge(estimates(trace, column, floor), trace.run, trace.request) for column in ratios.T]
