@@ -1,10 +1,10 @@
-"""How near the planner comes to brute force over all host subsets, orders and slabs, on random small grids.
+"""The planner against brute force over all host subsets, orders and slabs, on random small grids.
 
     python benchmarks/plan_quality.py [--grids 300] [--seed 2026] [--json]
 
 Grids have up to 8 hosts in one to three sites, with slow links between sites, uneven CPUs and loads,
-memory limits and sometimes an array limit. The brute force prices every chain of every subset (mirror images
-once) with exact slabs in whole rows; the planner sees the same snapshot. Prints the distribution of
+memory limits and sometimes an array limit. The brute force evaluates every chain of every subset (mirror images
+once) with exact slabs in whole rows. The planner uses the same snapshot. Prints the distribution of
 planner / optimum.
 """
 

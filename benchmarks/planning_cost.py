@@ -1,10 +1,10 @@
-"""What a plan costs: 34 and 1,000 hosts, all three orders, every host count; beside PuLP + CBC per candidate.
+"""Cost of a plan: 34 and 1,000 hosts, all three orders, every host count; beside PuLP + CBC per candidate.
 
     python benchmarks/planning_cost.py [--repeat 15] [--json]
 
-The comparison solves the same candidates (34 hosts) one linear program each through PuLP with the CBC solver
-that PuLP brings, rounds to whole rows, and keeps the cheapest. Prints medians, percentiles, the ratio, and the
-two makespans. Where PuLP has no CBC (PuLP 4) the same is done through HiGHS, and says so.
+The comparison solves one linear program for each of the same candidates (34 hosts) through PuLP with its CBC solver,
+rounds to whole rows, and keeps the cheapest. Prints medians, percentiles, the ratio, and the two makespans. If PuLP has
+no CBC (PuLP 4), the comparison uses HiGHS and prints a note.
 """
 
 from __future__ import annotations

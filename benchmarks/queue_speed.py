@@ -57,7 +57,7 @@ def report(trace: Trace, repeats: int) -> None:
 
 
 def bytes_per_job(jobs: int) -> float:
-    """Return of everything a replay allocates besides the trace itself."""
+    """Return the bytes per job that a replay allocates besides the trace itself."""
     state, world = empty_state(jobs, 1), make_world(np.zeros(jobs), np.zeros(jobs))
     return sum(array.nbytes for array in (*state, *world)) / jobs
 
