@@ -1,21 +1,21 @@
-"""What in-run adaptation gains and costs: real runs over hosts of a testbed, and a load that comes on the way.
+"""Gain and cost of in-run adaptation: real runs over hosts of a testbed, with a load that starts during the run.
 
     sudo python benchmarks/adaptation.py step [--turns 5] [--iterations 800] [--burners 1] [--hosts 2]
     sudo python benchmarks/adaptation.py cost [--turns 10] [--iterations 300] [--hosts 2]
     sudo python benchmarks/adaptation.py hosts [--turns 5] [--iterations 400] [--burners 2]
 
-step : in each turn three runs, in an order that changes. With --adapt slabs and with --adapt off a process that only
-    computes is started on one host, inside its limits, when a quarter of the iterations is done; what is compared is
-    the time of an iteration from then to the end, the search for the load and the moves counted. The third run is
-    planned when that process is there already: what a fresh plan takes for an iteration
-cost : nothing changes; pairs of runs with and without --adapt slabs, in an order that changes
-hosts : others compute on one host from before the run, so that the plan leaves it out; when a quarter is done they
-    leave it and come to the other. With --adapt hosts the run ends with a checkpoint and goes on there; compared with
-    --adapt off, from then to the end
+step: Each turn has three runs, in an order that changes. In two of them, with --adapt slabs and with --adapt off, a
+    busy process starts on one host, inside its limits, after a quarter of the iterations. The benchmark compares the
+    time of an iteration from then to the end, including the detection of the load and the moves. The third run is
+    planned after that process has started: it gives the iteration time of a fresh plan
+cost: Nothing changes. Pairs of runs with and without --adapt slabs, in an order that changes
+hosts: Busy processes run on one host from before the run, so that the plan leaves this host out. After a quarter of
+    the iterations they move to the other host. With --adapt hosts the run ends with a checkpoint and continues on the
+    free host. The benchmark compares it with --adapt off, from then to the end
 
-Two hosts have a CPU each, but for what the desk and the link take. Four share two CPUs by quotas: a rank that waits
-polls, and eats its quota while it does, so that quotas unbalance more than the load. Every run is an
-`apples-run --launcher ssh` of its own from the testbed's desk. Needs root, as tests/testbed does.
+Two hosts have a CPU each, minus the share of the desk and the link. Four hosts share two CPUs by quotas. A rank that
+waits polls and uses up its quota, so quotas unbalance more than the load. Every run is an `apples-run --launcher ssh`
+of its own from the testbed's desk. Needs root, as tests/testbed does.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from tests.testbed.description import parse
 from tests.testbed.grid import Testbed
 
 BIN = Path(sys.executable).parent
-#: How many hosts: the CPU each stands on, and its share of it unless told otherwise.
+#: By number of hosts: the CPU of each host, and the default of its share.
 HOSTS = {2: ({"e1": 0, "w1": 1}, 0.8), 4: ({"e1": 0, "e2": 1, "w1": 1, "w2": 0}, 0.4)}
 SIZE = "128"
-#: Looks at the pool that do not wait as long as users would want them to.
+#: Settings that look at the pool more often than the defaults.
 LOOKS = "hosts: {look_every_s: 3, wait_s: 5, looks: 2}\n"
 
 
 def spec(count: int, share: float | None) -> dict[str, Any]:
-    """So many hosts at two sites, and the desk. share : of a CPU, for each"""
+    """Return that many hosts at two sites, and the desk. `share`: of a CPU, for each host."""
     cpus, usual = HOSTS[count]
     hosts = [
         {
@@ -74,7 +74,11 @@ def spec(count: int, share: float | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A run that was watched. at : how many of its lines came in its first quarter.  rest_s : from there to its end"""
+    """A run with progress reports.
+
+    at: number of lines in its first quarter
+    rest_s: seconds from there to its end
+    """
 
     lines: list[dict[str, Any]]
     at: int
@@ -89,12 +93,12 @@ class Runs:
         self.bed, self.scratch, self.iterations = bed, scratch, options.iterations
         self._mesh = (f"nx={options.cells}", f"ny={options.cells}")
         self._keep: Path | None = options.keep
-        #: Whether all hosts are taken, whatever the planner would choose.
+        #: Whether the run uses all hosts, without a choice by the planner.
         self._fixed = options.part != "hosts"
         self.hosts = list(HOSTS[options.hosts][0])
 
     def start(self, adapt: str, progress: Path | None) -> subprocess.Popen[str]:
-        """One run. progress : where one that is not watched tells how it goes, None for not at all"""
+        """Start a run and return its process. `progress`: its progress file, None for no progress reports."""
         temporary = self.scratch / uuid.uuid4().hex[:8]
         temporary.mkdir()
         variables = [f"APPLES_STATE={self.scratch / 'state'}", f"TMPDIR={temporary}"]
@@ -129,7 +133,12 @@ class Runs:
         return process
 
     def told(self, adapt: str, load: str, then: Callable[[], None] = lambda: None) -> Told:
-        """One run that is watched. load : of others, in words.  then : called when a quarter is done"""
+        """Return one run with progress reports.
+
+        Args:
+            load: description of the load.
+            then: called after a quarter of the iterations.
+        """
         progress = self.scratch / f"{uuid.uuid4().hex[:8]}.jsonl"
         process = self.start(adapt, progress if adapt == "off" else None)
         tail: FileTail | None = FileTail(str(progress)) if adapt == "off" else None
@@ -160,12 +169,12 @@ class Runs:
         return Told(lines=lines, at=at, rest_s=rest_s, document=document)
 
     def loaded(self, adapt: str, host: str, burners: int) -> Told:
-        """One run, on one of whose hosts so many processes begin to compute when a quarter is done."""
+        """Return one run; that many busy processes start on one of its hosts after a quarter of the iterations."""
         with burning(self.bed, {}) as load:
             return self.told(adapt, f"comes to {host}", lambda: load.extend(burn(self.bed, host, burners)))
 
     def swapped(self, adapt: str, host: str, burners: int) -> Told:
-        """One run; they compute on a host before it, and on the other when a quarter is done."""
+        """Return one run; the busy processes move from one host to the other after a quarter of the iterations."""
         other = next(name for name in self.hosts if name != host)
         with burning(self.bed, {host: burners}) as load:
 
@@ -177,7 +186,7 @@ class Runs:
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Document of a run; ends the program if it failed."""
+    """Return the document of a run; ends the program if it failed."""
     out, err = process.communicate()
     if process.returncode != 0:
         sys.exit(err)
@@ -186,12 +195,12 @@ def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def iteration_s(lines: list[dict[str, Any]]) -> float:
-    """Seconds of an iteration over some lines, moves counted."""
+    """Return seconds of an iteration over some lines, moves included."""
     return float(sum(line["seconds"] for line in lines) / sum(line["iterations"] for line in lines))
 
 
 def step(runs: Runs, options: argparse.Namespace) -> None:
-    """A load in the middle, against no answer to it and against knowing it before."""
+    """Compare runs with a load in the middle: with adaptation, without it, and with a plan that includes the load."""
     rng = random.Random(options.seed)
     against: dict[str, list[float]] = {"fresh": [], "off": []}
     for turn in range(options.turns):
@@ -223,7 +232,7 @@ def step(runs: Runs, options: argparse.Namespace) -> None:
 
 
 def cost(runs: Runs, options: argparse.Namespace) -> None:
-    """Pairs of runs in which nothing happens."""
+    """Compare pairs of runs without a load."""
     rng = random.Random(options.seed)
     ratios = []
     for turn in range(options.turns):
@@ -244,7 +253,7 @@ def cost(runs: Runs, options: argparse.Namespace) -> None:
 
 
 def hosts(runs: Runs, options: argparse.Namespace) -> None:
-    """Others leave the host that the plan has left to them, and come to the one it took."""
+    """Compare runs while the load moves from the host that the plan left out to the host that it took."""
     rng = random.Random(options.seed)
     ratios = []
     for turn in range(options.turns):
@@ -284,14 +293,14 @@ def main() -> None:
     )
     vars(options).update({name: value for name, value in usual.items() if getattr(options, name) is None})
     os.environ.pop("STENCIL_APP_PROGRESS", None)
-    # Also one that is told to end takes its hosts with it.
+    # SIGTERM must unwind, so that the hosts end, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     bed = Testbed(parse(spec(options.hosts, options.cpu)))
     with tempfile.TemporaryDirectory(prefix="adaptation-") as scratch:
         bed.up()
         try:
             runs = Runs(bed, Path(scratch), options)
-            # kernels are compiled and costs measured once, before anything is compared
+            # kernels are compiled and costs measured once, before any comparison
             ended(runs.start("off", None))
             {"step": step, "cost": cost, "hosts": hosts}[options.part](runs, options)
         finally:

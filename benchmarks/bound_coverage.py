@@ -1,9 +1,9 @@
-"""How often a run ends between the bounds of its prediction, on the mock grid (should be 8 of 10).
+"""Share of runs that end between the bounds of their predictions, on the mock grid (should be 8 of 10).
 
     python benchmarks/bound_coverage.py
 
-Each run lives in a world of its own seed; pools of 26 hosts, sizes 1000 to 6000, our planner. *idle* and *loaded*
-know the overhead of the calibration runs on idle machines; *learning* begins with the paper's and learns from each
+Each run has a world of its own seed; pools of 26 hosts, sizes 1000 to 6000, our planner. *idle* and *loaded* use the
+overhead of the calibration runs on idle machines. *learning* starts with the paper's overhead and learns from each
 loaded run.
 """
 
@@ -23,26 +23,26 @@ from apples_experiments.mock_runs import PLANNERS, Session, calibrated
 from apples_experiments.settings import WolskiSettings, load_settings
 
 POOL = 26
-#: Seeds of worlds; no experiment has them.
+#: Seeds of worlds; no experiment uses them.
 FIRST_SEEDS = (90_000, 95_000)
 IDLE_RUNS, LOADED_RUNS, LEARNING_RUNS = 24, 60, 80
 
 
 def one_run(settings: WolskiSettings, case: tuple[int, int], load: str, costs: Costs) -> Record:
-    """A run in a world of its own. case : (size, seed)."""
+    """Return a run in a world of its own. `case`: (size, seed)."""
     size, seed = case
     session = Session(settings, seed=seed, load=load)
     return session.run(size, costs, make_plan, replace(PLANNERS["apples"], max_ranks=POOL))
 
 
 def told(settings: WolskiSettings, load: str, runs: int, costs: Costs) -> list[Record]:
-    """Runs that know what they know from the beginning."""
+    """Return runs with the same costs throughout."""
     cases = [(settings.sizes[k % len(settings.sizes)], FIRST_SEEDS[0] + k) for k in range(runs)]
     return [one_run(settings, case, load, costs) for case in cases]
 
 
 def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Record]:
-    """Loaded runs, each of which knows those before it."""
+    """Return loaded runs, each of which learns from those before it."""
     rng = np.random.default_rng(first_seed)
     records: list[Record] = []
     for k in range(LEARNING_RUNS):
@@ -54,7 +54,7 @@ def learning(settings: WolskiSettings, first_seed: int, costs: Costs) -> list[Re
 
 
 def report(name: str, records: list[Record]) -> None:
-    """One line: shares inside and beyond the bounds, and the mean error of the prediction."""
+    """Print one line: shares inside and beyond the bounds, and the mean error of the prediction."""
     seen = [(r.plan, r.outcome.observed_s) for r in records if r.outcome is not None]
     inside = np.mean([plan.low_s <= observed <= plan.high_s for plan, observed in seen])
     beyond = np.mean([observed > plan.high_s for plan, observed in seen])

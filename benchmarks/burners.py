@@ -1,4 +1,4 @@
-"""Other people's load on hosts of a testbed: processes that compute for nobody, and are gone when they are told."""
+"""CPU load generators on hosts of a testbed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from tests.testbed.grid import Testbed
 
 BURN = "while True: pass"
-#: Seconds after which a process that was killed must be gone.
+#: Seconds after which a killed process must have ended.
 GONE_S = 5.0
 #: Seconds from the start of a load until sensors see nothing else.
 SETTLE_S = 4.0
@@ -21,10 +21,10 @@ SETTLE_S = 4.0
 
 @contextlib.contextmanager
 def burning(bed: Testbed, counts: dict[str, int]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many on each host, once its sensors have had time to see it; none is left when it is over.
+    """Run that many busy processes on each host for the duration of the block; end all of them afterwards.
 
-    More may be added to the list, as of `burn`. counts : a host with 0 is waited for, too, as others may just have
-    left it; without any host nothing is waited for
+    The block starts after the sensors have had time to see the load. It may add processes to the list, as of `burn`. A
+    host with a count of 0 causes the wait, too, as a load may just have left it. Without any host there is no wait.
     """
     load = [process for host, count in counts.items() for process in burn(bed, host, count)]
     try:
@@ -35,16 +35,17 @@ def burning(bed: Testbed, counts: dict[str, int]) -> Iterator[list[subprocess.Po
 
 
 def burn(bed: Testbed, host: str, count: int) -> list[subprocess.Popen[bytes]]:
-    """So many processes that compute, inside a host."""
+    """Start that many busy processes inside a host."""
     command = bed.command(host, [sys.executable, "-S", "-c", BURN])
-    # What enters a host waits for what it started there: only their group has both.
+    # The process that enters the host waits for its child inside; only the process group contains both.
     return [subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True) for _ in range(count)]
 
 
 def put_out(bed: Testbed, load: list[subprocess.Popen[bytes]]) -> None:
-    """End them, if there are any, and empty the list.
+    """End all processes in the list, and empty it.
 
-    Raises `RuntimeError` if one is left, for it would be in every later figure.
+    Raises:
+        RuntimeError: a process is left, which would distort every later figure.
     """
     if not load:
         return

@@ -1,11 +1,11 @@
-"""What probing costs the network: probes, connections and bytes an hour in cliques, and in a full mesh.
+"""Network cost of probing: probes, connections and bytes an hour in cliques, and in a full mesh.
 
     python benchmarks/clique_traffic.py [--hosts 10 34 100 300 1000] [--most 16] [--frame 4]
 
 Counts the turns of one hour from the schedule itself: each turn probes each of its peers once, one connection each. A
-probe's bytes are those of `nws.sensors.network` on a link of --bandwidth and --latency, counted by driving the probe
-over such a link that is computed, not real. The full mesh probes every ordered pair of all hosts, as often as the
-cliques probe theirs. The last columns are per host: where they stay the same, traffic is linear in hosts.
+probe's bytes are those of `nws.sensors.network` on a link of --bandwidth and --latency. They are counted by driving
+the probe over a simulated link. The full mesh probes every ordered pair of all hosts, as often as the cliques probe
+theirs. The last columns are per host: if they stay the same, traffic is linear in hosts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MESSAGE_BYTES, _CONNECTION_BYTES = 120, 500
 
 
 class ComputedLink:
-    """A link of known latency (s, one way) and bandwidth (B/s) that counts what goes over it."""
+    """A simulated link of known latency (s, one way) and bandwidth (B/s) that counts its bytes."""
 
     left_s = float("inf")
 
@@ -31,7 +31,7 @@ class ComputedLink:
         self.sent_bytes = _CONNECTION_BYTES
 
     def exchange_s(self, length: int) -> float:
-        """Seconds for a message of `length` bytes and its acknowledgement."""
+        """Return seconds for a message of `length` bytes and its acknowledgement."""
         self.sent_bytes += length + _MESSAGE_BYTES + 40 * (length // 1460)
         return 2 * self.latency_s + length / self.bandwidth_Bps
 
@@ -44,7 +44,7 @@ def probe_bytes(latency_s: float, bandwidth: float) -> int:
 
 
 def probes_per_hour(made: Schedule) -> float:
-    """Probes of all turns in an hour: those of one round of each clique, over as long as it takes."""
+    """Return the probes of all turns in an hour: those of one round of each clique, over the duration of the round."""
     total = 0.0
     for clique in made.cliques:
         one_round = sum(len(made.peers(host, clique.name)) for host in clique.members)

@@ -1,12 +1,12 @@
-"""How true the CPU sensor is: the share it promises a new process against the share a real one then gets.
+"""Accuracy of the CPU sensor: the predicted share of a new process against the share of a real one.
 
     python benchmarks/cpu_sensor_truth.py [--seconds 2] [--repeats 3] [--only TEXT]
 
-Each scene starts spinners (niced, pinned or in a cgroup quota), lets the sensor measure with and without its spin
-probe, and then runs a process of its own for some seconds: its CPU time over wall time is the truth. Prints every
-scene and the mean absolute error of both readings; the quota scenes need root and a writable CPU hierarchy.
-A repeat during which programs that are no part of the scene used more than `--quiet` CPUs is reported apart, and
-played again up to `--tries` times: their coming and going is no error of the sensor.
+Each scene starts spinners (niced, pinned or in a cgroup quota) and lets the sensor measure with and without its spin
+probe. Then it runs a process of its own for some seconds, whose CPU time over wall time is the truth. Prints every
+scene and the mean absolute error of both readings. The quota scenes need root and a writable CPU hierarchy. If other
+programs used more than `--quiet` CPUs during a repeat, it is reported apart and repeated up to `--tries` times: a
+changing load is no error of the sensor.
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ print(passive.measure()[0].value, *(m.value for m in sensor.measure()))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """spinners : (nice, CPU or None) of each.  pin : CPU that sensor and newcomer are bound to
-    quota : CPUs their cgroup gets.  inside : whether the spinners are in that cgroup too
-    together : whether the spinners are one session; else each is one of its own, as sensor and newcomer are
+    """A load and the placement of the sensor.
+
+    spinners: (nice, CPU or None) of each
+    pin: CPU that the sensor and the new process are bound to
+    quota: CPUs of their cgroup
+    inside: whether the spinners are in that cgroup, too
+    together: whether the spinners are one session; else each is a session of its own, as sensor and new process are
     """
 
     name: str
@@ -99,7 +103,7 @@ def scenes(cpus: Sequence[int]) -> list[Scene]:
 
 @contextmanager
 def cgroup(quota: float) -> Iterator[Path | None]:
-    """A child of our own CPU cgroup with that quota; None where none can be made."""
+    """Create a child of this process's CPU cgroup with that quota; yields None if this is impossible."""
     groups = parse_groups(Path("/proc/self/cgroup").read_text())
     tops = [("/sys/fs/cgroup/cpu" + groups.get("cpu", "/"), 1), ("/sys/fs/cgroup" + groups.get("", "/"), 2)]
     for top, version in tops:
@@ -168,7 +172,7 @@ def spinning(scene: Scene, group: Path | None) -> Iterator[list[int]]:
 
 
 def cpu_seconds(spinners: Sequence[int]) -> float:
-    """CPU seconds used on this machine since boot by all that is no part of the scene."""
+    """Return CPU seconds since boot of all processes on this machine that are not part of the scene."""
     times, _ = ProcFs().cpu_times()
     everybody = sum(t.normal + t.niced for t in times.values())
     ran = sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9 for pid in spinners)
@@ -177,7 +181,7 @@ def cpu_seconds(spinners: Sequence[int]) -> float:
 
 
 def play(scene: Scene, seconds: float) -> tuple[float, float, float, float] | None:
-    """Passive reading, sensor's reading, truth, and CPUs that others used; None where it cannot be played."""
+    """Return passive reading, sensor's reading, truth, and CPUs of other programs; None if the scene cannot run."""
     with ExitStack() as stack:
         group = stack.enter_context(cgroup(scene.quota)) if scene.quota else None
         if scene.quota and group is None:

@@ -1,4 +1,4 @@
-"""What a dynamic workload costs to simulate: CPU seconds of each policy, simulated processor seconds for one of them.
+"""Cost of simulating a dynamic workload: CPU seconds of each policy, and simulated processor seconds for one of them.
 
     python benchmarks/dynamic_workloads.py        # F9, F10: 200 jobs of one seed at 74 % and with a full queue
     python benchmarks/dynamic_workloads.py --jobs 1000 --loads 0.74 10

@@ -1,18 +1,18 @@
-"""Our battery beside statsforecast and river: one step ahead, on the same points of each file, in one run.
+"""Our forecaster battery beside statsforecast and river: one step ahead, on the same points of each file, in one run.
 
     pip install 'apples-grid[bench]'
     python benchmarks/forecast_accuracy.py [FILE…] [--most 300] [--json]
 
-Files are as for `nws score`; without any, the reference series in `$APPLES_DATA/series` and our own recording. The
-first 20 values of each series are learnt from and not scored. MAE and RMSE are means over series; where a file has
-several resources, each is scored apart, as bytes and seconds have no mean.
+Files are as for `nws score`. Without any, the benchmark uses the reference series in `$APPLES_DATA/series` and our own
+recording. The first 20 values of each series are training values and not scored. MAE and RMSE are means over series.
+If a file has several resources, each is scored apart, as bytes and seconds have no mean.
 
-Every forecast is made from the values before it alone. *SES optimised* fits its gain to the whole past anew at each
-point. *AutoETS* (no season) chooses its model and fits it to the whole past, at each point while there are fewer than
-`--refit` values (120), later whenever the past has grown by 5 %; in between the fitted model is carried on over each
-new value. *HoltWinters* has constants that somebody must choose: its first line is the best of nine choices in
-hindsight, for each file and kind of error, which nobody could have made at the time; the second is the one its manual
-shows (0.3, trend 0.1). The cost is that of one value, learnt from and answered by the next forecast.
+Every forecast uses only the values before it. *SES optimised* fits its gain to the whole past at each point. *AutoETS*
+(no season) chooses its model and fits it to the whole past. It does so at each point while there are fewer than
+`--refit` values (120), later whenever the past has grown by 5 %; in between it updates the fitted model with each new
+value. *HoltWinters* has constants that the user must choose. Its first line is the best of nine choices in hindsight,
+for each file and kind of error, which is impossible in practice. The second line uses the constants of its manual
+(0.3, trend 0.1). The cost is that of one value: the update and the next forecast.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from nws.forecasting.score import NOT_SCORED
 from nws.series import Series
 
 Values = NDArray[np.float64]
-#: Makes the forecast of every value from those before it; what it says of the first 20 does not count.
+#: Makes the forecast of every value from those before it; the first 20 forecasts do not count.
 Method = Callable[[Values], Values]
 
 _ROOT = Path(__file__).parents[1]
 _HOLT_GAINS = (0.1, 0.3, 0.6)
 _HOLT_TRENDS = (None, 0.1, 0.3)
 _MANUAL = "HoltWinters (manual's)"
-#: By how much the past grows between two fits of AutoETS, once fits are not made at each point.
+#: Growth of the past between two fits of AutoETS, once fits are not made at each point.
 _GROWTH = 1.05
 
 
@@ -60,7 +60,7 @@ class Result:
 
 
 def batteries(values: Values) -> tuple[Values, Values, Values]:
-    """Last value, MAE pick and MSE pick, from one run of the battery."""
+    """Return last value, MAE pick and MSE pick, from one run of the battery."""
     predicted, answered = np.zeros((len(values), len(METHODS))), np.zeros((len(values), 2))
     trace(np.zeros(1, STATE), values, predicted, answered)
     return predicted[:, LAST], answered[:, 0], answered[:, 1]
@@ -92,8 +92,8 @@ def auto_ets(refit: int) -> Method:
             if until == now + 1:
                 found[now] = model.predict(h=1)["mean"][0]
             else:
-                # fitted values of a model that is carried on are its one-step forecasts: the value at a place
-                # has no part in what stands there
+                # fitted values of an updated model are its one-step forecasts: the value at an index
+                # does not affect the forecast at that index
                 found[now:until] = model.forward(y=values[:until], h=1, fitted=True)["fitted"][now:until]
             now = until
         return found
@@ -116,7 +116,7 @@ def holt_winters(gain: float, trend: float | None) -> Method:
 
 
 def errors(values: Values, forecasts: Values) -> tuple[float, float]:
-    """MAE and RMSE of one series."""
+    """Return MAE and RMSE of one series."""
     wrong = (forecasts - values)[NOT_SCORED:]
     if not np.isfinite(wrong).all():
         raise SystemExit("a forecast is no finite number; nothing was left out to make figures look better")
@@ -124,7 +124,7 @@ def errors(values: Values, forecasts: Values) -> tuple[float, float]:
 
 
 def judged(name: str, method: Method, series: Iterable[Values]) -> Result:
-    """One method over all series."""
+    """Return the result of one method over all series."""
     found, spent, count = [], 0.0, 0
     for values in series:
         began = time.perf_counter()
@@ -137,7 +137,7 @@ def judged(name: str, method: Method, series: Iterable[Values]) -> Result:
 
 
 def ours(series: list[Values]) -> list[Result]:
-    """Last value and both picks; all three come from a run of the battery, so each costs what the battery costs."""
+    """Return last value and both picks. One run of the battery makes all three, so each has the cost of the battery."""
     # compiled before the clock starts
     batteries(np.zeros(2))
 
@@ -169,7 +169,7 @@ def theirs(series: list[Values], refit: int) -> list[Result]:
 
 
 def lost(results: list[Result]) -> list[str]:
-    """Where somebody else is better than ours: MAE beside the MAE pick, RMSE beside the MSE pick."""
+    """Return the cases with another method better than ours: MAE beside the MAE pick, RMSE beside the MSE pick."""
     by_name = {r.method: r for r in results}
     mae, rmse = by_name["battery, MAE pick"].mae, by_name["battery, MSE pick"].rmse
     lines = []
@@ -183,7 +183,7 @@ def lost(results: list[Result]) -> list[str]:
 
 
 def groups(path: Path) -> dict[str, list[Values]]:
-    """Series of a file that can be scored: together, or by resource where the file has several of ours."""
+    """Return series of a file that can be scored: together, or by resource if the file has several of ours."""
     found: dict[str, list[Values]] = {}
     for name, values in read_measurements(path).items():
         if len(values) > NOT_SCORED:
@@ -199,7 +199,7 @@ def _resource(series: str) -> str:
 
 
 def spread(every: list[Values], most: int) -> list[Values]:
-    """At most so many of the series, evenly spread over them."""
+    """Return at most that many of the series, evenly spread over them."""
     if len(every) <= most:
         return every
     return [every[round(i * (len(every) - 1) / max(most - 1, 1))] for i in range(most)]
@@ -246,7 +246,7 @@ def main() -> None:
             raise SystemExit(
                 f"{error.name} is not installed; run: pip install 'apples-grid[bench]' (or give --ours)"
             ) from None
-    # fits that did not converge speak up for each point; what they forecast is scored as it is
+    # fits that did not converge warn at each point; their forecasts are scored unchanged
     warnings.simplefilter("ignore")
     document = {}
     for name, every in ((n, e) for path in files for n, e in groups(path).items()):

@@ -1,10 +1,10 @@
-"""What forecasting costs: one update of one series through the whole battery, and what surrounds it.
+"""Cost of forecasting: one update of one series through the whole battery, and the steps around it.
 
     python benchmarks/forecast_update.py [--series 1000] [--rounds 300] [--json]
 
 All series are updated together, one value each a round, at three depths: the battery itself, through the
-in-memory weather, and one series at a time. Also: forecasts of all series, replay of a stored series, and what a
-first user waits for (a fresh process with and without compiled code on disk). Prints percentiles over the rounds.
+in-memory weather, and one series at a time. It also times forecasts of all series, replay of a stored series, and the
+first use in a fresh process, with and without compiled code on disk. Prints percentiles over the rounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ print(imported - began, time.perf_counter() - imported)
 
 
 def percentiles(seconds: list[float], updates: int = 1) -> dict[str, float]:
-    """Microseconds of one of `updates` done in each of the timings."""
+    """Return percentiles of the time per update, in µs, for `updates` updates in each of the timings."""
     each = np.array(seconds) * 1e6 / updates
     return {f"p{q}": float(np.percentile(each, q)) for q in (50, 90, 99)} | {"mean": float(each.mean())}
 
@@ -64,7 +64,7 @@ def first_forecast(cache: Path) -> dict[str, float]:
 
 def measure(series: int, rounds: int) -> dict[str, object]:
     rng = np.random.default_rng(1)
-    # a walk with noise and spikes for every series, so that all methods have something to differ on
+    # a walk with noise and spikes for every series, so that the methods differ
     values = np.cumsum(rng.standard_normal((rounds + 100, series)), axis=0) + rng.standard_normal(
         (rounds + 100, series)
     )

@@ -1,7 +1,7 @@
-"""Malformed requests made from an OpenAPI document, for `fuzz_server.py` and the tests; a seed gives the same ones.
+"""Malformed requests made from an OpenAPI document, for `fuzz_server.py` and the tests; reproducible by the seed.
 
-Legal requests, and then bodies with values of wrong types and sizes, text that is no JSON, names and parameters that
-are none, headers twice or wrong, methods nobody offers, broken framing, and bytes that are no HTTP. Sends nothing.
+Legal requests, and then bodies with values of wrong types and sizes, text that is not JSON, illegal names and
+parameters, headers twice or wrong, unknown methods, broken framing, and bytes that are not HTTP. Sends nothing.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ GARBAGE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One request as bytes. whole : an answer is due; else the server may rightly wait for more, or just close"""
+    """One request as bytes. `whole`: a response is due; else the server may wait for more bytes, or close."""
 
     kind: str
     raw: bytes
@@ -105,7 +105,7 @@ class Fuzzer:
         )
 
     def cases(self, count: int) -> Iterator[Case]:
-        """So many requests."""
+        """Yield that many requests."""
         kinds, weights = zip(*self._kinds, strict=True)
         for _ in range(count):
             yield self._chance.choices(kinds, weights)[0]()
@@ -244,7 +244,7 @@ class Fuzzer:
         return orjson.dumps(document)
 
     def _agree(self, batch: dict[str, Any]) -> None:
-        """Columns of one length about series that are there, as a sensor sends them."""
+        """Make columns of one length about existing series, as a sensor sends them."""
         n = self._chance.randint(0, 20)
         batch["series"] = self._chance.sample(SERIES, self._chance.randint(1, len(SERIES)))
         batch["index"] = [self._chance.randrange(len(batch["series"])) for _ in range(n)]
@@ -252,7 +252,7 @@ class Fuzzer:
         batch["value"] = [self._chance.random() for _ in range(n)]
 
     def _made(self, schema: dict[str, Any]) -> Any:
-        """A value that a schema allows."""
+        """Return a value that a schema allows."""
         while "$ref" in schema:
             found: Any = self._description
             for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -287,7 +287,7 @@ class Fuzzer:
         return self._chance.choice(HOSTS)
 
     def _mutated(self, value: Any) -> Any:
-        """The same document with one thing wrong somewhere."""
+        """Return the same document with one error."""
         if isinstance(value, dict) and value and self._chance.random() < 0.85:
             key = self._chance.choice(list(value))
             turn = self._chance.random()

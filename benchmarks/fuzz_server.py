@@ -1,9 +1,9 @@
-"""Malformed requests by the thousand against a real server process: no answer may be 5xx, and nothing may grow.
+"""Thousands of malformed requests to a real server process: no response may be 5xx, and memory may not grow.
 
     python benchmarks/fuzz_server.py [--requests 10000] [--seed 1]
 
-The requests (`fuzz_requests.py`) come from the server's own OpenAPI document; each is reproducible by its seed and
-number. Prints answers by status and by kind of request, every 5xx with the request that caused it, and the server's
+The requests (`fuzz_requests.py`) are made from the server's own OpenAPI document; each is reproducible by its seed and
+number. Prints responses by status and by kind of request, every 5xx with the request that caused it, and the server's
 memory before and after each quarter.
 """
 
@@ -28,7 +28,7 @@ from fuzz_requests import Case, Fuzzer
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of many requests. statuses : kind and answer → how often; failures : 5xx with their requests"""
+    """Results of many requests. `statuses`: kind and response → count. `failures`: 5xx with their requests."""
 
     statuses: collections.Counter[tuple[str, str]]
     failures: list[tuple[int, str, bytes]]
@@ -37,10 +37,10 @@ class Outcome:
 def attack(
     address: tuple[str, int], fuzzer: Fuzzer, count: int, *, first: int = 0, patience_s: float = 30.0
 ) -> Outcome:
-    """Send so many requests, each on a connection of its own, and note every answer.
+    """Send that many requests, each on a connection of its own, and record every response.
 
-    first : number of the first of them
-    patience_s : an answer that is due and does not come within this is noted as ``silence``
+    first: number of the first request
+    patience_s: a response that is due and later than this is recorded as ``silence``
     """
     outcome = Outcome(collections.Counter(), [])
     for number, case in enumerate(fuzzer.cases(count), first):
@@ -53,9 +53,9 @@ def attack(
 
 
 def _answers(address: tuple[str, int], case: Case, patience_s: float) -> Iterator[str]:
-    """Statuses answered to a request, the first of them where more may be due."""
+    """Yield the statuses of the responses to a request, the first of them where more may be due."""
     with contextlib.suppress(OSError), socket.create_connection(address, timeout=patience_s) as peer:
-        # the server may close, with its answer sent, before it has read all
+        # the server may send its response and close before it has read all
         with contextlib.suppress(OSError):
             peer.sendall(case.raw)
         if not case.whole:
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def _address(server: subprocess.Popen[bytes], log: Path) -> tuple[str, int]:
-    """Where a server that was just started answers."""
+    """Return the address of a server that was just started."""
     while server.poll() is None:
         found = re.search(r" at http://([\d.]+):(\d+)", log.read_text())
         if found is not None:
@@ -107,7 +107,7 @@ def _address(server: subprocess.Popen[bytes], log: Path) -> tuple[str, int]:
 
 def _run(address: tuple[str, int], count: int, seed: int) -> int:
     description = orjson.loads(_get(address, "/openapi.json"))
-    # what is made once and kept, such as compiled code and few series, is not growth
+    # memory allocated once, such as compiled code and few series, is not growth
     warm = attack(address, Fuzzer(description, seed + 1), max(count // 5, 500))
     fuzzer, outcome = Fuzzer(description, seed), Outcome(collections.Counter(), warm.failures)
     memory = [_memory(address)]

@@ -1,10 +1,10 @@
-"""How far apart node managers hear one beat: many real ones on this machine, and a thousand hosts simulated.
+"""Spread of heartbeats over node managers: many real ones on this machine, and a thousand simulated hosts.
 
     python benchmarks/heartbeat_spread.py [--nodes 32] [--beats 300] [--slice 100ms] [--unicast]
 
-The spread of a beat is the time from the first node manager that hears it to the last. The simulated hosts each draw
-their delay from what one node manager alone on this machine shows (so hosts are as busy as this one, and the network
-between them adds nothing); without multicast the time to send one datagram is added for each before it.
+The spread of a heartbeat is the time from the first node manager that receives it to the last. Each simulated host
+draws its delay from the delays of one node manager alone on this machine. Hosts are therefore as busy as this one, and
+the network between them adds nothing. Without multicast the time to send one datagram is added for each host before it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ DRAWS, SEED = 2000, 1
 
 
 def listen(nodes: int, beats: int, slice_s: float, *, unicast: bool) -> dict[int, list[tuple[float, ...]]]:
-    """By beat that all have heard: (sent, heard, acted) of each node manager, seconds."""
+    """Return by heartbeat that all have received: (sent, received, acted) of each node manager, seconds."""
     directory = Path(tempfile.mkdtemp(prefix="spread-"))
     options = ("--multicast", "none") if unicast else ()
     names = {f"n{number}": "0-1" for number in range(nodes)}
     try:
         with LocalCluster(directory, names, slice_s=slice_s, manager_options=options) as cluster:
             cluster.start()
-            # by then all are known to hear the group, and are not sent to one by one any more
+            # by then all are known to receive multicast, and get no unicast datagrams any more
             time.sleep(3.0 + beats * slice_s)
             heard: dict[int, list[tuple[float, ...]]] = defaultdict(list)
             for name in names:
@@ -52,7 +52,7 @@ def listen(nodes: int, beats: int, slice_s: float, *, unicast: bool) -> dict[int
 
 
 def percentiles(values: list[float]) -> str:
-    """Half, p95 and most, in milliseconds."""
+    """Return median, 95th percentile and maximum, in ms."""
     ordered = sorted(values)
     p95 = ordered[int(0.95 * len(ordered))]
     return f"{statistics.median(ordered) * 1e3:.3f} / {p95 * 1e3:.3f} / {ordered[-1] * 1e3:.3f} ms"
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--slice", default="100ms")
     parser.add_argument("--unicast", action="store_true")
     options = parser.parse_args()
-    # Also one that is told to end takes its daemons with it.
+    # SIGTERM must unwind, so that the daemons end, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     slice_s = parse_time(options.slice, what="--slice")
     way = "one by one" if options.unicast else "by multicast"

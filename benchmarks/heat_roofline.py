@@ -1,12 +1,12 @@
-"""How near the heat kernel comes to the memory bandwidth of this machine: its sweep beside a triad, 256³ cells.
+"""Heat kernel against the memory bandwidth of this machine: its sweep beside a triad, 256³ cells.
 
     python benchmarks/heat_roofline.py [--cells 256] [--rounds 9] [--launches 3] [--json]
 
-Roofline: the triad a = b + s·c moves 32 bytes per element (two reads, write-allocate, write back), a sweep
-24 per cell (one read, write-allocate, write back), so at best it does 32/24 of the triad's elements per
-second. Both are compiled alike and run by 1 and by 2 MPI ranks, in turns in the same processes; in each round
-the slowest rank counts. *iteration* is the whole program loop: halo exchange, sweep, reduction, and a
-residual every 50. Prints medians, the ratio of each round to the triads around it, and its percentiles.
+Roofline: the triad a = b + s·c moves 32 bytes per element (two reads, write-allocate, write back). A sweep moves 24
+per cell (one read, write-allocate, write back), so at best it does 32/24 of the triad's elements per second. Both are
+compiled with the same options and run by 1 and by 2 MPI ranks, alternating in the same processes. In each round the
+slowest rank counts. *iteration* is the whole program loop: halo exchange, sweep, reduction, and a residual every 50.
+Prints medians, the ratio of each round to the triads around it, and its percentiles.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def worker(cells: int, rounds: int) -> None:
 
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """One row for each rank count and quantity."""
+    """Return one row for each rank count and quantity."""
     mpiexec = Path(sys.executable).with_name("mpiexec")
     own = [
         sys.executable,
@@ -102,7 +102,7 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def rows(ranks: int, table: np.ndarray[Any, np.dtype[np.float64]], cells: int) -> list[dict[str, Any]]:
-    """Medians and percentiles of one rank count; table: [round, (triad, sweep, iteration, triad)] in s."""
+    """Return medians and percentiles of one rank count. `table`: [round, (triad, sweep, iteration, triad)] in s."""
     triad_s = table[:, [0, 3]].mean(axis=1)
     found = []
     for name, column in (("sweep", table[:, 1]), ("iteration", table[:, 2])):

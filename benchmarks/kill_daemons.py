@@ -1,9 +1,9 @@
-"""What is killed, and what becomes of the jobs: manager, node manager, a rank (all with -9), and a cut in the network.
+"""Effects of failures on coscheduled jobs: manager, node manager or a rank killed with -9, and a cut in the network.
 
     python benchmarks/kill_daemons.py [--times 20] [--what manager] [--what node] [--what rank] [--what cut]
 
-Each time two jobs of two processes take turns on two nodes; something goes, comes back, and both jobs run to their end.
-Prints how long anybody stayed stopped who had no turn, and how long the matrix was not right again.
+Each time two jobs of two processes share two nodes in time slices. One part fails and is restored, and both jobs run to
+their end. Prints the longest time that a process stayed stopped, and the time until the slot matrix was right again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ WHAT = ("manager", "node", "rank", "cut")
 
 
 def slots(cluster: LocalCluster) -> dict[str, int]:
-    """By job that is in, its slot."""
+    """Return the slot of each job that is in the matrix."""
     jobs = cluster.view().get("jobs", {})
     return {job: about["slot"] for job, about in jobs.items() if about["slot"] is not None}
 
 
 def one_time(what: str, dice: random.Random) -> tuple[float, float]:
-    """(longest time somebody stayed stopped after it, time until the matrix was right); raises `SharingError`."""
+    """Return (longest time that a process stayed stopped, time until the matrix was right); raises `SharingError`."""
     directory = Path(tempfile.mkdtemp(prefix="kill-"))
     try:
         with LocalCluster(directory, NODES, slice_s=SLICE_S, relayed=what == "cut") as cluster:
@@ -63,7 +63,7 @@ def one_time(what: str, dice: random.Random) -> tuple[float, float]:
 def strike(
     what: str, cluster: LocalCluster, jobs: dict[str, list], before: dict[str, int]
 ) -> tuple[float, dict[str, int]]:
-    """Let it happen; how long anybody is stopped from then on, and how the matrix has to be afterwards."""
+    """Cause the failure. Return the seconds that processes are stopped from then on, and the expected matrix."""
     everybody = [process for both in jobs.values() for process in both]
     if what == "manager":
         assert cluster.manager is not None
@@ -75,7 +75,7 @@ def strike(
         assert cluster.relay is not None
         cluster.relay.cut()
     else:
-        # The rest of its job is told that it has ended, as `mpiexec` does; the other job has the machine.
+        # The other rank of the job is terminated, as `mpiexec` does; then the other job has the machine.
         kill(jobs["x"][0])
         jobs["x"][1].terminate()
         jobs["x"][1].send_signal(18)
@@ -86,7 +86,7 @@ def strike(
 
 
 def until_nobody_is_stopped(cluster: LocalCluster, processes: list) -> float:
-    """Seconds until none of them is stopped for three slices."""
+    """Return the seconds until no process has been stopped for three slices."""
     started = last = time.monotonic()
     while time.monotonic() - last < 3 * SLICE_S:
         if any(state_of(process) == "T" for process in processes):
@@ -98,7 +98,7 @@ def until_nobody_is_stopped(cluster: LocalCluster, processes: list) -> float:
 
 
 def mend(what: str, cluster: LocalCluster) -> None:
-    """Let what went come back."""
+    """Restore the failed part."""
     acts: dict[str, Callable[[], object]] = {
         "manager": cluster.start_manager,
         "node": lambda: cluster.start_node("a"),
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--what", action="append", choices=WHAT, help="all of them where none is named")
     options = parser.parse_args()
-    # Also one that is told to end takes its daemons with it.
+    # SIGTERM must unwind, so that the daemons end, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     dice = random.Random(SEED)
     print(f"{options.times} times each, slices of {SLICE_S * 1e3:g} ms:")

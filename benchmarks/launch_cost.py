@@ -1,8 +1,8 @@
-"""What a launch costs: the wrapper per rank, the parent-death wrapper once, a whole run through the launcher.
+"""Cost of a launch: the wrapper per rank, the parent-death wrapper once, a whole run through the launcher.
 
     python benchmarks/launch_cost.py [--repeats 20] [--ranks 1,2,4]
 
-Each line compares two commands that alternate, so that other load on the machine meets both; it prints the
+Each line compares two commands that alternate, so that other load on the machine affects both. It prints the
 median, 10th and 90th percentile of each in milliseconds, and their difference per rank.
 """
 

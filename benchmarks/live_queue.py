@@ -1,10 +1,10 @@
-"""The live queue under fire: short jobs submitted at once, the manager killed with -9 again and again meanwhile.
+"""The live queue under failures: many short jobs submitted at once, the manager killed with -9 repeatedly meanwhile.
 
     python benchmarks/live_queue.py [--jobs 1000] [--kills 5] [--procs 8] [--priority fcfs] [--estimates request]
 
-Every job appends its number to one file. Said at the end: whether every job ran exactly once, whether the queue's log
-replayed by `apples simulate-queue` starts the same jobs in the same order and at the same instants, and how long
-submissions, starts and the whole took. Exit code 1 unless both hold.
+Every job appends its number to one file. Two checks follow: that every job ran exactly once, and that `apples
+simulate-queue` replays the queue's log with the same starts, in the same order and at the same instants. Prints their
+results, and the time of submissions, of starts and of the whole. Exit code 1 unless both hold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _APPLES = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
 
 
 class Manager:
-    """`apples manager --queue`, started again whenever it was killed."""
+    """`apples manager --queue`, restarted after each kill."""
 
     def __init__(self, directory: Path, options: list[str]) -> None:
         self._said = (directory / "manager.said").open("ab")
@@ -38,25 +38,25 @@ class Manager:
         self.start()
 
     def start(self) -> None:
-        """Another one."""
+        """Start another manager process."""
         self.process = subprocess.Popen(
             [*_APPLES, "manager", "--queue", *self._options], stdout=self._said, stderr=self._said
         )
 
     def kill(self) -> None:
-        """With -9."""
+        """Kill the manager with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
     def end(self) -> None:
-        """In peace."""
+        """Stop the manager normally."""
         self.process.terminate()
         self.process.wait()
         self._said.close()
 
 
 def document(directory: Path, number: int, chance: random.Random, procs: int) -> dict[str, Any]:
-    """A job that appends its number, and sleeps a little; requests are far too long, as users' are."""
+    """Return a job that appends its number, and sleeps briefly; its request is far too long, as users' requests are."""
     sleep_s = round(chance.expovariate(1 / 0.2), 3)
     script = f"echo {number} >> {directory}/ran; sleep {sleep_s}"
     return {
@@ -76,7 +76,7 @@ def document(directory: Path, number: int, chance: random.Random, procs: int) ->
 
 
 def submit_all(documents: list[dict[str, Any]], took_s: list[float]) -> None:
-    """One after the other; a submission whose manager dies is sent again, to the next."""
+    """Submit the jobs one after the other; if the manager dies, submit the job again to the next manager."""
     for one in documents:
         begun = time.monotonic()
         while True:
@@ -90,7 +90,7 @@ def submit_all(documents: list[dict[str, Any]], took_s: list[float]) -> None:
 
 
 def wait_until_over(jobs: int, limit_s: float) -> dict[str, Any]:
-    """The whole queue once all jobs have left it."""
+    """Return the whole queue once all jobs have left it."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         try:
@@ -104,7 +104,7 @@ def wait_until_over(jobs: int, limit_s: float) -> dict[str, Any]:
 
 
 def replayed(directory: Path, options: list[str]) -> list[tuple[float, int]]:
-    """(start, id) of all jobs by the simulator, in order."""
+    """Return (start, id) of all jobs by the simulator, in order."""
     log, starts = directory / "log.swf", directory / "starts"
     subprocess.run([*_APPLES, "queue", "--log", str(log)], check=True)
     subprocess.run(

@@ -1,16 +1,18 @@
-"""What a lost host costs a run: hosts of a testbed are hit at random moments, and the answer must still be right.
+"""Cost of a lost host: hosts of a testbed fail at random moments, and the run's result must still be right.
 
     sudo python benchmarks/lost_hosts.py [--times 20] [--ways kill,cut,freeze] [--iterations 90] [--out FILE]
     python benchmarks/lost_hosts.py --report FILE...
 
-kill : all processes of the host end at once.  cut : its link loses everything without a word.  freeze : all its
-    processes are stopped where they stand
+kill: all processes of the host end at once
+cut: its link drops everything without an error
+freeze: all its processes are stopped
 
-Each run is an `apples-run --launcher ssh` of its own from the testbed's desk over four hosts at two sites, which have
-forgotten the runs before. It is right when it ends with exit code 0 and the checksum of an unbroken run. Detection is
-from the hit to the line that says so; iterations lost are those done twice, by the application's own table of every
-iteration; what is left are processes on any host after the run and, on the host that was hit, after it is well again.
-Needs root, as tests/testbed does.
+Each run is an `apples-run --launcher ssh` of its own from the testbed's desk over four hosts at two sites, without
+state of earlier runs. A run is right if it ends with exit code 0 and the checksum of a run without failures.
+
+Detection is the time from the failure to the line that reports it. Iterations lost are those done twice, by the
+application's own table of every iteration. Processes left over are counted on all hosts after the run, and on the
+failed host after its recovery. Needs root, as tests/testbed does.
 """
 
 from __future__ import annotations
@@ -49,14 +51,14 @@ SPEC = {
     ],
 }
 SIZE, MESH = "96", ("nx=24", "ny=24", "history_every=1")
-#: What a host runs besides runs: the first process, its sshd, and who keeps it.
+#: Processes of a host besides runs: the first process, its sshd, and the process that keeps the host.
 FURNITURE = ("unshare --net", "sshd_config", "/init", "sleep 1", "sleep infinity")
-#: Seconds for what was cut off or frozen to notice that its run is over.
+#: Seconds for cut-off or frozen processes to notice that their run is over.
 NOTICED_S = 45.0
 
 
 class Run:
-    """One run from the desk, its words as they come."""
+    """One run from the desk, with the time of each line of its output."""
 
     def __init__(self, bed: Testbed, state: Path, directory: Path, words: list[str]) -> None:
         self.history = directory / "history.csv"
@@ -87,15 +89,15 @@ class Run:
 
     @property
     def planned(self) -> list[str]:
-        """Hosts of the first plan."""
+        """Return hosts of the first plan."""
         return [entry["host"] for entry in self.events[0]["hosts"]]
 
     def when(self, text: str) -> float | None:
-        """When a line with this text came; None while it has not."""
+        """Return the time of the first line with this text; None before it."""
         return next((at for at, line in list(self.lines) if text in line), None)
 
     def wait_for(self, text: str) -> float:
-        """When a line with this text came; ends the program where none does."""
+        """Return the time of the first line with this text; ends the program if there is none."""
         while (at := self.when(text)) is None:
             if self.process.poll() is not None:
                 sys.exit("\n".join(line for _, line in self.lines))
@@ -103,7 +105,7 @@ class Run:
         return at
 
     def reached(self) -> tuple[float | None, int]:
-        """When the loss was told, and the last iteration before it; None and 0 where the run ended without."""
+        """Return the time of the loss report and the last iteration before it; None and 0 for a run without one."""
         while (at := self.when("planning again")) is None and self.process.poll() is None:
             time.sleep(0.01)
         if at is None or not self.history.exists():
@@ -113,7 +115,7 @@ class Run:
         return at, cycles[-1] if cycles else 0
 
     def end(self) -> dict[str, Any]:
-        """Its document, when it is over."""
+        """Wait for the end of the run and return its document."""
         self.process.wait()
         for reader in self._readers:
             reader.join()
@@ -121,13 +123,13 @@ class Run:
 
     @property
     def checksum(self) -> str:
-        """Of the last result that was printed."""
+        """Return the checksum of the last printed result."""
         said = [line.rpartition(" ")[2] for _, line in self.lines if ", checksum " in line]
         return said[-1] if said else "none"
 
 
 def left(bed: Testbed, hosts: list[str]) -> list[str]:
-    """What runs on hosts besides the hosts themselves."""
+    """Return the processes on hosts besides those of the hosts themselves."""
     return [
         f"{host}: {command}"
         for host in hosts
@@ -150,7 +152,7 @@ def left_at_last(bed: Testbed, hosts: list[str]) -> list[str]:
 def hit_one(
     bed: Testbed, taught: Path, plain: dict[str, Any], what: tuple[str, argparse.Namespace]
 ) -> dict[str, Any]:
-    """One run with a host hit at a random moment; moments after the end of the run do not count."""
+    """Return one run with a host failure at a random moment; moments after the end of the run do not count."""
     way, options = what
     rng: random.Random = options.rng
     hosts = [h.name for h in bed.spec.hosts]
@@ -191,7 +193,7 @@ def hit_one(
 
 
 def unbroken(bed: Testbed, state: Path, iterations: int) -> dict[str, Any]:
-    """The run that nothing happens to; teaches benchmarks and overhead."""
+    """Return a run without failures; it also teaches benchmarks and overhead."""
     with tempfile.TemporaryDirectory(prefix="lost-hosts-") as name:
         run = Run(bed, state, Path(name), ["-s", f"iterations={iterations}", "--checkpoint", "off"])
         document = run.end()

@@ -1,17 +1,20 @@
-"""How fast the step loop of magnetohydrodynamics is: zone-cycles a second beside the memory bandwidth of the machine.
+"""Speed of the step loop of magnetohydrodynamics: zone-cycles a second beside the memory bandwidth of the machine.
 
     python benchmarks/mhd_speed.py [--cells 64,128] [--zones 4e6] [--rounds 5] [--turns 5] [--json]
 
-The MHD blast of 64³ and 128³ on 1 and on 2 ranks, in turns with a triad a = b + s·c (32 bytes an element, write-
-allocate counted) in the same processes; the slowest rank of a round counts. Then, on one rank, slabs of 16 rows of
-the largest mesh: how much more a zone costs than in the cube. What two ranks gain is measured in turns, run by run:
-one rank, two ranks, and two runs that know nothing of each other, each with half of the mesh: what they reach
-together is what the machine gives to two. Best rounds are compared, and beside them medians. Zone-cycles a second are
-given by the clock and by the CPU time of a rank's loop: on a machine with other work (the load average is printed)
-only the second says something of the code. Aims are 2.4e6 on one rank where the triad is 40 GB/s, in proportion
-elsewhere; 1.9 times that on two; 1.4 times the cost in thin slabs. Last, what starting costs: a compile into an empty
-cache, and a start from the cache. Prints medians and the 10th and 90th percentile over rounds; of the triad the best
-round.
+The benchmark has four parts:
+
+1. The MHD blast of 64³ and 128³ on 1 and on 2 ranks, alternating with a triad a = b + s·c (32 bytes an element,
+   write-allocate counted) in the same processes. The slowest rank of a round counts.
+2. Slabs of 16 rows of the largest mesh on one rank: the cost of a zone over that in the cube.
+3. The speedup of two ranks, in alternating turns: one rank, two ranks, and two independent runs, each with half of the
+   mesh. The independent runs show the upper bound of the machine. Best rounds are compared, and beside them medians.
+4. Start-up: a compile into an empty cache, and a start from the cache.
+
+Zone-cycles a second are given by the clock and by the CPU time of a rank's loop. On a machine with other work (the load
+average is printed) only the CPU time measures the code. Targets are 2.4e6 on one rank at a triad of 40 GB/s, in
+proportion elsewhere; 1.9 times that on two; 1.4 times the cost in thin slabs. Prints medians and the 10th and 90th
+percentile over rounds; of the triad the best round.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ import numpy as np
 
 TRIAD_ELEMENTS = 2**23
 TRIAD_BYTES = 32
-#: Zone-cycles a second aimed at, for each GB/s of the triad.
+#: Target of zone-cycles a second, for each GB/s of the triad.
 AIM_PER_GBPS = 2.4e6 / 40.0
 
 
@@ -79,7 +82,7 @@ def worker(cells: int, rows: int, cycles: int, rounds: int) -> None:
 
 
 def launch(ranks: int, cells: int, rows: int, how: tuple[int, int]) -> subprocess.Popen[str]:
-    """Start a worker of so many ranks; how : cycles in a round, rounds."""
+    """Start a worker of that many ranks. `how`: cycles in a round, rounds."""
     cycles, rounds = how
     mpiexec = Path(sys.executable).with_name("mpiexec")
     own = [sys.executable, __file__, "--worker", "--cells", str(cells), "--rows", str(rows)]
@@ -88,7 +91,7 @@ def launch(ranks: int, cells: int, rows: int, how: tuple[int, int]) -> subproces
 
 
 def rounds_of(started: subprocess.Popen[str]) -> np.ndarray[Any, Any]:
-    """float64[rounds, 3]: seconds by the clock, CPU seconds, seconds of the triad."""
+    """Return float64[rounds, 3]: seconds by the clock, CPU seconds, seconds of the triad."""
     said, _ = started.communicate()
     if started.returncode:
         sys.exit(f"a worker ended with {started.returncode}")
@@ -96,7 +99,7 @@ def rounds_of(started: subprocess.Popen[str]) -> np.ndarray[Any, Any]:
 
 
 def run(ranks: int, cells: int, rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One row of the report."""
+    """Return one row of the report."""
     cycles = max(2, round(arguments.zones / (cells * cells * rows)))
     table = rounds_of(launch(ranks, cells, rows, (cycles, arguments.rounds)))
     zones = cells * cells * rows * cycles
@@ -112,10 +115,10 @@ def run(ranks: int, cells: int, rows: int, arguments: argparse.Namespace) -> dic
 
 
 def scaling(cells: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Zone-cycles a second over those of one rank, of two ranks and of two halves apart: median, 10 % and 90 %.
+    """Return zone-cycles a second over those of one rank, of two ranks and of two halves apart: median, 10 % and 90 %.
 
-    Of the best rounds of a turn, as every other figure of this kind, and of their medians, which say what the noise
-    of the machine takes when one rank waits for another
+    From the best rounds of a turn, as all such figures, and from their medians. The medians include the noise of the
+    machine that makes one rank wait for another.
     """
     cycles, rounds = max(2, round(arguments.zones / cells**3)), arguments.rounds
     gains: dict[str, list[float]] = {}
@@ -136,7 +139,7 @@ def scaling(cells: int, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def starts(times: int) -> dict[str, float]:
-    """Seconds of a compile into an empty cache and of a start from the cache, by the clock and of CPU; medians."""
+    """Return seconds of a compile into an empty cache and of a start from the cache, wall and CPU; medians."""
     code = "import stencil_app.mhd.problem"
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as cache:

@@ -2,8 +2,8 @@
 
     python benchmarks/mixed_load.py [--seconds 600] [--seed 1] [--busy 1.0]
 
-Arrivals are Poisson and lengths exponential, as of users who do not know of each other. What starts when is a pure
-function of the seed; what becomes of it on the machine is real. All processes end with this one, however it ends.
+Arrivals are Poisson and lengths exponential, as of independent users. The starts are a pure function of the seed; the
+processes and their effects are real. All processes end with this one, however it ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Part of all busy time that is meant for busy processes; the rest is transfers and MPI runs.
+#: Share of busy processes in all busy time; the rest is transfers and MPI runs.
 _BUSY_PART = 0.7
 #: Mean lengths of short and long busy processes, seconds, and the part of them that is long.
 _SHORT_S, _LONG_S, _LONG_PART = 12.0, 120.0, 0.2
@@ -29,7 +29,7 @@ _NICES = (0, 0, 0, 0, 0, 0, 5, 10, 19, 19)
 _HOLD_EVERY_S, _HOLD_S = 75.0, 60.0
 _TRANSFER_EVERY_S, _TRANSFER_S = 90.0, 20.0
 _RUN_EVERY_S, _RUN_MOST_S = 240.0, 120.0
-#: More than so many processes at once would be a burst nobody else on the machine could work beside.
+#: Limit of processes at once, so that a burst does not block other users of the machine.
 _MOST_AT_ONCE = 6
 
 _BUSY = """
@@ -69,10 +69,11 @@ while (now := time.monotonic()) < end:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Something that is started `start_s` seconds after the load began.
+    """A process that starts `start_s` seconds after the load began.
 
-    kind : busy, hold, transfer or run.  length_s : how long it lasts, of a run how long it may last
-    amount : nice value of a busy process, bytes held, part of the time that is sent, or which run it is
+    kind: busy, hold, transfer or run
+    length_s: duration; for a run its limit
+    amount: nice value of a busy process, bytes held, share of the time that is sent, or index of the run
     """
 
     start_s: float
@@ -82,7 +83,7 @@ class Job:
 
 
 def plan(seed: int, duration_s: float, busy: float) -> list[Job]:
-    """The jobs of `duration_s` seconds in order of their starts; `busy` CPUs are wanted on average."""
+    """Return the jobs of `duration_s` seconds in order of their starts; `busy` CPUs are used on average."""
     rng = random.Random(seed)
     mean_s = _LONG_PART * _LONG_S + (1 - _LONG_PART) * _SHORT_S
 
@@ -130,7 +131,7 @@ _RUNS = (
 
 
 def command_of(job: Job) -> list[str]:
-    """Command line of a job."""
+    """Return the command line of a job."""
     if job.kind == "run":
         return _RUNS[int(job.amount)]
     code = {"busy": _BUSY, "hold": _HOLD, "transfer": _TRANSFER}[job.kind]
@@ -139,7 +140,7 @@ def command_of(job: Job) -> list[str]:
 
 
 def dies_with_us(parent: int) -> Callable[[], None]:
-    """For a child before it becomes its program: the kernel ends it when this process is gone."""
+    """Return a function for the child before exec: the kernel ends the child when this process ends."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def tie() -> None:
@@ -152,9 +153,9 @@ def dies_with_us(parent: int) -> Callable[[], None]:
 
 
 class Load:
-    """The jobs of a plan as processes, each a session of its own; a context manager that leaves nothing behind.
+    """The jobs of a plan as processes, each a session of its own; a context manager that leaves no processes behind.
 
-    state : directory for the state of MPI runs
+    state: directory for the state of MPI runs
     """
 
     def __init__(self, jobs: list[Job], state: Path) -> None:
@@ -165,7 +166,7 @@ class Load:
         self.refused = 0
 
     def tend(self) -> None:
-        """Start what is due, end what has had its time, bury what is dead; to be called every second or so."""
+        """Start jobs that are due, end jobs after their time, reap ended ones; to be called every second or so."""
         now = time.monotonic() - self._began
         alive = []
         for process, until in self._running:
@@ -206,7 +207,7 @@ class Load:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all of its session, kindly at first so that launchers can end their ranks."""
+    """End a process and all of its session, with TERM first so that launchers can end their ranks."""
     process.terminate()
     try:
         process.wait(5)

@@ -1,14 +1,14 @@
-"""What the monitor says of a program against what is seen at the same edges by other means.
+"""Accuracy of the monitor against independent measurements at the same edges.
 
     python benchmarks/monitor_accuracy.py [--iterations 1000] [--microseconds 1000] [--repeat 3]
 
-For every MPI and language found here: two ranks compute by their own CPU clock and exchange with their neighbours.
-Between program and monitor stands a library that reads the thread's CPU clock at every edge and knows what a reading
-costs (`tests/apples/monitoring/programs/edges.c`). The figures are (monitor - truth) / truth, nothing taken off the
-monitor's; median and range over ranks and repetitions. T_cpu is of runs where all ranks compute equally long, T_comm
-of ranks that wait as long as they compute, because others compute twice as long. The last column: by how much events
-or calls are off at most, against what the program itself has counted (in Python the first use of a call may take so
-long that it counts as computing).
+For every MPI and language found here, two ranks compute by their own CPU clock and exchange with their neighbours. A
+library between program and monitor reads the thread's CPU clock at every edge and knows the cost of a reading
+(`tests/apples/monitoring/programs/edges.c`). The figures are (monitor - truth) / truth, without corrections of the
+monitor's values; median and range over ranks and repetitions. T_cpu is of runs with equally long computing on all
+ranks. T_comm is of ranks that wait as long as they compute, because others compute twice as long. The last column is
+the largest error of events or calls against the program's own counts. In Python the first use of a call may take so
+long that it counts as computing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LANGUAGES = {"C": "known.c", "Fortran": "known.f90", "Fortran 2008": "known_f08.
 
 
 def command(mpi: Mpi, source: str, directory: Path) -> list[str] | None:
-    """How the program is run with this MPI, compiled where it must be; None where that cannot be done."""
+    """Return the command of the program with this MPI, compiled if necessary; None if that is impossible."""
     path = PROGRAMS / source
     if path.suffix == ".py":
         return [sys.executable, str(path)]
@@ -45,7 +45,7 @@ def command(mpi: Mpi, source: str, directory: Path) -> list[str] | None:
 
 
 def interposer(directory: Path) -> Path:
-    """The library that sees every edge for itself."""
+    """Return the library that records every edge independently."""
     made = directory / "edges.so"
     command = [*compiler(), "-O2", "-shared", "-fPIC", "-o", str(made), str(PROGRAMS / "edges.c"), "-ldl"]
     subprocess.run(command, check=True)
@@ -54,7 +54,7 @@ def interposer(directory: Path) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errors:
-    """(monitor - truth) / truth of one rank, and how far its counts are off."""
+    """(monitor - truth) / truth of one rank, and the errors of its counts."""
 
     cpu: float
     comm: float
@@ -62,7 +62,7 @@ class Errors:
 
 
 def errors(mpi: Mpi, words: list[str], edges: Path) -> dict[int, Errors]:
-    """Of the ranks of one run."""
+    """Return the errors of the ranks of one run."""
     base = {**os.environ, **mpi.environment, "LD_PRELOAD": str(edges)}
     with MonitoredJob(base=base) as job:
         said = run(mpi.ranks(2, words), {**base, **job.environment})

@@ -1,9 +1,9 @@
-"""What the monitor adds to an MPI call, in nanoseconds: the fastest of many rounds, with it and without.
+"""Cost of the monitor per MPI call, in nanoseconds: the fastest of many rounds, with it and without.
 
     python benchmarks/monitor_cost.py [--calls 20000] [--repeat 5]
 
-MPI_Test and MPI_Wait on no request do next to nothing, so that what is left is the monitor. The same program calls
-MPI_X, which the monitor sees, and PMPI_X, which it does not. Target: at most 80 ns.
+MPI_Test and MPI_Wait on no request do next to nothing, so that the difference is the monitor. The same program calls
+MPI_X, which the monitor intercepts, and PMPI_X, which it does not. Target: at most 80 ns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The MPI libraries of this machine, for the other benchmarks: launcher, compilers, and how mpi4py is given each.
+"""The MPI libraries of this machine, for the other benchmarks: launcher, compilers, and mpi4py's settings for each.
 
-    python benchmarks/monitor_mpis.py          prints what was found
+    python benchmarks/monitor_mpis.py          prints the libraries found
 
-mpi4py of this environment serves them all: it comes with modules for both ABIs, and Debian's MPICH has its library
-under another name, which a directory with a link to it puts right.
+mpi4py of this environment works with all of them, as it has modules for both ABIs. Debian's MPICH has its library under
+another name; a directory with a link to it solves this.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mpi:
-    """One MPI. launcher: its mpiexec with what it needs.  cc, fortran: compilers, None where there is none."""
+    """One MPI.
+
+    launcher: its mpiexec with the necessary options
+    cc, fortran: compilers, None if there is none
+    """
 
     name: str
     launcher: tuple[str, ...]
@@ -31,12 +35,12 @@ class Mpi:
     fortran: str | None = None
 
     def ranks(self, count: int, command: list[str]) -> list[str]:
-        """Command line of so many ranks."""
+        """Return the command line that starts `count` ranks."""
         return [*self.launcher, "-n", str(count), *command]
 
 
 def found() -> list[Mpi]:
-    """Every MPI that can be used here; the first is the one the project brings."""
+    """Return every usable MPI of this machine; the first is the project's own."""
     beside = Path(sys.executable).parent
     own = beside / "mpicc"
     mpis = [
@@ -75,7 +79,7 @@ def found() -> list[Mpi]:
 
 
 def run(command: list[str], environment: dict[str, str], seconds: float = 300.0) -> str:
-    """Output of a command; ends the benchmark with what it said where it fails."""
+    """Return the output of a command; if it fails, ends the benchmark with that output."""
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, check=False, timeout=seconds
     )

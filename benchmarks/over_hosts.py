@@ -1,4 +1,4 @@
-"""What a run over several hosts costs before and around the application: the check, and launching `true`.
+"""Overhead of a run over several hosts: the check, and launching `true`.
 
     python benchmarks/over_hosts.py [--repeat N] HOST...
 
@@ -27,7 +27,7 @@ from apples.remote.preflight import Candidate
 
 
 def check_s(hosts: list[str]) -> float:
-    """Seconds until all hosts have told whether they are fit; ends the program where one is not."""
+    """Return seconds until all hosts have passed the check; ends the program if one fails."""
     start = time.perf_counter()
     asked = [Candidate(name=host, address=address_of(Host(name=host))) for host in hosts]
     found = preflight.check(asked, needs_of_ranks())
@@ -39,7 +39,7 @@ def check_s(hosts: list[str]) -> float:
 
 
 def launch_s(hosts: list[str]) -> float:
-    """Seconds from launch to end of `true` with a rank on every host."""
+    """Return seconds from launch to end of `true` with a rank on every host."""
     launcher = SshLauncher({h: HostAddress(host=h, address=address_of(Host(name=h))) for h in hosts})
     with tempfile.TemporaryDirectory() as directory:
         request = LaunchRequest(

@@ -1,11 +1,11 @@
-"""What launching through Slurm costs, against ssh; and whether both make the same plan and the same answer.
+"""Cost of launching through Slurm against ssh, and a check that both give the same plan and the same result.
 
     python benchmarks/over_slurm.py [--repeat N] NODE...      on a login node; nodes must be idle, and take ssh
     python benchmarks/over_slurm.py [--repeat N] --testbed    as root: on a cluster of its own
 
-Prints 10th, 50th and 90th percentile in seconds of making and giving back an allocation, of `true` on every node in an
-allocation that is there, of both, and of the same over ssh. Then the same job through both launchers: hosts, rows and
-checksum.
+Prints 10th, 50th and 90th percentile in seconds of making and releasing an allocation, of `true` on every node in an
+existing allocation, of both, and of the same over ssh. Then it runs the same job through both launchers and compares
+hosts, rows and checksum.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ JOB = ("64", "--app", "heat", "-s", "nx=32", "-s", "ny=32", "-s", "iterations=50
 
 
 def silent(line: str) -> None:
-    """Nobody listens."""
+    """Ignore a progress line."""
 
 
 def launch_s(launcher: Launcher, hosts: list[str]) -> float:
-    """Seconds that `true` with a rank on every host takes, allocation included where one is made."""
+    """Return seconds of `true` with a rank on every host, with the allocation if one is made."""
     with tempfile.TemporaryDirectory() as directory:
         request = LaunchRequest(
             plan=unplanned(hosts, scheduler="benchmark", application="true"),
@@ -59,7 +59,7 @@ def launch_s(launcher: Launcher, hosts: list[str]) -> float:
 
 
 def allocation_s(hosts: list[str]) -> float:
-    """Seconds that an allocation takes to be made and given back, with nothing run in it."""
+    """Return seconds of making and releasing an allocation, without a run in it."""
     start = time.perf_counter()
     with OwnAllocation(Shape(hosts=tuple(hosts), ranks_each=1, minutes=1), Wishes(), silent):
         pass
@@ -67,7 +67,7 @@ def allocation_s(hosts: list[str]) -> float:
 
 
 def inside_s(hosts: list[str], repeat: int) -> list[float]:
-    """Seconds of launches in one allocation that is there."""
+    """Return seconds of launches in one existing allocation."""
     with OwnAllocation(Shape(hosts=tuple(hosts), ranks_each=1, minutes=5), Wishes(), silent) as allocation:
         launcher = SlurmLauncher(Cluster(hosts=tuple(hosts), enclosing=allocation.number))
         return [launch_s(launcher, hosts) for _ in range(repeat)]
@@ -80,7 +80,7 @@ def show(what: str, values: list[float]) -> None:
 
 
 def answer(launcher: str, hosts: list[str]) -> tuple[list[tuple[str, int]], str]:
-    """Chain of (host, rows) and checksum of one run through the command, with a state of its own."""
+    """Return chain of (host, rows) and checksum of one run through the command, with a state of its own."""
     command = [str(Path(sys.executable).parent / "apples-run"), *JOB, "--launcher", launcher, "--json"]
     with tempfile.TemporaryDirectory() as state:
         result = subprocess.run(
@@ -115,7 +115,7 @@ def measure(hosts: list[str], repeat: int) -> None:
 
 
 def on_a_testbed(repeat: int) -> None:
-    """Bring up a cluster, and run this program on its login node."""
+    """Start a cluster, and run this program on its login node."""
     sys.path.insert(0, str(ROOT / "tests"))
     from testbed import running
     from testbed.description import parse

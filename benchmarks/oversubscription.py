@@ -1,11 +1,11 @@
-"""More ranks than cores, with and without `--wait block`: how much faster a job is whose ranks do not poll.
+"""More ranks than cores, with and without `--wait block`: the speedup of a job whose ranks do not poll.
 
     python benchmarks/oversubscription.py [--ranks 4] [--repeat 3] [--seconds 3]
 
 Runs the synthetic job at 1 ms and the heat application under every MPI found here, alternating, and prints the median
-elapsed times and the ratio. MPICH 4 polls; MPICH 5 gives up its core while it waits (sched_yield), and so does Open
-MPI 4 where its mpiexec knows of more ranks than cores, which is forbidden here. The other programs of a busy machine
-take what a job that blocks gives up: only figures of a machine that is otherwise idle mean something.
+elapsed times and the ratio. MPICH 4 polls. MPICH 5 gives up its core while it waits (sched_yield). So does Open MPI 4
+if its mpiexec knows of more ranks than cores; this benchmark prevents that. Other programs on a busy machine use the
+time that a blocking job gives up, so only figures of an otherwise idle machine are meaningful.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from apples.monitoring.job import MonitoredJob
 
 APP = [sys.executable, "-m", "stencil_app"]
 
-#: Open MPI would else notice that there are more ranks than cores.
+#: Without this, Open MPI would notice that there are more ranks than cores.
 POLLING = {"OMPI_MCA_mpi_yield_when_idle": "0"}
 
 
 def once(mpi: Mpi, ranks: int, words: list[str], wait: Wait | None) -> float:
-    """Elapsed seconds of one run: of the loop where the program says it, else of all."""
+    """Return elapsed seconds of one run: of the loop if the program reports it, else of the whole."""
     base = {**os.environ, **mpi.environment, **POLLING, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     command = mpi.ranks(ranks, [*APP, *words])
     started = time.perf_counter()

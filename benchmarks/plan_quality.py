@@ -1,10 +1,10 @@
-"""How near the planner comes to brute force over all host subsets, orders and slabs, on random small grids.
+"""The planner against brute force over all host subsets, orders and slabs, on random small grids.
 
     python benchmarks/plan_quality.py [--grids 300] [--seed 2026] [--json]
 
 Grids have up to 8 hosts in one to three sites, with slow links between sites, uneven CPUs and loads,
-memory limits and sometimes an array limit. The brute force prices every chain of every subset (mirror images
-once) with exact slabs in whole rows; the planner sees the same snapshot. Prints the distribution of
+memory limits and sometimes an array limit. The brute force evaluates every chain of every subset (mirror images
+once) with exact slabs in whole rows. The planner uses the same snapshot. Prints the distribution of
 planner / optimum.
 """
 
@@ -29,7 +29,7 @@ from apples.planning.problem import Problem, build
 
 
 def random_problem(rng: np.random.Generator, options: PlanningOptions, most_hosts: int = 8) -> Problem:
-    """A random grid and workload; raises `NoFeasiblePlan` when no host can take part."""
+    """Return a random grid and workload; raises `NoFeasiblePlan` when no host can take part."""
     count = int(rng.integers(2, most_hosts + 1))
     sites = rng.integers(0, int(rng.integers(1, 4)), count)
     near_s, far_s = 10 ** rng.uniform(-5, -3.5), 10 ** rng.uniform(-3.5, -1)
@@ -67,7 +67,7 @@ def random_problem(rng: np.random.Generator, options: PlanningOptions, most_host
 
 
 def brute_force(problem: Problem, options: PlanningOptions) -> float:
-    """Smallest makespan in seconds over all subsets, orders and whole slabs; inf where nothing is feasible."""
+    """Return smallest makespan in seconds over all subsets, orders and whole slabs; inf where nothing is feasible."""
     best = float("inf")
     for n in range(1, min(problem.processors, problem.size) + 1):
         chains = [c for c in itertools.permutations(range(problem.processors), n) if c[0] <= c[-1]]

@@ -1,10 +1,10 @@
-"""What a plan costs: 34 and 1,000 hosts, all three orders, every host count; beside PuLP + CBC per candidate.
+"""Cost of a plan: 34 and 1,000 hosts, all three orders, every host count; beside PuLP + CBC per candidate.
 
     python benchmarks/planning_cost.py [--repeat 15] [--json]
 
-The comparison solves the same candidates (34 hosts) one linear program each through PuLP with the CBC solver
-that PuLP brings, rounds to whole rows, and keeps the cheapest. Prints medians, percentiles, the ratio, and the
-two makespans. Where PuLP has no CBC (PuLP 4) the same is done through HiGHS, and says so.
+The comparison solves one linear program for each of the same candidates (34 hosts) through PuLP with its CBC solver,
+rounds to whole rows, and keeps the cheapest. Prints medians, percentiles, the ratio, and the two makespans. If PuLP has
+no CBC (PuLP 4), the comparison uses HiGHS and prints a note.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from apples.planning.problem import build
 
 
 def setting(count: int, seed: int) -> tuple[Snapshot, Workload, Costs]:
-    """Loaded hosts in sites of about 16 with slow links between sites, memory and array limits."""
+    """Return loaded hosts in sites of about 16 with slow links between sites, memory and array limits."""
     rng = np.random.default_rng(seed)
     sites = np.arange(count) % max(2, count // 16)
     same = sites[:, None] == sites[None, :]
@@ -66,7 +66,7 @@ def setting(count: int, seed: int) -> tuple[Snapshot, Workload, Costs]:
 def lp_for_every_candidate(
     snapshot: Snapshot, workload: Workload, costs: Costs, solver: Any
 ) -> tuple[int, float]:
-    """(candidates, best makespan) when each candidate is a linear program of its own."""
+    """Return (candidates, best makespan) when each candidate is a linear program of its own."""
     options = PlanningOptions()
     problem = build(snapshot, workload, costs, options)
     position = rank_order.tree_positions(problem)
@@ -84,7 +84,7 @@ def lp_for_every_candidate(
 
 
 def timed(run: Callable[[], Any], repeat: int) -> dict[str, float]:
-    """Milliseconds of `repeat` runs after one to warm up."""
+    """Return milliseconds of `repeat` runs after one to warm up."""
     run()
     spent = []
     for _ in range(repeat):

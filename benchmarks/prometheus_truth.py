@@ -1,10 +1,10 @@
-"""How true CPU shares read from Prometheus are, beside our own sensor and what a real process then gets.
+"""Accuracy of CPU shares read from Prometheus, beside our own sensor and the share of a real process.
 
     python benchmarks/prometheus_truth.py [--repeats 3] [--scrape 5] [--settle 15]
 
 Starts a node_exporter and a Prometheus of its own, on ports the system chooses. Each scene starts spinners, each a
-session of its own, lets them run for `--settle` seconds, reads both, and then runs a busy process for 2 s, twice: its
-CPU time over wall time is the truth. Prints every scene and the mean absolute error of both.
+session of its own, lets them run for `--settle` seconds and reads both. Then it runs a busy process for 2 s, twice,
+whose CPU time over wall time is the truth. Prints every scene and the mean absolute error of both.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SCENES: dict[str, tuple[int, ...]] = {
 
 @contextmanager
 def serving(command: Sequence[str], directory: Path) -> Iterator[str]:
-    """A server until the end of the block; gives where it listens."""
+    """Run a server until the end of the block; yields its address."""
     process = subprocess.Popen(command, cwd=directory, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         end = time.monotonic() + 30
@@ -97,9 +97,9 @@ def newcomer() -> float:
 
 
 def play(nices: Sequence[int], settle_s: float, source: PrometheusSource, own: CpuSensor) -> list[float]:
-    """What Prometheus says of cpu.new, what our own sensor says, and the truth."""
+    """Return the value of cpu.new from Prometheus, the reading of our own sensor, and the truth."""
     with spinning(nices):
-        # our own sensor looks back on as long a time as sensors do that measure every 10 s
+        # our own sensor uses as long a window as sensors with a period of 10 s
         time.sleep(max(settle_s - 10.0, 0.0))
         own.measure()
         time.sleep(min(settle_s, 10.0))

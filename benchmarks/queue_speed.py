@@ -32,7 +32,7 @@ _EXPRESSION = "(wait / estimate)**3 * procs"
 
 
 def replay_s(trace: Trace, how: Replay, learn: bool) -> float:
-    """CPU seconds of one replay."""
+    """Return CPU seconds of one replay."""
     begun = time.process_time()
     simulate(trace, how, SimilarJobs(Scheme()) if learn else None)
     return time.process_time() - begun
@@ -57,7 +57,7 @@ def report(trace: Trace, repeats: int) -> None:
 
 
 def bytes_per_job(jobs: int) -> float:
-    """Of everything a replay allocates besides the trace itself."""
+    """Return the bytes per job that a replay allocates besides the trace itself."""
     state, world = empty_state(jobs, 1), make_world(np.zeros(jobs), np.zeros(jobs))
     return sum(array.nbytes for array in (*state, *world)) / jobs
 

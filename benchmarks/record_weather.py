@@ -1,9 +1,9 @@
-"""Record what our own sensors see of this machine under a real mixed load, for `nws score`.
+"""Record the readings of our own sensors on this machine under a real mixed load, for `nws score`.
 
     python benchmarks/record_weather.py OUT.csv.gz [--minutes 45] [--seed 1] [--busy 1.0] [--every 10]
 
 `nws measure` takes CPU, memory and loopback latency and bandwidth at the period; `mixed_load.py` beside this file is
-the load. Ends early and keeps what there is on Ctrl-C. The host is called `recorded` in the file.
+the load. On Ctrl-C it ends early and keeps the readings so far. The host is called `recorded` in the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HOST = "recorded"
 
 
 def record(minutes: float, every_s: float, load: Load, state: Path) -> str:
-    """Measure for so many minutes while the load runs; what the measuring command says of itself at its end."""
+    """Measure for that many minutes while the load runs; return the last output of the measuring command."""
     nws = Path(sys.executable).with_name("nws")
     log = state / "measure.log"
     with log.open("wb") as sink:
@@ -59,7 +59,7 @@ def record(minutes: float, every_s: float, load: Load, state: Path) -> str:
 
 
 def exported(state: Path) -> list[list[str]]:
-    """Rows series, t, value of everything that was measured, of a host with another name."""
+    """Return rows (series, t, value) of all measurements, with another host name."""
     nws = Path(sys.executable).with_name("nws")
     environment = os.environ | {"APPLES_STATE": str(state)}
     done = subprocess.run([nws, "export"], env=environment, capture_output=True, text=True, check=True)
@@ -72,7 +72,7 @@ def _place(series: str) -> str:
 
 
 def write(path: Path, rows: list[list[str]]) -> None:
-    """The rows as CSV.gz, the same bytes for the same rows; written beside and renamed."""
+    """Write the rows as CSV.gz, the same bytes for the same rows; to a temporary file that is renamed."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([["series", "t", "value"], *rows])
     write_whole(path, gzip.compress(text.getvalue().encode(), mtime=0))

@@ -1,12 +1,12 @@
-"""What a sensor costs its host: CPU seconds of the daemon and its children, and resident memory, in steady state.
+"""Cost of a sensor on its host: CPU seconds of the daemon and its children, and resident memory, in steady state.
 
     python benchmarks/sensor_overhead.py [--seconds 300] [--hosts 4] [--server URL]
 
-Starts a weather service of its own (or uses the one given) and one sensor for each host, on addresses of the loopback
-interface, all in one clique, with the periods the service tells. After a warm-up of --settle seconds it reads the CPU
-time and the memory of each sensor from /proc, once a second, and prints per sensor: CPU in percent of one core, median
-and highest resident memory, and what the first sensor says at its end. The loopback is the most expensive network there
-is for a probe: all of it is CPU.
+Starts a weather service of its own (or uses the given one) and one sensor for each host, on addresses of the loopback
+interface. All sensors are in one clique, with the periods of the service. After a warm-up of --settle seconds it reads
+the CPU time and the memory of each sensor from /proc, once a second. Prints per sensor CPU in percent of one core,
+median and highest resident memory, and the final output of the first sensor. The loopback is the most expensive network
+for a probe: all of it is CPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NWS = [sys.executable, "-m", "nws.cli"]
 
 @dataclass(slots=True, kw_only=True)
 class Watched:
-    """One sensor. resident : MB, once a second"""
+    """One sensor. `resident`: MB, once a second."""
 
     host: str
     process: subprocess.Popen[str]
@@ -39,12 +39,12 @@ class Watched:
     resident: list[float] = field(default_factory=list)
 
     def cpu_s(self) -> float:
-        """User and system time of the process and of its children that have ended."""
+        """Return user and system time of the process and of its children that have ended."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return sum(int(x) for x in fields[11:15]) * _TICK_S
 
     def look(self) -> None:
-        """Note its resident memory."""
+        """Record its resident memory."""
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         self.resident.append(pages * _PAGE / 1e6)
 

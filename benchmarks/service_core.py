@@ -1,12 +1,11 @@
-"""What the core of a weather service costs, without HTTP: taking measurements, answering, starting again.
+"""Cost of the core of a weather service, without HTTP: storing measurements, queries, restarts.
 
     python benchmarks/service_core.py [--hosts 34 1000] [--samples 200000]
 
 For each number of hosts: a full mesh up to 64 hosts, cliques of 16 beyond; three series a host and two a measured pair.
 Batches of 50, 200 and 2,000 samples are put with forecasts kept current, singly and ten to a transaction. Prints
-samples a second by the clock on the wall and by CPU time (other programs on the machine shorten the first and hardly
-the second), percentiles of a snapshot and of encoding it, the time to start again from a saved state and
-from none, and peak RSS.
+samples a second by wall time and by CPU time (other programs on the machine affect the first and hardly the second),
+percentiles of a snapshot and of encoding it, the time to start again from a saved state and from none, and peak RSS.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ class Feed:
 
     @property
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return seconds since the epoch."""
         return START + 10.0 * (self._at // len(self._names))
 
     def batch(self, size: int) -> Batch:
-        """The next `size` samples."""
+        """Return the next `size` samples."""
         places = (self._at + np.arange(size)) % len(self._names)
         first = self._at
         self._at += size

@@ -3,13 +3,13 @@
     python benchmarks/shared_jobs.py [--part scenarios|gmet|slice] [--scenario 3.1|3.2] [--mpi "MPICH 4"]
                                      [--seconds 30] [--slice 100ms] [--granularity 1ms] [--repetitions 5]
 
-scenarios : two jobs, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other
+scenarios: two jobs, balanced (FCS paper, 3.1) and imbalanced (3.2: 1 and 2.1 times, and the other
     way round), one after the other (FCFS: policy batch), uncoordinated, gang scheduled, spin-block, FCS
-gmet, slice : message-driven (Yoo and Jette, Figures 5 and 6), three jobs, mean response with the guaranteed time or the
+gmet, slice: message-driven (Yoo and Jette, Figures 5 and 6), three jobs, mean response with the guaranteed time or the
     slice swept, for a workload that communicates and one that does not; both node managers are started at once
 
 Each rank does a fixed amount of work at a rate that is measured once. Every run has its own daemons. Prints turnaround
-and mean response in seconds, and the classes that FCS came to.
+and mean response in seconds, and the classes that FCS assigned.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from apples.monitoring.environment import monitor_environment
 from apples.testing.localcluster import LocalCluster
 
 NODES = {"a": "0", "b": "1"}
-#: Of rank 0 and of rank 1 in each job.
+#: Imbalances of rank 0 and of rank 1 in each job.
 SCENARIOS = {"3.1 balanced": ("1", "1"), "3.2 imbalanced": ("1,2.1", "2.1,1")}
 NAMES = {
     "batch": "FCFS",
@@ -64,7 +64,9 @@ exec "$@"
 class Workload:
     """Jobs that start together.
 
-    imbalances : of each job.  iterations : of each.  granularity : computation between two messages, as a user types it
+    imbalances: of each job
+    iterations: of each job
+    granularity: computation between two messages, as on the command line
     """
 
     mpi: Mpi
@@ -78,7 +80,7 @@ class Workload:
 def workload_of(
     mpi: Mpi, rate: float, options: argparse.Namespace, imbalances: tuple[str, ...], pattern: str = "ring"
 ) -> Workload:
-    """Jobs as the options want them."""
+    """Return the jobs that the options define."""
     return Workload(
         mpi=mpi,
         imbalances=imbalances,
@@ -90,7 +92,7 @@ def workload_of(
 
 
 def bsp(workload: Workload, imbalance: str, iterations: int) -> list[str]:
-    """Command of one rank."""
+    """Return the command of one rank."""
     program = str(Path(sys.executable).parent / "stencil-app")
     arguments = [
         "--granularity",
@@ -113,7 +115,7 @@ def bsp(workload: Workload, imbalance: str, iterations: int) -> list[str]:
 
 
 def measured_rate(mpi: Mpi) -> float:
-    """Turns of arithmetic a second of one core, the best of a few."""
+    """Return loops of arithmetic a second of one core, the best of a few."""
     command = [str(Path(sys.executable).parent / "stencil-app"), "bsp", "--iterations", "10", "--json"]
     runs = [run(mpi.ranks(1, command), {**os.environ, **mpi.environment}) for _ in range(3)]
     return max(json.loads(text)["rate"] for text in runs)
@@ -122,7 +124,7 @@ def measured_rate(mpi: Mpi) -> float:
 def responses(
     workload: Workload, policy: str, slice_s: float, node_options: tuple[str, ...] = ()
 ) -> tuple[list[float], list[dict]]:
-    """Response time of each job, seconds, and what the node managers saw of its ranks."""
+    """Return the response time of each job, seconds, and the node managers' reports of its ranks."""
     directory = Path(tempfile.mkdtemp(prefix="shared-"))
     jobs: dict[str, subprocess.Popen] = {}
     try:
@@ -155,7 +157,7 @@ def responses(
             seen = [entry for job in jobs for node in NODES for entry in cluster.ask(node, "job", job)]
             return [ended[job] for job in jobs], seen
     finally:
-        # what is cut off leaves no ranks behind
+        # an interrupted run leaves no ranks behind
         for process in jobs.values():
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -164,7 +166,7 @@ def responses(
 
 
 def wait_for(jobs: dict[str, subprocess.Popen], started: float) -> dict[str, float]:
-    """Seconds until the end of each; ends the benchmark where one fails."""
+    """Return seconds until the end of each job; ends the benchmark if one fails."""
     ended: dict[str, float] = {}
     while len(ended) < len(jobs):
         for job, process in jobs.items():
@@ -177,7 +179,7 @@ def wait_for(jobs: dict[str, subprocess.Popen], started: float) -> dict[str, flo
 
 
 def scenarios(mpi: Mpi, rate: float, options: argparse.Namespace, slice_s: float) -> None:
-    """Turnaround and mean response by policy."""
+    """Print turnaround and mean response by policy."""
     for scenario, imbalances in SCENARIOS.items():
         if not scenario.startswith(options.scenario):
             continue
@@ -186,7 +188,7 @@ def scenarios(mpi: Mpi, rate: float, options: argparse.Namespace, slice_s: float
         means: dict[str, list[float]] = {}
         classes: Counter[str] = Counter()
         for _ in range(options.repetitions):
-            # Policies alternate, so that what else the machine does meets them all.
+            # Policies alternate, so that other load on the machine affects all of them.
             for policy in NAMES:
                 times, seen = responses(workload, policy, slice_s)
                 turnarounds.setdefault(policy, []).append(max(times))
@@ -206,7 +208,7 @@ def scenarios(mpi: Mpi, rate: float, options: argparse.Namespace, slice_s: float
 
 
 def sweep(mpi: Mpi, rate: float, options: argparse.Namespace) -> None:
-    """Mean response of message-driven with the guaranteed time or the slice swept."""
+    """Print the mean response of message-driven with the guaranteed time or the slice swept."""
     gmet = options.part == "gmet"
     for pattern in PATTERNS:
         workload = workload_of(mpi, rate, options, ("1", "1", "1"), pattern)
@@ -236,7 +238,7 @@ def main() -> None:
     parser.add_argument("--granularity", default="1ms", help="computation between two messages")
     parser.add_argument("--repetitions", type=int, default=5)
     options = parser.parse_args()
-    # Also one that is told to end takes its daemons with it.
+    # SIGTERM must unwind, so that the daemons end, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     mpis = found()
     mpi = next((one for one in mpis if one.name.startswith(options.mpi)), None)

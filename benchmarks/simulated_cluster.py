@@ -1,4 +1,4 @@
-"""How fast the simulated cluster is: processor seconds of each case of Tables 3 to 6, and ns per iteration of a rank.
+"""Speed of the simulated cluster: processor seconds of each case of Tables 3 to 6, and ns per iteration of a rank.
 
     python benchmarks/simulated_cluster.py
     python benchmarks/simulated_cluster.py --tables    # F4 to F7 whole, all seeds, seconds by the clock
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def whole_tables() -> None:
-    """Every table with all seeds, on all processors of this machine."""
+    """Time every table with all seeds, on all processors of this machine."""
     settings = load_settings().flexible
     compile_once()
     first, load = time.perf_counter(), os.getloadavg()[0]
@@ -42,7 +42,7 @@ def whole_tables() -> None:
 
 
 def one_by_one() -> None:
-    """One seed of each case."""
+    """Time one seed of each case."""
     settings = load_settings().flexible
     compile_once()
     total = 0.0

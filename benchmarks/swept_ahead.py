@@ -1,10 +1,10 @@
-"""What of an iteration of `mhd` is done while the neighbours' rows are under way, by the clock of one rank.
+"""Share of an iteration of `mhd` that overlaps the exchange of rows, by the clock of one rank.
 
     python benchmarks/swept_ahead.py [--rows 40 56 100] [--iterations 60]
 
-An exchange is under way while the inner planes' rate is taken and their predictor runs
-(`stencil_app.running.runtime`). Prints
-the share of both in all that is computed, for slabs of so many rows of the mesh of `testbed_runs.py`.
+The messages of an exchange are in flight while the rank computes the inner planes' rate and runs their predictor
+(`stencil_app.running.runtime`). Prints the share of both in all computing, for slabs of these numbers of rows of the
+mesh of `testbed_runs.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MESH = ("--nx", "32", "--ny", "32")
 
 
 def timed(name: str, spent: dict[str, float]) -> Callable[..., Any]:
-    """The method of that name, which notes its seconds; `rate_bits` apart for ends and inner planes."""
+    """Return the method of that name, wrapped to record its seconds; `rate_bits` apart for ends and inner planes."""
     method = getattr(MhdProblem, name)
 
     def call(self: MhdProblem, *args: Any, **options: Any) -> Any:
@@ -44,7 +44,7 @@ def main() -> None:
     spent: dict[str, float] = defaultdict(float)
     for name in ("sweep_ahead", "sweep", "rate_bits"):
         setattr(MhdProblem, name, timed(name, spent))
-    # A rank without neighbours would find its rows there at once, and sweep nothing ahead.
+    # A rank without neighbours would have its rows at once, and overlap nothing.
     Halo.arrives = lambda self, field, patience_s: False  # type: ignore[method-assign]
     for rows in options.rows:
         spent.clear()

@@ -1,10 +1,10 @@
-"""What taking turns costs: two jobs of two processes, slices of 100 ms, against one job after the other.
+"""Cost of time slices: two jobs of two processes, slices of 100 ms, against one job after the other.
 
     python benchmarks/switching_cost.py [--slice 100ms] [--repetitions 5] [--seconds 10]
 
-Every process does a fixed amount of work, so that what a switch costs the caches counts too. Turns and no turns
-alternate. Prints the medians, their ratio, and the CPU time of manager, one node manager and one watchdog, each as a
-share of one core.
+Every process does a fixed amount of work, so that the effect of a switch on the caches counts, too. Runs with and
+without slices alternate. Prints the medians, their ratio, and the CPU time of manager, one node manager and one
+watchdog, each as a share of one core.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pathlib import Path
 from apples.daemons.settings import parse_time
 from apples.testing.localcluster import LocalCluster
 
-#: Work that a process is measured with first.
+#: Work of the first measurement of a process.
 TRIAL_TURNS = 20_000_000
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process, to the nanosecond."""
+    """Return CPU seconds of a process, to the nanosecond."""
     return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) * 1e-9
 
 
 def measure(policy: str, slice_s: float, turns: int) -> tuple[float, dict[str, float]]:
-    """(turnaround of both jobs, CPU seconds in a second of a daemon of each kind) under one policy."""
+    """Return (turnaround of both jobs, CPU seconds in a second of a daemon of each kind) under one policy."""
     directory = Path(tempfile.mkdtemp(prefix="switching-"))
     try:
         with LocalCluster(directory, {"a": "0", "b": "1"}, policy=policy, slice_s=slice_s) as cluster:
@@ -54,7 +54,7 @@ def measure(policy: str, slice_s: float, turns: int) -> tuple[float, dict[str, f
                 for job in ("x", "y")
                 for rank, node in enumerate(cluster.cpus)
             ]
-            # What starting and asking costs is not what turns cost.
+            # The cost of starting and of queries is not part of the cost of slices.
             before, settled = used(), time.monotonic()
             for process in processes:
                 process.wait()
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10.0, help="of one job, alone")
     options = parser.parse_args()
-    # Also one that is told to end takes its daemons with it.
+    # SIGTERM must unwind, so that the daemons end, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     slice_s = parse_time(options.slice, what="--slice")
     trial, _ = measure("batch", slice_s, TRIAL_TURNS)
@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def told(shares: dict[str, float]) -> str:
-    """Shares in words."""
+    """Return shares as text."""
     return ", ".join(f"{kind} {share:.3%}" for kind, share in shares.items())
 
 

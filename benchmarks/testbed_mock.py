@@ -1,12 +1,16 @@
-"""The mock grid, told the hosts, links and load of a testbed, beside what real runs took there.
+"""The mock grid with the hosts, links and load of a testbed, compared with real runs there.
 
     python benchmarks/testbed_mock.py FILE...
 
-FILE : lines of `benchmarks/testbed_runs.py gain`. Of them the mock grid is told: each host's share of a CPU (from the
-testbed's file), what a row, starting and the messages of an iteration cost in CPU time (from the runs without load),
-the links as they were measured before those, and how many other processes each host had; and what of a sweep the
-application does while rows are under way. It is not told how long any loaded run took. Every plan that was run is then
-run there; prints the ratio of makespans, and how the schedulers rank in both worlds.
+FILE has lines of `benchmarks/testbed_runs.py gain`. The mock grid is configured with:
+
+* each host's share of a CPU (from the testbed's file);
+* the CPU time of a row, of starting and of the messages of an iteration (from the runs without load);
+* the links as measured before those runs, and the number of other processes on each host;
+* the share of a sweep that the application overlaps with the exchange of rows.
+
+It has no run times of loaded runs. Every plan that was run is then run there. Prints the ratio of makespans, and the
+ranking of the schedulers in both.
 """
 
 from __future__ import annotations
@@ -44,22 +48,22 @@ from apples.simulation.scenario import (
 )
 from tests.testbed.description import Spec, load
 
-#: A year without anything happening.
+#: A year without events.
 NEVER_S = 3e7
 TEMPLATE = applications.get("mhd3d")
-#: What of its iteration `mhd` does while rows are under way: the predictor of the inner planes and their rate, as timed
+#: Share of `mhd`'s iteration that overlaps the exchange: the predictor of the inner planes and their rate, as timed
 #: in one rank of 40 to 100 rows of this mesh (`swept_ahead.py`: 0.42 to 0.45).
 AHEAD = 0.44
 
 
 def workload_of(run: dict[str, Any]) -> Workload:
-    """Demands of a run of the series."""
+    """Return demands of a run of the series."""
     iterations = f"iterations={run['attempts'][0]['iterations']}"
     return TEMPLATE.workload(run["size"], dict(pair.split("=") for pair in (*MESH, iterations)))
 
 
 def grid_of(spec: Spec, lines: Sequence[dict[str, Any]]) -> Grid:
-    """The hosts, and each link at the median of what was measured before these runs."""
+    """Return the hosts, and each link at the median of the measurements before these runs."""
     hosts = tuple(
         Host(name=host.name, cpu_type=host.name, site=host.site) for host in spec.hosts if host.name != DESK
     )
@@ -84,20 +88,23 @@ def grid_of(spec: Spec, lines: Sequence[dict[str, Any]]) -> Grid:
 
 
 def _start_s(run: dict[str, Any]) -> float:
-    """Seconds of a run that are no iterations: interpreters and what they import, which all wait for."""
+    """Return seconds of a run outside its iterations: interpreters and their imports, which all ranks wait for."""
     ranks = [rank["observed"] for rank in run["hosts"]]
     return float(run["observed_s"] - max(rank["total_s"] - rank["setup_s"] for rank in ranks))
 
 
 def _message_cpu_s(run: dict[str, Any], shares: dict[str, float]) -> float:
-    """CPU seconds for the messages of an iteration, of the rank that waited least: the others waited for it."""
+    """Return CPU seconds for the messages of an iteration, of the rank that waited least: the others waited for it."""
     waits = ((rank["observed"]["wait_s"], rank) for rank in run["hosts"])
     least_s, rank = min(waits, key=lambda pair: pair[0])
     return float(least_s / rank["observed"]["iterations"] * shares[rank["host"]])
 
 
 def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, float]) -> Scenario:
-    """What is true of the testbed, by runs without load. row_s : host → seconds of its share for a row and sweep."""
+    """Return the true properties of the testbed, from runs without load.
+
+    row_s: host → seconds of its share for a row and sweep
+    """
     idle = [line["run"] for line in lines]
     shares = {host.name: host.cpu for host in spec.hosts}
     start_cpu_s = statistics.median(
@@ -173,7 +180,7 @@ def scenario_of(spec: Spec, lines: Sequence[dict[str, Any]], row_s: dict[str, fl
 
 
 def makespan(grid: Grid, scenario: Scenario, line: dict[str, Any]) -> float:
-    """Seconds that the plan of one real run takes on the mock grid under the load that run had."""
+    """Return seconds that the plan of one real run takes on the mock grid under the load of that run."""
     load_then = replace(NO_LOAD, standing={h: n for h, n in line["load"].items() if n})
     world = MockPlatform(grid, replace(scenario, loads={"then": load_then}), load="then", seed=1)
     run = line["run"]
@@ -240,7 +247,7 @@ def main() -> None:
 
 
 def _row_seconds(spec: Spec, costs: dict[str, Any]) -> dict[str, float]:
-    """Host → seconds for a row and iteration on its share, nobody else there."""
+    """Return host → seconds for a row and iteration on its share, without other load."""
     (table,) = costs["seconds_per_row"].values()
     own = {host: found["factor"] for host, found in costs["hosts"].items()}
     return {host.name: table["1"] * own.get(host.name, 1.0) / host.cpu for host in spec.hosts}

@@ -1,16 +1,16 @@
-"""Real runs over hosts of a testbed: how good predictions are, and what the planner gains under load.
+"""Real runs over hosts of a testbed: accuracy of predictions, and gain of the planner under load.
 
     sudo python benchmarks/testbed_runs.py accuracy [--runs 62] [--teach 20] [--same 10] [--iterations 60]
     sudo python benchmarks/testbed_runs.py gain [--turns 20] [--teach 8] [--iterations 60]
     python benchmarks/testbed_runs.py report FILE...
 
-accuracy : unloaded runs of many sizes and pools. The first teach overhead and corrections; the others begin with what
-    those have taught and teach nothing themselves. Between them one run comes again and again: the noise floor
-gain : before each turn, other people's processes are drawn on every host; then each scheduler runs once, in an order
-    that changes, with a pause in which sensors settle
+accuracy: unloaded runs of many sizes and pools. The first are training runs for overhead and corrections. The others
+    use these and teach nothing themselves. Between them one run is repeated: the noise floor
+gain: before each turn, a random number of load generators starts on every host. Then each scheduler runs once, in an
+    order that changes, with a pause in which sensors settle
 
 Every run is an `apples-run --launcher ssh` of its own from the testbed's desk. Each becomes a line of JSON in --out as
-soon as it ends, so that a series that was cut short can be reported, too. Needs root, as tests/testbed does.
+soon as it ends, so that an interrupted series can be reported, too. Needs root, as tests/testbed does.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 GRID = ROOT / "tests/testbed/wan4.yaml"
 DESK = "desk"
-#: The paper's own application, its planes small enough for the link between the sites.
+#: The paper's own application, with planes small enough for the link between the sites.
 MESH = ("nx=32", "ny=32")
 SIZES = (128, 160, 192, 224, 256)
 #: Sizes under load, where runs take long.
 LOADED_SIZES = SIZES[:-1]
 SCHEDULERS = ("apples", "default", "smart-user")
-#: How many processes of other people a host has, and how likely.
+#: Numbers of load generators on a host, and their probabilities.
 LOADS, LIKELY = (0, 1, 2), (0.5, 0.3, 0.2)
 
 
 class Runs:
-    """Runs from the desk of a testbed that is up, each of so many iterations and told to a file."""
+    """Runs from the desk of a testbed that is up, each of that many iterations and recorded in a file."""
 
     def __init__(self, testbed: Testbed, iterations: int, out: Path, state: Path) -> None:
         self.testbed, self.state = testbed, state
@@ -60,7 +60,7 @@ class Runs:
         self._out = out
 
     def costs(self) -> None:
-        """A line of what rows cost, as measured and as runs have corrected it."""
+        """Print a line with the costs of rows, as measured and as corrected by runs."""
         pool = ",".join(f"{h}:1" for h in self.hosts)
         for size in SIZES:
             words = [f"{size}", "-a", "mhd3d", "--launcher", "ssh", "-H", pool, "--show", "--json"]
@@ -76,7 +76,7 @@ class Runs:
             file.write(json.dumps(line) + "\n")
 
     def run(self, size: int, pool: list[str], scheduler: str = "apples", **facts: Any) -> dict[str, Any]:
-        """One run; ends the program if it fails. facts : what else its line should say"""
+        """Return one run; ends the program if it fails. `facts`: further keys of its line."""
         words = [f"{size}", "--launcher", "ssh", "-H", ",".join(f"{h}:1" for h in pool), "--json"]
         words += ["--scheduler", scheduler, *(w for pair in self.settings for w in ("-s", pair))]
         state = f"APPLES_STATE={self.state}"
@@ -129,19 +129,19 @@ def gain(runs: Runs, options: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def _copy(state: Path) -> Iterator[Path]:
-    """A state that may learn what it likes."""
+    """Copy a state, so that a run can learn without changing the original."""
     with tempfile.TemporaryDirectory(prefix="testbed-runs-") as directory:
         yield Path(shutil.copytree(state, Path(directory) / "state"))
 
 
 def _pools(hosts: list[str]) -> list[list[str]]:
-    """All hosts, all but one, and each site alone."""
+    """Return all hosts, all but one, and each site alone."""
     sites = [[h for h in hosts if h[0] == site] for site in sorted({h[0] for h in hosts})]
     return [hosts, *([h for h in hosts if h != out] for out in hosts), *sites]
 
 
 def report(lines: list[dict[str, Any]]) -> None:
-    """Figures of all series found in the lines."""
+    """Print figures of all series found in the lines."""
     tests = [line for line in lines if line["part"] == "test"]
     if tests:
         errors = [_error(line) for line in tests]
@@ -174,13 +174,13 @@ def report(lines: list[dict[str, Any]]) -> None:
 
 
 def _repeated(lines: list[dict[str, Any]]) -> tuple[int, float]:
-    """Runs of one size on the same hosts: how many, and how far their errors stray from their own mean, in the mean."""
+    """Return the number of repeated runs on the same hosts, and the mean deviation of their errors from their mean."""
     errors: dict[tuple[Any, ...], list[float]] = {}
     for line in lines:
         hosts = sorted(h["host"] for h in line["run"]["hosts"])
         errors.setdefault((line["size"], *hosts), []).append(_error(line))
     several = [found for found in errors.values() if len(found) > 1]
-    # A mean of n takes its share of what strays.
+    # The mean is estimated from the same n values, so deviations are scaled by sqrt(n / (n - 1)).
     strays = [
         abs(e - statistics.fmean(found)) * (len(found) / (len(found) - 1)) ** 0.5
         for found in several
@@ -190,7 +190,7 @@ def _repeated(lines: list[dict[str, Any]]) -> tuple[int, float]:
 
 
 def _row_spread(lines: list[dict[str, Any]]) -> float:
-    """How far what a host computes a row in strays from its own median, in the mean over runs."""
+    """Return the mean deviation of a host's time per row from its own median, over runs."""
     seconds: dict[str, list[float]] = {}
     for line in lines:
         for rank in line["run"]["hosts"]:
@@ -231,7 +231,7 @@ def _bounds(line: dict[str, Any]) -> bool:
 
 
 def chain(run: dict[str, Any]) -> str:
-    """Hosts and rows of a run or an attempt."""
+    """Return hosts and rows of a run or an attempt."""
     return " ".join(f"{h['host']}:{h['rows']}" for h in run["hosts"])
 
 
@@ -248,7 +248,7 @@ def main() -> None:
     parser.add_argument("--grid", type=Path, default=GRID)
     parser.add_argument("--out", type=Path, help="lines of JSON, one a run")
     options = parser.parse_args()
-    # Also one that is told to end takes its hosts with it.
+    # SIGTERM must unwind, so that the hosts end, too.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     files = options.files
     if options.part != "report":

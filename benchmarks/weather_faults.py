@@ -1,8 +1,8 @@
-"""What the weather service survives, tried on real processes: one line for each fault with what was found.
+"""Fault tolerance of the weather service, tested on real processes: one line of results for each fault.
 
     python benchmarks/weather_faults.py                      all faults, about 12 minutes
-    python benchmarks/weather_faults.py kill --times 20      server killed (SIGKILL) while measurements come in
-    python benchmarks/weather_faults.py outage --away 300    server gone for some time; the sensor's measurements after
+    python benchmarks/weather_faults.py kill --times 20      server killed (SIGKILL) while measurements arrive
+    python benchmarks/weather_faults.py outage --away 300    server down for some time; the sensor's measurements after
     python benchmarks/weather_faults.py lease                a sensor killed inside its turn to probe
     python benchmarks/weather_faults.py clock                clocks of sensor and server stepped by an hour (faketime)
     python benchmarks/weather_faults.py disk                 the store's disk full, and free again (needs root)
@@ -36,7 +36,7 @@ from nws.links.cliques import Schedule
 
 READY_S = 30.0
 _LIBRARIES = "*/faketime/libfaketimeMT.so.1"
-# libfaketime lets no sleep until a time of the monotonic clock pass, and Python's is one
+# under libfaketime, sleeps until a time of the monotonic clock never end; Python's time.sleep is one
 _SLEEPING_OTHERWISE = """
 import threading, time
 time.sleep = lambda seconds: threading.Event().wait(seconds)
@@ -57,7 +57,7 @@ class Processes:
     def server(
         self, *, store: Path | None = None, settings: str = "", environ: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """A server that answers."""
+        """Return a server that responds."""
         config = self.directory / "weather.yaml"
         config.write_text(
             f"grid: trial\nlisten: 127.0.0.1:{self.port}\nstore: {store or self.directory / 'service.db'}\n{settings}"
@@ -69,17 +69,17 @@ class Processes:
     def sensor(
         self, host: str, *, address: str = "127.0.0.1", environ: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """A sensor daemon that stands for one host."""
+        """Return a sensor daemon for one host."""
         own = {"APPLES_STATE": str(self.directory / host), **(environ or {})}
         options = ["--server", self.url, "--host", host, "--address", address]
         return self._start(["sensor", *options], host, own)
 
     def client(self, **identity: Any) -> ServiceClient:
-        """A client with a short patience."""
+        """Return a client with a short timeout."""
         return ServiceClient(self.url, timeout_s=5.0, **identity)
 
     def wait(self, what: Callable[[], Any], name: str, patience_s: float = READY_S) -> Any:
-        """First true answer; failures to reach the service count as not yet."""
+        """Return the first true result; failures to reach the service count as not yet."""
         end = time.monotonic() + patience_s
         while True:
             with contextlib.suppress(ServiceUnreachable, ServiceError):
@@ -90,12 +90,12 @@ class Processes:
             time.sleep(0.05)
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGKILL, and gone when this returns."""
+        """Kill a process with SIGKILL and wait for its end."""
         process.kill()
         process.wait()
 
     def close(self) -> None:
-        """Ask all to end, then make them."""
+        """Terminate all processes, then kill the rest."""
         for process in self._running:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -123,7 +123,7 @@ class Processes:
 
 @contextlib.contextmanager
 def trial() -> Iterator[Processes]:
-    """Processes of one trial, and their directory; both are gone afterwards."""
+    """Set up the processes of one trial and their directory; ends and removes both afterwards."""
     with tempfile.TemporaryDirectory(prefix="weather-faults-") as directory:
         processes = Processes(Path(directory))
         try:
@@ -133,19 +133,19 @@ def trial() -> Iterator[Processes]:
 
 
 class Verdict:
-    """Prints what was found and remembers whether everything held."""
+    """Prints the results and records whether every check passed."""
 
     def __init__(self) -> None:
         self.held = True
 
     def say(self, fault: str, held: bool, found: str) -> None:
-        """One line."""
+        """Print one line."""
         self.held = self.held and held
         click.echo(f"{'held' if held else 'HARM':5} {fault:8} {found}")
 
 
 def kill(verdict: Verdict, *, times: int) -> None:
-    """A numbered stream goes on while its server is killed again and again."""
+    """Check that a numbered stream continues while its server is killed repeatedly."""
     chance = random.Random(5)
     with trial() as processes:
         server = processes.server()
@@ -189,7 +189,7 @@ class _Stream(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Until `finish`."""
+        """Send until `finish`."""
         while not self._ended.is_set():
             try:
                 if self._client.key is None:
@@ -214,19 +214,19 @@ class _Stream(threading.Thread):
         self.next = int(answer["next"])
 
     def progressed(self) -> bool:
-        """Whether something was acknowledged since the last call that said so."""
+        """Return whether a measurement was acknowledged since the last call that returned true."""
         before, self._seen = self._seen, self.next
         return self._seen > before
 
     def finish(self) -> int:
-        """Stop, and how many numbers were acknowledged."""
+        """Stop, and return the number of acknowledged measurements."""
         self._ended.set()
         self.join()
         return self.next
 
 
 def outage(verdict: Verdict, *, away_s: float) -> None:
-    """The server is away; what the sensor measured meanwhile comes later, in order and once."""
+    """Check that measurements made while the server is down arrive later, in order and once."""
     with trial() as processes:
         server = processes.server(settings="every: {cpu: 1s, memory: 1s, deliver: 2s}\n")
         processes.sensor("alpha")
@@ -258,7 +258,7 @@ def outage(verdict: Verdict, *, away_s: float) -> None:
 
 
 def lease(verdict: Verdict) -> None:
-    """A sensor dies inside its turn; the others' turns come as before."""
+    """Check that the others' probe turns continue when a sensor dies inside its turn."""
     with trial() as processes:
         processes.server(settings="frame: 2s\n")
         hosts = {f"h{i}": processes.sensor(f"h{i}", address=f"127.0.0.{i}") for i in range(2, 6)}
@@ -291,7 +291,7 @@ def lease(verdict: Verdict) -> None:
 
 
 def clock(verdict: Verdict) -> None:
-    """The sensor's and then the server's wall clock step by an hour, forwards and back."""
+    """Check steps of the sensor's and then the server's wall clock by an hour, forwards and back."""
     library = next(iter(Path("/usr/lib").glob(_LIBRARIES)), None)
     if library is None:
         click.echo("skip  clock    libfaketime is not installed (Debian: apt-get install faketime)")
@@ -316,7 +316,7 @@ def clock(verdict: Verdict) -> None:
 
 
 def _after_step(verdict: Verdict, processes: Processes, what: str, expected_s: float) -> None:
-    """What is measured now carries the server's time, and nobody is lost."""
+    """Check that new measurements carry the server's time, and that no host is lost."""
     client = processes.client()
     stepped = time.time()
 
@@ -342,7 +342,7 @@ def _after_step(verdict: Verdict, processes: Processes, what: str, expected_s: f
 
 
 def disk(verdict: Verdict) -> None:
-    """The disk is full: writing is refused, reading goes on, and with room again all is as before."""
+    """Check that a full disk rejects writes but not reads, and that writes work again once there is room."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         click.echo("skip  disk     only root can mount a small disk")
         return
@@ -399,7 +399,7 @@ def _times(client: ServiceClient, series: str) -> list[float]:
 
 
 def _values(client: ServiceClient, series: str) -> list[float]:
-    """Every sample of a series, the newest page first: the service answers with the newest of a span."""
+    """Return every sample of a series, the newest page first: the service returns the newest samples of a span."""
     found: list[tuple[float, float]] = []
     until = time.time() + 60
     while True:
@@ -416,7 +416,7 @@ def _status(client: ServiceClient, host: str) -> dict[str, Any]:
 
 
 def _measured(client: ServiceClient) -> dict[tuple[str, str], float]:
-    """When each pair was measured last."""
+    """Return the time of each pair's last measurement."""
     series = client.snapshot()["series"]
     found = {}
     for name, t in zip(series["name"], series["measured_at"], strict=True):

@@ -1,10 +1,10 @@
-"""What the memory costs a program that appends measurements: all series of a pool for some hours, then read back.
+"""Cost of the memory for a program that appends measurements: all series of a pool for some hours, then read back.
 
     python benchmarks/weather_memory.py [--hosts 34] [--hours 3] [--period 10]
 
 Every ordered pair of hosts is a series, and every value a random number, the worst case for compression. Prints the
-time of one step, in which hours that are over are closed on the way (median, 99th percentile, longest), bytes on disk
-for each sample, and the time to read what forecasts replay. `weather_store.py` tells what a server's day costs.
+time of one step, which also compacts finished hours (median, 99th percentile, longest), bytes on disk for each sample,
+and the time to read the samples that forecasts replay. `weather_store.py` measures a server's day.
 """
 
 from __future__ import annotations

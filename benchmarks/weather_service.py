@@ -1,12 +1,12 @@
-"""What the weather service delivers over HTTP: a real server process on loopback, asked as clients ask.
+"""Performance of the weather service over HTTP: a real server process on loopback, with requests as clients send them.
 
     python benchmarks/weather_service.py [--hours 24] [--rounds 100]
 
-34 hosts, every ordered pair with latency and bandwidth and three series of each host (2,346 series): a day of
-measurements put with past times (CPU and memory every 10 s, pairs every 60 s), the server's memory after it, the
-snapshot of all of it as `nws.client.remote.ServiceClient` sees it, and ingest in batches with the forecasts kept
-current.
-Then 1,000 hosts in cliques of 16: registration, and their snapshot. Medians and percentiles; nothing is asserted.
+34 hosts, every ordered pair with latency and bandwidth and three series of each host (2,346 series). It puts a day of
+measurements with past times (CPU and memory every 10 s, pairs every 60 s) and measures the server's memory after it.
+Then it measures the snapshot of all of it through `nws.client.remote.ServiceClient`, and ingest in batches with the
+forecasts kept current. Then 1,000 hosts in cliques of 16: registration, and their snapshot. Medians and percentiles;
+nothing is asserted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def server() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A server process with an empty store: its address, and the process."""
+    """Run a server process with an empty store; yields its address and the process."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Path(folder) / "weather.yaml"
         settings.write_text(
@@ -79,7 +79,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def _mesh(url: str, hours: float, rounds: int) -> None:
-    """34 hosts that all measure each other."""
+    """Measure 34 hosts in a full mesh."""
     hosts = [f"h{i:02d}" for i in range(34)]
     own = [f"{kind}@{host}" for host in hosts for kind in HOST_KINDS]
     links = [f"{kind}@{a}>{b}" for a in hosts for b in hosts if a != b for kind in PAIR_KINDS]
@@ -111,7 +111,7 @@ def _mesh(url: str, hours: float, rounds: int) -> None:
 
 
 def _ingest(url: str, names: Sequence[str], after: float) -> None:
-    """Batches by several senders at once; what is counted is acknowledged, and forecast from."""
+    """Measure batches by several senders at once; counted samples are acknowledged, and forecasts include them."""
     t = after
     for size, senders in ((50, 4), (500, 4), (2000, 4)):
         chance = np.random.default_rng(size)
@@ -142,7 +142,7 @@ def _ingest(url: str, names: Sequence[str], after: float) -> None:
 
 
 def _cliques(url: str, rounds: int) -> None:
-    """1,000 hosts in cliques of 16."""
+    """Measure 1,000 hosts in cliques of 16."""
     hosts = [f"n{i:04d}" for i in range(1000)]
     measured = pairs(automatic(hosts, {}, 16))
     names = [f"{kind}@{host}" for host in hosts for kind in HOST_KINDS]

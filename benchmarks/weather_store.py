@@ -1,11 +1,11 @@
-"""What the store costs at the size of a pool: a day of all series of a full mesh, in minutes.
+"""Cost of the store at the size of a pool: a day of all series of a full mesh, in minutes.
 
     python benchmarks/weather_store.py [--hosts 34] [--hours 24] [--period 10] [--store FILE]
 
 Three series a host and two an ordered pair, whole milliseconds a little late, float32 values. A step delivers one
-value of each; housekeeping runs after every step in slices as a server's clock would start them, and reading goes on
-all the while. Prints percentiles of a step, of a slice and of reading, by the clock on the wall and by the CPU used
-(other programs on the machine lengthen the first and hardly the second), bytes a sample, and peak RSS.
+value of each. Housekeeping runs after every step in slices as a server's clock would start them, and reading continues
+all the time. Prints percentiles of a step, of a slice and of reading, by wall time and by CPU time (other programs on
+the machine lengthen the first and hardly the second), bytes a sample, and peak RSS.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def series_of(hosts: int) -> list[str]:
 
 
 def next_values(level: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Each series wanders and is noisy about where it is, exact in float32."""
+    """Return the next value of each series: a walk with noise around it, exact in float32."""
     level *= np.exp(rng.normal(0, 0.01, len(level)))
     return (level * rng.lognormal(0, 0.1, len(level))).astype(np.float32).astype(np.float64)
 
 
 class Watch:
-    """Durations of the same thing done many times, on the wall and on the CPU, seconds each."""
+    """Durations of one repeated operation, wall and CPU, in s."""
 
     def __init__(self, label: str) -> None:
         self.label, self.wall, self.cpu = label, [], []
@@ -52,7 +52,7 @@ class Watch:
         self.wall.append(time.perf_counter() - self._began[0])
 
     def show(self) -> None:
-        """One line; nothing where nothing was done."""
+        """Print one line; nothing if there are no durations."""
         if self.wall:
             columns = [1e3 * x for s in (self.wall, self.cpu) for x in np.percentile(s, [50, 99, 100])]
             print(
@@ -118,7 +118,7 @@ def reading(memory: Memory, clock: list[float], names: list[str]) -> None:
 
 
 def small_batches(directory: Path) -> None:
-    """As hosts send them: 70 samples each, one by one and 34 in one step."""
+    """Append as hosts do: 70 samples each, one by one and 34 in one step."""
     heading()
     for together in (1, 34):
         step = Watch(f"{together} batches of 70 in one step")

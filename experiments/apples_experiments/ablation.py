@@ -1,8 +1,8 @@
-"""What each choice of our planner is worth on two sites: one of them is undone at a time, the rest stays (B1).
+"""Effect of each choice of our planner on two sites (B1). Each variant undoes one choice and keeps the rest.
 
-Every variant meets the very same instant: its world is opened anew from the same seed, so that equal plans take equal
-times to the last bit and a difference is the plan's. A variant with the paper's model plans twice, once with the
-overhead fitted under that model and once with the one our model learnt. Nothing of this is in a paper.
+All variants plan at the same instant: the world is opened again from the same seed. Equal plans therefore take equal
+times to the last bit, and a difference is the plan's. A variant with the paper's model plans twice: once with the
+overhead fitted under that model, and once with the overhead that our model learnt. No paper has these figures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from apples_experiments.site_runs import (
     run,
 )
 
-#: Our planner with one choice undone, or with one that is offered and off by default taken.
+#: Our planner with one choice undone, or with one option enabled that is off by default.
 VARIANTS: dict[str, Scheduler] = {
     "model paper": Scheduler(options=replace(OURS, model="paper"), learns="paper"),
     "model paper, our overhead": Scheduler(options=replace(OURS, model="paper")),
@@ -39,7 +39,7 @@ VARIANTS: dict[str, Scheduler] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """One variant beside the full planner at the same instant. full_s, seconds : observed, of each."""
+    """One variant beside the full planner at the same instant. `full_s`, `seconds`: observed run time of each."""
 
     variant: str
     size: int
@@ -50,12 +50,12 @@ class Undone:
 
     @property
     def ratio(self) -> float:
-        """Run time over the full planner's."""
+        """Return run time over the full planner's run time."""
         return self.seconds / self.full_s
 
 
 def undo_each(settings: SiteSettings, progress: Progress) -> list[Undone]:
-    """All variants in the first of the worlds of every size."""
+    """Return all variants in the first of the worlds of every size."""
     found = []
     for size in settings.sizes:
         progress(f"size {size}, {settings.ablation_worlds} worlds, {len(VARIANTS)} variants of our planner")
@@ -77,7 +77,7 @@ def undo_each(settings: SiteSettings, progress: Progress) -> list[Undone]:
 
 
 def ablation_rows(found: list[Undone]) -> tuple[Row, ...]:
-    """Per variant: run time over the full planner's, and how often it was slower and faster."""
+    """Return for each variant its run time over the full planner's, and how often it was slower and faster."""
     rows = []
     for name in VARIANTS:
         mine = [u for u in found if u.variant == name]
@@ -94,7 +94,7 @@ def ablation_rows(found: list[Undone]) -> tuple[Row, ...]:
 
 
 def by_size(found: list[Undone]) -> dict[str, Mapping[int, float]]:
-    """Variant → size → mean run time over the full planner's, JSON-ready."""
+    """Return variant → size → mean run time over the full planner's, JSON-ready."""
     sizes = sorted({u.size for u in found})
     return {
         name: {
@@ -108,7 +108,7 @@ def by_size(found: list[Undone]) -> dict[str, Mapping[int, float]]:
 def _at_opening(
     settings: SiteSettings, case: tuple[int, int], scheduler: Scheduler, progress: Progress
 ) -> Record:
-    """The run of a scheduler that meets the world first. case : (size, seed)."""
+    """Return the run of a scheduler at the opening of a world. `case`: (size, seed)."""
     size, seed = case
     costs = learnt_costs(settings, scheduler.learns, progress)
     return run(open_site(settings, seed=seed, load="loaded"), size, costs, scheduler)

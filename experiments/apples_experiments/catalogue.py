@@ -15,7 +15,7 @@ from apples_experiments.settings import read_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One published row, as declared in ``configs/catalogue.yaml``; the keys are explained there."""
+    """One published row, as declared in ``configs/catalogue.yaml``. That file explains the keys."""
 
     id: str
     title: str

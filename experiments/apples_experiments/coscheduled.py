@@ -1,7 +1,7 @@
 """Flexible coscheduling against batch, gang and spin-block scheduling: F4 to F7, Tables 3 to 6 of the FCS paper.
 
-Every cell is the median over the seeds; the paper took the best of five runs, which of a simulation would be
-choosing the luckiest seed. Notes say which cells are beyond what is aimed at; nothing is left out.
+Every cell is the median over the seeds. The paper took the best of five runs; in a simulation this would choose the
+luckiest seed. Notes name the cells that miss the target accuracy. No cell is left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from apples_experiments.result import Curve, Figure, Progress, Result, Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableScenario:
-    """A table's workload: jobs in its order, and the class the paper states for each process."""
+    """A table's workload: jobs in its order, and the class that the paper states for each process."""
 
     table: Table
     jobs: tuple[BspJob, ...]
@@ -50,19 +50,19 @@ def _scenario(
 
 
 def _table_3(settings: Flexible) -> TableScenario:
-    """Two balanced jobs."""
+    """Return two balanced jobs."""
     jobs = (balanced(settings, "job 1"), balanced(settings, "job 2"))
     return _scenario(3, jobs, {"job 1": (CS,), "job 2": (CS,)})
 
 
 def _table_4(settings: Flexible) -> TableScenario:
-    """Two load-imbalanced jobs that complement each other."""
+    """Return two load-imbalanced jobs that complement each other."""
     jobs = (imbalanced(settings, "job 1", slow=1), imbalanced(settings, "job 2", slow=0))
     return _scenario(4, jobs, {"job 1": (F, DC), "job 2": (DC, F)})
 
 
 def _table_5(settings: Flexible) -> TableScenario:
-    """Two silent jobs on the nodes where a long one is fast."""
+    """Return two silent jobs on the nodes where a long job is fast."""
     jobs = (
         silent(settings, "job 1", parity=0),
         silent(settings, "job 2", parity=0),
@@ -72,7 +72,7 @@ def _table_5(settings: Flexible) -> TableScenario:
 
 
 def _table_6(settings: Flexible) -> TableScenario:
-    """The jobs of Table 4 and a balanced one."""
+    """Return the jobs of Table 4 and a balanced one."""
     jobs = (
         imbalanced(settings, "job 1", slow=1),
         imbalanced(settings, "job 2", slow=0),
@@ -93,7 +93,7 @@ SCENARIOS: Mapping[int, Callable[[Flexible], TableScenario]] = {
 def run_scenario(
     settings: Flexible, scenario: TableScenario, progress: Progress
 ) -> dict[str, tuple[ClusterOutcome, ...]]:
-    """Outcomes by algorithm, one for each seed."""
+    """Return outcomes by algorithm, one for each seed."""
     cases = [
         ClusterCase(
             label=(f"Table {scenario.table.number}", algorithm, f"seed {seed}"),
@@ -112,13 +112,13 @@ def run_scenario(
 
 
 def cells(outcome: ClusterOutcome, jobs: tuple[BspJob, ...]) -> tuple[float, ...]:
-    """A row of a table: completion of each job, turnaround, mean response; seconds."""
+    """Return a row of a table, in s: completion of each job, turnaround, mean response."""
     times = tuple(outcome.jobs[job.name].finished_s for job in jobs)
     return (*times, outcome.turnaround_s, outcome.mean_response_s)
 
 
 def table_rows(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> list[Row]:
-    """The table cell by cell, medians over the seeds."""
+    """Return the table cell by cell, medians over the seeds."""
     names = (*scenario.table.jobs, "turnaround", "mean response")
     rows = []
     for algorithm, runs in outcomes.items():
@@ -131,7 +131,7 @@ def table_rows(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutc
 
 
 def class_row(scenario: TableScenario, runs: tuple[ClusterOutcome, ...]) -> Row:
-    """How many processes have the class that the paper states, the worst seed."""
+    """Return the number of processes with the class that the paper states, for the worst seed."""
     right = min(
         sum(run.classes.get(process) is wanted for process, wanted in scenario.classes.items())
         for run in runs
@@ -145,7 +145,7 @@ def class_row(scenario: TableScenario, runs: tuple[ClusterOutcome, ...]) -> Row:
 
 
 def ordering_row(scenario: TableScenario, rows: list[Row]) -> Row:
-    """The slower of SB and FCS against the faster of FCFS and GS, turnaround."""
+    """Return the turnaround of the slower of SB and FCS over that of the faster of FCFS and GS."""
     ours = {row.name.partition(",")[0]: row.ours for row in rows if row.name.endswith("turnaround")}
     paper = {algorithm: row[-2] for algorithm, row in scenario.table.rows.items()}
     return Row(
@@ -157,7 +157,7 @@ def ordering_row(scenario: TableScenario, rows: list[Row]) -> Row:
 
 
 def table_json(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutcome, ...]]) -> dict[str, Any]:
-    """Every run of one table, JSON-ready: the cells by algorithm and seed, and the classes under FCS."""
+    """Return every run of one table, JSON-ready: the cells by algorithm and seed, and the classes under FCS."""
     return {
         "runs": {
             algorithm: [[round(cell, 3) for cell in cells(run, scenario.jobs)] for run in runs]
@@ -174,7 +174,7 @@ def table_json(scenario: TableScenario, outcomes: Mapping[str, tuple[ClusterOutc
 
 
 def table_figure(scenario: TableScenario, rows: list[Row], title: str) -> Figure:
-    """Turnaround by algorithm, the paper's and ours."""
+    """Return turnaround by algorithm, the paper's and ours."""
     wanted = [row for row in rows if row.name.endswith("turnaround")]
     x = tuple(float(i) for i in range(len(wanted)))
     return Figure(
@@ -188,14 +188,14 @@ def table_figure(scenario: TableScenario, rows: list[Row], title: str) -> Figure
     )
 
 
-#: What is aimed at, as a share of the paper's cell; mean response by another.
+#: Target accuracy, as a share of the paper's cell; mean response has another.
 _AIMS = {"FCFS": 0.05, "GS": 0.05, "FCS": 0.05, "SB": 0.10}
 _RESPONSE_AIM = 0.10
 MEDIANS = "Every cell is the median over the seeds; the paper took the best of five runs."
 
 
 def misses(rows: list[Row]) -> tuple[str, ...]:
-    """A note for every turnaround and mean response that is further from the paper than is aimed at."""
+    """Return a note for every turnaround and mean response that misses the target accuracy."""
     notes = []
     for row in rows:
         algorithm, _, what = row.name.partition(", ")
@@ -206,7 +206,7 @@ def misses(rows: list[Row]) -> tuple[str, ...]:
 
 
 def run_table(progress: Progress, number: int) -> Result:
-    """F4 to F7: one of Tables 3 to 6."""
+    """Return F4 to F7: one of Tables 3 to 6."""
     settings = load_settings().flexible
     scenario = SCENARIOS[number](settings)
     outcomes = run_scenario(settings, scenario, progress)

@@ -1,7 +1,7 @@
 """F8: SWEEP3D twice, SAGE twice, and both, as simulated jobs of the granularity that the FCS paper states (section 4).
 
-The real programs are not run. Their large working sets make switches between jobs costly: two more constants for
-each program, each fitted on one cell (`apples_experiments/configs/coscheduling.yaml`).
+The real programs do not run. Their large working sets make switches between jobs costly. Two more constants for each
+program model this, each fitted to one cell (`apples_experiments/configs/coscheduling.yaml`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from apples_experiments.result import Progress, Result, Row
 
 
 def applications(progress: Progress) -> Result:
-    """F8: Tables 7 to 9."""
+    """Return F8: Tables 7 to 9."""
     settings = load_settings().flexible
     rows: list[Row] = []
     notes: list[str] = [MEDIANS]
@@ -59,7 +59,7 @@ def applications(progress: Progress) -> Result:
 
 
 def scenarios(settings: Flexible) -> tuple[TableScenario, ...]:
-    """The three workloads."""
+    """Return the three workloads."""
     own = settings.applications
     constants = CoschedulingConstants(fcs=FcsConstants(slice_s=own.slice_s))
     workloads = {
@@ -87,7 +87,7 @@ def scenarios(settings: Flexible) -> tuple[TableScenario, ...]:
 
 
 def _class_share(scenario: TableScenario, runs: tuple[ClusterOutcome, ...], settings: Flexible) -> Row:
-    """Share of all processes that are F: none of SWEEP3D, about three quarters of SAGE; mean over the seeds."""
+    """Return the share of processes in class F, mean over the seeds; the paper: none of SWEEP3D, about 3/4 of SAGE."""
     ranks = sum(len(job.nodes) for job in scenario.jobs)
     frustrated = sum(kind is F for run in runs for kind in run.classes.values()) / len(runs)
     sages = sum(len(job.nodes) for job in scenario.jobs if job.name.startswith("SAGE"))

@@ -1,4 +1,4 @@
-"""The workloads of the FCS paper's sections 3 and 4 as simulated jobs: who computes how much on which node.
+"""The workloads of the FCS paper's sections 3 and 4 as simulated jobs: the computing of every rank, by node.
 
 A job of length T alone has T / (computation + exchange) iterations. A rank that is to run k times as long as
 another in the same iterations computes k times (computation + exchange), less the exchange, which is unchanged
@@ -18,17 +18,17 @@ CS, F, DC = ProcessClass.CS, ProcessClass.F, ProcessClass.DC
 
 
 def balanced(settings: Flexible, name: str) -> BspJob:
-    """The building block: all ranks alike."""
+    """Return the building block: all ranks alike."""
     return _ring(settings, name, 1.0, parity=0)
 
 
 def imbalanced(settings: Flexible, name: str, *, slow: int, factor: float = 2.0) -> BspJob:
-    """Ranks on nodes whose number has the parity `slow` run `factor` times as long as the others."""
+    """Return a job whose ranks run `factor` times as long on nodes whose number has the parity `slow`."""
     return _ring(settings, name, factor, parity=slow)
 
 
 def silent(settings: Flexible, name: str, *, parity: int) -> BspJob:
-    """A job of the same length that does not communicate, on every other node (section 3.3)."""
+    """Return a job of the same length that does not communicate, on every other node (section 3.3)."""
     nodes = tuple(node for node in _nodes(settings) if node % 2 == parity)
     steps = max(1, round(settings.block.length_s))
     return BspJob(
@@ -42,7 +42,7 @@ def silent(settings: Flexible, name: str, *, parity: int) -> BspJob:
 
 
 def sweep3d(settings: Flexible, name: str, *, length_s: float) -> BspJob:
-    """Fine-grained and balanced (section 4)."""
+    """Return SWEEP3D: fine-grained and balanced (section 4)."""
     own = settings.applications
     nodes = _nodes(settings)
     return BspJob(
@@ -57,7 +57,7 @@ def sweep3d(settings: Flexible, name: str, *, length_s: float) -> BspJob:
 
 
 def sage(settings: Flexible, name: str) -> BspJob:
-    """Coarser, and imbalanced: most ranks wait for the others of their node (section 4)."""
+    """Return SAGE: coarser and imbalanced; most ranks wait for the others of their node (section 4)."""
     own = settings.applications
     nodes = _nodes(settings)
     return BspJob(
@@ -75,14 +75,14 @@ def sage(settings: Flexible, name: str) -> BspJob:
 
 
 def sage_is_frustrated(own: Applications, rank: int) -> bool:
-    """Is the rank one of those that mostly wait: evenly spread over the ranks."""
+    """Return whether the rank is one of those that mostly wait; these are spread evenly over the ranks."""
     return int((rank + 1) * own.sage_frustrated_share) > int(rank * own.sage_frustrated_share)
 
 
 def stated_classes(
     jobs: Mapping[str, BspJob], kinds: Mapping[str, tuple[ProcessClass, ...]]
 ) -> dict[Process, ProcessClass]:
-    """Class by process. kinds : by job, the classes on nodes of even and odd number."""
+    """Return the class of each process. `kinds`: by job, the classes on nodes of even and odd number."""
     return {
         Process(name, rank): kinds[name][node % len(kinds[name])]
         for name, job in jobs.items()
@@ -91,7 +91,7 @@ def stated_classes(
 
 
 def _nodes(settings: Flexible) -> tuple[int, ...]:
-    """Node of each rank of a job that spans the machine."""
+    """Return the node of each rank of a job that spans the machine."""
     machine = settings.machine
     return tuple(rank // machine.processors for rank in range(machine.nodes * machine.processors))
 

@@ -1,7 +1,7 @@
-"""Runs many simulated cases, two or more at a time, one process for each processor of this machine.
+"""Parallel runs of many simulated cases, one process for each processor of this machine.
 
-Every case is one workload under one policy from one seed, and gives the same figures wherever it runs. Those that
-are expected to take longest begin first, so that no processor is left with nothing to do at the end.
+Every case is one workload under one policy from one seed, and gives the same figures on every machine. The longest
+cases start first, so that no processor is idle at the end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apples.simulation.cluster.workload import BspJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCase:
-    """One simulation. label : what it is called in the results and to the user."""
+    """One simulation. `label`: its name in results and progress lines."""
 
     label: tuple[str, ...]
     machine: ClusterConstants
@@ -34,7 +34,7 @@ class ClusterCase:
 
 
 def run_case(case: ClusterCase) -> ClusterOutcome:
-    """One case, here."""
+    """Return the outcome of one case, run in this process."""
     return simulate(
         case.machine,
         case.jobs,
@@ -47,13 +47,13 @@ def run_case(case: ClusterCase) -> ClusterOutcome:
 
 
 def run_cases(cases: Sequence[ClusterCase], progress: Callable[[str], None]) -> list[ClusterOutcome]:
-    """All cases, in the order given. progress : told of each case that is done."""
+    """Return the outcomes of all cases, in the order given. `progress`: receives a line for each finished case."""
     workers = min(len(cases), len(os.sched_getaffinity(0)))
     if workers <= 1:
         return [run_case(case) for case in cases]
     compile_once()
     outcomes: dict[int, ClusterOutcome] = {}
-    # children have the compiled engine from their parent; "spawn" would load it anew in each
+    # children inherit the compiled engine from their parent; "spawn" would load it again in each
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         order = sorted(range(len(cases)), key=lambda i: _effort(cases[i]), reverse=True)
         futures = {pool.submit(run_case, cases[i]): i for i in order}
@@ -65,12 +65,12 @@ def run_cases(cases: Sequence[ClusterCase], progress: Callable[[str], None]) -> 
 
 
 def _effort(case: ClusterCase) -> int:
-    """How long a case takes, roughly: iterations of all ranks, ten times as much where ranks interrupt each other."""
+    """Return the approximate cost of a case: iterations of all ranks, times ten if ranks interrupt each other."""
     steps = sum(len(job.nodes) * job.iterations for job in case.jobs)
     return steps * (1 if case.policy in ("batch", "gang") else 10)
 
 
 def compile_once() -> None:
-    """Have the engine compiled, or loaded from the disk, before it is needed many times."""
+    """Compile the engine, or load it from the disk, before the processes that need it start."""
     machine = free_of_cost(nodes=1, processors=1, ticks_per_s=1024)
     simulate(machine, [BspJob(name="one", nodes=(0,), compute_s=(0.1,), iterations=1)], "gang", seed=1)

@@ -20,7 +20,7 @@ Seeds = Annotated[tuple[int, ...], Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """The building block: computation of an iteration, and how long the job takes alone."""
+    """The building block: computation of an iteration, and duration of the job alone."""
 
     computation_s: Positive
     length_s: Positive
@@ -28,7 +28,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applications:
-    """SWEEP3D and SAGE as jobs of the stated granularity; refilling and cold caches: see `BspJob`."""
+    """SWEEP3D and SAGE as jobs of the stated granularity. `BspJob` explains refilling and cold caches."""
 
     slice_s: Positive
     sweep3d_computation_s: Positive
@@ -46,7 +46,7 @@ class Applications:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flexible:
-    """Experiments F4 to F8. latency_s : what an exchange with both neighbours takes."""
+    """Experiments F4 to F8. `latency_s`: duration of an exchange with both neighbours."""
 
     machine: ClusterConstants
     latency_s: Positive
@@ -55,7 +55,7 @@ class Flexible:
     applications: Applications
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready constants."""
+        """Return the constants, JSON-ready."""
         return asdict(self)
 
 
@@ -63,11 +63,11 @@ class Flexible:
 class NasBenchmark:
     """A NAS benchmark.
 
-    operations : by class, 10^9 operations of a run
-    exchanges : by class, exchanges of a run; with whom is `pattern`
-    side_exchanges : as many times more with every row that the square of processors has beyond the first
-    points : by class, points along a side of the grid
-    point_bytes : the longest message's bytes for each point of a processor's part of a plane; 0 for short messages
+    operations: by class, 10^9 operations of a run
+    exchanges: by class, exchanges of a run; `pattern` defines the partners
+    side_exchanges: as many times more for every row that the square of processors has beyond the first
+    points: by class, points along a side of the grid
+    point_bytes: bytes of the longest message for each point of a processor's part of a plane; 0 for short messages
     """
 
     operations: Mapping[str, Positive]
@@ -80,7 +80,7 @@ class NasBenchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GmetSweep:
-    """Figure 5."""
+    """Settings of Figure 5."""
 
     slice_s: Positive
     gmets_s: tuple[NotNegative, ...]
@@ -88,7 +88,7 @@ class GmetSweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceSweep:
-    """Figure 6."""
+    """Settings of Figure 6."""
 
     gmet_s: NotNegative
     slices_s: tuple[Positive, ...]
@@ -96,7 +96,7 @@ class SliceSweep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """Figure 4: many short jobs, drawn from `of`, and the long ones among them."""
+    """Settings of Figure 4: many short jobs, drawn from `of`, with some long jobs among them."""
 
     short: Whole
     long: tuple[str, ...]
@@ -110,8 +110,9 @@ class Queue:
 class MessageDrivenRuns:
     """Experiments C2 to C6.
 
-    variation : of one rank's computations.  operations_per_s : of one processor
-    piece_bytes : what of a message goes at a time, while its receiver runs
+    variation: of one rank's computations
+    operations_per_s: of one processor
+    piece_bytes: bytes of a message that are sent at a time, while its receiver runs
     """
 
     machine: ClusterConstants
@@ -130,13 +131,13 @@ class MessageDrivenRuns:
     queue: Queue
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready constants."""
+        """Return the constants, JSON-ready."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoscheduledSettings:
-    """What the file says."""
+    """Contents of `configs/coscheduling.yaml`."""
 
     flexible: Flexible
     message_driven: MessageDrivenRuns

@@ -1,17 +1,19 @@
-"""The FCS paper's Tables 3 to 9: completion times in seconds, by algorithm; jobs in the paper's order, then turnaround
-and mean response as printed."""
+"""The FCS paper's Tables 3 to 9: completion times in seconds, by algorithm.
+
+Each row has the jobs in the paper's order, then turnaround and mean response as printed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: The paper's algorithms in its order, and the policies they are here.
+#: The paper's algorithms in its order, and the corresponding policies.
 ALGORITHMS = {"FCFS": "batch", "GS": "gang", "SB": "spin-block", "FCS": "fcs"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One table. jobs : names of its columns.  rows : by algorithm, a time per job, turnaround, mean response."""
+    """One table. `jobs`: names of its columns. `rows`: by algorithm, a time per job, turnaround, mean response."""
 
     number: int
     jobs: tuple[str, ...]

@@ -1,7 +1,7 @@
 """Dynamic workloads under four schedulers: F9 and F10, section 5 of the FCS paper.
 
-Figures are means over the seeds; where a policy saturates is read off the mean accepted load. Nothing is chosen after
-the fact: kinds of jobs, seeds, loads and the share that counts as keeping up are in the settings file.
+Figures are means over the seeds. The saturation of a policy is computed from the mean accepted load. Nothing is chosen
+after the fact: kinds of jobs, seeds, loads and the share that counts as keeping up are in the settings file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _VARIED = {
 
 
 def synthetic_jobs(progress: Progress, choices: Choices | None = None) -> Result:
-    """F9: synthetic applications on 32 processors, Figures 7 and 8."""
+    """Return F9: synthetic applications on 32 processors, Figures 7 and 8."""
     settings, flexible = _settings(choices)
     workloads = synthetic(settings, flexible)
     found = sweep(workloads, settings, progress)
@@ -33,9 +33,10 @@ def synthetic_jobs(progress: Progress, choices: Choices | None = None) -> Result
 
 
 def scientific_jobs(progress: Progress, choices: Choices | None = None) -> Result:
-    """F10: SAGE and SWEEP3D on 64 processors, Figure 9.
+    """Return F10: SAGE and SWEEP3D on 64 processors, Figure 9.
 
-    Raises `apples.errors.ConfigError` where the load is to be varied by run times: these are the applications' own.
+    Raises:
+        ConfigError: the load is to be varied by run times, but these are the applications' own.
     """
     settings, flexible = _settings(choices)
     if settings.vary != "arrivals":
@@ -57,7 +58,7 @@ def _settings(choices: Choices | None) -> tuple[DynamicSettings, coscheduled_set
 def _rows(
     found: Sweep, workloads: Set, settings: DynamicSettings, paper: tuple[dict[str, float], float]
 ) -> list[Row]:
-    """paper : saturation by algorithm, %, and FCS's over FCFS's."""
+    """Return the rows. `paper`: saturation by algorithm, %, and FCS's over FCFS's."""
     saturated, gain = paper
     return [
         *results.saturation_rows(found, settings.keeps_up, saturated),

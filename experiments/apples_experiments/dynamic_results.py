@@ -1,4 +1,4 @@
-"""What comes of a sweep: rows with the paper's figures, tables by load, and the paper's curves drawn again."""
+"""Results of a sweep: rows with the paper's figures, tables by load, and the paper's curves."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _CDF_POINTS = 200
 
 
 def algorithms(sweep: Sweep) -> dict[str, str]:
-    """Policies by the paper's name, those that were run."""
+    """Return the policies that were run, by the paper's name."""
     return {name: policy for name, policy in ALGORITHMS.items() if policy in sweep.policies}
 
 
 def saturation_rows(sweep: Sweep, keeps_up: float, paper: Mapping[str, float]) -> list[Row]:
-    """Where each policy saturates, and a machine that wastes nothing. paper : by algorithm, %"""
+    """Return the saturation of each policy and of an ideal machine without waste. `paper`: by algorithm, %."""
     rows = [
         Row(
             name=f"{name}, saturation",
@@ -51,7 +51,7 @@ def saturation_rows(sweep: Sweep, keeps_up: float, paper: Mapping[str, float]) -
 
 
 def throughput_rows(sweep: Sweep) -> list[Row]:
-    """What each policy gets done of jobs in isolation while its queue is full."""
+    """Return for each policy the work done per time, as jobs in isolation, while its queue is full."""
     return [
         Row(
             name=f"{name}, throughput with a full queue",
@@ -64,7 +64,7 @@ def throughput_rows(sweep: Sweep) -> list[Row]:
 
 
 def gain_rows(sweep: Sweep, keeps_up: float, paper: float) -> list[Row]:
-    """FCS's saturation and throughput over FCFS's; nothing unless both were run. paper : of the saturation"""
+    """Return FCS's saturation and throughput over FCFS's, if both were run. `paper`: value for saturation."""
     if not {"fcs", "batch"} <= set(sweep.policies):
         return []
     saturation = sweep.saturation("fcs", keeps_up).load / sweep.saturation("batch", keeps_up).load
@@ -76,7 +76,7 @@ def gain_rows(sweep: Sweep, keeps_up: float, paper: float) -> list[Row]:
 
 
 def shown_rows(sweep: Sweep, load: float) -> list[Row]:
-    """Every figure at one load, means over the seeds; the paper has them as curves without numbers."""
+    """Return every figure at one load, means over the seeds; the paper has them as curves without numbers."""
     return [
         Row(
             name=f"{name}, {what} at {load:.0%}",
@@ -90,7 +90,7 @@ def shown_rows(sweep: Sweep, load: float) -> list[Row]:
 
 
 def best_rows(sweep: Sweep, load: float) -> list[Row]:
-    """FCS against the best of the others: below 1 is what the paper's curves show."""
+    """Return FCS over the best of the others; the paper's curves show values below 1."""
     others = [policy for policy in sweep.policies if policy != "fcs"]
     if len(others) in (0, len(sweep.policies)):
         return []
@@ -106,7 +106,7 @@ def best_rows(sweep: Sweep, load: float) -> list[Row]:
 
 
 def saturation_notes(sweep: Sweep, keeps_up: float) -> list[str]:
-    """What the sweep did not reach, and how far the seeds are apart."""
+    """Return notes on the saturations that the sweep did not reach, and on the spread over the seeds."""
     notes = []
     for name, policy in algorithms(sweep).items():
         found = sweep.saturation(policy, keeps_up)
@@ -123,7 +123,7 @@ def saturation_notes(sweep: Sweep, keeps_up: float) -> list[str]:
 
 
 def as_json(sweep: Sweep, keeps_up: float) -> dict[str, Any]:
-    """Tables by policy and load: means over the seeds, every seed's figures, and saturation of each."""
+    """Return tables by policy and load: means over the seeds, every seed's figures, and saturation of each."""
     return {
         "saturation": {
             policy: {
@@ -151,7 +151,7 @@ def as_json(sweep: Sweep, keeps_up: float) -> dict[str, Any]:
 
 
 def panels(sweep: Sweep, figure: int) -> list[Figure]:
-    """The four panels of the paper's Figure 7 or 9, and what was accepted."""
+    """Return the four panels of the paper's Figure 7 or 9, and a panel of the accepted load."""
     found = [
         Figure(
             title=f"Figure {figure}{letter}: {what}",
@@ -171,7 +171,7 @@ def panels(sweep: Sweep, figure: int) -> list[Figure]:
 
 
 def distributions(sweep: Sweep, load: float) -> list[Figure]:
-    """Figure 8: response times of the short and of the long half of the jobs, all seeds together."""
+    """Return Figure 8: response times of the short and of the long half of the jobs, all seeds together."""
     return [
         Figure(
             title=f"Figure 8{letter}: {half} half of the jobs at {load:.0%}",

@@ -1,6 +1,6 @@
-"""Runs a set of dynamic workloads: every policy at every load from every seed, one process for each processor here.
+"""Parallel runs of dynamic workloads: every policy at every load from every seed, one process for each processor.
 
-A case gives the same figures wherever it runs, and all policies see the same jobs at the same times.
+A case gives the same figures on every machine, and all policies get the same jobs at the same times.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DynamicCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Everything that was run. loads : in ascending order.  full : the load that keeps the queue full"""
+    """All runs of a set. `loads`: in ascending order. `full`: the load that keeps the queue full."""
 
     policies: tuple[str, ...]
     loads: tuple[float, ...]
@@ -50,15 +50,15 @@ class Sweep:
     figures: Mapping[DynamicCase, WorkloadFigures]
 
     def mean(self, policy: str, load: float, what: Callable[[WorkloadFigures], float]) -> float:
-        """Mean over the seeds."""
+        """Return the mean of a figure over the seeds."""
         return sum(self.over_seeds(policy, load, what)) / len(self.seeds)
 
     def over_seeds(self, policy: str, load: float, what: Callable[[WorkloadFigures], float]) -> list[float]:
-        """A figure for each seed."""
+        """Return a figure for each seed."""
         return [what(self.figures[DynamicCase(policy=policy, load=load, seed=seed)]) for seed in self.seeds]
 
     def saturation(self, policy: str, keeps_up: float, seed: int | None = None) -> Saturation:
-        """Of one seed, or of the mean accepted load over all."""
+        """Return the saturation for one seed, or for the mean accepted load over all seeds."""
         accepted = [
             self.mean(policy, load, _accepted)
             if seed is None
@@ -68,7 +68,7 @@ class Sweep:
         return saturation(self.loads, accepted, keeps_up)
 
     def ideal_saturation(self, keeps_up: float) -> Saturation:
-        """Of a machine that wastes nothing, with the same jobs."""
+        """Return the saturation of an ideal machine without waste, with the same jobs."""
         accepted = []
         for load in self.loads:
             same = [DynamicCase(policy=self.policies[0], load=load, seed=seed) for seed in self.seeds]
@@ -77,7 +77,7 @@ class Sweep:
 
 
 def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], None]) -> Sweep:
-    """Run the set with the settings' policies and seeds. progress : told of each case that is done"""
+    """Run the set with the settings' policies and seeds. `progress`: receives a line for each finished case."""
     cases = [
         DynamicCase(policy=policy, load=load, seed=seed)
         for policy in reversed(settings.policies)
@@ -103,7 +103,7 @@ def sweep(workloads: Set, settings: DynamicSettings, progress: Callable[[str], N
 
 
 def run_case(site: Site, policy: str, work: tuple[Trace, tuple[JobKind, ...]], seed: int) -> JobTimes:
-    """One case, here. work : jobs with their arrivals, and what each does"""
+    """Return the result of one case, run in this process. `work`: jobs with their arrivals and their programs."""
     trace, kinds = work
     return run(site, policy, trace, bsp_jobs(site.machine, trace, kinds), seed=seed)
 
@@ -111,12 +111,12 @@ def run_case(site: Site, policy: str, work: tuple[Trace, tuple[JobKind, ...]], s
 def _run_all(
     workloads: Set, vary: str, cases: Sequence[DynamicCase]
 ) -> Iterator[tuple[DynamicCase, JobTimes]]:
-    """As they are done."""
+    """Yield cases and results as they finish."""
     molds = {seed: workloads.workload(seed) for seed in {case.seed for case in cases}}
 
     def work(case: DynamicCase) -> tuple[Trace, tuple[JobKind, ...]]:
         trace, kinds = molds[case.seed]
-        # A queue is filled by arrivals; run times ten times as long would be another workload.
+        # The full queue needs more arrivals; run times ten times as long would be another workload.
         how = "arrivals" if case.load == workloads.full else vary
         return loaded(trace, case.load, vary=how), kinds
 
@@ -127,7 +127,7 @@ def _run_all(
         for case in cases:
             yield case, run_case(workloads.site, case.policy, work(case), case.seed)
         return
-    # children have the compiled engine from their parent; "spawn" would load it anew in each
+    # children inherit the compiled engine from their parent; "spawn" would load it again in each
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
         futures = {
             pool.submit(run_case, workloads.site, case.policy, work(case), case.seed): case for case in cases

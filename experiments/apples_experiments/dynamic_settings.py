@@ -15,7 +15,7 @@ from apples_experiments.settings import read_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quick:
-    """What `--quick` takes in place of the settings of the same names."""
+    """Values that `--quick` uses in place of the settings of the same names."""
 
     jobs: Whole
     seeds: Seeds
@@ -24,10 +24,13 @@ class Quick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synthetic:
-    """F9. shown : the load at which policies are compared.  time_scale : of the model's times
+    """Settings of F9.
 
-    imbalances : how many times as long slow ranks take.  bound_s : τ of the bounded slowdown
-    increment_s : see `apples.simulation.dynamic.rows.RowQueues`
+    shown: the load at which policies are compared
+    time_scale: factor of the model's times
+    imbalances: run times of slow ranks over those of the others
+    bound_s: τ of the bounded slowdown
+    increment_s: see `apples.simulation.dynamic.rows.RowQueues`
     """
 
     nodes: Whole
@@ -46,7 +49,7 @@ class Synthetic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealApplications:
-    """F10. lengths_s : run times alone of the input files; the rest as in `Synthetic`."""
+    """Settings of F10. `lengths_s`: run times alone of the input files. The rest as in `Synthetic`."""
 
     nodes: Whole
     processors: Whole
@@ -60,11 +63,11 @@ class RealApplications:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicSettings:
-    """What the file says.
+    """Contents of `configs/dynamic.yaml`.
 
-    model : a key of `apples.simulation.batch.lublin.MODELS`
-    keeps_up : share of the offered load that is accepted where a machine is not saturated
-    full_load : an offered load that keeps the queue full
+    model: a key of `apples.simulation.batch.lublin.MODELS`
+    keeps_up: share of the offered load that an unsaturated machine accepts
+    full_load: an offered load that keeps the queue full
     """
 
     jobs: Whole
@@ -80,7 +83,7 @@ class DynamicSettings:
     applications: RealApplications
 
     def __post_init__(self) -> None:
-        """Raises `apples.errors.ConfigError` naming everything that is not legal."""
+        """Raise `apples.errors.ConfigError` with every illegal value."""
         legal = tuple(ALGORITHMS.values())
         problems = [
             f"policy {policy!r} is unknown here; legal are {', '.join(legal)}"
@@ -104,13 +107,13 @@ class DynamicSettings:
             raise ConfigError(problems)
 
     def as_json(self) -> dict[str, Any]:
-        """JSON-ready constants."""
+        """Return the constants, JSON-ready."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """What a user wants otherwise than the settings; None leaves them."""
+    """Values that a user gives in place of the settings; None keeps a setting."""
 
     quick: bool = False
     jobs: int | None = None
@@ -120,7 +123,7 @@ class Choices:
     vary: str | None = None
 
     def applied(self, settings: DynamicSettings) -> DynamicSettings:
-        """The settings with these in their place; those of `quick` give way to what is named. Raises `ConfigError`."""
+        """Return the settings with these values, which take precedence over those of `quick`. Raises `ConfigError`."""
         named: dict[str, Any] = {
             name: value
             for name in ("jobs", "seeds", "policies", "vary")
@@ -142,7 +145,7 @@ class Choices:
 
 
 def _nearest(loads: tuple[float, ...], load: float) -> float:
-    """The one of the sweep that is nearest."""
+    """Return the nearest load of the sweep."""
     return min(loads, key=lambda other: abs(other - load), default=load)
 
 

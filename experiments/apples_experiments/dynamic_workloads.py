@@ -1,6 +1,6 @@
-"""The two sets of jobs of the FCS paper's section 5: synthetic ones of all kinds, and SAGE and SWEEP3D.
+"""The two sets of jobs of the FCS paper's section 5: synthetic jobs of all kinds, and SAGE and SWEEP3D.
 
-Both are the same generated workload "as a mold": sizes and arrivals come from it, and for the synthetic ones run times.
+Both use the same generated workload "as a mold". It provides sizes and arrivals, and run times for the synthetic jobs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from apples_experiments.dynamic_settings import DynamicSettings, RealApplication
 class Set:
     """One set of experiments.
 
-    workload : by seed, jobs with their natural arrivals, and what each does
-    loads : offered, as shares of the machine.  shown : the one at which policies are compared
-    bound_s : τ of the bounded slowdown.  full : the load that keeps the queue full
+    workload: by seed, jobs with their natural arrivals and their programs
+    loads: offered, as shares of the machine
+    shown: the load at which policies are compared
+    bound_s: τ of the bounded slowdown
+    full: the load that keeps the queue full
     """
 
     site: Site
@@ -39,7 +41,7 @@ class Set:
 
 
 def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
-    """F9: the model's run times, and every kind of job as likely."""
+    """Return F9: the model's run times, with equal probability for every kind of job."""
     own = settings.synthetic
     kinds = synthetic_kinds(own, flexible.latency_s)
 
@@ -58,7 +60,7 @@ def synthetic(settings: DynamicSettings, flexible: Flexible) -> Set:
 
 
 def synthetic_kinds(own: Synthetic, latency_s: float) -> tuple[JobKind, ...]:
-    """Every granularity with every imbalance and every pattern; slow ranks fill every other node."""
+    """Return every granularity with every imbalance and every pattern; slow ranks fill every other node."""
     return tuple(
         JobKind(
             name=f"{pattern} {granularity:g} s × {factor:g}",
@@ -74,7 +76,7 @@ def synthetic_kinds(own: Synthetic, latency_s: float) -> tuple[JobKind, ...]:
 
 
 def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
-    """F10: SAGE or SWEEP3D of one of a few lengths, as likely; the jobs of F8."""
+    """Return F10: SAGE or SWEEP3D of one of a few lengths, with equal probability; the jobs of F8."""
     own = settings.applications
     kinds = application_kinds(flexible)
 
@@ -95,7 +97,7 @@ def applications(settings: DynamicSettings, flexible: Flexible) -> Set:
 
 
 def application_kinds(flexible: Flexible) -> tuple[JobKind, ...]:
-    """SAGE and SWEEP3D with the granularities and the refilling of caches of F8."""
+    """Return SAGE and SWEEP3D with the granularities and the refilling of caches of F8."""
     own, latency_s = flexible.applications, flexible.latency_s
     slow, fast = own.sage_computation_s + latency_s, own.sage_frustrated_computation_s + latency_s
     cycle = next(count for count in range(1, 101) if float(own.sage_frustrated_share * count).is_integer())

@@ -1,8 +1,8 @@
-"""The pseudo-code of the paper's Figure 2 read once more, apart from the planner, to hold the planner against.
+"""A second implementation of the pseudo-code of the paper's Figure 2, for comparison with the planner.
 
-Plain loops over the three orders and all even host counts; slabs by bisection on the common finish time in real rows.
-Nothing of `apples.planning` is used, so that a misreading would have to be made twice. Source: Wolski et al. 2000,
-§3.1 (model), §3.2 (desirability), Figure 2.
+It uses plain loops over the three orders and all even host counts. Slabs are found by bisection on the common finish
+time in real rows. It uses nothing of `apples.planning`, so that one misreading cannot affect both. Source: Wolski et
+al. 2000, §3.1 (model), §3.2 (desirability), Figure 2.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BISECTIONS = 60
 
 @dataclass(frozen=True, slots=True)
 class CheapestSchedule:
-    """What the loops find: schedules looked at, and the cheapest one's hosts and seconds."""
+    """Result of the loops: the number of schedules, and the cheapest one's hosts and seconds."""
 
     schedules: int
     hosts: int
@@ -28,7 +28,7 @@ class CheapestSchedule:
 
 
 def read_figure_2(snapshot: Snapshot, workload: Workload, costs: Costs) -> CheapestSchedule:
-    """Lines 4 to 17 of Figure 2 for hosts of one slot each."""
+    """Return the result of lines 4 to 17 of Figure 2 for hosts of one slot each."""
     row_s = np.array(
         [
             costs.row_seconds(host.cpu_type, 1) * workload.iterations / conditions.availability.value
@@ -49,7 +49,7 @@ def read_figure_2(snapshot: Snapshot, workload: Workload, costs: Costs) -> Cheap
 
 
 def _sorted(snapshot: Snapshot, row_s: FloatArray, balance: float) -> list[int]:
-    """Hosts by desirability: 0 connectivity, 1 power, between them both, each relative to its mean."""
+    """Return hosts by desirability: 0 connectivity, 1 power, between them both, each relative to its mean."""
     others = range(len(row_s))
     byte_s = np.array(
         [
@@ -69,7 +69,7 @@ def _sorted(snapshot: Snapshot, row_s: FloatArray, balance: float) -> list[int]:
 
 
 def _communication(snapshot: Snapshot, workload: Workload, hosts: list[int]) -> FloatArray:
-    """Comm_i of §3.1; MB is what goes to all neighbours together."""
+    """Return Comm_i of §3.1; MB is the sum over all neighbours."""
     seconds = []
     for place, host in enumerate(hosts):
         neighbours = [hosts[p] for p in (place - 1, place + 1) if 0 <= p < len(hosts)]
@@ -80,14 +80,17 @@ def _communication(snapshot: Snapshot, workload: Workload, hosts: list[int]) -> 
 
 
 def _most_rows(snapshot: Snapshot, workload: Workload, host: int) -> float:
-    """Array limit, and BMmem·x < MemAvail with one forecast error kept free, of an application that uses memory."""
+    """Return the most rows of a host: the array limit and, if the application uses memory, BMmem·x < MemAvail.
+
+    One forecast error of the memory is kept free.
+    """
     memory = snapshot.conditions[host].memory_bytes
     fit = (memory.value - memory.error - workload.bytes_fixed) / workload.bytes_per_row
     return float(max(0, math.floor(min(fit, workload.max_rows or fit))))
 
 
 def _finish(row_s: FloatArray, fixed: FloatArray, caps: FloatArray, size: int) -> float:
-    """Common finish time at which the hosts hold all the work."""
+    """Return the common finish time at which the hosts hold all the work."""
     low, high = 0.0, float((fixed + row_s * caps).max())
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2

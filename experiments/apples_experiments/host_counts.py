@@ -1,7 +1,7 @@
-"""How many hosts the planner targets where all are idle and equal: Table 1, Table 2's shape and Figure 4.
+"""Number of hosts that the planner uses if all are idle and equal: Table 1, Table 2's shape and Figure 4.
 
-Rows A1 and A3. The planner is the one `apples-run` uses, with the paper's options; benchmark and overhead
-are those of the grid file `configs/centurion.yaml`. Nothing is run: Wolski et al. 2000 §4.2 compares predictions.
+Rows A1 and A3. The planner is the one of `apples-run`, with the paper's options. Benchmark and overhead are those of
+the grid file `configs/centurion.yaml`. Nothing runs: Wolski et al. 2000 §4.2 compares predictions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POOL_SIZE, _POOL_STAYS = 5000, 18
 
 
 def target_hosts(progress: Progress) -> Result:
-    """A1: hosts for each size, and the range of close-to-optimal counts."""
+    """Return A1: hosts for each size, and the range of close-to-optimal counts."""
     settings = load_settings()
     file, costs = known_costs(settings)
     chosen, rows, ranges, curves = [], [], [], []
@@ -90,7 +90,7 @@ def target_hosts(progress: Progress) -> Result:
 
 
 def pool_limit(progress: Progress) -> Result:
-    """A3: size 5000 takes every host up to 18 and then stays."""
+    """Return A3: size 5000 uses every host up to 18 and no more in larger pools."""
     settings = load_settings()
     file, costs = known_costs(settings)
     pools = [p for p in settings.pools if p * (_workload(file, settings, 1).max_rows or 0) >= _POOL_SIZE]
@@ -125,7 +125,7 @@ def pool_limit(progress: Progress) -> Result:
 
 
 def known_costs(settings: WolskiSettings) -> tuple[GridFile, Costs]:
-    """The grid file and what it knows of the application; raises `ConfigError` if that is not enough."""
+    """Return the grid file and the costs of the application in it; raises `ConfigError` if they are incomplete."""
     path = find_config(settings.grid)
     file = load_grid_file(path)
     known = file.applications.get(settings.application)
@@ -149,7 +149,7 @@ def _plan(file: GridFile, costs: Costs, settings: WolskiSettings, size: int, **c
 
 
 def _by_count(file: GridFile, costs: Costs, settings: WolskiSettings, size: int) -> dict[int, float]:
-    """Even number of hosts → predicted seconds, for every number that can hold the size."""
+    """Return even number of hosts → predicted seconds, for every number that can hold the size."""
     limit = _workload(file, settings, size).max_rows or size
     counts = [n for n in range(2, len(file.grid.hosts) + 1, 2) if n * limit >= size]
     return {n: _plan(file, costs, settings, size, ranks=n).predicted_s for n in counts}

@@ -1,8 +1,8 @@
 """AppLeS against other schedulers on loaded machines: A4 by pool, A5 over 83 runs, A6 at pool 26.
 
-Every comparison lives in a world of its own and is made back to back, AppLeS first (Wolski et al. 2000, §4.3): the
-same load goes on while the schedulers take their turns. AppLeS may use any hosts, at most `pool` of them; the others
-take the first of the grid. `paper` is the paper's scheduler, `apples` ours; both are scored, each first in its world.
+Every comparison has a world of its own. The schedulers run back to back, AppLeS first (Wolski et al. 2000, §4.3), and
+the same load continues during all runs. AppLeS may use any hosts, at most `pool` of them; the others use the first
+hosts of the grid. `paper` is the paper's scheduler, `apples` ours. Both are scored, each first in its world.
 """
 
 from __future__ import annotations
@@ -18,17 +18,21 @@ from apples_experiments.mock_runs import PLANNERS, Planner, Session, calibrated,
 from apples_experiments.result import Curve, Figure, Progress, Result, Row
 from apples_experiments.settings import WolskiSettings, load_settings
 
-#: The pool sizes in which the paper's two curves of Figure 5 follow the same trend, and what lies between them.
+#: The pool sizes in which the paper's two curves of Figure 5 follow the same trend, and their distance.
 _SAME_TREND = range(4, 13)
 _PAPER_GAIN_S = 22.5
 _A4_SIZE = 1000
-#: Bins of Figure 7, percent; what lies beyond counts in the outermost.
+#: Bins of Figure 7, percent; values beyond them count in the outermost.
 _BINS = np.arange(-100.0, 101.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Schedulers one after the other in one world. seconds : scheduler → observed run time.  hosts : → used."""
+    """Runs of several schedulers, one after the other, in one world. Both fields map a scheduler's name.
+
+    seconds: observed run time
+    hosts: number of hosts used
+    """
 
     size: int
     pool: int
@@ -37,7 +41,7 @@ class Comparison:
     hosts: Mapping[str, int]
 
     def gain(self, scheduler: str) -> float:
-        """Fraction of default's run time that the scheduler saves."""
+        """Return the fraction of default's run time that the scheduler saves."""
         return 1 - self.seconds[scheduler] / self.seconds["default"]
 
 
@@ -51,7 +55,12 @@ def compare(
     progress: Progress,
     baselines: tuple[str, ...] = ("default",),
 ) -> Comparison:
-    """One comparison. case : (size, pool, seed); planner : "paper" or "apples", then the baselines."""
+    """Return one comparison.
+
+    Args:
+        case: (size, pool, seed).
+        planner: "paper" or "apples", which runs before the baselines.
+    """
     size, pool, seed = case
     costs = calibrated(settings, planner, progress)
     options = replace(PLANNERS[planner], max_ranks=pool)
@@ -68,7 +77,7 @@ def compare(
 
 
 def by_pool(progress: Progress) -> Result:
-    """A4: size 1000, pools 4-26, mean over worlds."""
+    """Return A4: size 1000, pools 4-26, mean over worlds."""
     settings = load_settings()
     seeds = {pool: _seeds(settings, settings.loaded.repeats, group=pool) for pool in settings.pools}
     found: dict[str, list[Comparison]] = {}
@@ -106,7 +115,7 @@ def by_pool(progress: Progress) -> Result:
 def _pool_rows(
     paper: Mapping[int, float], default: Mapping[int, float], ours: Mapping[int, float]
 ) -> tuple[Row, ...]:
-    """Rows of A4 from mean seconds by pool, of the paper's scheduler, default and our planner."""
+    """Return rows of A4 from mean seconds by pool, of the paper's scheduler, default and our planner."""
     small = [p for p in paper if p in _SAME_TREND]
     large = [p for p in paper if p not in _SAME_TREND]
     gain = float(np.mean([default[p] - paper[p] for p in small]))
@@ -126,7 +135,7 @@ def _pool_rows(
 
 
 def improvement(progress: Progress) -> Result:
-    """A5: 83 runs over all sizes and pools; mean improvement over default, and the runs that were lost."""
+    """Return A5: 83 runs over all sizes and pools; mean improvement over default, and the number of slower runs."""
     settings = load_settings()
     own = settings.loaded
     seeds = _seeds(settings, own.runs)
@@ -186,7 +195,7 @@ def improvement(progress: Progress) -> Result:
 
 
 def three_schedulers(progress: Progress) -> Result:
-    """A6: AppLeS, default and smart user at pool 26, mean over worlds for every size."""
+    """Return A6: AppLeS, default and smart user at pool 26, mean over worlds for every size."""
     settings = load_settings()
     seeds = {size: _seeds(settings, settings.loaded.repeats, group=size) for size in settings.sizes}
     pool = settings.loaded.pool
@@ -227,7 +236,7 @@ def three_schedulers(progress: Progress) -> Result:
 
 
 def _seeds(settings: WolskiSettings, count: int, *, group: int = 0) -> tuple[int, ...]:
-    """Seeds of so many worlds; groups (a pool, a size) have worlds of their own."""
+    """Return the seeds of that many worlds; each group (a pool, a size) has worlds of its own."""
     first = settings.loaded.first_seed * (1 + group)
     return tuple(range(first, first + count))
 

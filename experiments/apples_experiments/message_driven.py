@@ -1,7 +1,7 @@
 """Message-driven coscheduling against uncoordinated time-sharing and batch: C2 to C6 (Yoo and Jette, section 3).
 
-The paper's figures have no numbers but those in its text; rows beside them are medians over the seeds. Signs and
-shapes are what is claimed: the machine's speed and the benchmarks' traffic are taken from elsewhere or assumed.
+The paper's figures have no numbers but those in its text. The rows beside them are medians over the seeds. Only signs
+and shapes are compared: the machine's speed and the benchmarks' traffic are taken from elsewhere or assumed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from apples_experiments.result import Curve, Figure, Progress, Result, Row
 
 K = TypeVar("K")
 UNCOORDINATED, DRIVEN = "uncoordinated", "message-driven"
-#: Among slices and degrees of Figure 4, one job at a time.
+#: The case of one job at a time, among the slices and degrees of Figure 4.
 _BATCH = (0.0, 1)
 
 
 def by_traffic(progress: Progress) -> Result:
-    """C2: mean response of three workloads, Figure 2."""
+    """Return C2: mean response of three workloads, Figure 2."""
     settings = load_settings().message_driven
     groups = {name: workload(settings, jobs) for name, jobs in settings.workloads.items()}
     change, seconds = _against_uncoordinated(settings, groups, progress)
@@ -49,7 +49,7 @@ def by_traffic(progress: Progress) -> Result:
 
 
 def by_degree(progress: Progress) -> Result:
-    """C3: mean response by degree of multiprogramming, Figure 3."""
+    """Return C3: mean response by degree of multiprogramming, Figure 3."""
     settings = load_settings().message_driven
     groups = {f"degree {degree}": workload(settings, jobs) for degree, jobs in settings.degrees.items()}
     change, seconds = _against_uncoordinated(settings, groups, progress)
@@ -85,7 +85,7 @@ def by_degree(progress: Progress) -> Result:
 
 
 def queue_wait(progress: Progress) -> Result:
-    """C4: mean wait of 98 short and two long jobs against batch, Figure 4."""
+    """Return C4: mean wait of 98 short and two long jobs against batch, Figure 4."""
     settings = load_settings().message_driven
     own = settings.queue
     jobs = {seed: queue(settings, seed) for seed in settings.seeds}
@@ -137,7 +137,11 @@ def _wait_rows(
     slices_s: Sequence[float],
     degrees: Sequence[int],
 ) -> list[Row]:
-    """change : of the mean wait by slice and degree, percent.  batch_s : mean wait of batch"""
+    """Return the rows of C4.
+
+    change: of the mean wait by slice and degree, percent
+    batch_s: mean wait of batch
+    """
     return [
         Row(name="mean wait, best of all settings", paper=-41.0, ours=min(change.values()), unit="%"),
         Row(
@@ -165,7 +169,7 @@ def _setup_label(slice_s: float, degree: int) -> tuple[str, ...]:
 
 
 def gmet_sweep(progress: Progress) -> Result:
-    """C5: the guaranteed minimum execution time, Figure 5."""
+    """Return C5: the guaranteed minimum execution time, Figure 5."""
     settings = load_settings().message_driven
     own = settings.gmet_sweep
     points = {gmet: MessageDrivenConstants(slice_s=own.slice_s, gmet_s=gmet) for gmet in own.gmets_s}
@@ -192,7 +196,7 @@ def gmet_sweep(progress: Progress) -> Result:
 
 
 def slice_sweep(progress: Progress) -> Result:
-    """C6: the time slice, Figure 6."""
+    """Return C6: the time slice, Figure 6."""
     settings = load_settings().message_driven
     own = settings.slice_sweep
     points = {s: MessageDrivenConstants(slice_s=s, gmet_s=own.gmet_s) for s in own.slices_s}
@@ -218,7 +222,7 @@ def slice_sweep(progress: Progress) -> Result:
 def _case(
     settings: MessageDrivenRuns, label: tuple[str, ...], jobs: tuple[BspJob, ...], policy: str, seed: int
 ) -> Callable[..., ClusterCase]:
-    """A case whose constants are still to be given."""
+    """Return a case without its constants."""
 
     def make(
         *, slice_s: float, gmet_s: float, at_once: int | None = None, degree: int | None = None
@@ -247,7 +251,7 @@ def _grouped(
 def _against_uncoordinated(
     settings: MessageDrivenRuns, groups: Mapping[str, tuple[BspJob, ...]], progress: Progress
 ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """By group: change of the mean response, percent; and by policy, then group: seconds."""
+    """Return by group the change of the mean response, percent; and by policy, then group, its seconds."""
     setups = [(name, policy) for name in groups for policy in (UNCOORDINATED, DRIVEN)]
     cases = [
         _case(settings, (name,), groups[name], policy, seed)(slice_s=settings.slice_s, gmet_s=settings.gmet_s)
@@ -274,7 +278,7 @@ def _sweep(
     progress: Progress,
     what: str,
 ) -> dict[str, dict[float, float]]:
-    """Mean response by workload, then point; seconds."""
+    """Return the mean response by workload, then point; seconds."""
     groups = {name: workload(settings, jobs) for name, jobs in settings.workloads.items()}
     setups = [(name, point) for name in groups for point in points]
     cases = [

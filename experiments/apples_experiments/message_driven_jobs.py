@@ -1,6 +1,6 @@
 """The NAS benchmarks of Yoo and Jette's Tables 2 and 3 as simulated jobs: bulk-synchronous, of stated size and traffic.
 
-``sp.A.9`` is benchmark SP, class A, on nine processors: its operations shared evenly among them and between its
+``sp.A.9`` is benchmark SP, class A, on nine processors. Its operations are shared evenly among them and between its
 exchanges. A message that is longer than a piece takes as many exchanges in a row as it has pieces. Ranks fill the
 processors of a node before the next node's, and a job goes to the nodes with the fewest jobs.
 """
@@ -18,7 +18,7 @@ from apples_experiments.coscheduled_settings import MessageDrivenRuns
 
 
 def workload(settings: MessageDrivenRuns, names: Sequence[str]) -> tuple[BspJob, ...]:
-    """Jobs for names like ``sp.A.9``, in order; raises `ConfigError` with every name that is not known."""
+    """Return jobs for names like ``sp.A.9``, in order; raises `ConfigError` with every unknown name."""
     problems = [problem for name in dict.fromkeys(names) if (problem := _problem(settings, name))]
     if problems:
         raise ConfigError(problems)
@@ -35,7 +35,7 @@ def workload(settings: MessageDrivenRuns, names: Sequence[str]) -> tuple[BspJob,
 
 
 def queue(settings: MessageDrivenRuns, seed: int) -> tuple[BspJob, ...]:
-    """The short jobs of Figure 4 in an order of chance, and the long ones somewhere among them."""
+    """Return the short jobs of Figure 4 in random order, with the long ones at random positions among them."""
     random = np.random.default_rng(seed)
     own = settings.queue
     names = [own.of[i] for i in random.integers(0, len(own.of), own.short)]

@@ -1,8 +1,8 @@
-"""Runs on the mock grid as the paper made them: plan from forecasts, run, rest; calibrate on some, score on others.
+"""Runs on the mock grid by the paper's method: plan from forecasts, run, rest; calibrate on some, score on others.
 
 A *session* is one world in which runs follow each other. Costs are learnt as on real hosts: a dedicated benchmark of
-one host of each CPU type, and the overhead fitted to finished runs (Wolski et al. 2000, §3.1). The planners never
-see the scenario.
+one host of each CPU type, and the overhead fitted to finished runs (Wolski et al. 2000, §3.1). The planners have no
+access to the scenario.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PLANNERS: dict[str, PlanningOptions] = {"paper": PAPER, "apples": PlanningOption
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One finished run. record : with prediction and observation.  size, pool : as asked for."""
+    """One finished run. `record`: prediction and observation. `size`, `pool`: as requested."""
 
     size: int
     pool: int
@@ -45,18 +45,18 @@ class Scored:
 
     @property
     def observed_s(self) -> float:
-        """Wall seconds of the run."""
+        """Return the wall time of the run, in s."""
         assert self.record.outcome is not None
         return self.record.outcome.observed_s
 
     @property
     def error(self) -> float:
-        """predicted / observed - 1."""
+        """Return predicted / observed - 1."""
         return self.record.plan.predicted_s / self.observed_s - 1
 
 
 class Session:
-    """One mock world in which runs are made one after the other."""
+    """One mock world in which runs follow each other."""
 
     def __init__(self, settings: WolskiSettings, *, seed: int, load: str) -> None:
         grid = load_grid(find_config(settings.grid))
@@ -65,7 +65,7 @@ class Session:
         self._count = 0
 
     def run(self, size: int, costs: Costs, planner: Planner, options: PlanningOptions) -> Record:
-        """Plan from the forecasts of this moment, and run; raises `NoFeasiblePlan`."""
+        """Plan from the current forecasts, and run; raises `NoFeasiblePlan`."""
         workload = self.world.workload(size)
         snapshot = self.world.snapshot(_silent)
         plan = planner(snapshot, workload, costs, options)
@@ -85,12 +85,12 @@ class Session:
         )
 
     def rest(self) -> None:
-        """The time between two runs."""
+        """Advance the world by the pause between two runs."""
         self.world.rest(self._settings.rest_s)
 
 
 def benchmarks(settings: WolskiSettings, *, seed: int) -> Costs:
-    """Benchmark of one host of each CPU type on dedicated machines, and no overhead yet."""
+    """Return the benchmark of one host of each CPU type on dedicated machines, without an overhead."""
     world = Session(settings, seed=seed, load="unloaded").world
     one_of = {host.cpu_type: host for host in reversed(world.pool.hosts)}
     table = {
@@ -107,13 +107,13 @@ def exact_runs(
     costs: Costs,
     options: PlanningOptions,
 ) -> list[Scored]:
-    """A run on exactly `pool` hosts for every (size, pool), with a rest after each."""
+    """Return a run on exactly `pool` hosts for every (size, pool), with a rest after each."""
     done = []
     for size, pool in runs:
         try:
             record = session.run(size, costs, make_plan, replace(options, ranks=pool))
         except NoFeasiblePlan:
-            # Memory that others hold keeps such a pool from holding the size; the next moment may be better.
+            # The background load's memory keeps such a pool from holding the size. It may fit at the next moment.
             session.rest()
             record = session.run(size, costs, make_plan, replace(options, ranks=pool))
         done.append(Scored(size=size, pool=pool, record=record))
@@ -122,14 +122,14 @@ def exact_runs(
 
 
 def shuffled(pairs: Sequence[tuple[int, int]], count: int, *, seed: int) -> list[tuple[int, int]]:
-    """So many of the pairs, each as often as the next, in an order that confounds nothing with time."""
+    """Return that many of the pairs, each equally often, in an order that confounds nothing with time."""
     order = np.random.default_rng(seed).permutation(count)
     return [pairs[k % len(pairs)] for k in order]
 
 
 @lru_cache(maxsize=8)
 def calibrated(settings: WolskiSettings, planner: str, progress: Progress) -> Costs:
-    """Costs learnt from benchmarks and the calibration runs, all on idle machines (§3.1)."""
+    """Return costs learnt from benchmarks and the calibration runs, all on idle machines (§3.1)."""
     own = settings.calibration
     progress(f"{own.runs} calibration runs, {planner} model")
     costs = benchmarks(settings, seed=own.seed)
@@ -141,7 +141,7 @@ def calibrated(settings: WolskiSettings, planner: str, progress: Progress) -> Co
 
 
 def constants(settings: WolskiSettings, costs: Costs) -> dict[str, Any]:
-    """What a result says of how it was made, JSON-ready."""
+    """Return the constants of the runs for a result, JSON-ready."""
     overhead = costs.overhead
     return {
         "scenario": f"configs/mock/{settings.scenario}.yaml",
@@ -153,4 +153,4 @@ def constants(settings: WolskiSettings, costs: Costs) -> dict[str, Any]:
 
 
 def _silent(line: str) -> None:
-    """Nobody needs to hear of every single run."""
+    """Ignore a progress line."""

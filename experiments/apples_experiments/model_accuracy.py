@@ -1,7 +1,7 @@
-"""How well the performance model predicts runs on idle machines it was not calibrated on (A2).
+"""Accuracy of the performance model for runs on idle machines that it was not calibrated on (A2).
 
 As Wolski et al. 2000, §3.1 and §4.2: the overhead is fitted to 106 runs, then 62 other runs are predicted. Here the
-62 live in a world of another seed. Figure 3 of the paper is drawn again.
+62 are in a world of another seed. The experiment also draws Figure 3 of the paper.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from apples_experiments.settings import WolskiSettings, load_settings
 
 
 def model_accuracy(progress: Progress) -> Result:
-    """A2: mean |predicted / observed - 1| over the scored runs."""
+    """Return A2: mean |predicted / observed - 1| over the scored runs."""
     settings = load_settings()
     costs = calibrated(settings, "paper", progress)
     scored = score(settings, "paper", progress)
@@ -67,7 +67,7 @@ def model_accuracy(progress: Progress) -> Result:
 
 
 def score(settings: WolskiSettings, planner: str, progress: Progress) -> list[Scored]:
-    """The scored runs, predicted with what the calibration runs taught."""
+    """Return the scored runs, predicted with the costs of the calibration runs."""
     costs = calibrated(settings, planner, progress)
     progress(f"{settings.scored.runs} scored runs, {planner} model")
     session = Session(settings, seed=settings.scored.seed, load="unloaded")

@@ -1,8 +1,8 @@
-"""What scheduling 34 hosts costs: forecasts fetched, hosts ordered, schedules made, the best chosen (A7).
+"""Cost of scheduling 34 hosts: forecasts fetched, hosts ordered, schedules made, the best chosen (A7).
 
-Measured on the machine this runs on, so no two runs agree to the last bit. The forecasts come over HTTP from a weather
-service on this machine, which has the readings of all hosts and of all pairs, and for comparison from one in the same
-process. What the paper's 4 s were spent on besides, a network across the country, is not part of it.
+Measured on this machine, so no two runs agree to the last bit. The forecasts are fetched over HTTP from a weather
+service on this machine, which has the readings of all hosts and of all pairs. For comparison they are also fetched
+from a service in the same process. The paper's 4 s include a network across the country, which is not part of this.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from nws.testing import InMemoryServer
 _PAPER_FETCH_S, _PAPER_PLAN_S = 4.0, 1.0
 _REPEATS, _FETCHES = 5, 20
 
-#: How far back sensors of the service began to read, seconds.
+#: Age of the service's oldest readings, seconds.
 _READ_S = 900.0
 
-#: Readings the service has of every series when it is asked.
+#: Readings the service has of every series at the time of the request.
 _ROUNDS = 5
 
 
 def planning_cost(progress: Progress) -> Result:
-    """A7: medians over sizes and repeats."""
+    """Return A7: medians over sizes and repeats."""
     settings = load_settings()
     seed = settings.loaded.first_seed
     session = Session(settings, seed=seed, load="loaded")
@@ -94,7 +94,7 @@ def planning_cost(progress: Progress) -> Result:
 
 
 def _over_http(world: MockPlatform, seed: int, progress: Progress) -> tuple[int, float]:
-    """Series of a service that has the world's readings, and seconds from asking it to a snapshot of the grid."""
+    """Return series of a service that has the world's readings, and seconds from request to snapshot of the grid."""
     sensors = MockSensors(world.truth, np.random.default_rng(seed), since=world.truth.now - _READ_S)
     rounds = list(sensors.read(world.truth.now))
     with InMemoryServer(clock=world.now) as server:

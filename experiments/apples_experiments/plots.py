@@ -1,4 +1,4 @@
-"""Figures of the papers drawn again into a file; matplotlib is loaded only here, and only when asked for."""
+"""Figures of the papers, drawn into a file. matplotlib is loaded only here, and only for a requested plot."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _draw_figure(axes: Any, figure: Figure) -> None:
 
 
 def _draw_curve(axes: Any, curve: Curve, colours: dict[str, Any]) -> None:
-    """A curve without a label belongs to the one before and shares its colour."""
+    """Draw a curve. A curve without a label belongs to the one before and shares its colour."""
     colour = None if curve.label else colours.get("last")
     if curve.style == "bars":
         width = 0.9 * min((b - a for a, b in zip(curve.x, curve.x[1:], strict=False)), default=1.0)
@@ -73,7 +73,7 @@ def _draw_curve(axes: Any, curve: Curve, colours: dict[str, Any]) -> None:
 
 
 def _matplotlib() -> tuple[Any, Any]:
-    """(canvas class, figure class) without any window system; raises `ApplesError` when it is not installed."""
+    """Return (canvas class, figure class) without any window system; raises `ApplesError` when it is not installed."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as Page

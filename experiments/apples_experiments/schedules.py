@@ -1,7 +1,7 @@
-"""Schedules themselves on loaded machines: do they keep the constraints (A8), are they Figure 2's (A9)?
+"""Checks of schedules on loaded machines: their constraints (A8), and their agreement with Figure 2 (A9).
 
-Only planned, not run. Memory is checked twice: against the forecast the plan was made on, and against what is truly
-free at that instant, which no planner can know. Source: Wolski et al. 2000, §3.3 and Figure 2.
+Plans are made but not run. Memory is checked twice: against the forecast of the plan, and against the memory that is
+truly free at that instant, which no planner can know. Source: Wolski et al. 2000, §3.3 and Figure 2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from apples_experiments.settings import load_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Check:
-    """One plan held against the limits. over_forecast, over_truth : ranks that do not fit in free memory."""
+    """One plan checked against the limits. `over_forecast`, `over_truth`: ranks that do not fit in free memory."""
 
     placed: bool
     largest: int
@@ -34,7 +34,7 @@ class _Check:
 
 
 def constraints(progress: Progress) -> Result:
-    """A8: every size and pool once, on loaded machines, in as many worlds as A4 uses."""
+    """Return A8: every size and pool once, on loaded machines, in as many worlds as A4 uses."""
     settings = load_settings()
     costs = calibrated(settings, "paper", progress)
     seeds = tuple(settings.loaded.first_seed + k for k in range(settings.loaded.repeats))
@@ -105,7 +105,7 @@ def _constraint_rows(checks: list[_Check], limit: int) -> tuple[Row, ...]:
 
 
 def figure_2(progress: Progress) -> Result:
-    """A9: the planner with the paper's options against a second reading of the pseudo-code."""
+    """Return A9: the planner with the paper's options against a second implementation of the pseudo-code."""
     settings = load_settings()
     costs = calibrated(settings, "paper", progress)
     seeds = (settings.loaded.first_seed, settings.loaded.first_seed + 1)

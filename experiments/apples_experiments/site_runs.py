@@ -1,9 +1,8 @@
-"""Runs of the heat stencil on a grid of sites: the settings of B1, what planners learn beforehand, and one run.
+"""Runs of the heat stencil on a grid of sites: the settings of B1, the costs given to planners, and one run.
 
 Costs are learnt as on real hosts: dedicated benchmarks with every number of ranks a host has slots for, and the
-overhead fitted to runs on idle machines in a world that no scored run lives in, once for each performance model
-(Wolski et al. 2000, §3.1). Only forecasts reach the planners; who is compared, and how, is said in `two_sites` and
-`ablation`.
+overhead fitted to runs on idle machines. Those runs have a world of their own, once for each performance model (Wolski
+et al. 2000, §3.1). The planners get only forecasts. `two_sites` and `ablation` define the comparisons.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ SETTINGS = "two-sites"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedWorlds:
-    """Worlds under load; see the file for the meaning of each."""
+    """Worlds under load; the file explains each value."""
 
     worlds: int
     first_seed: int
@@ -55,7 +54,7 @@ class SiteSettings:
     ablation_worlds: int
 
     def seeds(self, size: int) -> tuple[int, ...]:
-        """Seeds of the worlds in which a size is run; no two sizes share one."""
+        """Return the seeds of the worlds in which a size is run; no two sizes share one."""
         first = self.loaded.first_seed + self.loaded.worlds * self.sizes.index(size)
         return tuple(range(first, first + self.loaded.worlds))
 
@@ -70,7 +69,7 @@ OURS = PlanningOptions()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheduler:
-    """Somebody who plans. learns : the performance model under which the overhead was fitted that it is told."""
+    """A scheduler in the comparison. `learns`: the performance model under which its overhead was fitted."""
 
     planner: Planner = make_plan
     options: PlanningOptions = OURS
@@ -78,13 +77,13 @@ class Scheduler:
 
 
 def open_site(settings: SiteSettings, *, seed: int, load: str) -> MockPlatform:
-    """The grid under the scenario's truth, with so much load."""
+    """Return the grid under the scenario's truth, with this load."""
     grid = load_grid(find_config(settings.grid))
     return open_mock(settings.scenario, seed=seed, load=load, grid=grid)
 
 
 def run(world: MockPlatform, size: int, costs: Costs, scheduler: Scheduler) -> Record:
-    """Plan from the forecasts of this moment, and run; raises `NoFeasiblePlan`."""
+    """Plan from the current forecasts, and run; raises `NoFeasiblePlan`."""
     workload = TEMPLATE.workload(size, {})
     snapshot = world.snapshot(_silent)
     plan = scheduler.planner(snapshot, workload, costs, scheduler.options)
@@ -104,20 +103,20 @@ def run(world: MockPlatform, size: int, costs: Costs, scheduler: Scheduler) -> R
 
 
 def observed_s(record: Record) -> float:
-    """Wall seconds of a run, from launch to end."""
+    """Return the wall time of a run, from launch to end, in s."""
     assert record.outcome is not None
     return record.outcome.observed_s
 
 
 def crossings(plan: Plan, grid: Grid) -> int:
-    """How often the chain of a plan goes from one site to another."""
+    """Return how often the chain of a plan goes from one site to another."""
     chain = [grid.host(a.host).site for a in plan.assignments]
     return sum(a != b for a, b in pairwise(chain))
 
 
 @lru_cache(maxsize=4)
 def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -> Costs:
-    """Benchmarks, and the overhead that the calibration runs show under a performance model."""
+    """Return benchmarks, and the overhead fitted to the calibration runs under a performance model."""
     own = settings.calibration
     progress(f"{own.runs} calibration runs, {model} model")
     world = open_site(settings, seed=own.seed, load="unloaded")
@@ -142,4 +141,4 @@ def learnt_costs(settings: SiteSettings, model: ModelName, progress: Progress) -
 
 
 def _silent(line: str) -> None:
-    """Nobody needs to hear of every single run."""
+    """Ignore a progress line."""

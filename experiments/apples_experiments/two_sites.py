@@ -1,10 +1,9 @@
 """Our planner beside the paper's where it matters which hosts are neighbours: two sites, a slow link, two slots (B1).
 
 The paper's own machines are equal and near each other, and there both planners do equally well (A5). Here five
-schedulers take turns in each world, back to back as in Wolski et al. 2000, §4.3; each begins in as many worlds as the
-next, so that whoever follows a slow run is not always the same. The paper's planner takes part twice: with the
-overhead its own model learns, and told what ours learnt. `ablation` says what each choice of ours is worth.
-No paper has these figures.
+schedulers run in each world, back to back as in Wolski et al. 2000, §4.3. Each begins in equally many worlds, so that
+the order does not favour one of them. The paper's planner takes part twice: with the overhead that its own model
+learnt, and with the overhead that ours learnt. `ablation` measures each choice of ours. No paper has these figures.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from apples_experiments.site_runs import (
     run,
 )
 
-#: Who takes turns. The smart user counts hosts with our model and our overhead.
+#: The schedulers. The smart user counts hosts with our model and our overhead.
 SCHEDULERS: dict[str, Scheduler] = {
     "apples": Scheduler(),
     "paper": Scheduler(options=PAPER, learns="paper"),
@@ -44,9 +43,11 @@ SCHEDULERS: dict[str, Scheduler] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerComparison:
-    """Schedulers one after the other in one world, by name.
+    """Runs of several schedulers, one after the other, in one world, by name.
 
-    seconds : observed.  predicted_s : by the model of each.  crossings : of the slow link, along the chain
+    seconds: observed
+    predicted_s: by the model of each
+    crossings: of the slow link, along the chain
     """
 
     size: int
@@ -58,12 +59,12 @@ class SchedulerComparison:
 
     @property
     def winner(self) -> str:
-        """Who ran shortest."""
+        """Return the scheduler with the shortest run."""
         return min(self.seconds, key=lambda name: self.seconds[name])
 
 
 def two_sites(progress: Progress) -> Result:
-    """B1: five schedulers at every size, then our planner with one choice undone at a time."""
+    """Return B1: five schedulers at every size, then our planner with one choice undone at a time."""
     settings = load_site_settings()
     found = []
     for size in settings.sizes:
@@ -98,7 +99,7 @@ def two_sites(progress: Progress) -> Result:
 def take_turns(
     settings: SiteSettings, case: tuple[int, int], first: int, progress: Progress
 ) -> SchedulerComparison:
-    """One world. case : (size, seed); first : place of the scheduler that begins, counted round."""
+    """Return one world. `case`: (size, seed). `first`: index of the scheduler that begins, modulo their number."""
     size, seed = case
     names = list(SCHEDULERS)
     first %= len(names)
@@ -118,7 +119,7 @@ def take_turns(
 
 
 def _overall_rows(found: list[SchedulerComparison], lost_beyond: float) -> list[Row]:
-    """Over all sizes: who wins, ours against the paper's, who crosses, whose prediction holds."""
+    """Return rows over all sizes: wins, ours against the paper's, crossings, and accuracy of predictions."""
     ratios = _of(found, "paper") / _of(found, "apples")
     percent = {
         "worlds in which ours is faster than the paper's": ratios > 1,
@@ -155,12 +156,12 @@ def _row(name: str, value: Any, unit: str) -> Row:
 
 
 def _of(found: list[SchedulerComparison], scheduler: str) -> FloatArray:
-    """Observed seconds of a scheduler, float64[worlds]."""
+    """Return observed seconds of a scheduler, float64[worlds]."""
     return np.array([t.seconds[scheduler] for t in found])
 
 
 def _figure(found: list[SchedulerComparison], settings: SiteSettings) -> Figure:
-    """Work per second, since run times lie two orders of magnitude apart."""
+    """Return a figure of work per second, since run times differ by two orders of magnitude."""
     return Figure(
         title="Two sites, loaded: work done in a second of run time (median)",
         x_label="size [rows]",

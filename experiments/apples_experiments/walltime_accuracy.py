@@ -1,7 +1,7 @@
-"""W1-W5 of Tang et al. 2013: how inaccurate requests are, and what adjusting them by similar jobs is worth.
+"""W1-W5 of Tang et al. 2013: inaccuracy of requests, and gain from adjusting them by similar jobs.
 
-No simulation: every job of a log is judged at its submission by what had ended in the log by then. The paper's figures
-are of another machine's log and stand beside ours for orientation.
+No simulation: every job of a log is evaluated at its submission with the jobs that had ended in the log by then. The
+paper's figures are from another machine's log; they are shown beside ours for orientation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MONTH_S = 30 * 86400.0
 
 
 def ratio(progress: Progress) -> Result:
-    """W1: run time over request."""
+    """Return W1: run time over request."""
     rows, curves = [], []
     for log in load_settings().logs:
         progress(f"{log.name}: reading")
@@ -57,7 +57,7 @@ def ratio(progress: Progress) -> Result:
 
 
 def spread(progress: Progress) -> Result:
-    """W2: standard deviation of R inside groups of similar jobs."""
+    """Return W2: standard deviation of R inside groups of similar jobs."""
     settings = load_settings()
     rows, curves = [], []
     for log in settings.logs:
@@ -75,7 +75,7 @@ def spread(progress: Progress) -> Result:
 
 
 def by_key(progress: Progress) -> Result:
-    """W3: accuracy by key and percentile, all history, no floor (section 4.2.2)."""
+    """Return W3: accuracy by key and percentile, all history, no floor (section 4.2.2)."""
     settings = load_settings()
     rows, curves, further = [], [], {}
     for log in settings.logs:
@@ -95,7 +95,7 @@ def by_key(progress: Progress) -> Result:
 
 
 def shares(progress: Progress) -> Result:
-    """W4: shares of jobs by extent of adjustment; floor, minimum and a month of history."""
+    """Return W4: shares of jobs by extent of adjustment; floor, minimum and a month of history."""
     settings = load_settings()
     rows, curves, further = [], [], {}
     for log in settings.logs:
@@ -125,7 +125,7 @@ def shares(progress: Progress) -> Result:
 
 
 def by_window(progress: Progress) -> Result:
-    """W5: accuracy and underestimates by window of history, triple key, without the floor and with it."""
+    """Return W5: accuracy and underestimates by window of history, triple key, without the floor and with it."""
     settings = load_settings()
     rows, curves, further = [], [], {}
     for log in settings.logs:
@@ -159,7 +159,7 @@ _KINDS: dict[str, Callable[[EstimateAccuracy], float]] = {
 def _judged(
     log: Log, settings: TangSettings, key: str, window_s: float, floor: float, progress: Progress
 ) -> list[EstimateAccuracy]:
-    """For every percentile of the settings."""
+    """Return the accuracy for every percentile of the settings."""
     trace = load_log(log)
     ratios = past_ratios(log, key, window_s, settings.percentiles, progress)
     return [judge(estimates(trace, column, floor), trace.run, trace.request) for column in ratios.T]

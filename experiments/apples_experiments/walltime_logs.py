@@ -1,7 +1,7 @@
-"""The logs of the walltime experiments, and what similar jobs had used of their requests when each job was submitted.
+"""The logs of the walltime experiments, and the run time over request of similar jobs at each job's submission.
 
-Histories are those of the logs (when jobs really ended there), the same for every policy. The paper's own log is not to
-be had; which ones stand for it is stated in `configs/tang2013.yaml`.
+Histories are those of the logs (the recorded end times), the same for every policy. The paper's own log is not
+available; `configs/tang2013.yaml` names the logs used instead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Percent = Annotated[float, Field(ge=0, le=100)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """A job log. file : in the folder `swf` of the reference data.  processors : of the machine it is replayed on"""
+    """A job log. `file`: in the folder `swf` of the reference data. `processors`: of the machine it is replayed on."""
 
     name: str
     file: str
@@ -40,7 +40,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Months:
-    """How a log is cut and replayed; see the file."""
+    """Settings for splitting a log into months and replaying them; the file explains each value."""
 
     days: Annotated[int, Field(ge=1)]
     percentiles: tuple[Percent, ...]
@@ -71,9 +71,9 @@ def load_settings() -> TangSettings:
 
 @cache
 def load_log(log: Log) -> Trace:
-    """The log, jobs that fit the machine, none running longer than it asked for (section 3.2 counts R above 1 as 1).
+    """Return the log, with the jobs that fit the machine; no job runs longer than its request.
 
-    Raises `ConfigError` when the reference data are not there.
+    Section 3.2 counts R above 1 as 1. Raises `ConfigError` when the reference data are missing.
     """
     folder = os.environ.get("APPLES_DATA")
     path = Path(folder or "", "swf", log.file)
@@ -86,7 +86,7 @@ def load_log(log: Log) -> Trace:
 
 
 def groups(trace: Trace, key: str) -> list[Hashable]:
-    """Group of similar jobs of each job."""
+    """Return the group of similar jobs of each job."""
     scheme = Scheme(key=key)
     columns = (trace.user.tolist(), trace.project.tolist(), trace.request.tolist())
     return [scheme.group(*of_job) for of_job in zip(*columns, strict=True)]
@@ -96,7 +96,7 @@ def groups(trace: Trace, key: str) -> list[Hashable]:
 def past_ratios(
     log: Log, key: str, window_s: float, percentiles: tuple[float, ...], progress: Progress
 ) -> Floats:
-    """float64[jobs, percentiles]: run / request of similar jobs at those percentiles when each job was submitted.
+    """Return float64[jobs, percentiles]: run / request of similar jobs at those percentiles at each job's submission.
 
     nan where there were fewer similar jobs than the settings' minimum.
     """
@@ -117,7 +117,7 @@ def past_ratios(
 
 
 def estimates(trace: Trace, ratios: Floats, floor: float) -> Floats:
-    """Requests adjusted, s. ratios : float64[jobs], nan for no adjustment"""
+    """Return the adjusted requests, s. `ratios`: float64[jobs], nan for no adjustment."""
     adjusted: Floats = np.maximum(
         trace.request * np.where(np.isnan(ratios), 1.0, np.maximum(ratios, floor)), 1.0
     )
@@ -125,13 +125,13 @@ def estimates(trace: Trace, ratios: Floats, floor: float) -> Floats:
 
 
 def month_masks(trace: Trace, months: Months) -> list[tuple[int, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
-    """(number, jobs) of every whole month with a month of history before it."""
+    """Return (number, jobs) of every whole month with a month of history before it."""
     whole = int((trace.submit[-1] - trace.submit[0]) // (months.days * 86400.0))
     return [(number, trace.in_month(number, months.days)) for number in range(months.skip, whole)]
 
 
 def spread_in_groups(trace: Trace, of_job: Sequence[Hashable], least: int) -> tuple[float, int]:
-    """(mean standard deviation of R in groups of at least so many jobs, number of those groups)."""
+    """Return (mean standard deviation of R, number of groups), over groups of at least that many jobs."""
     numbers: dict[Hashable, int] = {}
     group: Ints = np.array([numbers.setdefault(name, len(numbers)) for name in of_job])
     ratio = np.minimum(trace.run / trace.request, 1.0)
@@ -143,7 +143,7 @@ def spread_in_groups(trace: Trace, of_job: Sequence[Hashable], least: int) -> tu
 
 
 def _ends(trace: Trace) -> tuple[list[int], list[float]]:
-    """(jobs by their end in the log, those ends in s); jobs whose end is not known teach nothing."""
+    """Return (jobs by their end in the log, those ends in s); jobs without a known end are not used."""
     ends = trace.log_end
     order = np.argsort(ends, kind="stable")
     order = order[: int(np.count_nonzero(~np.isnan(ends)))]

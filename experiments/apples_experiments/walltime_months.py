@@ -1,4 +1,4 @@
-"""W6-W9 of Tang et al. 2013: what adjusted estimates do to a queue, month by month.
+"""W6-W9 of Tang et al. 2013: effect of adjusted estimates on a queue, month by month.
 
 Each month of a log is replayed from an empty machine, without adjustment and with it; WFP and FCFS, regular (adjusted
 everywhere) and selective (running jobs keep their requests). A gain is 1 - adjusted / not adjusted of one month, and
@@ -33,7 +33,7 @@ ON_PAPER: Mapping[tuple[str, str], tuple[float, float, float] | None] = {
 
 
 def gains(progress: Progress, priority: str, adjust: str) -> Result:
-    """W6 to W9: gains under one priority and one adjustment."""
+    """Return W6 to W9: gains under one priority and one adjustment."""
     settings = load_settings()
     rows, curves, further = [], [], {}
     for log in settings.logs:
@@ -75,7 +75,7 @@ Values = dict[int, dict[str, float]]
 
 
 def _other_rules(log: Log, priority: str, before: Values, progress: Progress) -> list[Row]:
-    """Regular adjustment at p85 under the other rules for running jobs that outlive their estimates."""
+    """Return regular adjustment at p85 under the other rules for running jobs that outlive their estimates."""
     rows = []
     for rule in OVERRUNS:
         if rule != load_settings().months.overrun:
@@ -88,7 +88,7 @@ def _other_rules(log: Log, priority: str, before: Values, progress: Progress) ->
 def _months(
     log: Log, priority: str, adjust: str, percentile: float | None, overrun: str, progress: Progress
 ) -> Values:
-    """Every month replayed. percentile : None for requests as they are"""
+    """Return the replays of all months. `percentile`: None for unadjusted requests."""
     months, floor = load_settings().months, load_settings().floor
     trace = load_log(log)
     known = trace.request
@@ -122,7 +122,7 @@ def _pairs(before: Values, after: Values) -> list[tuple[dict[str, float], dict[s
 
 
 def _gains(name: str, before: Values, after: Values, paper: tuple[float, float, float] | None) -> list[Row]:
-    """Mean gain over months, and the share of months that got worse, for each measure."""
+    """Return the mean gain over months and the share of months that got worse, for each measure."""
     rows = []
     for index, measure in enumerate(MEASURES):
         gains = [100 * (1 - b[measure] / a[measure]) for a, b in _pairs(before, after) if a[measure] > 0]
