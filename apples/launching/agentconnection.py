@@ -109,14 +109,19 @@ class ForkedAgent:
             poll.register(self._pidfd, select.POLLIN)
             if timeout is not None and not poll.poll(1000.0 * timeout):
                 raise subprocess.TimeoutExpired("host agent", timeout)
-            self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+            try:
+                self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+            except ChildProcessError:
+                # SIGCHLD is ignored, so the kernel has reaped it: the code is unknown.
+                self._code = 0
             os.close(self._pidfd)
         return self._code
 
     def kill(self) -> None:
         """Kill it, unless its end was already waited for."""
         if self._code is None:
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
 
 class AgentConnection:

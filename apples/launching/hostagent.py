@@ -208,6 +208,8 @@ class HostAgent:
                 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
                 if os.getppid() == agent:
                     os.execve(command[0], command, environment)
+            except OSError as error:
+                os.write(2, f"cannot start {command[0]}: {error.strerror}\n".encode(errors="replace"))
             finally:
                 os._exit(125)
         self._proxies[pid] = order["id"]
@@ -230,8 +232,14 @@ class HostAgent:
             return
         *ranks, self._partial = (self._partial + data).split(b"\n")
         for rank in dict.fromkeys(map(int, ranks)):
-            with open(os.path.join(self._run_dir, f"status-{rank:05d}.json"), "rb") as file:
-                text = file.read()
+            try:
+                with open(os.path.join(self._run_dir, f"status-{rank:05d}.json"), "rb") as file:
+                    text = file.read()
+            except FileNotFoundError:
+                why = f"the status of rank {rank} disappeared from {self._run_dir}"
+                self._send(b"W", f"{why}; use a run directory that nothing else cleans".encode())
+                self._cut()
+                return
             status = json.loads(text)
             if status["ended"] is None:
                 self._supervisors.add(rank, status["keeper"])
@@ -289,6 +297,9 @@ class HostAgent:
             self._reap()
         if not self._shared:
             for name in sorted(set(os.listdir(self._run_dir)) - {PROGRESS, SLABS}):
+                if name.startswith("."):
+                    # Left by a writer that was killed.
+                    continue
                 path = os.path.join(self._run_dir, name)
                 state = os.lstat(path)
                 if stat.S_ISREG(state.st_mode) and state.st_size <= LARGEST_FILE:

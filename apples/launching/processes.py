@@ -94,20 +94,20 @@ class RunProcesses:
         self._shells: RemoteShellServer | None = None
         self._listened = time.monotonic()
         self._outputs = {b"O": 2 if request.program_output_to_stderr else 1, b"E": 2}
-        clear_statuses(self._run_dir)
-        clear(str(self._run_dir))
-        (self._run_dir / self._token).touch()
-        sys.stdout.flush()
         self._poll = select.epoll()
         self.events = self._poll.fileno()
         self._agents: dict[str, AgentConnection] = {}
         self._heartbeats = Heartbeats(self._agents)
         try:
+            clear_statuses(self._run_dir)
+            clear(str(self._run_dir))
+            (self._run_dir / self._token).touch()
+            sys.stdout.flush()
             for host, (address, command) in method.agents.items():
                 self._connect(address, command, groups.count(host))
         except OSError as error:
             self.close()
-            raise LaunchError(f"cannot start {error.filename or 'a host agent'}: {error.strerror}") from error
+            raise _refused("the host agents", error) from error
         if not method.here:
             self._heartbeats.start()
 
@@ -134,7 +134,10 @@ class RunProcesses:
         return min(moments, default=None)
 
     def listen(self) -> tuple[list[RankRecord], bool]:
-        """Return the records that are new since the last call, and whether all processes have ended."""
+        """Return the records that are new since the last call, and whether all processes have ended.
+
+        Raises `LaunchError` when the operating system refuses to start the command.
+        """
         changed: dict[int, RankRecord] = {}
         for fd, _ in self._poll.poll(0):
             if fd == self._mpiexec_end:
@@ -147,7 +150,10 @@ class RunProcesses:
         if not self._method.here:
             self._check_clock()
         if not self._started and not self._cut and all(a.found for a in self._agents.values()):
-            self._start()
+            try:
+                self._start()
+            except OSError as error:
+                raise _refused("the ranks", error) from error
         return list(changed.values()), self._over()
 
     def progress(self) -> list[bytes]:
@@ -194,7 +200,9 @@ class RunProcesses:
             self._mpiexec.kill()
         self._heartbeats.stop()
         for agent in self._agents.values():
-            self._poll.unregister(agent.fd)
+            # Those that are over were unregistered.
+            with contextlib.suppress(FileNotFoundError):
+                self._poll.unregister(agent.fd)
             agent.close(1.0 if agent.gone else 0.0)
             if agent.log != self._log:
                 agent.log.unlink(missing_ok=True)
@@ -210,13 +218,19 @@ class RunProcesses:
         return self._mpiexec_code
 
     def stderr_text(self) -> str:
-        """Return the output of `mpiexec` itself; remove the file if it is empty."""
-        if not self._log.exists():
-            return ""
-        text = self._log.read_text(encoding="utf-8", errors="replace")
-        if not text:
-            self._log.unlink()
-        return text
+        """Return the output of `mpiexec` itself; remove the file if it is empty.
+
+        On this machine alone, the reason why its agent was lost follows.
+        """
+        text = ""
+        if self._log.exists():
+            text = self._log.read_text(encoding="utf-8", errors="replace")
+            if not text:
+                self._log.unlink()
+        agent = self._agents[self._first_host]
+        if not self._method.here or agent.lost is None:
+            return text
+        return "\n".join((*text.splitlines(), f"{agent.host} {agent.lost}"))
 
     def _start(self) -> None:
         """All agents are ready: start the command."""
@@ -287,8 +301,8 @@ class RunProcesses:
             elif kind == b"G":
                 agent.gone = True
         if agent.over:
-            # Its end of file stays readable.
-            self._poll.modify(fd, 0)
+            # Its end of file stays readable, and a hang-up is always reported.
+            self._poll.unregister(fd)
             if self._shells is not None:
                 self._shells.host_lost(agent.host)
             elif agent.lost is not None and self._method.here:
@@ -338,6 +352,11 @@ class RunProcesses:
         for agent in self._agents.values():
             if not agent.over:
                 agent.send(kind, payload)
+
+
+def _refused(what: str, error: OSError) -> LaunchError:
+    where = f"{error.filename}: " if error.filename else ""
+    return LaunchError(f"cannot start {what}: {where}{error.strerror}")
 
 
 def _own_address(found: list[dict[str, Any]]) -> str:

@@ -106,7 +106,7 @@ class SlurmLauncher:
         """Return the command that `run` executes: `srun`, inside `salloc` unless there is an allocation already."""
         job = self._cluster.enclosing or "JOB"
         where = (preflight.find_program(request), os.getcwd())
-        step = step_command(request, runner.find("srun"), job, "DOOR", where)
+        step = step_command(request, runner.find("srun"), job, "NAME", where)
         if self._cluster.enclosing is not None:
             return step
         return commands.salloc(self._shape(request), self._cluster.wishes, step)

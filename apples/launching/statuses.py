@@ -91,6 +91,7 @@ def parse_status(text: bytes) -> RankRecord:
 
 
 def clear_statuses(run_dir: Path) -> None:
-    """Remove the status files of an earlier run."""
-    for path in run_dir.glob("status-*.json*"):
-        path.unlink()
+    """Remove the status files of an earlier run, also those that a killed supervisor did not complete."""
+    for pattern in ("status-*.json*", ".status-*.whole-tmp"):
+        for path in run_dir.glob(pattern):
+            path.unlink(missing_ok=True)

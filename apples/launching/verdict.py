@@ -42,7 +42,7 @@ def judge(launch: LaunchResult, ending: Termination) -> Outcome:
     """Return the outcome of a launch.
 
     Args:
-        termination: its `cause` is the reason why the run was ended, None if it ended by itself
+        ending: its `cause` is the reason why the run was ended, None if it ended by itself
     """
     if ending.cause == "time limit":
         limit = format_seconds(launch.time_limit_s or 0.0)

@@ -78,7 +78,7 @@ def _cause(outcome: Outcome, pool: Collection[str]) -> Next:
 def _from_outside(status: RankStatus) -> bool:
     if status.signal is not None:
         return status.signal in OUTSIDE
-    # Neither exit code nor signal: its keeper is gone.
+    # Neither exit code nor signal: its supervisor is gone.
     return status.exit_code is None
 
 

@@ -72,7 +72,7 @@ class AttemptLoop:
         return self._platform.command_line(launch_request(self._request, decision, Path("RUN_DIR")))
 
     def run(self, decision: Decision) -> Record:
-        """Return carry out the plan and return the record, which is then in the history with its outcome.
+        """Carry out the plan and return the record, which is then in the history with its outcome.
 
         Raises `LaunchError` (the first launch could not start: no record; or the checkpoint is in use), `HistoryError`.
         """

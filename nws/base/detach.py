@@ -189,7 +189,11 @@ def _wait(
     status = "ready"
     try:
         while parts > 0:
-            ended, code = os.waitpid(child, os.WNOHANG)
+            try:
+                ended, code = os.waitpid(child, os.WNOHANG)
+            except ChildProcessError:
+                # SIGCHLD is ignored, so the kernel has reaped it: the code is unknown.
+                ended, code = child, 0
             _copy(log)
             if ended:
                 return _exit_code(code)
@@ -214,7 +218,7 @@ def _wait(
 def _exit_code(status: int) -> int:
     """Return a wait status as a shell's exit code; a service that ends before it is ready is an error."""
     code = os.waitstatus_to_exitcode(status)
-    return 128 - code if code < 0 else code
+    return 128 - code if code < 0 else code or 1
 
 
 def _copy(log: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Runs over several hosts: real sTATIONS and a real mpiexec behind an ssh that stays on this machine."""
+"""Runs over several hosts: real host agents and a real mpiexec behind an ssh that stays on this machine."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ from nws.base.errors import WeatherError
 
 @click.command()
 @click.option("--ready", type=float, required=True)
-@click.option("--code", type=int, default=0)
+@click.option("--code", type=int, default=None)
 @service(lambda options: "demo", patience_s=5.0)
 def demo(ready, code):
     click.echo("starting")
-    if code:
+    if code is not None:
         click.echo("demo: no disk", err=True)
         sys.exit(code)
     time.sleep(ready)
@@ -76,6 +76,18 @@ def test_detach_fails_with_the_error_of_the_service(demo):
     done = demo("--ready", 0, "--code", 7, "--detach")
     assert done.returncode == 7
     assert "demo: no disk" in done.stderr
+
+
+def test_a_service_that_ends_well_before_it_is_ready_is_an_error(demo):
+    assert demo("--ready", 0, "--code", 0, "--detach").returncode == 1
+
+
+def test_the_end_of_a_service_is_noticed_where_sigchld_is_ignored(state_of_its_own):
+    script = f"import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n{SCRIPT}"
+    command = [sys.executable, "-c", script, "--ready", "0", "--code", "7", "--detach"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("demo: no disk\n")
 
 
 def test_detach_twice_is_refused(demo, state_of_its_own):
