@@ -60,7 +60,8 @@ def assemble(
     resilience = problems.collect(lambda: read_resilience(pool, run, settings))
     adapt = problems.collect(lambda: adapt_settings(run, resilience))
     if problems or platform is None or template is None or resilience is None:
-        raise ConfigError(problems)
+        # An unknown launcher is found both by the conflicts and on opening the platform.
+        raise ConfigError(dict.fromkeys(problems))
     room = size * template.workload(size, settings).bytes_per_row
     platform.prepare(
         Preparation(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from apples.cli.runoptions import DEFAULT_LAUNCHER, SERVICE_GRID, PoolOptions, RunOptions, SharingOptions
+from apples.errors import ConfigError
 
 #: Options that shape a new Slurm allocation and have no effect inside an existing one.
 _ALLOCATION = ("partition", "account", "qos", "reservation", "constraint", "exclusive", "immediate")
@@ -38,7 +39,7 @@ def run_conflicts(options: RunOptions) -> list[str]:
 
 
 def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> list[str]:
-    """Return the problems of a pool's options with its launcher."""
+    """Return the problems of a pool's options with its launcher; for an unknown launcher, only that one."""
     from apples.platforms.finding import find_platform
 
     sharing = sharing or SharingOptions()
@@ -53,7 +54,10 @@ def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> 
         "policy": sharing.policy,
         "queue": sharing.queue,
     }
-    reasons = find_platform(pool.launcher).excludes
+    try:
+        reasons = find_platform(pool.launcher).excludes
+    except ConfigError as error:
+        return list(error.problems)
     found = _excluded(
         f"--launcher {pool.launcher}", [(name, values.get(name), why) for name, why in reasons.items()]
     )
@@ -75,7 +79,10 @@ def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> 
 def sharing_conflicts(options: RunOptions) -> list[str]:
     """Return the problems of the options that share hosts; they show before anything is opened."""
     pool, sharing = options.pool, options.sharing
-    mock = [flag for flag, given in (("--mock", pool.mock), ("--scenario", pool.scenario)) if given]
+    flags = [flag for flag, given in (("--mock", pool.mock), ("--scenario", pool.scenario)) if given]
+    if not flags and pool.simulated:
+        flags = [f"--launcher {pool.launcher}"]
+    where = "the mock grid" if pool.platform == "mock" else f"platform {pool.platform}"
     found = [
         f"{flag} is for a run in the queue; add --queue"
         for flag, given in (("--detach", sharing.detach), ("--project", sharing.project))
@@ -84,11 +91,11 @@ def sharing_conflicts(options: RunOptions) -> list[str]:
     wait = None if sharing.wait is None else f"--wait {sharing.wait}"
     monitored = "--monitor" if sharing.monitor else wait
     real = [
-        ("--queue is for real ranks, the mock grid has no queue", sharing.queue),
+        (f"--queue is for real ranks, {where} has no queue", sharing.queue),
         (f"--policy {sharing.policy} is for real hosts", sharing.policy),
-        (f"{monitored} is for real ranks, the mock grid has none", monitored),
+        (f"{monitored} is for real ranks, {where} has none", monitored),
     ]
-    found += [f"{text}; leave {flag} out" for text, given in real if given for flag in mock]
+    found += [f"{text}; leave {flag} out" for text, given in real if given for flag in flags]
     if wait is not None and sharing.policy is not None:
         found.append(
             f"{wait} and --policy exclude each other: under a policy the node manager sets how ranks wait"

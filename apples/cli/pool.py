@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 #: Source of a grid that no file describes.
 BUILT_IN = "built in"
+
+#: Options of the command line that may be options of a platform.
+_COMMAND_LINE = {each.name for each in fields(PoolOptions)} - {"launcher", "launcher_options"}
 
 
 def ignore(text: str) -> None:
@@ -92,7 +95,7 @@ def launcher_options(options: PoolOptions, kind: type[Platform]) -> dict[str, st
     found = {
         name: str(value)
         for name in kind.options
-        if (value := getattr(options, name, None)) is not None and value is not False
+        if name in _COMMAND_LINE and (value := getattr(options, name)) is not None and value is not False
     }
     found |= parse_settings(options.launcher_options, flag="--launcher-option", example="seed=1")
     unknown = [name for name in found if name not in kind.options]

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one was killed
-  2 usage · 3 no feasible plan · 4 unreadable store · 5 no monitor · 124 time limit
-  125 launcher failed · 126 not executable · 127 not found · 130 interrupted
+  2 usage · 3 no feasible plan · 4 unreadable store · 5 no monitor · 6 request rejected
+  7 no answer · 8 no such job, run or host · 124 time limit · 125 launcher failed
+  126 not executable · 127 not found · 130 interrupted
 """
 
 

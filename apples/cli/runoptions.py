@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apples.cli.optiongroups import headed
+from nws.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from apples.platforms.platform import Platform
@@ -87,23 +88,32 @@ class PoolOptions:
 
     @property
     def simulated(self) -> bool:
-        """Return whether ranks are simulated."""
-        return self.platform != DEFAULT_LAUNCHER and self._platform_class().simulated
+        """Return whether ranks are simulated; False if the platform cannot be found."""
+        kind = self._platform_class()
+        return kind is not None and kind.simulated
 
     @property
     def several_hosts(self) -> bool:
-        """Return whether the launcher starts ranks on several machines."""
-        return self.platform != DEFAULT_LAUNCHER and self._platform_class().several_hosts
+        """Return whether the launcher starts ranks on several machines; False if the platform cannot be found."""
+        kind = self._platform_class()
+        return kind is not None and kind.several_hosts
 
     @property
     def platform(self) -> str:
         """Return the name of the platform that the options select."""
         return "mock" if self.mock or self.scenario is not None else self.launcher
 
-    def _platform_class(self) -> type[Platform]:
+    def _platform_class(self) -> type[Platform] | None:
+        """Return the platform's class; None for the default platform, and for one that cannot be found."""
+        if self.platform == DEFAULT_LAUNCHER:
+            return None
         from apples.platforms.finding import find_platform
 
-        return find_platform(self.platform)
+        try:
+            return find_platform(self.platform)
+        except ConfigError:
+            # Opening the platform reports this, together with the problems of other options.
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,11 +19,19 @@ def find_platform(name: str) -> type[Platform]:
     """Return the class of the platform of that name; raise `ConfigError` if there is none or it cannot be loaded."""
     point = _entry_point(name)
     if point is None:
-        raise ConfigError(f"--launcher {name}: no such platform; legal are {', '.join(platform_names())}")
+        names = platform_names()
+        if not names:
+            raise ConfigError(
+                f"--launcher {name}: no platform at all is installed, not even this package's: its entry points are "
+                "missing; run `pip install -e .` again in its directory"
+            )
+        raise ConfigError(f"--launcher {name}: no such platform; legal are {', '.join(names)}")
     try:
         found = point.load()
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"--launcher {name}: {point.value} cannot be loaded: {error}") from error
+    except Exception as error:
+        # The module may be of another package, and importing it may raise anything.
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"--launcher {name}: {point.value} cannot be loaded: {reason}") from error
     if not (isinstance(found, type) and issubclass(found, Platform)):
         raise ConfigError(f"--launcher {name}: {point.value} is no subclass of Platform")
     return found

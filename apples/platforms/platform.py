@@ -206,7 +206,12 @@ def run_warm_command(command: Sequence[str], notify: Notify) -> None:
     """Run a command that compiles kernels and forward its stderr lines; raise `LaunchError`."""
     lines = []
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
     ) as process:
         assert process.stderr is not None
         try:

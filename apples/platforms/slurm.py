@@ -49,6 +49,7 @@ SILENT = "no weather of links from the service ({})"
 #: Seconds that nodes of a job which has just ended may take to be free.
 SETTLED_S, LOOK_S = 5.0, 0.5
 
+_YES, _NO = ("yes", "true"), ("no", "false")
 _NODES = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 
 #: File systems that every node of a cluster sees at the same place.
@@ -92,7 +93,7 @@ class SlurmPlatform(Platform):
         "reservation": "use nodes of this reservation",
         "constraint": "use nodes with these features (a&b, a|b)",
         "nodes": "MIN[-MAX], number of nodes to plan over",
-        "exclusive": "yes: share the nodes with no other job",
+        "exclusive": "yes or no: share the nodes with no other job",
         "immediate": "TIME after which to give up if the nodes are not allocated",
     }
 
@@ -364,11 +365,15 @@ def read_wishes(options: Mapping[str, str]) -> Wishes:
             immediate_s = parse_duration(immediate, what="--immediate")
         except ConfigError as error:
             problems += error.problems
+    exclusive = options.get("exclusive", "no")
+    if exclusive.lower() not in (*_YES, *_NO):
+        legal = ", ".join((*_YES, *_NO))
+        problems.append(f"--launcher-option exclusive={exclusive}: no legal value; legal are {legal}")
     names = {name: options.get(name) for name in ("partition", "account", "qos", "reservation", "constraint")}
     problems += [f"--{name}: expected a name, got nothing" for name, value in names.items() if value == ""]
     if problems:
         raise ConfigError(problems)
-    return Wishes(nodes=nodes, exclusive=bool(options.get("exclusive")), immediate_s=immediate_s, **names)
+    return Wishes(nodes=nodes, exclusive=exclusive.lower() in _YES, immediate_s=immediate_s, **names)
 
 
 def _file_system(directory: Path) -> str:

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from apples.errors import ApplesError, ConfigError
 from apples.launching.filelock import locked
 from apples.launching.launcher import LaunchRequest
 from apples.model.plan import Attempt, Outcome, Record
@@ -27,6 +26,7 @@ from apples.run.checkpoints import Checkpoints
 from apples.run.documents import attempt_document
 from apples.run.records import ended_text, new_record, outcome_of_error
 from apples.run.request import RunRequest
+from nws.base.errors import ReportedError
 
 OnEvent = Callable[[str, dict[str, Any]], None]
 """Receives an event's kind and its JSON document."""
@@ -143,7 +143,7 @@ class AttemptLoop:
                 return self._total(over, "the time limit left nothing for another attempt")
             try:
                 decision = self._replan(decision, outcome, following)
-            except (ApplesError, ConfigError) as error:
+            except ReportedError as error:
                 failed = replace(outcome, exit_code=error.exit_code)
                 return self._total(failed, f"another attempt could not be made: {error}")
 

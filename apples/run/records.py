@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 
-from apples.errors import ApplesError, LaunchError
+from apples.errors import LaunchError
 from apples.learning.history import new_id
 from apples.model.hostlist import fold
 from apples.model.plan import Outcome, Record
 from apples.run.agent import Decision
 from apples.run.request import RunRequest
+from nws.base.errors import ReportedError
 
 
 def new_record(request: RunRequest, decision: Decision, started_at: float) -> Record:
@@ -51,5 +52,5 @@ def outcome_of_error(error: BaseException, observed_s: float) -> Outcome:
         code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 130
         message = "the run was interrupted"
         return Outcome(ended="interrupted", exit_code=code, observed_s=observed_s, message=message)
-    code = error.exit_code if isinstance(error, ApplesError) else LaunchError.exit_code
+    code = error.exit_code if isinstance(error, ReportedError) else LaunchError.exit_code
     return Outcome(ended="failed", exit_code=code, observed_s=observed_s, message=str(error))

@@ -1,11 +1,14 @@
 """Options of the pool: Slurm allocations, and options that exclude each other."""
 
+from typing import ClassVar
+
 import pytest
 
-from apples.cli.conflicts import pool_conflicts
+from apples.cli.conflicts import pool_conflicts, sharing_conflicts
 from apples.cli.pool import launcher_options
-from apples.cli.runoptions import PoolOptions, SharingOptions
+from apples.cli.runoptions import PoolOptions, RunOptions, SharingOptions
 from apples.errors import ConfigError
+from apples.platforms.mock import MockPlatform
 from apples.platforms.slurm import SlurmPlatform, read_wishes
 from apples.slurm.commands import Wishes
 
@@ -53,3 +56,48 @@ def test_options_without_effect_are_refused(monkeypatch):
     assert problem.startswith(
         "--account is for a new allocation, but job 7 (SLURM_JOB_ID) is already allocated"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "exclusive"), [("yes", True), ("True", True), ("no", False), ("false", False)]
+)
+def test_exclusive_is_read_as_yes_or_no(value, exclusive):
+    assert slurm_request(slurm(launcher_options=(f"exclusive={value}",))).exclusive is exclusive
+
+
+@pytest.mark.parametrize("value", ["maybe", ""])
+def test_another_value_of_exclusive_is_refused(value):
+    with pytest.raises(ConfigError) as raised:
+        slurm_request(slurm(nodes="4-2", launcher_options=(f"exclusive={value}",)))
+    _, problem = raised.value.problems
+    assert problem == f"--launcher-option exclusive={value}: no legal value; legal are yes, true, no, false"
+
+
+def test_only_options_of_the_command_line_become_options_of_a_platform():
+    class Odd(MockPlatform):
+        options: ClassVar = dict.fromkeys(
+            ("platform", "simulated", "launcher", "launcher_options", "hosts"), ""
+        )
+
+    given = PoolOptions(mock=True, hosts="a,b", launcher_options=("simulated=deep",))
+    assert launcher_options(given, Odd) == {"hosts": "a,b", "simulated": "deep"}
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"queue": True}, "--queue is for real ranks, the mock grid has no queue"),
+        ({"policy": "gang"}, "--policy gang is for real hosts"),
+        ({"monitor": True}, "--monitor is for real ranks, the mock grid has none"),
+        ({"wait": "poll"}, "--wait poll is for real ranks, the mock grid has none"),
+    ],
+)
+def test_simulated_ranks_are_refused_however_they_are_chosen(given, problem):
+    for pool, flag in (
+        (PoolOptions(mock=True), "--mock"),
+        (PoolOptions(scenario="centurion"), "--scenario"),
+        (PoolOptions(launcher="mock"), "--launcher mock"),
+    ):
+        options = RunOptions(pool=pool, sharing=SharingOptions(**given))
+        assert sharing_conflicts(options) == [f"{problem}; leave {flag} out"]
+    assert sharing_conflicts(RunOptions(sharing=SharingOptions(**given))) == []

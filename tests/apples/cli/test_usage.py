@@ -124,6 +124,21 @@ def test_one_problem(problems, arguments, message):
     assert re.search(message, found), found
 
 
+def test_an_unknown_launcher_hides_no_other_problem(problems):
+    limit, launcher = problems("64", "--launcher", "nosuch", "--time-limit", "bogus", "--partition", "p")
+    assert limit.startswith("--time-limit 'bogus' is not a span of time")
+    assert launcher.startswith("--launcher nosuch: no such platform; legal are ")
+    first, second = problems("64", "--mock", "--launcher", "nosuch", "-t", "bogus")
+    assert (first.split()[0], second.split()[0]) == ("--time-limit", "--launcher")
+
+
+def test_help_of_apples_run_lists_every_exit_code():
+    text = CliRunner().invoke(apples_run, ["--help"]).stdout.partition("Exit codes:")[2]
+    codes = set(re.findall(r"\b\d+\b", text))
+    assert codes >= {str(kind.exit_code) for kind in (NoFeasiblePlan, HistoryError, LaunchError, NoDaemon)}
+    assert codes >= {"0", "2", "5", "6", "7", "8", "124", "126", "127", "128", "130"}
+
+
 def test_a_bad_hostfile_is_told_line_by_line(problems, tmp_path):
     path = tmp_path / "hosts"
     path.write_text("localhost slots=x\n# fine\nbad/name\n")

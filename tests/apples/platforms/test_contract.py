@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from apples.cli.run import run
 from apples.cli.runoptions import PoolOptions, SharingOptions
 from apples.errors import ConfigError
 from apples.model.grid import Grid, Host, LinkRule
-from apples.platforms import local
+from apples.platforms import finding, local
 from apples.platforms.finding import find_platform, platform_names
 from apples.platforms.local import LocalPlatform
 from apples.platforms.mock import open_mock
@@ -45,7 +46,10 @@ def example(monkeypatch, tmp_path):
     (metadata / "entry_points.txt").write_text(
         "[apples.platforms]\nfake = fake_platform:FakeClusterPlatform\n"
         "broken = no_such_module:Platform\nodd = json:loads\n"
+        "unreadable = unreadable_platform:Platform\nrude = rude_platform:Platform\n"
     )
+    (metadata.parent / "unreadable_platform.py").write_text("class Platform(\n")
+    (metadata.parent / "rude_platform.py").write_text("raise RuntimeError('no licence')\n")
     monkeypatch.syspath_prepend(str(metadata.parent))
     monkeypatch.syspath_prepend(str(EXAMPLE))
     monkeypatch.delitem(sys.modules, "fake_platform", raising=False)
@@ -110,6 +114,9 @@ def test_example_runs_by_its_name(example):
     [
         (["--launcher", "none"], "--launcher none: no such platform; legal are .*fake.*mpiexec"),
         (["--launcher", "broken"], "no_such_module:Platform cannot be loaded"),
+        (["--launcher", "unreadable"], "unreadable_platform:Platform cannot be loaded: SyntaxError: "),
+        (["--launcher", "rude"], "rude_platform:Platform cannot be loaded: RuntimeError: no licence"),
+        (["--launcher", "fake", "--queue"], "platform fake has no queue; leave --launcher fake out"),
         (["--launcher", "odd"], "json:loads is no subclass of Platform"),
         (
             ["--launcher", "fake", "--launcher-option", "x=1"],
@@ -130,3 +137,10 @@ def test_platform_names_the_options_it_excludes(example):
     assert problems == [
         "--launcher fake and --policy exclude each other: there are no processes to coschedule"
     ]
+
+
+def test_missing_entry_points_are_told_with_the_remedy(monkeypatch):
+    monkeypatch.setattr(finding, "_own_entry_points", EntryPoints)
+    monkeypatch.setattr(finding, "entry_points", lambda **chosen: EntryPoints())
+    with pytest.raises(ConfigError, match=r"--launcher ssh: .* entry points .* `pip install -e \.` again"):
+        find_platform("ssh")

@@ -15,6 +15,7 @@ from apples.platforms.platform import (
     cpu_model,
     fingerprint,
     is_this_machine,
+    run_warm_command,
     this_machine,
 )
 from apples.testing import FakeLauncher, failed
@@ -147,6 +148,12 @@ def test_what_a_warm_up_says_is_passed_on():
     with pytest.raises(LaunchError, match="benchmark of script"):
         benchmark(failed("rank 1 was killed"), warm="echo compiling once >&2", heard=heard)
     assert heard == ["compiling once"]
+
+
+def test_bytes_of_a_warm_up_that_are_no_text_are_replaced():
+    heard = []
+    run_warm_command(["sh", "-c", r"printf 'caf\351\n' >&2"], heard.append)
+    assert heard == ["caf\N{REPLACEMENT CHARACTER}"]
 
 
 def test_an_interrupted_benchmark_interrupts_the_agent():

@@ -10,8 +10,10 @@ from apples.launching.filelock import locked
 from apples.model.grid import Host
 from apples.model.plan import Outcome, RankStatus
 from apples.run.loop import AttemptLoop
+from apples.run.records import outcome_of_error
 from apples.run.request import Resilience, RunRequest
 from apples.testing import finished
+from nws.base.errors import StoreError
 
 HOSTS = [Host(name=f"a{k}", slots=1) for k in (1, 2, 3)]
 
@@ -370,16 +372,28 @@ def test_a_host_that_is_lost_after_the_last_iteration(desk, tmp_path):
     assert [r.id for r in d.bench.history.records()] == [record.id]
 
 
-def test_a_plan_that_cannot_be_made_for_the_rest_is_told(desk):
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ConfigError("max_ranks 0 is too few"), 2), (StoreError("weather.db: cannot be read"), 4)],
+)
+def test_a_plan_that_cannot_be_made_for_the_rest_is_told(desk, error, code):
     d = desk(lost("a3"))
     decide = d.bench.agent.decide
 
     def refused(request, *, done=0, after=None):
         if after is not None:
-            raise ConfigError("max_ranks 0 is too few")
+            raise error
         return decide(request, done=done)
 
     d.bench.agent.decide = refused
     outcome = d.run().outcome
-    assert outcome.exit_code == 2
-    assert outcome.message.endswith("another attempt could not be made: max_ranks 0 is too few")
+    assert outcome.exit_code == code
+    assert outcome.message.endswith(f"another attempt could not be made: {error}")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(StoreError("x"), 4), (ConfigError("x"), 2), (LaunchError("x"), 125), (OSError("x"), 125)],
+)
+def test_the_record_of_an_error_has_the_exit_code_of_the_command(error, code):
+    assert outcome_of_error(error, 1.0).exit_code == code
