@@ -5,8 +5,9 @@ Names are imported when they are used: a sensor daemon needs the HTTP client and
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from nws.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from nws.base.paths import local_host, state_dir
@@ -48,8 +49,4 @@ _MODULES = {
     "weather_file": "nws.client.local",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+__getattr__ = lazy_names(__name__, _MODULES)

@@ -18,9 +18,9 @@ They measure nothing and leave no file behind:
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from nws.base.lazy import lazy_names
 from nws.testing.weather import InMemoryWeather
 
 if TYPE_CHECKING:
@@ -32,8 +32,4 @@ __all__ = ["InMemoryServer", "InMemoryWeather", "RecordedWeather"]
 #: Imported on first use, because the server imports an HTTP server.
 _MODULES = {"InMemoryServer": "nws.testing.server", "RecordedWeather": "nws.testing.recorded"}
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+__getattr__ = lazy_names(__name__, _MODULES)
