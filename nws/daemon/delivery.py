@@ -41,6 +41,9 @@ MOST_BATCHES = 20
 NEWS_S = 60.0
 #: Difference between this host's and the server's clock that is reported, seconds.
 _WRONG_S = 1.0
+#: Longest reason in the log, characters, and how many of one delivery it holds.
+_LONGEST_REASON = 300
+_SHOWN_REASONS = 2
 #: Number of reasons for rejection that are logged; a server may word every one differently.
 _MOST_REASONS = 50
 
@@ -282,7 +285,7 @@ class DeliveryJob:
         refused = answer.get("refused")
         many = refused.get("count") if isinstance(refused, Mapping) else None
         if isinstance(many, int) and many > 0 and isinstance(refused, Mapping):
-            self._drop(many, "; ".join(map(str, refused.get("reasons") or ["no reason given"])))
+            self._drop(many, _in_short(refused.get("reasons") or ["no reason given"]))
 
     def _refuse(self, server: Server, batch: SampleBatch, error: ServiceError) -> None:
         """Halve a rejected batch; drop a single sample, unless the server rejects everything."""
@@ -298,7 +301,9 @@ class DeliveryJob:
         self.refused += many
         if reason not in self._reasons and len(self._reasons) < _MOST_REASONS:
             self._reasons.add(reason)
-            self._say(f"server: {many} sample{'s' if many > 1 else ''} refused and dropped: {reason}")
+            self._say(
+                f"server: {many} sample{'s' if many > 1 else ''} refused and dropped: {reason[:_LONGEST_REASON]}"
+            )
 
     def _look_for_news(self, server: Server) -> None:
         renewed, moved = self._home.wants_news(self._told.version)
@@ -344,6 +349,13 @@ def _seconds(value: object) -> float | None:
     if not isinstance(value, int | float) or not 0.1 <= value <= 86400.0:
         return None
     return float(value)
+
+
+def _in_short(reasons: Any) -> str:
+    """Return the first reasons of a rejection; the number of the others stands for them."""
+    listed = [str(one) for one in reasons] if isinstance(reasons, list | tuple) else [str(reasons)]
+    others = f"; and {len(listed) - _SHOWN_REASONS} more" if len(listed) > _SHOWN_REASONS else ""
+    return "; ".join(one[: _LONGEST_REASON // 3] for one in listed[:_SHOWN_REASONS]) + others
 
 
 def _odd(what: str) -> ServiceError:

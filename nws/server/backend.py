@@ -38,6 +38,11 @@ _T = TypeVar("_T")
 
 #: Reader threads; their work is mostly Python code, so more threads would only share one interpreter.
 READERS = 4
+#: Maximum number of answers over all series that are made at the same time, and that run or wait; seconds after
+#: which a client beyond it should ask again.
+LARGE_AT_ONCE = 1
+MOST_LARGE = 8
+LARGE_RETRY_S = 5
 #: Seconds between two calls of the service's housekeeping.
 TICK_S = 1.0
 #: Maximum number of log lines per minute caused by one client.
@@ -58,6 +63,8 @@ class Backend:
         self.started = time.time()
         self.tick_failures = 0
         self.writer = Writer(service)
+        self._large = 0
+        self._large_slots = asyncio.Semaphore(LARGE_AT_ONCE)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="nws-reader")
 
     async def ask(self, call: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
@@ -65,6 +72,24 @@ class Backend:
         return await asyncio.get_running_loop().run_in_executor(
             self._readers, partial(call, *arguments, **named)
         )
+
+    async def ask_large(self, call: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
+        """Return the result of a call over all series; raises status 503 while too many of them are waiting.
+
+        Fewer run than there are readers, so that small requests are answered meanwhile.
+        """
+        if self._large >= MOST_LARGE:
+            raise ServiceError(
+                f"{self._large} answers over all series are being made; ask again later",
+                status=503,
+                retry_after_s=LARGE_RETRY_S,
+            )
+        self._large += 1
+        try:
+            async with self._large_slots:
+                return await self.ask(call, *arguments, **named)
+        finally:
+            self._large -= 1
 
     def log_client(self, request: Request, text: str) -> None:
         """Log an action of a client, with a limit per minute and client."""

@@ -159,7 +159,7 @@ async def forecasts(backend: Backend, request: Request) -> Response:
         ]
         return encode({"now": now, "forecasts": rows})
 
-    return encoded(await backend.ask(read))
+    return encoded(await (backend.ask_large if names is None else backend.ask)(read))
 
 
 async def snapshot(backend: Backend, request: Request) -> Response:
@@ -178,7 +178,7 @@ async def snapshot(backend: Backend, request: Request) -> Response:
     def read() -> bytes:
         return backend.service.snapshot(hosts=names, composed=composed).encode()
 
-    return encoded(await backend.ask(read))
+    return encoded(await backend.ask_large(read))
 
 
 async def events(backend: Backend, request: Request) -> Response:

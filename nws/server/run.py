@@ -25,6 +25,7 @@ from nws.base.detach import notify
 from nws.base.errors import ConfigError, ServiceError
 from nws.server.app import WEB, create_app
 from nws.server.driver import Driven, Driver, SourceCounters
+from nws.server.handshakes import MOST_HANDSHAKES, MOST_OF_ONE_ADDRESS, Handshakes
 from nws.server.protocol import MOST_CONNECTIONS, bounded
 from nws.server.setup import Setup
 from nws.server.tokens import Tokens
@@ -72,7 +73,12 @@ def serve(setup: Setup) -> int:
 
             server = _Server(_uvicorn_config(app, most), ready)
             server.config.load()
-            server.config.ssl = setup.tls
+            if setup.tls is not None:
+                few = max(min(MOST_HANDSHAKES, most // 4), 4)
+                handshakes = Handshakes(setup.tls, most=few, of_one=min(MOST_OF_ONE_ADDRESS, few // 2))
+                server.config.http_protocol_class = handshakes.before(
+                    server.config.http_protocol_class  # type: ignore[assignment]
+                )
             with Driver(service, driven, clock=time.time), _signals(server) as received:
                 server.run(sockets=[listening])
                 notify("STOPPING=1")

@@ -497,3 +497,12 @@ def test_samples_whose_numbers_the_server_has_seen_already_are_counted_not_swall
     assert len(world.spool) == 0
     assert world.delivery.refused == 3
     assert any("3 samples refused and dropped: the server had their numbers already" in s for s in world.said)
+
+
+def test_a_long_list_of_refusals_is_one_short_line(world):
+    world.server.answer = {"refused": {"count": 20, "reasons": ["x" * 200] * 20}}
+    world.add(1, 2, 3)
+    world.run()
+    line = next(s for s in world.said if "20 samples refused" in s)
+    assert len(line) < 400
+    assert line.endswith("; and 18 more")

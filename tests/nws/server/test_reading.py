@@ -1,6 +1,8 @@
 """Questions over HTTP: answers of the core, and every wrong question told what is right."""
 
 import http.client
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pytest
 
@@ -166,3 +168,28 @@ def test_without_a_page_the_interface_stands(start, service, tmp_path):
     call = start(service, web=tmp_path)
     assert call("GET", "/").status_code == 404
     assert call("GET", "/healthz").status_code == 200
+
+
+def test_large_answers_beyond_the_bound_are_refused(start, service, monkeypatch):
+    gate, begun = threading.Event(), threading.Event()
+    snapshot = service.snapshot
+
+    def slow(**named):
+        begun.set()
+        gate.wait(20)
+        return snapshot(**named)
+
+    monkeypatch.setattr(service, "snapshot", slow)
+    own = start(service)
+    with ThreadPoolExecutor(12) as threads:
+        asked = [threads.submit(own.anew, "GET", "/v1/snapshot") for _ in range(12)]
+        try:
+            assert begun.wait(20)
+            first = next(as_completed(asked)).result()
+            assert first.status_code == 503
+            assert int(first.headers["Retry-After"]) >= 1
+            assert own("GET", "/healthz").status_code == 200
+        finally:
+            gate.set()
+        statuses = sorted(one.result().status_code for one in asked)
+    assert statuses == [200] * 8 + [503] * 4

@@ -1,5 +1,6 @@
 """`nws server` as a process: started, asked, ended by signals, and everything it refuses to start with."""
 
+import contextlib
 import os
 import re
 import signal
@@ -147,6 +148,30 @@ def test_a_certificate_makes_it_https_and_tokens_are_needed(run, nws, tmp_path, 
     assert (tmp_path / "weather.db").exists(), "relative to the settings file"
     for secret in tokens.values():
         assert secret not in "".join(process.lines)
+
+
+def test_unfinished_handshakes_leave_it_answering(run, nws, tmp_path, certificate):
+    assert nws("token", tmp_path / "admin.token")[0] == 0
+    settings = tmp_path / "weather.yaml"
+    settings.write_text(
+        "grid: lab\nlisten: 127.0.0.1:0\nstore: weather.db\ntokens: {admin: [admin.token]}\n"
+        f"tls: {{certificate: '{certificate.certificate}', key: '{certificate.key}'}}\n"
+    )
+    process = run("--config", settings)
+    port = int(process.url.rpartition(":")[2])
+    with contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(450)]
+        began = time.monotonic()
+        with requests.Session() as session:
+            session.trust_env = False
+            session.verify = str(certificate.certificate)
+            assert session.get(process.url + "/healthz", timeout=20).status_code == 200
+        assert time.monotonic() - began < 1.0
+        idle[0].settimeout(5)
+        with contextlib.suppress(ConnectionResetError):
+            assert idle[0].recv(1) == b"", "the oldest handshakes of one address are ended at once"
+    process.signal(signal.SIGTERM)
+    assert process.end() == 0
 
 
 def test_check_says_what_it_would_do_and_does_nothing(nws, tmp_path):

@@ -189,3 +189,10 @@ def test_what_is_kept_as_buckets_only_is_shown_as_buckets(start, clock):
     assert service.plot(ALPHA, **later, points=1000).resolution_s == 60
     newest = {"since": START + 1.9 * DAY, "until": START + 2 * DAY}
     assert service.plot(ALPHA, **newest, points=1000).resolution_s == 0
+
+
+def test_samples_without_a_span_keep_their_detail(measured):
+    service, times = measured
+    found = service.samples(ALPHA, since=0, until=START)
+    assert len(found.t) > 10, "two hours are more than one value"
+    assert found.t[0] >= times[0] - 600
