@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from nws.base.errors import ServiceError, ServiceUnreachable
+from nws.client.connection import Connection
 from nws.client.documents import Document
 from nws.client.endpoint import Endpoint, checked_url
 
 if TYPE_CHECKING:
-    import requests
-
     from nws.series import Measurement
 
 #: Series in one request: their names are part of its address, which servers bound.
@@ -46,15 +44,38 @@ class ServiceClient:
         key: str | None = None,
         timeout_s: float = 5.0,
     ) -> None:
-        self.url = checked_url(url)
-        self.host, self.key, self.timeout_s = host, key, timeout_s
-        self._token, self._ca = token, ca
-        self._session: requests.Session | None = None
+        self._connection = Connection(
+            checked_url(url), token=token, ca=ca, host=host, key=key, timeout_s=timeout_s
+        )
 
     @classmethod
     def at(cls, endpoint: Endpoint, *, timeout_s: float = 5.0) -> ServiceClient:
         """Return client of a service that options or the environment name."""
         return cls(endpoint.url, token=endpoint.token, ca=endpoint.ca, timeout_s=timeout_s)
+
+    @property
+    def url(self) -> str:
+        """Return the address, without a slash at its end."""
+        return self._connection.url
+
+    @property
+    def host(self) -> str | None:
+        """Return the host that this client writes for."""
+        return self._connection.host
+
+    @property
+    def key(self) -> str | None:
+        """Return the key of that host, once it is known."""
+        return self._connection.key
+
+    @property
+    def timeout_s(self) -> float:
+        """Return the longest silence that is tolerated; it may be set between requests."""
+        return self._connection.timeout_s
+
+    @timeout_s.setter
+    def timeout_s(self, value: float) -> None:
+        self._connection.timeout_s = value
 
     # name server
 
@@ -63,26 +84,26 @@ class ServiceClient:
 
         When `host` is this client's host, a key in the answer is used from then on.
         """
-        answer = self._object("POST", f"/v1/hosts/{_quoted(host)}", body=registration)
+        answer = self._connection.ask("POST", f"/v1/hosts/{_quoted(host)}", body=registration)
         if host == self.host and isinstance(answer.get("key"), str):
-            self.key = answer["key"]
+            self._connection.key = answer["key"]
         return answer
 
     def schedule(self) -> Document:
         """Return `now`, `schedule` and `peers` (host → address and port)."""
-        return self._object("GET", "/v1/schedule")
+        return self._connection.ask("GET", "/v1/schedule")
 
     def hosts(self) -> Document:
         """Return `now` and `hosts`, alive and lost."""
-        return self._object("GET", "/v1/hosts")
+        return self._connection.ask("GET", "/v1/hosts")
 
     def host_state(self, name: str) -> Document:
         """Return the service's record of one host; raises `NotFound`."""
-        return self._object("GET", f"/v1/hosts/{_quoted(name)}")
+        return self._connection.ask("GET", f"/v1/hosts/{_quoted(name)}")
 
     def forget(self, name: str) -> None:
         """Make the service forget a host; needs the admin role. Raises `NotFound`."""
-        self._call("DELETE", f"/v1/hosts/{_quoted(name)}")
+        self._connection.call("DELETE", f"/v1/hosts/{_quoted(name)}")
 
     # memory
 
@@ -104,11 +125,11 @@ class ServiceClient:
 
     def put_batch(self, batch: Mapping[str, object]) -> Document:
         """Return the same for a document that is made already; see `batch_document`."""
-        return self._object("POST", "/v1/measurements", body=batch)
+        return self._connection.ask("POST", "/v1/measurements", body=batch)
 
     def series(self, *, host: str | None = None, resource: str | None = None) -> Document:
         """Return `now` and `series`: samples, last value and age of each."""
-        return self._object("GET", "/v1/series", query={"host": host, "resource": resource})
+        return self._connection.ask("GET", "/v1/series", query={"host": host, "resource": resource})
 
     def samples(
         self,
@@ -124,7 +145,7 @@ class ServiceClient:
         resolution : ``raw``, ``60``, ``600`` or ``auto``.  most : samples at most
         """
         query = {"since": since, "until": until, "resolution": resolution, "most": most}
-        return self._object("GET", f"/v1/series/{_quoted(name)}/samples", query=query)
+        return self._connection.ask("GET", f"/v1/series/{_quoted(name)}/samples", query=query)
 
     def plot(
         self,
@@ -136,16 +157,18 @@ class ServiceClient:
     ) -> Document:
         """Return the data of a plot of one series: values, forecasts made before each, and their errors."""
         query = {"since": since, "until": until, "points": points}
-        return self._object("GET", f"/v1/series/{_quoted(name)}/plot", query=query)
+        return self._connection.ask("GET", f"/v1/series/{_quoted(name)}/plot", query=query)
 
     # forecaster
 
     def forecasts(self, names: Sequence[str] = ()) -> Document:
         """Return `now` and `forecasts`, of all series without names."""
         if not names:
-            return self._object("GET", "/v1/forecasts")
+            return self._connection.ask("GET", "/v1/forecasts")
         parts = [
-            self._object("GET", "/v1/forecasts", query={"series": list(names[at : at + NAMES_PER_REQUEST])})
+            self._connection.ask(
+                "GET", "/v1/forecasts", query={"series": list(names[at : at + NAMES_PER_REQUEST])}
+            )
             for at in range(0, len(names), NAMES_PER_REQUEST)
         ]
         return parts[-1] | {"forecasts": [found for part in parts for found in part["forecasts"]]}
@@ -159,7 +182,7 @@ class ServiceClient:
             "hosts": None if hosts is None else ",".join(hosts),
             "composed": "true" if composed else None,
         }
-        return self._object("GET", "/v1/snapshot", query=query)
+        return self._connection.ask("GET", "/v1/snapshot", query=query)
 
     # events and health
 
@@ -167,128 +190,25 @@ class ServiceClient:
         self, *, since: float | None = None, until: float | None = None, most: int | None = None
     ) -> Document:
         """Return `events`: time, kind, host and text of each."""
-        return self._object("GET", "/v1/events", query={"since": since, "until": until, "most": most})
+        return self._connection.ask("GET", "/v1/events", query={"since": since, "until": until, "most": most})
 
     def event(self, kind: str, text: str, *, t: float, host: str | None = None) -> None:
         """Report an event at `t` seconds since the epoch; kind : a-z and blanks, at most 40."""
-        self._call("POST", "/v1/events", body={"t": t, "kind": kind, "host": host, "text": text})
+        self._connection.call("POST", "/v1/events", body={"t": t, "kind": kind, "host": host, "text": text})
 
     def health(self) -> Document:
         """Return `status` and why it is not ``ok``, also from a server that cannot do its work."""
-        return self._object("GET", "/healthz", accept=(503,))
+        return self._connection.ask("GET", "/healthz", accept=(503,))
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        self._connection.close()
 
     def __enter__(self) -> ServiceClient:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    # the wire
-
-    def _object(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: Mapping[str, object] | None = None,
-        accept: tuple[int, ...] = (),
-    ) -> Document:
-        answer = self._call(method, path, query=query, body=body, accept=accept)
-        document = _parsed(answer)
-        if not isinstance(document, dict):
-            raise ServiceError(
-                f"{self.url}: {path} was answered with {_glimpse(answer)}, not a JSON object; {_OTHER}"
-            )
-        return document
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, object] | None = None,
-        body: Mapping[str, object] | None = None,
-        accept: tuple[int, ...] = (),
-    ) -> requests.Response:
-        import orjson
-
-        data = None if body is None else orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
-        asked = {} if query is None else {key: value for key, value in query.items() if value is not None}
-        answer = self._send(method, path, asked, data)
-        if 200 <= answer.status_code < 300 or answer.status_code in accept:
-            return answer
-        raise self._refused(answer)
-
-    def _send(
-        self, method: str, path: str, query: Mapping[str, object], data: bytes | None
-    ) -> requests.Response:
-        import requests
-
-        headers = {} if data is None else {"Content-Type": "application/json"}
-        for name, value in (("X-NWS-Host", self.host), ("X-NWS-Key", self.key)):
-            if value is not None:
-                headers[name] = value
-        # a connection kept open may be closed by the server just as a request goes out; asking again does no harm
-        attempts = 2 if method == "GET" and self._session is not None else 1
-        for left in range(attempts - 1, -1, -1):
-            try:
-                return self._connected().request(
-                    method,
-                    self.url + path,
-                    params=query,  # type: ignore[arg-type]
-                    data=data,
-                    headers=headers,
-                    timeout=self.timeout_s,
-                    allow_redirects=False,
-                )
-            except requests.ConnectionError as error:
-                if left and not isinstance(error, requests.exceptions.SSLError | requests.Timeout):
-                    continue
-                raise self._unreachable(error) from error
-            except requests.RequestException as error:
-                raise self._unreachable(error) from error
-        raise AssertionError("the last attempt returns or raises")
-
-    def _connected(self) -> requests.Session:
-        if self._session is None:
-            import requests
-
-            session = requests.Session()
-            # a .netrc entry would replace the token, a proxy would see it
-            session.trust_env = False
-            if self._ca is not None:
-                session.verify = str(self._ca)
-            if self._token is not None:
-                session.headers["Authorization"] = f"Bearer {self._token}"
-            self._session = session
-        return self._session
-
-    def _unreachable(self, error: Exception) -> ServiceUnreachable:
-        return ServiceUnreachable(f"{self.url}: {_reason(error, self.timeout_s)}")
-
-    def _refused(self, answer: requests.Response) -> ServiceError:
-        status = answer.status_code
-        told = _parsed(answer)
-        problem = told.get("error") if isinstance(told, dict) else None
-        if not isinstance(problem, dict) or not isinstance(problem.get("message"), str):
-            where = f", which points to {answer.headers['Location']}" if "Location" in answer.headers else ""
-            return ServiceError.of(status, f"{self.url}: answered {status} {answer.reason}{where}; {_OTHER}")
-        problems = [str(line) for line in problem.get("problems") or ()]
-        lines = dict.fromkeys([problem["message"], *problems])
-        wait = answer.headers.get("Retry-After", "")
-        return ServiceError.of(
-            status,
-            f"{self.url}: " + "\n".join(lines),
-            problems=problems,
-            retry_after_s=float(wait) if wait.isdecimal() else None,
-        )
 
 
 def batch_document(
@@ -312,46 +232,5 @@ def batch_document(
     return batch
 
 
-_OTHER = "is this the address of a weather service?"
-
-
 def _quoted(name: str) -> str:
     return quote(name, safe="")
-
-
-def _parsed(answer: requests.Response) -> object:
-    """Return the JSON value of the answer; None when it is not JSON."""
-    import orjson
-
-    try:
-        return orjson.loads(answer.content)
-    except orjson.JSONDecodeError:
-        return None
-
-
-def _glimpse(answer: requests.Response) -> str:
-    kind = answer.headers.get("Content-Type", "unknown type").partition(";")[0]
-    return f"{len(answer.content)} bytes of {kind}"
-
-
-def _reason(error: Exception, timeout_s: float) -> str:
-    """Return why there was no answer, without the layers that reported it."""
-    import requests
-
-    text = str(error)
-    if isinstance(error, requests.exceptions.SSLError):
-        short = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
-        return f"its certificate is not trusted ({short or 'TLS failed'}); name the file that it is signed with (--ca)"
-    if isinstance(error, requests.Timeout):
-        return f"no answer within {timeout_s:g} s"
-    for sign, told in (
-        ("Connection refused", "nobody listens there (connection refused)"),
-        ("Name or service not known", "no host of that name"),
-        ("Temporary failure in name resolution", "the name of the host could not be looked up now"),
-        ("No address associated", "no host of that name"),
-        ("No route to host", "no route to that host"),
-        ("Network is unreachable", "the network is unreachable"),
-    ):
-        if sign in text:
-            return told
-    return "the connection broke before an answer came"
