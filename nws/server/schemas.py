@@ -9,6 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from nws.series import HOST_NAME, HOST_NAME_LEGAL
+from nws.service.parsing import (
+    ADDRESS_PATTERN,
+    COUNT_NAME,
+    LARGEST_WHOLE,
+    LONGEST_EVENT,
+    LONGEST_TEXT,
+    MOST_COUNTS,
+    MOST_CPUS,
+    TEXT_PATTERN,
+)
 
 Schema = dict[str, Any]
 
@@ -45,6 +55,7 @@ COUNT: Schema = {"type": "integer", "minimum": 0}
 MAYBE_COUNT: Schema = {"type": ["integer", "null"], "minimum": 0}
 TEXT: Schema = {"type": "string"}
 MAYBE_TEXT: Schema = {"type": ["string", "null"]}
+GIVEN_TEXT: Schema = {"type": ["string", "null"], "maxLength": LONGEST_TEXT, "pattern": f"^{TEXT_PATTERN}$"}
 FLAG: Schema = {"type": "boolean"}
 TIME = described(NUMBER, "Seconds since the epoch, by the service's clock.")
 MAYBE_TIME = described(MAYBE, "Seconds since the epoch; null when never.")
@@ -63,9 +74,9 @@ _STATUS: Schema = {
     "type": "object",
     "description": "Counts of a sensor since it started. Those that /metrics shows: done, failed, missed, skipped and "
     "merged runs, measurements buffered and dropped, its own cpu_s (s) and rss_bytes (B).",
-    "propertyNames": {"pattern": "^[a-z][a-z0-9_]{0,39}$"},
-    "additionalProperties": NUMBER,
-    "maxProperties": 32,
+    "propertyNames": {"pattern": f"^{COUNT_NAME.pattern}$"},
+    "additionalProperties": MAYBE,
+    "maxProperties": MOST_COUNTS,
 }
 
 _HOST_STATE = closed(
@@ -121,18 +132,22 @@ _PEERS: Schema = {
 }
 _REGISTRATION = closed(
     {
-        "address": {"type": "string", "minLength": 1, "maxLength": 255},
+        "address": {"type": "string", "maxLength": LONGEST_TEXT, "pattern": f"^{ADDRESS_PATTERN}$"},
         "port": {
             "type": "integer",
             "minimum": 0,
             "maximum": 65535,
             "description": "0: answers no probes",
         },
-        "site": {"type": ["string", "null"], "maxLength": 64, "description": "A name like a host's."},
-        "cpus": MAYBE_COUNT,
-        "cpu_model": {"type": ["string", "null"], "maxLength": 255},
-        "memory_bytes": MAYBE_COUNT,
-        "version": {"type": ["string", "null"], "maxLength": 255},
+        "site": {
+            "type": ["string", "null"],
+            "pattern": f"^({HOST_NAME.pattern})?$",
+            "description": "A name like a host's.",
+        },
+        "cpus": MAYBE_COUNT | {"maximum": MOST_CPUS},
+        "cpu_model": GIVEN_TEXT,
+        "memory_bytes": MAYBE_COUNT | {"maximum": LARGEST_WHOLE},
+        "version": GIVEN_TEXT,
     },
     optional=("site", "cpus", "cpu_model", "memory_bytes", "version"),
 )
@@ -156,7 +171,7 @@ _BATCH = closed(
             "pattern": "^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$",
             "description": "Name of a numbered stream; samples acknowledged before are dropped.",
         },
-        "first": described(MAYBE_COUNT, "Number of the first sample here."),
+        "first": described(MAYBE_COUNT | {"maximum": LARGEST_WHOLE}, "Number of the first sample here."),
         "series": many(SERIES, "Each once."),
         "index": many(COUNT, "Index into `series` of each sample."),
         "t": many(NUMBER, "Time of each sample, seconds since the epoch."),
@@ -231,10 +246,14 @@ _FORECAST = closed(
 )
 _EVENT = closed(
     {
-        "t": NUMBER,
-        "kind": {"type": "string", "pattern": "^[a-z][a-z ]{0,39}$", "examples": ["plan made", "host lost"]},
+        "t": {"type": "number", "minimum": 0, "description": "Seconds since the epoch, not in the future."},
+        "kind": {
+            "type": "string",
+            "pattern": "^[a-z]([a-z ]{0,38}[a-z])?$",
+            "examples": ["plan made", "host lost"],
+        },
         "host": {"type": ["string", "null"], "pattern": HOST["pattern"]},
-        "text": {"type": ["string", "null"], "maxLength": 1000},
+        "text": {"type": ["string", "null"], "maxLength": LONGEST_EVENT, "pattern": f"^{TEXT_PATTERN}$"},
     },
     optional=("host", "text"),
 )

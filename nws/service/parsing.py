@@ -18,10 +18,16 @@ from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.service.records import Batch, Event, Floats, Ints, Registration
 
 #: Legal names of a sensor's counts, and their maximum number.
-_COUNT = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_MOST_COUNTS = 32
-_LONGEST_TEXT = 255
-_LARGEST_WHOLE = 1 << 53
+COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+MOST_COUNTS = 32
+LONGEST_TEXT = 255
+LARGEST_WHOLE = 1 << 53
+MOST_CPUS = 1 << 20
+LONGEST_EVENT = 1000
+#: Texts and addresses, as patterns that the JSON schemas share: no control or line characters, nothing that changes
+#: the direction of text or is invisible, no lone surrogates.
+TEXT_PATTERN = r"[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]*"
+ADDRESS_PATTERN = r"[A-Za-z0-9.:_%-]+"
 
 
 def registration(document: object) -> Registration:
@@ -31,9 +37,9 @@ def registration(document: object) -> Registration:
         "address": fields.take("address", _address, needed=True),
         "port": fields.take("port", lambda v: _whole(v, 0, 65535), needed=True),
         "site": fields.take("site", _site),
-        "cpus": fields.take("cpus", lambda v: _whole(v, 0, 1 << 20), otherwise=0),
+        "cpus": fields.take("cpus", lambda v: _whole(v, 0, MOST_CPUS), otherwise=0),
         "cpu_model": fields.take("cpu_model", _text, otherwise=""),
-        "memory_bytes": fields.take("memory_bytes", lambda v: _whole(v, 0, _LARGEST_WHOLE), otherwise=0),
+        "memory_bytes": fields.take("memory_bytes", lambda v: _whole(v, 0, LARGEST_WHOLE), otherwise=0),
         "version": fields.take("version", _text, otherwise=""),
     }
     fields.check()
@@ -49,7 +55,7 @@ def batch(document: object) -> Batch:
         "t": fields.take("t", _numbers, otherwise=np.empty(0)),
         "value": fields.take("value", _numbers, otherwise=np.empty(0)),
         "source": fields.take("source", _text),
-        "first": fields.take("first", lambda v: _whole(v, 0, _LARGEST_WHOLE), otherwise=0),
+        "first": fields.take("first", lambda v: _whole(v, 0, LARGEST_WHOLE), otherwise=0),
         "status": fields.take("status", _status),
     }
     fields.check()
@@ -63,7 +69,7 @@ def event(document: object) -> Event:
         "t": fields.take("t", _number, needed=True),
         "kind": fields.take("kind", _text, needed=True),
         "host": fields.take("host", _text),
-        "text": fields.take("text", lambda v: _text(v, 1000), otherwise=""),
+        "text": fields.take("text", lambda v: _text(v, LONGEST_EVENT), otherwise=""),
     }
     fields.check()
     return Event(**record)
@@ -115,7 +121,7 @@ def _shown(value: object) -> str:
         return "an object"
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    if isinstance(value, int) and abs(value) > _LARGEST_WHOLE:
+    if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
         return "a huge number"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
@@ -139,15 +145,15 @@ def _number(value: object) -> float:
     return number
 
 
-def _text(value: object, longest: int = _LONGEST_TEXT) -> str:
-    if not isinstance(value, str) or len(value) > longest or not value.isprintable():
+def _text(value: object, longest: int = LONGEST_TEXT) -> str:
+    if not isinstance(value, str) or len(value) > longest or not re.fullmatch(TEXT_PATTERN, value):
         raise ValueError(f"expected text of at most {longest} printable characters")
     return value
 
 
 def _address(value: object) -> str:
     text = _text(value)
-    if not text or not all(c.isascii() and (c.isalnum() or c in ".:-_%") for c in text):
+    if not re.fullmatch(ADDRESS_PATTERN, text):
         raise ValueError("expected the name or address of a host")
     return text
 
@@ -198,6 +204,6 @@ def _numbers(value: object) -> Floats:
 def _status(value: object) -> dict[str, float]:
     if not isinstance(value, dict):
         raise ValueError("expected an object of counts")
-    if len(value) > _MOST_COUNTS or not all(_COUNT.fullmatch(name) for name in value):
-        raise ValueError(f"expected at most {_MOST_COUNTS} counts with names of a-z, 0-9 and _")
+    if len(value) > MOST_COUNTS or not all(COUNT_NAME.fullmatch(name) for name in value):
+        raise ValueError(f"expected at most {MOST_COUNTS} counts with names of a-z, 0-9 and _")
     return {name: _number(count) for name, count in value.items() if count is not None}

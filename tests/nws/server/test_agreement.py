@@ -1,0 +1,95 @@
+"""The JSON schemas and the server agree about the validity of generated documents."""
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nws.server.run import ServerThread
+from nws.server.schemas import SCHEMAS
+from nws.server.tokens import Tokens
+from nws.service.config import Limits, ServiceConfig
+from nws.service.core import WeatherService
+
+NOW = 1_795_000_000.0
+# JSON Schema calls 1.0 an integer, which the server does not; whole floats are left out
+ODD = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 60), 1 << 60)
+    | st.floats(-1e6, 1e6).filter(lambda x: not x.is_integer())
+    | st.text(st.characters(exclude_categories=("Cs",)), max_size=300)
+    | st.sampled_from(
+        ["", "a\n", "a\x9b", "a b", "é", "-a", "a" * 64, "a" * 65, "a" * 256, "a\u202eb", [], {}]
+    )
+)
+WHOLE = st.sampled_from([0, 1, 65535, 65536, 1 << 20, (1 << 20) + 1, 1 << 53, (1 << 53) + 1])
+TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x17F), max_size=20)
+LEGAL = {
+    "Registration": {
+        "address": st.from_regex(r"[A-Za-z0-9.:_%-]{1,20}", fullmatch=True),
+        "port": st.integers(0, 65535),
+        "site": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True),
+        "cpus": st.integers(0, 64),
+        "cpu_model": TEXT,
+        "memory_bytes": st.integers(0, 1 << 40),
+        "version": TEXT,
+    },
+    "Event": {
+        "t": st.floats(0.25, NOW - 1),
+        "kind": st.from_regex(r"[a-z]([a-z ]{0,9}[a-z])?", fullmatch=True),
+        "host": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True),
+        "text": TEXT,
+    },
+}
+PATHS = {"Registration": "/v1/hosts/a", "Event": "/v1/events"}
+
+
+@pytest.fixture(scope="module")
+def call(calling):
+    """A server whose host may register again and again."""
+    config = ServiceConfig(limits=Limits(requests_per_minute=1_000_000))
+    with (
+        WeatherService(config, clock=lambda: NOW, in_memory=True) as service,
+        ServerThread(service, Tokens.none()) as server,
+    ):
+        yield calling(server.url)
+
+
+@st.composite
+def documents(draw, name):
+    """A legal document, most often with one or two fields replaced, removed or added."""
+    fields = LEGAL[name]
+    document = {field: draw(values) for field, values in fields.items() if draw(st.integers(0, 4))}
+    for field in draw(st.lists(st.sampled_from([*fields, "other"]), max_size=2)):
+        value = draw(ODD | WHOLE)
+        if not (field == "t" and isinstance(value, int) and value > NOW):
+            document[field] = value
+    return document
+
+
+@pytest.mark.parametrize("name", ["Registration", "Event"])
+def test_schema_and_server_agree_on_generated_documents(call, name):
+    def matches(validator, pattern, value, schema):
+        # in Python `$` is also before a last line feed, in JSON Schema it is not
+        legal = jsonschema.Draft202012Validator.VALIDATORS["pattern"]
+        yield from legal(validator, pattern.removesuffix("$") + r"\Z", value, schema)
+
+    kind = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"pattern": matches})
+    schema = kind({**SCHEMAS[name], "components": {"schemas": SCHEMAS}})
+    key, seen = [], {True: 0, False: 0}
+
+    @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(documents(name))
+    def agree(document):
+        headers = {"X-NWS-Key": key[0]} if key and name == "Registration" else {}
+        answer = call("POST", PATHS[name], document, headers=headers)
+        if name == "Registration" and answer.status_code == 200 and "key" in answer.json():
+            key.append(answer.json()["key"])
+        valid = schema.is_valid(document)
+        assert (answer.status_code == 200) == valid, (document, answer.text)
+        assert answer.status_code in (200, 400, 422)
+        seen[valid] += 1
+
+    agree()
+    assert min(seen.values()) > 50
