@@ -25,6 +25,9 @@ from pathlib import Path
 import orjson
 from fuzz_requests import Case, Fuzzer
 
+#: Seconds in which the health must be answered after all requests.
+_HEALTH_S = 1.0
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -89,6 +92,7 @@ def main() -> None:
                 failures = _run(_address(server, log), options.requests, options.seed)
             finally:
                 server.terminate()
+        print(f"{log.read_text().count('Traceback')} tracebacks in the server's log")
         if "Traceback" in log.read_text() or server.returncode:
             failures = failures or 1
             print(log.read_text()[-20_000:])
@@ -127,11 +131,14 @@ def _run(address: tuple[str, int], count: int, seed: int) -> int:
         told = ", ".join(f"{n} × {s}" for (k, s), n in sorted(outcome.statuses.items()) if k == kind)
         print(f"  {kind:12s} {told}")
     print("memory before, and after each quarter: " + ", ".join(f"{m / 1e6:.1f} MB" for m in memory))
-    print(f"health afterwards: {_get(address, '/healthz').decode()}")
+    start = time.perf_counter()
+    health = _get(address, "/healthz").decode()
+    answered_s = time.perf_counter() - start
+    print(f"health afterwards, in {answered_s:.3f} s: {health}")
     for number, status, raw in outcome.failures[:20]:
         print(f"FAILURE {status} by request {number} of seed {seed}: {raw!r}")
     print(f"{len(outcome.failures)} failures")
-    return len(outcome.failures)
+    return len(outcome.failures) + (answered_s > _HEALTH_S or '"ok"' not in health)
 
 
 def _get(address: tuple[str, int], path: str) -> bytes:

@@ -6,9 +6,10 @@ number.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from nws.series import HOST_NAME, HOST_NAME_LEGAL
+from nws.series import HOST_NAME, HOST_NAME_LEGAL, Resource
 from nws.service.parsing import (
     ADDRESS_PATTERN,
     COUNT_NAME,
@@ -39,6 +40,11 @@ def many(of: Schema, text: str = "") -> Schema:
     return {"type": "array", "items": of} | ({"description": text} if text else {})
 
 
+def maybe_many(of: Schema, text: str) -> Schema:
+    """Return the schema of a list that may be null."""
+    return {"type": ["array", "null"], "items": of, "description": text}
+
+
 def ref(name: str) -> Schema:
     """Return a reference to a named schema."""
     return {"$ref": f"#/components/schemas/{name}"}
@@ -67,6 +73,13 @@ SERIES: Schema = {
     "pattern": r"^[a-z0-9_.]+@[^@>,/\\\s]+(>[^@>,/\\\s]+)?$",
     "description": "RESOURCE@HOST or RESOURCE@FROM>TO",
     "examples": ["cpu.new@alpha", "network.latency@alpha>beta", "x.power@alpha"],
+}
+_ON_HOSTS = "|".join(re.escape(one) for one in Resource if not one.is_pair)
+_ON_PAIRS = "|".join(re.escape(one) for one in Resource if one.is_pair)
+_NAME = HOST_NAME.pattern
+#: Series that clients may deliver; those of other monitors in the store may have other names.
+DELIVERED: Schema = SERIES | {
+    "pattern": rf"^(({_ON_HOSTS})@{_NAME}|({_ON_PAIRS})@{_NAME}>{_NAME}|x\.[a-z0-9_.]{{1,60}}@{_NAME}(>{_NAME})?)$"
 }
 UNIT = described(TEXT, "CPU, CPUs, B, s, B/s, or empty for series of other monitors.")
 
@@ -171,11 +184,11 @@ _BATCH = closed(
             "pattern": "^[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}$",
             "description": "Name of a numbered stream; samples acknowledged before are dropped.",
         },
-        "first": described(MAYBE_COUNT | {"maximum": LARGEST_WHOLE}, "Number of the first sample here."),
-        "series": many(SERIES, "Each once."),
-        "index": many(COUNT, "Index into `series` of each sample."),
-        "t": many(NUMBER, "Time of each sample, seconds since the epoch."),
-        "value": many(NUMBER, "In the unit of its series."),
+        "first": described(MAYBE_COUNT | {"maximum": LARGEST_WHOLE - 1}, "Number of the first sample here."),
+        "series": maybe_many(DELIVERED, "Each once."),
+        "index": maybe_many(COUNT, "Index into `series` of each sample."),
+        "t": maybe_many(NUMBER, "Time of each sample, seconds since the epoch."),
+        "value": maybe_many(NUMBER, "In the unit of its series."),
         "status": {"anyOf": [ref("SensorStatus"), {"type": "null"}]},
     },
     optional=("source", "first", "series", "index", "t", "value", "status"),

@@ -55,7 +55,7 @@ def batch(document: object) -> Batch:
         "t": fields.take("t", _numbers, otherwise=np.empty(0)),
         "value": fields.take("value", _numbers, otherwise=np.empty(0)),
         "source": fields.take("source", _text),
-        "first": fields.take("first", lambda v: _whole(v, 0, LARGEST_WHOLE), otherwise=0),
+        "first": fields.take("first", lambda v: _whole(v, 0, LARGEST_WHOLE - 1), otherwise=0),
         "status": fields.take("status", _status),
     }
     fields.check()

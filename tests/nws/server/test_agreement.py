@@ -42,7 +42,20 @@ LEGAL = {
         "text": TEXT,
     },
 }
-PATHS = {"Registration": "/v1/hosts/a", "Event": "/v1/events"}
+PATHS = {"Registration": "/v1/hosts/a", "Event": "/v1/events", "Batch": "/v1/measurements"}
+NAMES = ["cpu.new@a", "x.power@b", "x.hops@a>b", "network.latency@a>b"]
+NO_NAMES = [
+    "",
+    "cpu.new",
+    "cpu.old@a",
+    "cpu.new@a>b",
+    "network.latency@a",
+    "x.@a",
+    "x.A@a",
+    "x.a@-",
+    "x.a@b>",
+]
+NO_NUMBER = st.sampled_from([None, True, "1", [1], {}])
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +81,29 @@ def documents(draw, name):
     return document
 
 
-@pytest.mark.parametrize("name", ["Registration", "Event"])
+@st.composite
+def batches(draw):
+    """A batch whose columns fit each other, most often with one or two items or fields replaced."""
+    n = draw(st.integers(0, 4))
+    batch = {"series": list(NAMES), "index": [k % 4 for k in range(n)], "t": [NOW] * n, "value": [0.5] * n}
+    if draw(st.booleans()):
+        batch |= {"source": "a/1", "first": draw(st.integers(0, 1000)), "status": {"done": 3}}
+    for field in draw(st.lists(st.sampled_from([*batch, "other", "status", "first"]), max_size=2)):
+        if field == "series":
+            batch["series"].append(draw(st.sampled_from([*NAMES, *NO_NAMES, None, 1])))
+        elif field in ("index", "t", "value"):
+            if n:
+                batch[field][0] = draw(NO_NUMBER)
+        elif field == "status":
+            batch["status"] = draw(
+                ODD | st.dictionaries(st.sampled_from(["a", "A", "b_1", ""]), ODD, max_size=2)
+            )
+        else:
+            batch[field] = draw(ODD | WHOLE)
+    return batch
+
+
+@pytest.mark.parametrize("name", ["Registration", "Event", "Batch"])
 def test_schema_and_server_agree_on_generated_documents(call, name):
     def matches(validator, pattern, value, schema):
         # in Python `$` is also before a last line feed, in JSON Schema it is not
@@ -80,7 +115,7 @@ def test_schema_and_server_agree_on_generated_documents(call, name):
     key, seen = [], {True: 0, False: 0}
 
     @settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(documents(name))
+    @given(batches() if name == "Batch" else documents(name))
     def agree(document):
         headers = {"X-NWS-Key": key[0]} if key and name == "Registration" else {}
         answer = call("POST", PATHS[name], document, headers=headers)
