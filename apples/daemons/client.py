@@ -7,19 +7,18 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from apples.daemons.paths import known_sockets
-from apples.daemons.processes import peer
 from apples.errors import NoDaemon, RequestRejected, SharingError
+from apples.ipc.peers import connect_trusted
 from apples.monitoring.efficiencies import efficiencies as monitored_efficiencies
 
 #: Seconds a node manager may take to answer; it asks the manager itself for some questions.
 _ANSWER_S = 3.0
+_REMEDY = "Start one with `apples node`, or name the right socket with APPLES_NODE_SOCKET"
 
 Json = dict[str, Any]
 
@@ -32,23 +31,12 @@ class NodeClient:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(_ANSWER_S)
         try:
-            self._socket.connect(str(path))
+            self._socket = connect_trusted(path, timeout_s=_ANSWER_S, remedy=_REMEDY)
         except OSError as error:
-            self._socket.close()
             raise NoDaemon(
-                f"{path}: no node manager answers ({error.strerror or error}); start one with `apples node`, or name "
-                "the right socket with APPLES_NODE_SOCKET"
+                f"{path}: no node manager answers ({error.strerror or error}). {_REMEDY}"
             ) from error
-        _, uid = peer(self._socket)
-        if uid not in (os.geteuid(), 0):
-            self._socket.close()
-            raise SharingError(
-                f"{path}: user {uid} listens there; expected a node manager of user {os.geteuid()} or of root. Start "
-                "one with `apples node`, or name the right socket with APPLES_NODE_SOCKET"
-            )
         self._lines = self._socket.makefile("rb")
 
     def ask(self, what: str, argument: object = None) -> Any:

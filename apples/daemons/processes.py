@@ -11,16 +11,15 @@ from __future__ import annotations
 import os
 import select
 import socket
-import struct
 from dataclasses import dataclass
 from typing import Any
 
 from apples.coscheduling.events import Process
 from apples.daemons.paths import checked_name
 from apples.errors import ConfigError, SharingError
+from apples.ipc.peers import peer
 from apples.monitoring.names import LEGAL
 
-_CREDENTIALS = struct.Struct("3i")
 #: Limit of generations between the client and the registered process: a shell or two in practice.
 _GENERATIONS = 16
 #: A line of 52 numbers, bytes.
@@ -116,13 +115,6 @@ def alive(pidfd: int) -> bool:
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return not poll.poll(0)
-
-
-def peer(connection: socket.socket) -> tuple[int, int]:
-    """Return (pid, uid) of the process at the other end of a Unix socket, at the time of its connect."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _ = _CREDENTIALS.unpack(raw)
-    return pid, uid
 
 
 def check(request: Any, connection: socket.socket) -> tuple[ProcessRegistration, int]:

@@ -18,9 +18,10 @@ from typing import Protocol
 
 from apples.coscheduling.events import Process
 from apples.daemons.paths import SYSTEM_DIRECTORY
-from apples.daemons.processes import RegistrationRefused, peer
+from apples.daemons.processes import RegistrationRefused
 from apples.ipc.listener import Listener
 from apples.ipc.loop import Loop
+from apples.ipc.peers import peer
 from apples.ipc.streams import Stream
 from apples.ipc.wire import Forged, Json, open_line, plain
 

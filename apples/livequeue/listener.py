@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apples.daemons.paths import private_directory
-from apples.daemons.processes import peer
 from apples.errors import RequestRejected, SharingError
 from apples.ipc.listener import Listener
 from apples.ipc.loop import Loop
+from apples.ipc.peers import peer
 from apples.ipc.streams import Stream
 from apples.ipc.wire import LONGEST_LINE, Forged, Json, plain
 from nws.base.errors import ReportedError

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from apples.errors import MonitorError
 from nws.base.files import Replacement
+from nws.base.paths import refuse_shared
 from nws.base.program import ProgramFailed, output_of
 from nws.client import state_dir
 
@@ -52,12 +53,15 @@ def compiler() -> list[str]:
 
 
 def monitor_library() -> Path:
-    """Return the library to preload, built now if necessary; raises `MonitorError` with the missing part."""
+    """Return the library to preload, built now if necessary; raises `MonitorError` with the missing part.
+
+    Raises `StoreError` if other users may write to the library or to a directory it is kept in.
+    """
     if sys.platform != "linux":
         raise MonitorError(
             f"the monitor of MPI programs needs Linux (LD_PRELOAD, futex, /proc); this is {sys.platform}"
         )
-    directory = state_dir() / "monitor"
+    directory = refuse_shared(state_dir() / "monitor")
     if any(c in " :" for c in str(directory)):
         raise MonitorError(
             f"{directory}: a library to be preloaded may have no space and no colon in its path; "
@@ -71,11 +75,11 @@ def monitor_library() -> Path:
         built = sorted(directory.glob(f"{made_of}-*.so"))
         if not built or os.environ.get("CC"):
             raise
-        return built[0]
+        return refuse_shared(built[0])
     path = directory / f"{made_of}-{_compiler_digest(command)}.so"
     if not path.is_file():
         _build(command, path)
-    return path
+    return refuse_shared(path)
 
 
 def _sources_digest() -> str:

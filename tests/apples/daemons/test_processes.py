@@ -201,7 +201,7 @@ def test_nobody_else_can_play_node_manager(tmp_path):
             listener.listen()
         finally:
             os.seteuid(0)
-        with pytest.raises(SharingError, match=f"{path}: user 65534 listens there; expected a node manager"):
+        with pytest.raises(SharingError, match=f"{path}: user 65534 listens there; expected user"):
             NodeClient(path)
 
 

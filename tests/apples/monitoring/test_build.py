@@ -8,6 +8,7 @@ import pytest
 
 from apples.errors import MonitorError
 from apples.monitoring.build import compiler, monitor_library
+from nws.base.errors import StoreError
 
 
 @pytest.fixture
@@ -111,3 +112,12 @@ def test_a_path_that_cannot_be_preloaded_is_refused(tool, tmp_path, monkeypatch)
 def test_the_real_compiler_makes_a_library(library):
     assert monitor_library() == library
     assert os.path.getsize(library) > 10_000
+
+
+@pytest.mark.parametrize("planted", [".", "monitor", "library"])
+def test_monitor_library_others_can_write_is_refused(library, planted):
+    assert monitor_library() == library
+    path = library if planted == "library" else library.parent.parent / planted
+    path.chmod(path.stat().st_mode | stat.S_IWOTH)
+    with pytest.raises(StoreError, match="other users may write there"):
+        monitor_library()
