@@ -90,10 +90,12 @@ class HistoryTable:
 
     def __init__(self, path: Path, every: int) -> None:
         self._path, self._every = path, every
+        self._last = -1
 
     def begin(self, slab: Slab, state: State, *, append: bool) -> None:
         """Write the head and the state that the run begins with; collective. Raises `OutputError` on all ranks."""
         if append and self._path.is_file():
+            self._last = state.iteration
             return
         self._write(slab, ",".join(COLUMNS) + "\n", "w")
         self._line(slab, state)
@@ -106,7 +108,13 @@ class HistoryTable:
         """Append a line; collective."""
         self._line(slab, state)
 
+    def end(self, slab: Slab, state: State) -> None:
+        """Append the state that the run ends with, if it has no line yet; collective."""
+        if self._last != state.iteration:
+            self._line(slab, state)
+
     def _line(self, slab: Slab, state: State) -> None:
+        self._last = state.iteration
         problem = mhd_problem(slab)
         found = totals(slab)
         floored = sum(slab.comm.allgather(problem.floored))

@@ -25,7 +25,9 @@ RHO, VN, VT, VS, P, BT, BS = (PIECE * lane for lane in range(7))
 #: Lanes of fluxes: mass, momenta, energy, the two electric fields, and the weight of the left cell in upwinding.
 F_RHO, F_MN, F_MT, F_MS, F_E, F_ET, F_ES, F_W = (PIECE * lane for lane in range(8))
 
-_DEGENERATE = 1e-8
+#: Where |ρ(s-u)(s-sm) - B²| is below this times the total pressure, the fast wave is an Alfvén wave (as in Athena++);
+#: the quotient of two small numbers would amplify round-off and second-order terms to a flux without bound.
+_DEGENERATE = 1e-4
 #: How steeply the upwind weight turns with the mass flux: a hard switch would amplify round-off where it vanishes.
 _RAMP = 1024.0
 

@@ -54,6 +54,11 @@ class _Observer:
         if self._history is not None:
             self._history.look(slab, state)
 
+    def end(self, slab: Slab, state: State) -> None:
+        """Record the state that the run ends with; collective."""
+        if self._history is not None:
+            self._history.end(slab, state)
+
     def next_layout(self, iteration: int) -> Decomposition | None:
         """See `stencil_app.running.runtime.Observer`."""
         return self._timetable.next_layout(iteration)
@@ -88,6 +93,7 @@ def run(comm: Intracomm, settings: MhdSettings, started: float) -> int:
     watch.setup_done = perf_counter()
     steering = Steering(comm, places(settings.progress, settings.watch_slabs), watch)
     iterate(slab, state, controls, watch=watch, stop=stop, observer=observer, steering=steering)
+    observer.end(slab, state)
     if settings.record_dir is not None:
         leave_record(settings.record_dir, slab, (first, state), watch)
     if settings.out is not None and not state.signal:

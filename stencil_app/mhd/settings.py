@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stencil_app.errors import UsageError
 from stencil_app.mesh import decomposition
@@ -18,6 +19,9 @@ from stencil_app.mesh.decomposition import Decomposition
 from stencil_app.mesh.reslabbing import cut_problem
 from stencil_app.mhd.case import Case, Entry
 from stencil_app.options import Option, Value, parse_all
+
+if TYPE_CHECKING:
+    from stencil_app.mhd.initial import Frame
 
 ITERATIONS = Option(
     name="iterations", default="0", at_least=0, help="cycle to end at; without it only time counts"
@@ -119,6 +123,7 @@ def check(entry: Entry, texts: Mapping[str, str | None], *, ranks: int, strays: 
     case = entry.make(values)
     frame = Frame(case)
     mesh = (frame.cells[2], frame.layout.least_rows)
+    problems += _too_flat(frame)
     slabs = _slabs(texts.get("slabs"), mesh, ranks, problems)
     cuts = _cuts(texts.get("reslab"), mesh, ranks, problems)
     if problems or slabs is None:
@@ -192,6 +197,18 @@ def _with_file(entry: Entry, texts: Mapping[str, str | None]) -> tuple[Mapping[s
     ]
     given = {key: str(value) for key, value in document.items()}
     return {**given, **{key: text for key, text in texts.items() if text is not None}}, problems
+
+
+def _too_flat(frame: Frame) -> list[str]:
+    """Return why the ghosts of a box cannot be filled from its own cells along the slab axis."""
+    cells, least = frame.cells[2], frame.layout.least_rows
+    if cells >= least or frame.boundaries[2] == "outflow":
+        return []
+    axis = "xyz"[frame.order[2]]
+    return [
+        f"{cells} cells along {axis}: a box with {frame.boundaries[2]} walls needs 1 or at least {least}; "
+        f"take --n{axis} 1 or --n{axis} {least}"
+    ]
 
 
 def _slabs(text: str | None, mesh: tuple[int, int], ranks: int, problems: list[str]) -> Decomposition | None:

@@ -147,6 +147,28 @@ def test_a_mesh_too_small_for_its_slabs():
     assert "1 rank(s)" in problems("brio-wu", ranks=2)[0]
 
 
+@pytest.mark.parametrize("texts", [{"nz": "2"}, {"nz": "2", "slabs": "2"}, {"nz": "1", "ny": "2"}])
+def test_a_flat_periodic_box_is_refused(texts):
+    axis = "y" if "ny" in texts else "z"
+    assert problems(n="16", **texts) == [
+        f"2 cells along {axis}: a box with periodic walls needs 1 or at least 3; take --n{axis} 1 or --n{axis} 3"
+    ]
+
+
+def test_a_flat_open_box_is_accepted():
+    texts = {"n": "16", "nz": "2", "boundary": "outflow"}
+    assert check(entry("blast"), texts, ranks=1, strays=[]).slabs.size == 2
+
+
+def test_history_has_the_last_cycle_once(mhd, tmp_path):
+    words = ("blast", "--n", 8, "--history", "h.csv", "--history-every", 2, "--checkpoint", "run.ck")
+    assert mhd(0, *words, "--iterations", 3).returncode == 0
+    assert mhd(0, *words, "--iterations", 3, "--restart", "run.ck").returncode == 0
+    assert mhd(0, *words, "--iterations", 4, "--restart", "run.ck").returncode == 0
+    table = csv.DictReader((tmp_path / "h.csv").read_text().splitlines())
+    assert [int(line["cycle"]) for line in table] == [0, 2, 3, 4]
+
+
 def test_an_unknown_problem_names_those_there_are(mhd):
     done = mhd(2, "rotor")
     assert done.returncode == 2

@@ -1,6 +1,7 @@
 """The solver alone: what any flux function must do, for states of all kinds."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -101,6 +102,14 @@ def test_a_contact_at_rest_stays_sharp(rho_left, rho_right, p, bn):
     left, right = ((rho, 0, 0.3, -0.2, p, 0.7, 0.4) for rho in (rho_left, rho_right))
     flux, _ = flux_of(left, right, bn)
     np.testing.assert_allclose(flux, exact_flux(left, bn), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("pressure", [0.2323117481655, 0.2323117, 0.23231, 0.232])
+def test_a_fast_wave_at_alfven_speed_keeps_flux_bounded(pressure):
+    # a switch-on shock: the denominator of the field behind the fast wave has a root at 0.2323117
+    left, right = ((1, 0.5, 0, 0, p, 0.1, 0) for p in (0.2, pressure))
+    flux, _ = flux_of(left, right, 1.0)
+    np.testing.assert_allclose(flux, exact_flux(left, 1.0), atol=0.05)
 
 
 @given(states, states)
