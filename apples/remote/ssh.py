@@ -19,7 +19,8 @@ CONNECT_S, ALIVE_S, ALIVE_COUNT = 5, 5, 3
 FAILED = 255
 
 _OPTIONS = (
-    *("-T", "-x"),
+    # no terminal, no X11, and no agent: root of a host that is probed could use our keys
+    *("-T", "-x", "-a"),
     *("-o", "BatchMode=yes"),
     *("-o", f"ConnectTimeout={CONNECT_S}"),
     *("-o", f"ServerAliveInterval={ALIVE_S}", "-o", f"ServerAliveCountMax={ALIVE_COUNT}"),

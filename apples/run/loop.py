@@ -9,7 +9,6 @@ is requested, and the run continues.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -23,6 +22,7 @@ from apples.model.template import Restartable
 from apples.run.agent import Agent, Decision
 from apples.run.attempts import Next, what_next
 from apples.run.checkpoints import Checkpoints
+from apples.run.directory import run_directory
 from apples.run.documents import attempt_document
 from apples.run.records import ended_text, new_record, outcome_of_error
 from apples.run.request import RunRequest
@@ -151,8 +151,8 @@ class AttemptLoop:
         """Launch the plan once, read the ranks' observations, and add the attempt to the record."""
         request = replace(self._request, time_limit_s=self._remaining_s())
         started_at = self._platform.now()
-        with tempfile.TemporaryDirectory(prefix="apples-run-") as directory:
-            launch = launch_request(request, decision, Path(directory))
+        with run_directory() as directory:
+            launch = launch_request(request, decision, directory)
             self._platform.check(launch)
             if self._begun is None:
                 self._begun = new_record(request, decision, self._platform.now())
@@ -164,7 +164,7 @@ class AttemptLoop:
             )
             outcome = self._platform.run(launch, self._notify)
             if not outcome.observations:
-                outcome = replace(outcome, observations=request.template.observations(Path(directory)))
+                outcome = replace(outcome, observations=request.template.observations(directory))
         attempt = Attempt(
             number=len(self._attempts) + 1,
             started_at=started_at,

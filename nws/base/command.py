@@ -6,6 +6,7 @@ error and the exit code of its class. No error of the user's input or of the mac
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -24,6 +25,17 @@ INTERRUPTED = 130
 
 #: Distribution whose version `--version` prints.
 DISTRIBUTION = "apples-grid"
+
+
+class _Lossy(io.FileIO):
+    """A descriptor whose failing writes are lost: messages have nowhere else to go, and end no run."""
+
+    def write(self, data: Any, /) -> int:
+        """Write, and return the number of bytes given if that fails."""
+        try:
+            return super().write(data) or 0
+        except OSError:
+            return len(data)
 
 
 class Terminated(SystemExit):
@@ -94,7 +106,7 @@ def run_program(
 def _occupy_standard_descriptors() -> None:
     """Open /dev/null for closed standard streams: else the next file opened would get their descriptors.
 
-    `sys.stdout` stays None.
+    `sys.stdout` stays None. What `sys.stderr` cannot write, as its reader left or its disk is full, is lost.
     """
     for number in range(3):
         try:
@@ -106,6 +118,10 @@ def _occupy_standard_descriptors() -> None:
     for name, mode in (("stdin", "r"), ("stderr", "w")):
         if getattr(streams, name) is None:
             setattr(streams, name, open(os.devnull, mode))  # noqa: SIM115
+    if streams.stderr is sys.__stderr__:
+        # a program's own, and not a stream in memory
+        writer = io.BufferedWriter(_Lossy(sys.stderr.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(writer, sys.stderr.encoding, "backslashreplace", line_buffering=True)
 
 
 def _stdout() -> Any:

@@ -6,11 +6,12 @@ the reason and the remedy.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,6 +56,7 @@ class SqliteFile:
         self._format, self._busy_s = kind, busy_s
         if not in_memory:
             self._make_directory()
+            self._make_private()
         with self.explained():
             self.connection = sqlite3.connect(
                 ":memory:" if in_memory else path,
@@ -173,6 +175,12 @@ class SqliteFile:
             raise self._format.error(
                 f"{self.path}: its directory cannot be made: {error.strerror or error}; {self._format.elsewhere}"
             ) from error
+
+    def _make_private(self) -> None:
+        """Create an absent file for this user alone; SQLite gives its log and shared index the same permissions."""
+        # a failure is SQLite's as well, which explains it
+        with suppress(OSError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
     def _move_away(self) -> str:
         return f"move it away (mv '{self.path}' '{self.path}.broken') and {self._format.loss}"

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from apples.learning.history import History
+from apples.run.directory import run_directory
 
 LONG = ("64", "--app", "heat", "--set", "nx=32", "--set", "ny=32", "--set", "iterations=100000000")
 
@@ -97,15 +98,17 @@ def test_while_running(start, nothing_left, known, send, number, after_s):
     assert nothing_left(command, known) == ["finished", "interrupted"]
 
 
-def test_killed_while_running(start, run, nothing_left, known, tmp_path):
+def test_killed_while_running(start, run, nothing_left, known, tmp_path, monkeypatch):
     command = start("apples-run", *LONG, state=known)
     command.wait_for_rank("--slabs")
     command.process.kill()
     assert command.end() == -signal.SIGKILL
     assert command.survivors() == []
-    for left in tmp_path.glob("apples-run-*"):
-        # Nobody can clean up after SIGKILL; the directory is the operating system's to remove.
-        left.rename(tmp_path / f"seen-{left.name}")
+    assert len(list(tmp_path.glob("apples-run-*"))) == 1
+    # the next launch removes what SIGKILL left
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with run_directory() as directory:
+        assert list(tmp_path.glob("apples-run-*")) == [directory]
     assert nothing_left(command, known) == ["finished", None]
     assert run("apples", "history", state=known).out.splitlines()[2].endswith("not ended, or lost")
 

@@ -11,6 +11,8 @@ def test_ssh_command_never_prompts_and_quotes_words():
     assert command[0] == "/usr/bin/ssh"
     for option in ("BatchMode=yes", "ConnectTimeout=5", "ControlMaster=no"):
         assert command[command.index(option) - 1] == "-o"
+    # the user's agent is not for the hosts that are probed
+    assert "-a" in command[: command.index("--")]
     assert command[-3:] == ["--", "me@alpha", "python -c 'print('\"'\"'a b'\"'\"')'"]
 
 

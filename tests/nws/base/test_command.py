@@ -1,5 +1,6 @@
 """`run_program` in processes of its own: exit codes, messages, signals and broken output streams."""
 
+import os
 import subprocess
 import sys
 
@@ -75,6 +76,20 @@ def test_run_program_closed_stdin_and_stderr_are_replaced():
 
 def test_run_program_full_stderr_keeps_the_exit_code():
     assert run("raise StoreError('no room')", "2>/dev/full") == (4, "", "")
+
+
+@pytest.mark.parametrize("action", ["click.echo('x', err=True)", "print('x', file=sys.stderr, flush=True)"])
+def test_run_program_unwritable_stderr_ends_no_run(action):
+    assert run(f"{action}; print('done')", "2>/dev/full") == (0, "done\n", "")
+
+
+def test_run_program_goes_on_when_reader_of_stderr_left():
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-c", PROGRAM, "click.echo('x', err=True); print('done')"]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=writer, text=True, check=False, timeout=30)
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (0, "done\n")
 
 
 def test_run_program_broken_pipe_is_silent():

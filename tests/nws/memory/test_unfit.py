@@ -51,6 +51,18 @@ def test_a_new_file_that_another_process_is_preparing_is_waited_for(path):
     other.close()
 
 
+def test_store_created_is_for_this_user_alone(path, fill):
+    old = os.umask(0)
+    try:
+        fill()
+        with Memory(path) as memory:
+            memory.names()
+            files = list(path.parent.glob("weather.db*"))
+            assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    finally:
+        os.umask(old)
+
+
 def test_not_a_database(path):
     path.parent.mkdir()
     path.write_text("series,t,value\n" * 100)
