@@ -5,12 +5,12 @@ Every command that opens a pool uses these records; `only` of `with_options` cho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from apples.cli.optiongroups import headed
+from apples.cli.optiongroups import headed, options_record
 from nws.base.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _safety, _adapt = headed("Checkpoints and attempts"), headed("Adaptation")
 _sharing, _output = headed("Sharing hosts"), headed("Output")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options_record
 class PoolOptions:
     """Hosts that the user allows, and the launcher that reaches them."""
 
@@ -116,7 +116,7 @@ class PoolOptions:
             return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options_record
 class WeatherOptions:
     """Weather service that forecasts the hosts of the pool."""
 
@@ -139,7 +139,7 @@ class WeatherOptions:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options_record
 class PlanOptions:
     """Choices of the planner; None keeps the scheduler's preset."""
 
@@ -190,7 +190,7 @@ class PlanOptions:
         return {name: value for name, value in given.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options_record
 class LaunchOptions:
     """The program to run, its limits, and the actions when the run fails or load changes."""
 
@@ -248,7 +248,7 @@ class LaunchOptions:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options_record
 class SharingOptions:
     """How the run shares its hosts with other jobs."""
 
@@ -276,7 +276,7 @@ class SharingOptions:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options_record
 class OutputOptions:
     """Text or documents that the command prints."""
 
@@ -293,7 +293,7 @@ class OutputOptions:
     quiet: bool = _output("-q", "--quiet", is_flag=True, help="Print errors and the program's output only.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options_record
 class RunOptions:
     """All options of one `apples-run` call."""
 

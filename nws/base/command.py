@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
@@ -212,6 +211,9 @@ class CommandGroup(click.Group):
         name, names = args[0], self.list_commands(ctx)
         if name in names or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
+        # Imported here: most calls name a command that exists.
+        from difflib import get_close_matches
+
         near = " or ".join(repr(one) for one in get_close_matches(name, names))
         hint = f"Did you mean {near}?" if near else f"Legal are {', '.join(names)}."
         raise click.UsageError(f"No such command {name!r}. {hint}", ctx)
