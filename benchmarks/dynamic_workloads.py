@@ -14,11 +14,11 @@ import time
 from dataclasses import replace
 
 from apples.queueing.queue import warm
-from apples.simulation.dynamic.jobs import loaded
 from apples_experiments import coscheduled_settings, dynamic_settings
 from apples_experiments.coscheduled_runs import compile_once
 from apples_experiments.dynamic_runs import run_case
 from apples_experiments.dynamic_workloads import Set, applications, synthetic
+from apples_experiments.dynamicjobs.jobs import loaded
 
 
 def main() -> None:

@@ -28,9 +28,9 @@ for order in ("batch", "pyss"):
 """,
     "forecasters": "from nws.server.run import warm_up; warm_up()",
     "simulated cluster": """
-from apples.simulation.cluster.constants import free_of_cost
-from apples.simulation.cluster.simulation import simulate
-from apples.simulation.cluster.workload import BspJob
+from apples_experiments.cluster.constants import free_of_cost
+from apples_experiments.cluster.simulation import simulate
+from apples_experiments.cluster.workload import BspJob
 machine = free_of_cost(nodes=2, processors=1, ticks_per_s=1000)
 ring = BspJob(name="ring", nodes=(0, 1), compute_s=(1e-3, 1e-3), iterations=10, latency_s=1e-4)
 simulate(machine, [ring], "fcs", seed=1)

@@ -14,8 +14,8 @@ from typing import Any
 from apples.coscheduling.classes import FcsConstants, ProcessClass
 from apples.coscheduling.events import Process
 from apples.coscheduling.policies import CoschedulingConstants
-from apples.simulation.cluster.outcome import ClusterOutcome
-from apples.simulation.cluster.workload import BspJob
+from apples_experiments.cluster.outcome import ClusterOutcome
+from apples_experiments.cluster.workload import BspJob
 from apples_experiments.coscheduled_jobs import (
     CS,
     DC,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.events import Process
 from apples.coscheduling.policies import CoschedulingConstants
-from apples.simulation.cluster.outcome import ClusterOutcome
+from apples_experiments.cluster.outcome import ClusterOutcome
 from apples_experiments.coscheduled import (
     FCS_CONSTANTS,
     MEDIANS,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from apples.coscheduling.classes import ProcessClass
 from apples.coscheduling.events import Process
-from apples.simulation.cluster.workload import BspJob
+from apples_experiments.cluster.workload import BspJob
 from apples_experiments.coscheduled_settings import Applications, Flexible
 
 CS, F, DC = ProcessClass.CS, ProcessClass.F, ProcessClass.DC

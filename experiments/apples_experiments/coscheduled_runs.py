@@ -13,10 +13,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 from apples.coscheduling.policies import CoschedulingConstants
-from apples.simulation.cluster.constants import ClusterConstants, free_of_cost
-from apples.simulation.cluster.outcome import ClusterOutcome
-from apples.simulation.cluster.simulation import simulate
-from apples.simulation.cluster.workload import BspJob
+from apples_experiments.cluster.constants import ClusterConstants, free_of_cost
+from apples_experiments.cluster.outcome import ClusterOutcome
+from apples_experiments.cluster.simulation import simulate
+from apples_experiments.cluster.workload import BspJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from apples.simulation.cluster.constants import ClusterConstants
+from apples_experiments.cluster.constants import ClusterConstants
 from apples_experiments.settings import read_settings
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

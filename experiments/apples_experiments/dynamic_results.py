@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from apples.simulation.dynamic.measures import WorkloadFigures, by_length
 from apples_experiments.coscheduled_tables import ALGORITHMS
 from apples_experiments.dynamic_runs import DynamicCase, Sweep
+from apples_experiments.dynamicjobs.measures import WorkloadFigures, by_length
 from apples_experiments.result import Curve, Figure, Row
 
 #: Name and unit of every figure that is compared at one load.

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 
 from apples.queueing.queue import warm
 from apples.simulation.batch.trace import Trace
-from apples.simulation.dynamic.jobs import JobKind, bsp_jobs, loaded
-from apples.simulation.dynamic.measures import (
+from apples_experiments.coscheduled_runs import compile_once
+from apples_experiments.dynamic_settings import DynamicSettings
+from apples_experiments.dynamic_workloads import Set
+from apples_experiments.dynamicjobs.jobs import JobKind, bsp_jobs, loaded
+from apples_experiments.dynamicjobs.measures import (
     JobTimes,
     Saturation,
     WorkloadFigures,
@@ -23,10 +26,7 @@ from apples.simulation.dynamic.measures import (
     measure,
     saturation,
 )
-from apples.simulation.dynamic.running import Site, run
-from apples_experiments.coscheduled_runs import compile_once
-from apples_experiments.dynamic_settings import DynamicSettings
-from apples_experiments.dynamic_workloads import Set
+from apples_experiments.dynamicjobs.running import Site, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

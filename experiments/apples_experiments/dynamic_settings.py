@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from apples.errors import ConfigError
-from apples.simulation.batch.lublin import MODELS
-from apples.simulation.dynamic.jobs import VARIED
 from apples_experiments.coscheduled_settings import Positive, Seeds, Share, Whole
 from apples_experiments.coscheduled_tables import ALGORITHMS
+from apples_experiments.dynamicjobs.jobs import VARIED
+from apples_experiments.lublin import MODELS
 from apples_experiments.settings import read_settings
 
 
@@ -30,7 +30,7 @@ class Synthetic:
     time_scale: factor of the model's times
     imbalances: run times of slow ranks over those of the others
     bound_s: τ of the bounded slowdown
-    increment_s: see `apples.simulation.dynamic.rows.RowQueues`
+    increment_s: see `apples_experiments.dynamicjobs.rows.RowQueues`
     """
 
     nodes: Whole
@@ -65,7 +65,7 @@ class RealApplications:
 class DynamicSettings:
     """Contents of `configs/dynamic.yaml`.
 
-    model: a key of `apples.simulation.batch.lublin.MODELS`
+    model: a key of `apples_experiments.lublin.MODELS`
     keeps_up: share of the offered load that an unsaturated machine accepts
     full_load: an offered load that keeps the queue full
     """

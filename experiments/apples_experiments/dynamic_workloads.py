@@ -12,13 +12,13 @@ import numpy as np
 
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.policies import CoschedulingConstants
-from apples.simulation.batch.lublin import generate, model_of
 from apples.simulation.batch.trace import Trace
-from apples.simulation.dynamic.jobs import JobKind, drawn, shortened
-from apples.simulation.dynamic.running import Site
 from apples_experiments.coscheduled_jobs import sage_is_frustrated
 from apples_experiments.coscheduled_settings import Flexible
 from apples_experiments.dynamic_settings import DynamicSettings, RealApplications, Synthetic
+from apples_experiments.dynamicjobs.jobs import JobKind, drawn, shortened
+from apples_experiments.dynamicjobs.running import Site
+from apples_experiments.lublin import generate, model_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.coscheduling.policies import CoschedulingConstants
-from apples.simulation.cluster.outcome import ClusterOutcome
-from apples.simulation.cluster.workload import BspJob
+from apples_experiments.cluster.outcome import ClusterOutcome
+from apples_experiments.cluster.workload import BspJob
 from apples_experiments.coscheduled_runs import ClusterCase, run_cases
 from apples_experiments.coscheduled_settings import MessageDrivenRuns, load_settings
 from apples_experiments.message_driven_jobs import queue, workload

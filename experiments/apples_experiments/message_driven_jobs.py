@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from apples.errors import ConfigError
-from apples.simulation.cluster.workload import BspJob, moved
+from apples_experiments.cluster.workload import BspJob, moved
 from apples_experiments.coscheduled_settings import MessageDrivenRuns
 
 

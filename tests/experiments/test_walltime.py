@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from apples.errors import ConfigError
-from apples.simulation.batch.lublin import generate
 from apples_experiments import catalogue, walltime_logs, walltime_months
+from apples_experiments.lublin import generate
 from apples_experiments.walltime_logs import Log, load_log, load_settings, past_ratios
 
 IDS = [f"W{number}" for number in range(1, 10)]

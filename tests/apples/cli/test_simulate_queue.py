@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from apples.cli.simulate_queue import simulate_queue
 from apples.errors import ConfigError
-from apples.simulation.batch.lublin import generate
+from apples_experiments.lublin import generate
 
 
 @pytest.fixture
