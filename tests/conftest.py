@@ -3,6 +3,7 @@
 `pytest` without arguments runs the quick tests. `pytest --all`, or naming paths, `-k` or `-m`, runs the slow ones too.
 """
 
+import re
 import signal
 import subprocess
 import sys
@@ -93,6 +94,21 @@ class Costs:
 def pytest_sessionstart(session):
     if session.config.option.costs and not hasattr(session.config, "workerinput"):
         session.config.pluginmanager.register(Costs(Path(session.config.option.costs).absolute()))
+
+
+@pytest.fixture(autouse=True)
+def same_umask():
+    """Fail the test that changes the mask of file modes of all tests after it in this process."""
+    before = umask()
+    yield
+    assert umask() == before
+
+
+def umask():
+    """Return the mask in octal digits without changing it, as other threads create files."""
+    return re.search(r"^Umask:\s*(\d+)", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)[
+        1
+    ]
 
 
 @pytest.fixture(autouse=True)

@@ -105,6 +105,8 @@ def _build(command: list[str], path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with Replacement(path) as temporary:
             output_of([*command, *FLAGS, "-o", temporary, *sources, "-ldl"], limit_s=_COMPILE_S)
+            # with a umask of 0 the linker lets everybody write
+            Path(temporary).chmod(0o755)
     except ProgramFailed as failed:
         raise MonitorError(
             f"{shlex.join(command)} could not compile the monitor ({SOURCES}), {failed.reason}: "

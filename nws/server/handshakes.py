@@ -6,95 +6,76 @@ A peer that never finishes its handshake must not hold a connection for long, an
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 #: Seconds in which a handshake must be finished.
 HANDSHAKE_S = 5.0
 #: Maximum number of unfinished handshakes, of all addresses and of one.
 MOST_HANDSHAKES = 256
 MOST_OF_ONE_ADDRESS = 64
+#: Seconds until the next attempt after a connection that could not be accepted.
+_ACCEPT_AGAIN_S = 0.1
+
+_LOG = logging.getLogger(__name__)
 
 
 class Handshakes:
-    """The unfinished handshakes of one server, counted by address. most: of all addresses; of_one: of one address"""
+    """A listener that hands over a connection after its handshake. most: of all addresses; of_one: of one address"""
 
     def __init__(
         self, context: ssl.SSLContext, *, most: int = MOST_HANDSHAKES, of_one: int = MOST_OF_ONE_ADDRESS
     ) -> None:
-        self.context, self._most, self._of_one = context, most, of_one
-        # oldest first
-        self._open: dict[asyncio.Transport, str] = {}
-        self.tasks = set[asyncio.Task[None]]()
+        self._context, self._most, self._of_one = context, most, of_one
+        # address of each unfinished handshake, oldest first
+        self._open: dict[asyncio.Task[None], str] = {}
+        self._accepting: asyncio.Task[None] | None = None
 
-    def enter(self, transport: asyncio.Transport, address: str) -> None:
-        """Add a handshake; if there are too many, abort the oldest of this address, or of the one with the most."""
+    def start(self, listening: socket.socket, backlog: int, protocol: Callable[[], asyncio.Protocol]) -> None:
+        """Listen and accept connections until `close`. protocol: creates the protocol of one connection"""
+        listening.setblocking(False)
+        listening.listen(backlog)
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(listening, protocol))
+
+    def close(self) -> None:
+        """Accept nothing more and abort the unfinished handshakes."""
+        for task in [*self._open, *filter(None, [self._accepting])]:
+            task.cancel()
+
+    async def _accept(self, listening: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connected, peer = await loop.sock_accept(listening)
+            except OSError as error:
+                _LOG.warning("a connection could not be accepted: %s", error.strerror)
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            self._make_room(peer[0])
+            task = loop.create_task(self._shake(connected, protocol))
+            self._open[task] = peer[0]
+            task.add_done_callback(lambda done: self._open.pop(done, None))
+
+    def _make_room(self, address: str) -> None:
         counts = Counter(self._open.values())
         if counts[address] >= self._of_one:
             self._abort_oldest(address)
         elif len(self._open) >= self._most:
             self._abort_oldest(counts.most_common(1)[0][0])
-        self._open[transport] = address
-
-    def leave(self, transport: asyncio.Transport) -> None:
-        """Remove a handshake."""
-        self._open.pop(transport, None)
 
     def _abort_oldest(self, address: str) -> None:
-        oldest = next(one for one, its in self._open.items() if its == address)
+        oldest = next(task for task, its in self._open.items() if its == address)
         del self._open[oldest]
-        oldest.abort()
+        oldest.cancel()
 
-    def before(self, protocol: Callable[..., asyncio.Protocol]) -> Callable[..., asyncio.Protocol]:
-        """Return a factory of connections that start with a handshake and go on with `protocol`."""
-
-        def connection(**named: Any) -> asyncio.Protocol:
-            return _Handshake(self, partial(protocol, **named))
-
-        return connection
-
-
-class _Handshake(asyncio.Protocol):
-    """One connection until its handshake is finished; keeps what arrives before the next protocol takes over."""
-
-    def __init__(self, all_of_them: Handshakes, protocol: Callable[[], asyncio.Protocol]) -> None:
-        self._all, self._protocol = all_of_them, protocol
-        self._early = bytearray()
-        self._lost = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        peer = transport.get_extra_info("peername")
-        address = str(peer[0]) if peer else ""
-        self._all.enter(transport, address)
-        task = asyncio.get_running_loop().create_task(self._shake(transport))
-        self._all.tasks.add(task)
-        task.add_done_callback(self._all.tasks.discard)
-
-    def data_received(self, data: bytes) -> None:
-        self._early += data
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lost = True
-
-    async def _shake(self, transport: asyncio.Transport) -> None:
+    async def _shake(self, connected: socket.socket, protocol: Callable[[], asyncio.Protocol]) -> None:
         try:
-            secured = await asyncio.get_running_loop().start_tls(
-                transport, self, self._all.context, server_side=True, ssl_handshake_timeout=HANDSHAKE_S
+            await asyncio.get_running_loop().connect_accepted_socket(
+                protocol, connected, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_S
             )
-        except (OSError, ssl.SSLError, TimeoutError):
+        except OSError:
             # the peer went away, was too slow, or does not speak TLS
-            transport.abort()
-            return
-        finally:
-            self._all.leave(transport)
-        if secured is None or self._lost:
-            return
-        protocol = self._protocol()
-        secured.set_protocol(protocol)
-        protocol.connection_made(secured)
-        if self._early:
-            protocol.data_received(bytes(self._early))
+            connected.close()

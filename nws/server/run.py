@@ -6,6 +6,7 @@ one line per notable event, and never a token.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import resource
@@ -71,14 +72,10 @@ def serve(setup: Setup) -> int:
                 _LOG.info("grid %s at %s, store %s", setup.config.grid, url, setup.store)
                 notify(f"READY=1\nSTATUS=listens at {url}")
 
-            server = _Server(_uvicorn_config(app, most), ready)
-            server.config.load()
-            if setup.tls is not None:
-                few = max(min(MOST_HANDSHAKES, most // 4), 4)
-                handshakes = Handshakes(setup.tls, most=few, of_one=min(MOST_OF_ONE_ADDRESS, few // 2))
-                server.config.http_protocol_class = handshakes.before(
-                    server.config.http_protocol_class  # type: ignore[assignment]
-                )
+            few = max(min(MOST_HANDSHAKES, most // 4), 4)
+            tls = setup.tls
+            handshakes = Handshakes(tls, most=few, of_one=min(MOST_OF_ONE_ADDRESS, few // 2)) if tls else None
+            server = _Server(_uvicorn_config(app, most), ready, handshakes)
             with Driver(service, driven, clock=time.time), _signals(server) as received:
                 server.run(sockets=[listening])
                 notify("STOPPING=1")
@@ -196,19 +193,37 @@ def raise_file_limit() -> int:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, without its signal handling and with a callback when it is ready."""
+    """uvicorn's server without its signal handling, with a callback when it is ready and bounded TLS handshakes."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], object]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_ready: Callable[[], object], handshakes: Handshakes | None = None
+    ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
+        self._handshakes = handshakes
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        if self._handshakes is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            for listening in sockets or []:
+                self._handshakes.start(listening, self.config.backlog, self._protocol)
         self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._handshakes is not None:
+            self._handshakes.close()
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
 
 @contextlib.contextmanager

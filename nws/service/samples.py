@@ -71,6 +71,10 @@ def document(
     if most < 1:
         raise Refused(f"most {most}: expected at least 1")
     if resolution == "auto":
+        if span[1] - span[0] > _RAW_SPAN_S:
+            # a span of all times must not be divided into buckets of which the series fills one
+            stored = memory.rollup(series, bucket_s=600, since=span[0], until=span[1]).times
+            span = (max([span[0], *stored[:1]]), span[1])
         found = fitting(memory, series, span, points=most, keep=keep)
     elif resolution == "raw":
         found = raw(memory, series, span)
@@ -120,11 +124,6 @@ def fitting(
         found = raw(memory, series, span)
         if len(found) <= points:
             return found
-    if length_s > _RAW_SPAN_S:
-        # a span of all times must not be divided into buckets of which the series fills one
-        stored = memory.rollup(series, bucket_s=600, since=span[0], until=span[1]).times
-        if len(stored) and stored[0] > span[0]:
-            return fitting(memory, series, (float(stored[0]), span[1]), points=points, keep=keep)
     # a span touches up to two buckets more than fit into it
     wanted_s = length_s / max(points - 2, 1)
     bucket_s: Literal[60, 600] = 60 if age_s <= keep[0].minutes_s and wanted_s <= 600 else 600

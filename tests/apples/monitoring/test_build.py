@@ -50,6 +50,14 @@ def test_what_the_compiler_said_is_in_the_message(tool, state_of_its_own):
     assert list((state_of_its_own / "monitor").iterdir()) == []
 
 
+def test_a_umask_of_zero_leaves_a_library_only_its_owner_writes():
+    before = os.umask(0)
+    try:
+        assert stat.S_IMODE(monitor_library().stat().st_mode) == 0o755
+    finally:
+        os.umask(before)
+
+
 def test_the_library_is_kept_by_compiler_and_flags(tool, monkeypatch):
     counting = (
         'case "$1" in --version) echo "$VERSION"; exit 0;; esac\n'
