@@ -98,7 +98,7 @@ def _manager_line(manager: dict[str, Any]) -> str:
 
 
 def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    header = ["job", "state", "slot", "ranks", "nodes", "efficiency", "balance", "communication"]
+    header = ["job", "state", "slot", "ranks", "nodes", "efficiency", "balance", "communication", "CPU share"]
     rows = []
     for name, job in found["jobs"].items():
         measured = job["efficiencies"] or {}
@@ -110,7 +110,7 @@ def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
                 "-" if job["slot"] is None else str(job["slot"]),
                 str(job["ranks"]) if registered == job["ranks"] else f"{registered} of {job['ranks']}",
                 str(len({process["node"] for process in job["processes"]})),
-                *(_percent(measured.get(key)) for key in ("parallel", "load_balance", "communication")),
+                *(_percent(measured.get(key)) for key in ("parallel", "load_balance", "communication", "cpu_share")),
             ]
         )
     return header, rows

@@ -143,6 +143,10 @@ def _checkpoint_lines(checkpoints: dict[str, Any] | None) -> list[str]:
     return [f"  · checkpoints {often} to {checkpoints['file']}: {checkpoints['why']}"]
 
 
+#: Activity from which on it is left out of the text.
+_ACTIVE = 0.995
+
+
 def monitor_lines(monitor: dict[str, Any]) -> list[str]:
     """Return computing and waiting times of each rank, and the job's efficiencies (`--monitor`)."""
     if not monitor["ranks"]:
@@ -165,10 +169,12 @@ def monitor_lines(monitor: dict[str, Any]) -> list[str]:
     if monitor["missing"]:
         lines.append(f"ranks that left no figures: {', '.join(map(str, monitor['missing']))}")
     if monitor["parallel_efficiency"] is not None:
+        busy = monitor["activity"] >= _ACTIVE
+        activity = "" if busy else f" × activity {monitor['activity']:.1%}"
         lines.append(
             f"parallel efficiency {monitor['parallel_efficiency']:.1%} = load balance "
-            f"{monitor['load_balance']:.1%} × communication {monitor['communication_efficiency']:.1%}  "
-            f"({monitor['mpi']})"
+            f"{monitor['load_balance']:.1%} × communication {monitor['communication_efficiency']:.1%} × "
+            f"CPU share {monitor['cpu_share']:.1%}{activity}  ({monitor['mpi']})"
         )
     return lines
 

@@ -31,6 +31,7 @@ def sharing_lines(processes: Iterable[Mapping[str, Any]]) -> list[str]:
     if measured is not None:
         lines.append(
             f"parallel efficiency {measured['parallel']:.0%} = load balance {measured['load_balance']:.0%} × "
-            f"communication {measured['communication']:.0%}"
+            f"communication {measured['communication']:.0%} × CPU share {measured['cpu_share']:.0%} × "
+            f"activity {measured['activity']:.0%}"
         )
     return lines

@@ -130,9 +130,9 @@ def jobs_of(nodes: Iterable[Mapping[str, Any]], known: Mapping[str, Json]) -> di
 
 
 def efficiencies(processes: Iterable[Mapping[str, Any]]) -> Json | None:
-    """Return TALP's metrics of the monitored processes; None if no process is monitored.
+    """Return the metrics of the monitored processes; None if no process is monitored.
 
-    parallel : mean useful time / elapsed = load_balance (mean / largest useful) × communication (largest / elapsed)
+    parallel : load_balance × communication × cpu_share × activity (`apples.monitoring.efficiencies`)
     """
     found = monitored_efficiencies([_Times(p) for p in processes if p["t_cpu_s"] is not None])
     if found is None:
@@ -141,6 +141,8 @@ def efficiencies(processes: Iterable[Mapping[str, Any]]) -> Json | None:
         "parallel": found.parallel,
         "load_balance": found.load_balance,
         "communication": found.communication,
+        "cpu_share": found.cpu_share,
+        "activity": found.activity,
     }
 
 
@@ -151,3 +153,6 @@ class _Times:
         self.t_cpu_s = float(process["t_cpu_s"])
         self.threads = int(process["threads"])
         self.ran_s = float(process["ran_s"])
+        # A node manager of an earlier version does not report these.
+        self.off_s = float(process.get("off_s", 0.0))
+        self.queued_s = float(process.get("queued_s", 0.0))

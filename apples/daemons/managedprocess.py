@@ -48,6 +48,7 @@ class ManagedProcess:
 
     stopped_at : begin of the current stop, None while it runs.  stopped_s : total of all earlier stops, seconds
     reading, ran_s, threads : as of the last read of its page; `ran_s` is the time for which it could run
+    off_s, queued_s : its time outside MPI without a CPU, and while others had the CPU
     looked_at : last check for a stop by another program
     wait, favoured, processors, scheduled : values set last.  limited_at : last write of its quota
     limited : True if its limit needs pulses, because no quota can be set
@@ -71,6 +72,8 @@ class ManagedProcess:
     refused: str | None = None
     reading: MonitorCounts = field(default_factory=MonitorCounts)
     ran_s: float = 0.0
+    off_s: float = 0.0
+    queued_s: float = 0.0
     threads: int = 1
 
     def held_s(self, now: float) -> float:
@@ -155,6 +158,7 @@ class ManagedProcess:
         def take(page: Page) -> None:
             seen = page.figures(self.stopped_at)
             self.reading, self.ran_s, self.threads = seen.reading, seen.ran_s, seen.threads
+            self.off_s, self.queued_s = seen.off_s, seen.queued_s
 
         return self.use_page(take)
 
@@ -200,6 +204,8 @@ class ManagedProcess:
             "stopped_s": self.held_s(now),
             "here_s": now - self.arrived_at,
             "ran_s": self.ran_s,
+            "off_s": self.off_s,
+            "queued_s": self.queued_s,
             "threads": self.threads,
             **({"cpu_s": self.control.cpu_s()} if cpu else {}),
             "refused": self.refused,

@@ -1,11 +1,16 @@
 """Efficiencies of a job from the values of its ranks.
 
-The metrics are those of TALP (Lopez et al. 2021): parallel efficiency = load balance × communication efficiency, with
-the useful time of a rank (its CPU time outside MPI) over the elapsed time of the job. Time for which a rank is held
-stopped, because other jobs have their slots, does not count:
+The metrics extend those of TALP (Lopez et al. 2021), with the useful time of a rank (its CPU time outside MPI) over the
+elapsed time of the job. TALP takes everything that is not useful for communication; here a rank that wanted a CPU and had
+none, and one that slept outside MPI, are told apart from one that waited for messages:
 
-    load balance = mean useful / largest useful        how evenly the work is spread
-    communication efficiency = largest useful / elapsed     share of the rank with most work that is not waiting
+    load balance = mean useful / largest useful             how evenly the work is spread
+    CPU share = largest useful / largest wanted             wanted: useful and waiting for a CPU that others had
+    activity = largest wanted / largest outside             outside: wanted and asleep outside MPI (files, timers)
+    communication efficiency = largest outside / elapsed    share of the rank that waits least in MPI
+
+Parallel efficiency is their product, mean useful / elapsed. Time for which a rank is held stopped, because other jobs have
+their slots, does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from apples.coscheduling.classes import MonitorCounts
-from apples.monitoring.page import MonitorState, PageCounters
+from apples.monitoring.counters import MonitorState, PageCounters
+from apples.monitoring.observation import observed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +36,24 @@ class Efficiencies:
     parallel: float
     load_balance: float
     communication: float
+    cpu_share: float
+    activity: float
 
 
 class Times(Protocol):
-    """Values of a rank that the metrics need: CPU time outside MPI of all its threads, and the time it could run."""
+    """Values of a rank that the metrics need; its times outside MPI are summed over its threads."""
 
     @property
     def t_cpu_s(self) -> float:
         """CPU time outside MPI, seconds."""
+
+    @property
+    def off_s(self) -> float:
+        """Time outside MPI without a CPU, seconds."""
+
+    @property
+    def queued_s(self) -> float:
+        """Part of it in which the rank wanted a CPU that others had, seconds."""
 
     @property
     def threads(self) -> int:
@@ -49,17 +65,23 @@ class Times(Protocol):
 
 
 def efficiencies(ranks: Sequence[Times]) -> Efficiencies | None:
-    """Return TALP's metrics; None before any computation. Threads that call MPI count like ranks."""
+    """Return the metrics; None before any computation. Threads that call MPI count like ranks."""
     useful = [rank.t_cpu_s / max(rank.threads, 1) for rank in ranks]
+    wanted = [(rank.t_cpu_s + rank.queued_s) / max(rank.threads, 1) for rank in ranks]
+    outside = [(rank.t_cpu_s + max(rank.off_s, rank.queued_s)) / max(rank.threads, 1) for rank in ranks]
     elapsed_s = max((rank.ran_s for rank in ranks), default=0.0)
     if not useful or max(useful) <= 0 or elapsed_s <= 0:
         return None
+    # A reading of the two clocks is a microsecond apart.
+    elapsed_s = max(elapsed_s, max(outside))
     mean, largest = math.fsum(useful) / len(useful), max(useful)
     return Efficiencies(
         elapsed_s=elapsed_s,
         parallel=mean / elapsed_s,
         load_balance=mean / largest,
-        communication=largest / elapsed_s,
+        communication=max(outside) / elapsed_s,
+        cpu_share=largest / max(wanted),
+        activity=max(wanted) / max(outside),
     )
 
 
@@ -76,7 +98,10 @@ def reading_document(reading: MonitorCounts | None) -> dict[str, Any]:
 
 
 def monitor_document(ranks: Sequence[PageCounters]) -> dict[str, Any]:
-    """Return the JSON document of a job, in rank order; `missing` are the ranks that left no page."""
+    """Return the JSON document of a job, in rank order; `missing` are the ranks that left no page.
+
+    Its `observation` has all that was observed of each rank (`apples.monitoring.observation`).
+    """
     found = efficiencies(ranks)
     size = max((rank.ranks for rank in ranks), default=0)
     here = {rank.rank for rank in ranks}
@@ -86,8 +111,11 @@ def monitor_document(ranks: Sequence[PageCounters]) -> dict[str, Any]:
         "parallel_efficiency": None if found is None else found.parallel,
         "load_balance": None if found is None else found.load_balance,
         "communication_efficiency": None if found is None else found.communication,
+        "cpu_share": None if found is None else found.cpu_share,
+        "activity": None if found is None else found.activity,
         "missing": [rank for rank in range(size) if rank not in here],
         "ranks": [_rank(rank) for rank in sorted(ranks, key=lambda rank: rank.rank)],
+        "observation": observed(ranks).document(),
     }
 
 
@@ -101,6 +129,7 @@ def _rank(rank: PageCounters) -> dict[str, Any]:
         "elapsed_s": rank.elapsed_s,
         "t_cpu_s": rank.t_cpu_s,
         "t_comm_s": rank.t_comm_s,
+        "queued_s": rank.queued_s,
         "c_comm": rank.c_comm,
         "granularity_s": granularity_s if math.isfinite(granularity_s) else None,
         "calls": rank.calls,

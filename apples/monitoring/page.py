@@ -12,7 +12,6 @@ import os
 import stat
 import struct
 import time
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Self
@@ -20,11 +19,14 @@ from typing import Any, Self
 from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
+from apples.monitoring.counters import MonitorState, PageCounters, Sent
 
 MAGIC = int.from_bytes(b"APPLESMP", "little")
-VERSION = 1
+VERSION = 2
 PAGE_BYTES = 4096
 MANAGED = 2048
+#: Ranks of which the messages sent to them are counted singly.
+NEIGHBOURS = 64
 
 #: Fields of the first half in order, with their `struct` codes; `page.h` has the same.
 PROCESS_FIELDS = (
@@ -56,7 +58,22 @@ PROCESS_FIELDS = (
     ("sleeps", "Q"),
     ("mpi", "64s"),
     ("host", "64s"),
+    ("off_ns", "Q"),
+    ("queued_ns", "Q"),
+    ("phase_queued_ns", "Q"),
+    ("begun_ns", "Q"),
+    ("init_cpu_ns", "Q"),
+    ("cpu_ns", "Q"),
+    ("peak_bytes", "Q"),
+    ("iterations", "Q"),
+    ("period", "I"),
+    ("neighbours", "I"),
+    ("other_messages", "Q"),
+    ("other_bytes", "Q"),
+    ("neighbour", f"{NEIGHBOURS * 24}s"),
 )
+#: One rank in the table: rank, messages, bytes.
+_NEIGHBOUR = struct.Struct("=I4xQQ")
 #: Fields of the second half, from byte 2048.
 MANAGER_FIELDS = (("wait", "I"), ("scheduled", "I"), ("spin_ns", "Q"), ("stopped_ns", "Q"))
 
@@ -84,14 +101,6 @@ _AT = {name: MANAGED + _offset(MANAGER_FIELDS, name) for name, _ in MANAGER_FIEL
 _WAITS = {None: 0, Wait.POLL: 1, Wait.SPIN_BLOCK: 2}
 
 
-class MonitorState(IntEnum):
-    """Progress of the process; a process that crashed stays RUNNING."""
-
-    STARTING = 0
-    RUNNING = 1
-    FINALIZED = 2
-
-
 _STATES = frozenset(MonitorState)
 
 
@@ -101,60 +110,6 @@ class Phase(IntEnum):
     UNKNOWN = 0
     COMPUTING = 1
     WAITING = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageCounters:
-    """All values of a page at one moment; times in seconds.
-
-    started_s, ended_s, updated_s : on CLOCK_MONOTONIC; `ended_s` is None until MPI_Finalize
-    t_cpu_s : CPU time outside MPI.  t_comm_s : time in blocking MPI calls, without time held stopped
-    c_comm : blocking communications, those with no computation between them as one.  calls : MPI calls seen
-    sent, received : point-to-point messages.  requests : messages from scheduled senders while not scheduled
-    last_request_s : time of the last of these, None for never.  sleeps : times it slept while it waited
-    threads : threads that called MPI; their times are summed.  mpi : the MPI library
-    stopped_s : time for which it was held stopped, until MPI_Finalize
-    """
-
-    pid: int
-    rank: int
-    ranks: int
-    state: MonitorState
-    threads: int
-    started_s: float
-    ended_s: float | None
-    updated_s: float
-    t_cpu_s: float
-    t_comm_s: float
-    c_comm: int
-    calls: int
-    sent: int
-    received: int
-    requests: int
-    last_request_s: float | None
-    sleeps: int
-    mpi: str
-    host: str
-    stopped_s: float = 0.0
-
-    @property
-    def elapsed_s(self) -> float:
-        """Time from MPI_Init to MPI_Finalize, or to the last update."""
-        return (self.updated_s if self.ended_s is None else self.ended_s) - self.started_s
-
-    @property
-    def ran_s(self) -> float:
-        """The same without the time held stopped: the time for which it could run.
-
-        Not less than its computation: for a process killed while it was held, the stop counts to its end.
-        """
-        computed_s = min(self.t_cpu_s / max(self.threads, 1), self.elapsed_s)
-        return max(self.elapsed_s - self.stopped_s, computed_s)
-
-    @property
-    def reading(self) -> MonitorCounts:
-        """The counts that the classification needs."""
-        return MonitorCounts(self.t_cpu_s, self.t_comm_s, self.c_comm)
 
 
 class MonitorPage:
@@ -227,12 +182,18 @@ class MonitorPage:
         waited_until_ns = now_ns if held_since_s is None else min(now_ns, round(held_since_s * 1e9))
         fields, stopped_ns = self._fields(), self._stopped_ns()
         cpu_ns, comm_ns, updated_ns = fields["t_cpu_ns"], fields["t_comm_ns"], fields["updated_ns"]
+        off_ns, queued_ns = fields["off_ns"], fields["queued_ns"]
         if fields["state"] == MonitorState.RUNNING and not fields["sequence"] & 1:
-            used_ns = thread_cpu_ns(fields["pid"], fields["tid"])
-            if used_ns is not None:
+            times = thread_times_ns(fields["pid"], fields["tid"])
+            if times is not None:
+                used_ns, waited_ns = times
                 updated_ns = max(updated_ns, now_ns)
                 if fields["phase"] == Phase.COMPUTING:
-                    cpu_ns += max(used_ns - fields["phase_cpu_ns"], 0)
+                    computed_ns = max(used_ns - fields["phase_cpu_ns"], 0)
+                    missed_ns = max(waited_until_ns - fields["phase_wall_ns"] - computed_ns, 0)
+                    cpu_ns += computed_ns
+                    off_ns += missed_ns
+                    queued_ns += min(max(waited_ns - fields["phase_queued_ns"], 0), missed_ns)
                 elif fields["phase"] == Phase.WAITING:
                     held_ns = stopped_ns - fields["phase_stopped_ns"]
                     comm_ns += max(waited_until_ns - fields["phase_wall_ns"] - held_ns, 0)
@@ -261,6 +222,9 @@ class MonitorPage:
             mpi=_text(fields["mpi"]),
             host=_text(fields["host"]),
             stopped_s=stopped_ns * 1e-9,
+            off_s=off_ns * 1e-9,
+            queued_s=queued_ns * 1e-9,
+            **_usage(fields),
         )
 
     def set_wait(self, wait: Wait | None, spin_s: float = 120e-6) -> None:
@@ -351,17 +315,41 @@ def _open(path: Path, owner: int | None) -> int:
         os.close(seen)
 
 
-def thread_cpu_ns(pid: int, tid: int) -> int | None:
-    """Return the CPU time of a thread in nanoseconds; None if it has ended."""
+def _usage(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of `PageCounters` on the process as a whole, its loop and its messages."""
+    begun_ns = fields["begun_ns"]
+    table = fields["neighbour"]
+    sent = [
+        Sent(rank=rank, messages=messages, bytes=size)
+        for rank, messages, size in (
+            _NEIGHBOUR.unpack_from(table, index * _NEIGHBOUR.size)
+            for index in range(min(fields["neighbours"], NEIGHBOURS))
+        )
+    ]
+    if fields["other_messages"]:
+        sent.append(Sent(rank=None, messages=fields["other_messages"], bytes=fields["other_bytes"]))
+    return {
+        "init_s": (fields["started_ns"] - begun_ns) * 1e-9 if begun_ns else None,
+        "init_cpu_s": fields["init_cpu_ns"] * 1e-9,
+        "cpu_s": fields["cpu_ns"] * 1e-9,
+        "peak_bytes": fields["peak_bytes"],
+        "iterations": fields["iterations"],
+        "period": fields["period"],
+        "neighbours": tuple(sent),
+    }
+
+
+def thread_times_ns(pid: int, tid: int) -> tuple[int, int] | None:
+    """Return the CPU time of a thread and its time in the run queue, nanoseconds; None if it has ended."""
     try:
         with open(f"/proc/{pid}/task/{tid}/schedstat", "rb") as file:
-            used = int(file.read().split()[0])
+            used, queued = map(int, file.read().split()[:2])
         with open(f"/proc/{pid}/task/{tid}/stat", "rb") as file:
             # The name is in brackets and may contain any characters, brackets too.
             state = file.read().rpartition(b")")[2].split()[0]
     except (OSError, IndexError, ValueError):
         return None
-    return None if state in (b"Z", b"X") else used
+    return None if state in (b"Z", b"X") else (used, queued)
 
 
 def _text(raw: bytes) -> str:

@@ -10,12 +10,15 @@
 
 #define DECLARE(n, Name, lower, ...) static void *r_##Name;
 #define DECLARE_COLLECTIVE(n, Name, lower) static void *r_##Name, *ri_##Name;
-#define DECLARE_C(n, Name, lower) static void *rc_##Name;
+#define DECLARE_C(n, Name, ...) static void *rc_##Name;
 #define DECLARE_COLLECTIVE_C(n, Name, lower) static void *rc_##Name, *rci_##Name;
 
 COLLECTIVES(DECLARE_COLLECTIVE)
 COUNTED_COLLECTIVES(DECLARE_COLLECTIVE_C)
 WAITING(DECLARE)
+RELEASING(DECLARE)
+PREPARING(DECLARE)
+PREPARING(DECLARE_C)
 PASSING_SENDS(DECLARE)
 PASSING_SENDS(DECLARE_C)
 PASSING_RECEIVES(DECLARE)
@@ -31,11 +34,12 @@ static void *r_Comm_rank, *r_Comm_size, *r_Comm_test_inter, *r_Comm_remote_size;
 
 #define NAME(n, Name, lower, ...) {"PMPI_" #Name, &r_##Name},
 #define NAME_COLLECTIVE(n, Name, lower) {"PMPI_" #Name, &r_##Name}, {"PMPI_I" #lower, &ri_##Name},
-#define NAME_C(n, Name, lower) {"PMPI_" #Name "_c", &rc_##Name},
+#define NAME_C(n, Name, ...) {"PMPI_" #Name "_c", &rc_##Name},
 #define NAME_COLLECTIVE_C(n, Name, lower) {"PMPI_" #Name "_c", &rc_##Name}, {"PMPI_I" #lower "_c", &rci_##Name},
 
 static const struct symbol symbols[] = {
-    COLLECTIVES(NAME_COLLECTIVE) COUNTED_COLLECTIVES(NAME_COLLECTIVE_C) WAITING(NAME) PASSING_SENDS(NAME)
+    COLLECTIVES(NAME_COLLECTIVE) COUNTED_COLLECTIVES(NAME_COLLECTIVE_C) WAITING(NAME) RELEASING(NAME) PREPARING(NAME)
+    PREPARING(NAME_C) PASSING_SENDS(NAME)
     PASSING_SENDS(NAME_C) PASSING_RECEIVES(NAME) PASSING_RECEIVES(NAME_C) PASSING_STARTS(NAME) PASSING_COLLECTIVES(NAME)
     PASSING_COUNTED_COLLECTIVES(NAME) PASSING_COUNTED_COLLECTIVES(NAME_C) PASSING(NAME) PASSING_ACCESS(NAME)
     PASSING_ACCESS(NAME_C)
@@ -55,22 +59,23 @@ __attribute__((constructor)) static void add_symbols(void) {
         if ((f) == NULL)                                                                                              \
             monitor_missing(text);                                                                                    \
     }
-#define MEASURED(f, n, kind)                                                                                          \
+#define MEASURED(f, n, kind, before)                                                                                          \
     int rc;                                                                                                           \
     if (!OURS)                                                                                                        \
         return CALL(f, n);                                                                                            \
     monitor_enter(kind);                                                                                              \
+    before;                                                                                                           \
     rc = CALL(f, n);                                                                                                  \
     monitor_leave(kind);                                                                                              \
     return rc;
 
-#define PASS(n, Name, kind)                                                                                           \
+#define PASS(n, Name, kind, before)                                                                                           \
     EXPORT int MPI_##Name(P##n) {                                                                                     \
         REQUIRE(r_##Name, "PMPI_" #Name)                                                                              \
-        MEASURED(r_##Name, n, kind)                                                                                   \
+        MEASURED(r_##Name, n, kind, before)                                                                                   \
     }
 /* Programs that found MPI_…_c find ours, also over a library that has none: then the plain call has to do. */
-#define PASS_C(n, Name, kind, scalars)                                                                                \
+#define PASS_C(n, Name, kind, scalars, before)                                                                                \
     EXPORT int MPI_##Name##_c(P##n) {                                                                                 \
         if (UNLIKELY(rc_##Name == NULL)) {                                                                            \
             slot all[] = {A##n};                                                                                      \
@@ -78,9 +83,10 @@ __attribute__((constructor)) static void add_symbols(void) {
             if (rc_##Name == NULL)                                                                                    \
                 return too_large(all, scalars) ? ERR_COUNT : MPI_##Name(A##n);                                        \
         }                                                                                                             \
-        MEASURED(rc_##Name, n, kind)                                                                                  \
+        MEASURED(rc_##Name, n, kind, before)                                                                                  \
     }
 
+#define FORGET(request) monitor_forget_request(HANDLE(request, 0))
 #define AT(i) (1u << (i))
 
 static int too_large(const slot *all, unsigned scalars) {
@@ -90,19 +96,47 @@ static int too_large(const slot *all, unsigned scalars) {
     return 0;
 }
 
-#define WAITS(n, Name, lower) PASS(n, Name, BLOCKING)
-#define SENDS_ON(n, Name, lower) PASS(n, Name, SENDS)
-#define SENDS_ON_C(n, Name, lower) PASS_C(n, Name, SENDS, AT(1))
-#define RECEIVES_ON(n, Name, lower) PASS(n, Name, RECEIVES)
-#define RECEIVES_ON_C(n, Name, lower) PASS_C(n, Name, RECEIVES, AT(1))
-#define STARTS(n, Name, lower) PASS(n, Name, COLLECTIVE)
-#define LIGHTLY(n, Name, lower) PASS(n, Name, LIGHT)
-#define TESTS(n, Name, lower, over)                                                                                   \
+static void begin(int count, slot requests) {
+    for (int i = 0; i < count; i++)
+        monitor_begun(HANDLE(requests, i));
+}
+
+#define PREPARE_ONE(n, Name, f, count)                                                                                \
+    int rc = CALL(f, n);                                                                                              \
+    if (rc == 0 && OURS)                                                                                              \
+        monitor_prepare(HANDLE(a7, 0), count, a3, (int)a4, a6);                                                       \
+    return rc;
+#define PREPARES(n, Name, lower)                                                                                      \
+    EXPORT int MPI_##Name(P##n) {                                                                                     \
+        REQUIRE(r_##Name, "PMPI_" #Name)                                                                              \
+        PREPARE_ONE(n, Name, r_##Name, (int)a2)                                                                       \
+    }
+#define PREPARES_C(n, Name, lower)                                                                                    \
+    EXPORT int MPI_##Name##_c(P##n) {                                                                                 \
+        if (UNLIKELY(rc_##Name == NULL)) {                                                                            \
+            REQUIRE(r_##Name, "PMPI_" #Name)                                                                          \
+            if (rc_##Name == NULL)                                                                                    \
+                return (int64_t)a2 > INT_MAX ? ERR_COUNT : MPI_##Name(A##n);                                          \
+        }                                                                                                             \
+        PREPARE_ONE(n, Name, rc_##Name, (int64_t)a2)                                                                  \
+    }
+
+#define WAITS(n, Name, lower) PASS(n, Name, BLOCKING, )
+#define RELEASES(n, Name, lower) PASS(n, Name, BLOCKING, monitor_forget_communicators())
+#define SENDS_ON(n, Name, lower) PASS(n, Name, SENDS, monitor_sent((int)a2, a3, (int)a4, a6))
+#define SENDS_ON_C(n, Name, lower) PASS_C(n, Name, SENDS, AT(1), monitor_sent((int64_t)a2, a3, (int)a4, a6))
+#define RECEIVES_ON(n, Name, lower) PASS(n, Name, RECEIVES, )
+#define RECEIVES_ON_C(n, Name, lower) PASS_C(n, Name, RECEIVES, AT(1), )
+#define STARTS(n, Name, lower, count, requests) PASS(n, Name, COLLECTIVE, begin(count, requests))
+#define COLLECTS(n, Name, lower) PASS(n, Name, COLLECTIVE, )
+#define LIGHTLY(n, Name, lower) PASS(n, Name, LIGHT, )
+#define TESTS(n, Name, lower, over, ...)                                                                              \
     EXPORT int MPI_##Name(P##n) {                                                                                     \
         int rc;                                                                                                       \
         REQUIRE(r_##Name, "PMPI_" #Name)                                                                              \
         if (!OURS)                                                                                                    \
             return CALL(r_##Name, n);                                                                                 \
+        __VA_ARGS__;                                                                                                  \
         monitor_enter(COMPLETES);                                                                                     \
         rc = CALL(r_##Name, n);                                                                                       \
         monitor_leave(rc == 0 && (over) ? COMPLETES | OVER : COMPLETES);                                              \
@@ -110,30 +144,33 @@ static int too_large(const slot *all, unsigned scalars) {
     }
 
 WAITING(WAITS)
+RELEASING(RELEASES)
+PREPARING(PREPARES)
+PREPARING(PREPARES_C)
 PASSING_SENDS(SENDS_ON)
 PASSING_SENDS(SENDS_ON_C)
 PASSING_RECEIVES(RECEIVES_ON)
 PASSING_RECEIVES(RECEIVES_ON_C)
 PASSING_STARTS(STARTS)
-PASSING_COLLECTIVES(STARTS)
-PASSING_COUNTED_COLLECTIVES(STARTS)
+PASSING_COLLECTIVES(COLLECTS)
+PASSING_COUNTED_COLLECTIVES(COLLECTS)
 PASSING(TESTS)
 PASSING_ACCESS(LIGHTLY)
-PASS_C(6, Ibcast, COLLECTIVE, AT(1))
-PASS_C(9, Igather, COLLECTIVE, AT(1) | AT(4))
-PASS_C(9, Iscatter, COLLECTIVE, AT(1) | AT(4))
-PASS_C(8, Iallgather, COLLECTIVE, AT(1) | AT(4))
-PASS_C(8, Ialltoall, COLLECTIVE, AT(1) | AT(4))
-PASS_C(8, Ireduce, COLLECTIVE, AT(2))
-PASS_C(7, Iallreduce, COLLECTIVE, AT(2))
-PASS_C(7, Ireduce_scatter_block, COLLECTIVE, AT(2))
-PASS_C(7, Iscan, COLLECTIVE, AT(2))
-PASS_C(7, Iexscan, COLLECTIVE, AT(2))
-PASS_C(8, Ineighbor_allgather, COLLECTIVE, AT(1) | AT(4))
-PASS_C(8, Ineighbor_alltoall, COLLECTIVE, AT(1) | AT(4))
-PASS_C(8, Put, LIGHT, AT(1) | AT(5))
-PASS_C(8, Get, LIGHT, AT(1) | AT(5))
-PASS_C(9, Accumulate, LIGHT, AT(1) | AT(5))
+PASS_C(6, Ibcast, COLLECTIVE, AT(1), )
+PASS_C(9, Igather, COLLECTIVE, AT(1) | AT(4), )
+PASS_C(9, Iscatter, COLLECTIVE, AT(1) | AT(4), )
+PASS_C(8, Iallgather, COLLECTIVE, AT(1) | AT(4), )
+PASS_C(8, Ialltoall, COLLECTIVE, AT(1) | AT(4), )
+PASS_C(8, Ireduce, COLLECTIVE, AT(2), )
+PASS_C(7, Iallreduce, COLLECTIVE, AT(2), )
+PASS_C(7, Ireduce_scatter_block, COLLECTIVE, AT(2), )
+PASS_C(7, Iscan, COLLECTIVE, AT(2), )
+PASS_C(7, Iexscan, COLLECTIVE, AT(2), )
+PASS_C(8, Ineighbor_allgather, COLLECTIVE, AT(1) | AT(4), )
+PASS_C(8, Ineighbor_alltoall, COLLECTIVE, AT(1) | AT(4), )
+PASS_C(8, Put, LIGHT, AT(1) | AT(5), )
+PASS_C(8, Get, LIGHT, AT(1) | AT(5), )
+PASS_C(9, Accumulate, LIGHT, AT(1) | AT(5), )
 
 /* A collective: in its blocking form, or begun and waited for, which all ranks do alike. */
 #define TOGETHER(f, fi, n)                                                                                            \

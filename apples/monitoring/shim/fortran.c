@@ -37,8 +37,10 @@
 
 COLLECTIVES(DI)
 WAITING(D)
+RELEASING(D)
 ALL_PASSING(D)
 PAIRED(DP)
+static slot (*f_type_f2c)(int), (*f_comm_f2c)(int);
 static void *f_init[2], *f_init_thread[2], *f_finalize[2];
 
 #define N(n, Name, lower, ...) {"mpi_" #lower "_", &f_##lower[0]}, {"mpi_" #lower "_f08_", &f_##lower[1]},
@@ -49,7 +51,7 @@ static void *f_init[2], *f_init_thread[2], *f_finalize[2];
 
 static const struct symbol symbols[] = {
     N(1, Init, init) N(4, Init_thread, init_thread) N(0, Finalize, finalize)
-    COLLECTIVES(NI) WAITING(N) ALL_PASSING(N) PAIRED(NP)
+    COLLECTIVES(NI) WAITING(N) RELEASING(N) ALL_PASSING(N) PAIRED(NP)
 };
 
 /* The two kinds of names are in two libraries. */
@@ -57,6 +59,11 @@ void monitor_resolve_fortran(void) {
     size_t count = sizeof symbols / sizeof *symbols;
     monitor_resolve(symbols, count, 2);
     monitor_resolve(symbols + 1, count - 1, 2);
+    /* Handles of C are numbers where those of Fortran are the same ones. */
+    if (monitor_library.flavour != MPICH) {
+        f_type_f2c = monitor_find("PMPI_Type_f2c");
+        f_comm_f2c = monitor_find("PMPI_Comm_f2c");
+    }
 }
 
 #define NEXT(f, i, name)                                                                                              \
@@ -79,6 +86,15 @@ static void ask(void *test, const slot slots[7], const int *done, const int *err
     for (int i = 0; i < 7; i++)
         q.slots[i] = slots[i];
     monitor_wait(&q);
+}
+
+static slot in_c(slot (*f2c)(int), slot handle) {
+    int number = *(const int *)handle;
+    return f2c != NULL ? f2c(number) : (slot)(unsigned)number;
+}
+
+static void count_sent(slot count, slot type, slot peer, slot comm) {
+    monitor_sent(*(const int *)count, in_c(f_type_f2c, type), *(const int *)peer, in_c(f_comm_f2c, comm));
 }
 
 /* Handles of Fortran are integers. As in points.c, the library's own call is the last one. */
@@ -116,7 +132,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
 
 /* --- measured and passed on ----------------------------------------------------------------------- */
 
-#define PASS_ONE(i, suffix, m, name, kind, after)                                                                     \
+#define PASS_ONE(i, suffix, m, name, kind, after, before)                                                                     \
     EXPORT void mpi_##name##_##suffix(CAT(P, m)) {                                                                    \
         NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
         if (!THEIRS(i)) {                                                                                             \
@@ -124,18 +140,21 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
             return;                                                                                                   \
         }                                                                                                             \
         monitor_enter(kind);                                                                                          \
+        before;                                                                                                       \
         PASS_ON(f_##name[i], m);                                                                                      \
         monitor_leave((kind) | (after));                                                                              \
     }
 #define PASS_ON(f, m) ((void (*)(CAT(T, m)))(f))(CAT(A, m))
-#define WAITS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, BLOCKING, 0)
-#define SENDS_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, SENDS, 0)
-#define RECEIVES_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, RECEIVES, 0)
-#define STARTS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, COLLECTIVE, 0)
-#define TESTS(n, Name, lower, over) BOTH(PASS_ONE, CAT(MORE, n), lower, COMPLETES, (over) ? OVER : 0)
-#define LIGHTLY(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, LIGHT, 0)
+#define WAITS(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, BLOCKING, 0, )
+#define RELEASES(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, BLOCKING, 0, monitor_forget_communicators())
+#define SENDS_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, SENDS, 0, count_sent(a2, a3, a4, a6))
+#define RECEIVES_ON(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, RECEIVES, 0, )
+#define STARTS(n, Name, lower, ...) BOTH(PASS_ONE, CAT(MORE, n), lower, COLLECTIVE, 0, )
+#define TESTS(n, Name, lower, over, ...) BOTH(PASS_ONE, CAT(MORE, n), lower, COMPLETES, (over) ? OVER : 0, )
+#define LIGHTLY(n, Name, lower) BOTH(PASS_ONE, CAT(MORE, n), lower, LIGHT, 0, )
 
 WAITING(WAITS)
+RELEASING(RELEASES)
 PASSING_SENDS(SENDS_ON)
 PASSING_RECEIVES(RECEIVES_ON)
 PASSING_STARTS(STARTS)
@@ -221,7 +240,7 @@ BOTH(AWAIT_MPROBE, 6)
 static int is_nobody(slot rank) { return *(const int *)rank == monitor_library.proc_null; }
 
 /* The last arguments: those that the non-blocking form shares; `status`: where it is written; `nothing`: see points.c. */
-#define MESSAGE_ONE(i, suffix, m, name, kind, status, nothing, begin_types, ...)                                      \
+#define MESSAGE_ONE(i, suffix, m, name, kind, before, status, nothing, begin_types, ...)                                      \
     EXPORT void mpi_##name##_##suffix(P##m) {                                                                         \
         int request = 0, rc = 0, scratch[32];                                                                         \
         (void)scratch;                                                                                                \
@@ -231,6 +250,7 @@ static int is_nobody(slot rank) { return *(const int *)rank == monitor_library.p
             return;                                                                                                   \
         }                                                                                                             \
         monitor_enter(BLOCKING | (kind));                                                                             \
+        before;                                                                                                       \
         if (own_wait(fn_##name[i]) && !(nothing)) {                                                                   \
             ((void (*)(TYPES begin_types, slot, slot))fn_##name[i])(__VA_ARGS__, (slot)&request, (slot)&rc);          \
             if (rc == 0)                                                                                              \
@@ -242,12 +262,12 @@ static int is_nobody(slot rank) { return *(const int *)rank == monitor_library.p
         monitor_leave(BLOCKING | (kind));                                                                             \
     }
 #define TYPES(...) __VA_ARGS__
-#define WRAP_SEND(name, form) BOTH(MESSAGE_ONE, 7, name, SENDS, (slot)scratch, 0, (T6), A6)
+#define WRAP_SEND(name, form) BOTH(MESSAGE_ONE, 7, name, SENDS, count_sent(a2, a3, a4, a6), (slot)scratch, 0, (T6), A6)
 
 SENDERS(WRAP_SEND)
-BOTH(MESSAGE_ONE, 8, recv, RECEIVES, a7, is_nobody(a4), (T6), A6)
-BOTH(MESSAGE_ONE, 6, mrecv, RECEIVES, a5, 0, (T4), A4)
-BOTH(MESSAGE_ONE, 10, sendrecv_replace, SENDS | RECEIVES, a9, is_nobody(a6), (T8), A8)
+BOTH(MESSAGE_ONE, 8, recv, RECEIVES, , a7, is_nobody(a4), (T6), A6)
+BOTH(MESSAGE_ONE, 6, mrecv, RECEIVES, , a5, 0, (T4), A4)
+BOTH(MESSAGE_ONE, 10, sendrecv_replace, SENDS | RECEIVES, count_sent(a2, a3, a4, a8), a9, is_nobody(a6), (T8), A8)
 
 #define EXCHANGE_ONE(i, suffix, ...)                                                                                  \
     EXPORT void mpi_sendrecv_##suffix(P13) {                                                                          \
@@ -258,6 +278,7 @@ BOTH(MESSAGE_ONE, 10, sendrecv_replace, SENDS | RECEIVES, a9, is_nobody(a6), (T8
             return;                                                                                                   \
         }                                                                                                             \
         monitor_enter(BLOCKING | SENDS | RECEIVES);                                                                   \
+        count_sent(a2, a3, a4, a11);                                                                                        \
         if (own_wait(fn_send[i]) && fn_recv[i] != NULL && !is_nobody(a9)) {                                           \
             ((void (*)(T8))fn_recv[i])(a6, a7, a8, a9, a10, a11, (slot)&in, (slot)&rc);                               \
             if (rc == 0)                                                                                              \

@@ -22,7 +22,11 @@ static const uint32_t nowhere_to_go[2] = {RSEQ_SIGNATURE, 0};
 struct sequence monitor_sequence;
 int monitor_has_rseq;
 
+/* A thread that had no processor for less than this is not looked at more closely. */
+#define OFF_NS 20000
+
 static uint64_t coalesce_ns = 100000;
+static uint32_t first_tid; /* the thread whose run queue is read, and whose calls have a pattern */
 
 static inline uint64_t stopped_ns(void) {
     return __atomic_load_n(&monitor_page->manager.stopped_ns, __ATOMIC_RELAXED);
@@ -33,18 +37,35 @@ static void know_thread(struct thread *t) {
     struct instant now;
     read_anchor(t, &now);
     t->left_cpu = now.cpu_after;
+    t->left_wall = now.wall_after;
+    t->left_stopped = stopped_ns();
+    t->first = (uint32_t)syscall(SYS_gettid) == first_tid;
     t->known = 1;
     monitor_begin_write(p);
     p->threads++;
     monitor_end_write(p);
 }
 
+static inline void count_gap(struct process_half *p, struct thread *t) {
+    p->t_cpu_ns += t->gap;
+    p->off_ns += t->off;
+    p->queued_ns += t->wanted;
+}
+
+/* Time between two calls in which the thread had no processor, and the part of it that it spent in the run queue. */
+static __attribute__((noinline)) void look_at_gap(struct thread *t, uint64_t off) {
+    uint64_t before = t->queued;
+    t->off = off;
+    if (!t->first || (t->queued = monitor_queued()) < before)
+        return;
+    t->wanted = t->queued - before < off ? t->queued - before : off;
+}
+
 static inline void begin_waiting(struct thread *t, uint64_t wall) {
     struct process_half *p = &monitor_page->process;
-    t->entered_wall = wall;
     t->entered_stopped = stopped_ns();
     monitor_begin_write(p);
-    p->t_cpu_ns += t->gap;
+    count_gap(p, t);
     if (t->since_event >= coalesce_ns || !t->communicated) {
         p->c_comm++;
         t->communicated = 1;
@@ -57,19 +78,31 @@ static inline void begin_waiting(struct thread *t, uint64_t wall) {
     monitor_end_write(p);
 }
 
-void monitor_enter(int kind) {
-    struct thread *t = &monitor_thread;
-    struct instant now;
+/* Since the last call: computation, and time without a processor. */
+static inline void measure_gap(struct thread *t, struct instant *now) {
     t->depth = 1;
     if (UNLIKELY(!t->known))
         know_thread(t);
-    read_clocks(t, &now, FOLLOW_NS);
+    read_clocks(t, now, FOLLOW_NS);
     /* The clock may have been followed too far before: the excess is subtracted from later values. */
-    int64_t computed = (int64_t)(now.cpu_before - t->left_cpu) - t->overdrawn;
-    uint64_t gap = computed > 0 ? (uint64_t)computed : 0;
+    int64_t computed = (int64_t)(now->cpu_before - t->left_cpu) - t->overdrawn;
+    int64_t passed = (int64_t)(now->wall_before - t->left_wall) - (int64_t)(stopped_ns() - t->left_stopped);
+    t->gap = computed > 0 ? (uint64_t)computed : 0;
     t->overdrawn = computed > 0 ? 0 : -computed;
-    t->since_event += gap;
-    t->gap = gap;
+    t->since_event += t->gap;
+    t->entered_wall = now->wall_before;
+    t->entered_cpu = now->cpu_before;
+    t->off = t->wanted = 0;
+    if (UNLIKELY(passed - computed > OFF_NS))
+        look_at_gap(t, (uint64_t)(passed - computed));
+}
+
+void monitor_enter(int kind) {
+    struct thread *t = &monitor_thread;
+    struct instant now;
+    /* Every wrapper calls this from a place of its own. */
+    t->symbol = (uint32_t)(uintptr_t)__builtin_return_address(0);
+    measure_gap(t, &now);
     if (kind & BLOCKING)
         begin_waiting(t, now.wall_before);
     if (kind & (SENDS | COLLECTIVE | COMPLETES) && UNLIKELY(monitor_page->manager.scheduled != 1 || monitor_travelling))
@@ -95,13 +128,20 @@ void monitor_leave(int kind) {
         monitor_ring();
     }
     read_clocks(t, &now, kind & BLOCKING ? t->entered_wall - t->anchor_wall + FOLLOW_WAIT_NS : FOLLOW_NS + FOLLOW_WAIT_NS);
+    /* What it waited for a processor inside MPI is not to count after it. */
+    if (UNLIKELY(t->first && now.wall_after - t->entered_wall > now.cpu_after - t->entered_cpu + OFF_NS))
+        t->queued = monitor_queued();
     monitor_begin_write(p);
+    if (t->first)
+        p->phase_queued_ns = t->queued;
     if (kind & BLOCKING) {
         uint64_t held = stopped_ns() - t->entered_stopped, inside = now.wall_after - t->entered_wall;
         p->t_comm_ns += inside > held ? inside - held : 0;
     } else {
-        p->t_cpu_ns += t->gap;
+        count_gap(p, t);
     }
+    if (kind & (BLOCKING | SENDS | RECEIVES | COLLECTIVE) && t->first)
+        p->iterations = monitor_pattern(t->symbol, &p->period);
     p->calls++;
     if (kind & SENDS)
         p->sent++;
@@ -113,6 +153,8 @@ void monitor_leave(int kind) {
     p->phase_cpu_ns = now.cpu_after;
     monitor_end_write(p);
     t->left_cpu = now.cpu_after;
+    t->left_wall = now.wall_after;
+    t->left_stopped = stopped_ns();
     t->depth = 0;
 }
 
@@ -269,7 +311,10 @@ void monitor_start(void) {
     prepare_clock();
     pthread_atfork(NULL, NULL, forget_in_child);
     monitor_page = page;
+    first_tid = fresh.tid;
+    monitor_usage_start(&fresh);
     know_thread(&monitor_thread);
+    monitor_thread.queued = fresh.phase_queued_ns;
     fresh.threads = 1;
     fresh.state = STATE_RUNNING;
     fresh.started_ns = fresh.updated_ns = fresh.phase_wall_ns = monitor_wall();
@@ -282,6 +327,7 @@ void monitor_start(void) {
         monitor_travel_start();
         monitor_register(job, path);
     }
+    monitor_traffic_start();
     monitor_on = 1;
 }
 
@@ -289,12 +335,15 @@ void monitor_start(void) {
 void monitor_end(void) {
     struct process_half *p = &monitor_page->process;
     struct instant now;
-    monitor_thread.depth = 1;
-    read_clocks(&monitor_thread, &now, FOLLOW_NS);
+    measure_gap(&monitor_thread, &now);
     monitor_travel_end();
+    struct process_half used = {0};
+    monitor_usage_end(&used);
     monitor_begin_write(p);
-    if (monitor_thread.known && now.cpu_before > monitor_thread.left_cpu)
-        p->t_cpu_ns += now.cpu_before - monitor_thread.left_cpu;
+    if (monitor_thread.known)
+        count_gap(p, &monitor_thread);
+    p->cpu_ns = used.cpu_ns;
+    p->peak_bytes = used.peak_bytes;
     p->state = STATE_FINALIZED;
     p->ended_ns = p->updated_ns = now.wall_before;
     p->phase = PHASE_UNKNOWN;

@@ -24,7 +24,10 @@ enum { LIGHT = 0, BLOCKING = 1, SENDS = 2, RECEIVES = 4, COLLECTIVE = 8, COMPLET
    anchor_*: the CPU clock of the thread at an instant of the wall clock, valid while the thread is not switched.
    left_cpu: that clock at the end of the last call; overdrawn: computation counted in excess, because the clock was
    followed too far; gap: computation before this call; since_event: computation since the last call that was counted
-   as a communication. */
+   as a communication; left_wall, left_stopped: the instant at which the last call ended, and how long the process had been
+   held stopped until then; off: time without a processor before this call; wanted: the part
+   of it in the run queue; first: the thread that called MPI_Init, of which alone that is known; queued: time spent in the run queue, as
+   read last; symbol: this call, for the pattern. */
 struct thread {
     int depth;
     int known;
@@ -36,6 +39,12 @@ struct thread {
     uint64_t since_event;
     uint64_t entered_wall;
     uint64_t entered_stopped;
+    uint64_t entered_cpu;
+    uint64_t left_wall, left_stopped;
+    uint64_t off, wanted;
+    uint64_t queued;
+    uint32_t symbol;
+    int first;
 };
 
 /* The MPI library, as far as it matters here. */
@@ -117,6 +126,22 @@ int monitor_complete(slot *request, slot status, slot comm);
 int monitor_collective_rings(void);
 void monitor_open_bell(const char *directory, const char *job);
 void monitor_ring(void);
+
+/* traffic.c: messages by destination */
+void monitor_traffic_start(void);
+void monitor_sent(int64_t count, slot type, int peer, slot comm);
+void monitor_prepare(slot request, int64_t count, slot type, int peer, slot comm);
+void monitor_begun(slot request);
+void monitor_forget_request(slot request);
+void monitor_forget_communicators(void);
+
+/* pattern.c: iterations */
+uint64_t monitor_pattern(uint32_t symbol, uint32_t *period);
+
+/* usage.c: what the kernel knows of the process and of its first thread */
+uint64_t monitor_queued(void);
+void monitor_usage_start(struct process_half *p);
+void monitor_usage_end(struct process_half *p);
 
 /* register.c: the node manager */
 void monitor_register(const char *job, const char *page);

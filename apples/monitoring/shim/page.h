@@ -8,17 +8,30 @@
 #include <stdint.h>
 
 #define PAGE_MAGIC 0x504d53454c505041ull /* "APPLESMP" */
-#define PAGE_VERSION 1
+#define PAGE_VERSION 2
 #define PAGE_BYTES 4096
 #define PAGE_MANAGED 2048
+#define PAGE_NEIGHBOURS 64
 
 enum { STATE_STARTING = 0, STATE_RUNNING = 1, STATE_FINALIZED = 2 };
 enum { PHASE_UNKNOWN = 0, PHASE_COMPUTING = 1, PHASE_WAITING = 2 };
 enum { WAIT_AS_MPI = 0, WAIT_POLL = 1, WAIT_SPIN_BLOCK = 2 };
 
+/* Messages that the process has sent to one rank of MPI_COMM_WORLD. */
+struct neighbour {
+    uint32_t rank;
+    uint32_t unused;
+    uint64_t messages;
+    uint64_t bytes;
+};
+
 /* Written by the process. While `sequence` is odd it is being written. `phase_*` say since when the process has been
    in its phase: on the wall, by the thread's CPU clock, and how long it had been held stopped before. A reader
-   adds what came since, so that nobody has to write while a program computes or waits for long. */
+   adds what came since, so that nobody has to write while a program computes or waits for long.
+   off_ns: time outside MPI in which a thread had no processor; queued_ns: the part of it in which it wanted one
+   (run queue); phase_queued_ns: the kernel's count of that at the last reading. begun_ns: start of the process;
+   init_cpu_ns, cpu_ns: CPU time of the whole process after MPI_Init and before MPI_Finalize. iterations, period:
+   of the program's loop, and the calls of one (pattern.c). other_*: messages to ranks that are not in the table. */
 struct process_half {
     uint64_t magic;
     uint32_t version;
@@ -48,6 +61,19 @@ struct process_half {
     uint64_t sleeps;
     char mpi[64];
     char host[64];
+    uint64_t off_ns;
+    uint64_t queued_ns;
+    uint64_t phase_queued_ns;
+    uint64_t begun_ns;
+    uint64_t init_cpu_ns;
+    uint64_t cpu_ns;
+    uint64_t peak_bytes;
+    uint64_t iterations;
+    uint32_t period;
+    uint32_t neighbours;
+    uint64_t other_messages;
+    uint64_t other_bytes;
+    struct neighbour neighbour[PAGE_NEIGHBOURS];
 };
 
 /* Written by the node manager. `scheduled` is the status that travels with messages. */

@@ -100,12 +100,6 @@ static int ask(void *test, const slot slots[7], const int *done) {
     return monitor_wait(&q);
 }
 
-/* The handle at an address, or in an array of them. */
-static slot handle_at(slot address, int index) {
-    return monitor_library.flavour == MPICH ? (slot)((const unsigned *)address)[index]
-                                            : ((const slot *)address)[index];
-}
-
 /* Wait until a request is over, and leave it as it is: the library's own waiting call then returns at once, with the
    status, the state of the request and the error handler that the program expects of it. */
 static void await(slot request) {
@@ -180,7 +174,7 @@ int monitor_complete(slot *request, slot status, slot comm) {
 
 static void await_all(int count, slot requests) {
     for (int i = 0; i < count; i++)
-        await(handle_at(requests, i));
+        await(HANDLE(requests, i));
 }
 
 static void await_probe(slot source, slot tag, slot comm) {
@@ -188,7 +182,7 @@ static void await_probe(slot source, slot tag, slot comm) {
     ask(n_Probe, (slot[7]){source, tag, comm, (slot)&done, (slot)status}, &done);
 }
 
-BY_ASKING(2, Wait, COMPLETES, await(handle_at(a1, 0)))
+BY_ASKING(2, Wait, COMPLETES, await(HANDLE(a1, 0)))
 BY_ASKING(3, Waitall, COMPLETES, await_all((int)a1, a2))
 BY_ASKING(4, Probe, LIGHT, await_probe(a1, a2, a3))
 BY_ASKING(5, Mprobe, LIGHT, await_probe(a1, a2, a3))
@@ -218,12 +212,13 @@ INSTEAD(5, Waitsome, (int)a1 <= 0, (const int *)a3, a1, a2, a3, a4, a5)
 
 static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && form != NULL; }
 
-#define SENDING(f, form)                                                                                              \
+#define SENDING(f, form, count)                                                                                            \
     int status[32], rc;                                                                                               \
     slot request = 0;                                                                                                 \
     if (!OURS)                                                                                                        \
         return PLAINLY(f, 6);                                                                                         \
     monitor_enter(BLOCKING | SENDS);                                                                                  \
+    monitor_sent(count, a3, (int)a4, a6);                                                                             \
     if (own_wait(form)) {                                                                                             \
         rc = ((int (*)(T7))form)(A6, (slot)&request);                                                                 \
         if (rc == 0)                                                                                                  \
@@ -236,7 +231,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
 #define WRAP_SEND(Name, Form)                                                                                         \
     EXPORT int MPI_##Name(P6) {                                                                                       \
         REQUIRE(Name)                                                                                                 \
-        SENDING(r_##Name, n_##Name)                                                                                   \
+        SENDING(r_##Name, n_##Name, (int)a2)                                                                                   \
     }                                                                                                                 \
     EXPORT int MPI_##Name##_c(P6) {                                                                                   \
         if (UNLIKELY(rc_##Name == NULL)) {                                                                            \
@@ -244,7 +239,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
             if (rc_##Name == NULL)                                                                                    \
                 return (int64_t)a2 > INT_MAX ? ERR_COUNT : MPI_##Name(A6);                                            \
         }                                                                                                             \
-        SENDING(rc_##Name, nc_##Name)                                                                                 \
+        SENDING(rc_##Name, nc_##Name, (int64_t)a2)                                                                                 \
     }
 
 SENDERS(WRAP_SEND)
@@ -287,12 +282,13 @@ WRAP_RECEIVE(Recv, 7, a6, is_nobody(a4), (T6), A6)
 WRAP_RECEIVE(Mrecv, 5, monitor_library.world, 0, (T4), A4)
 
 /* The receive first, as in MPI itself. When the send cannot be begun, the receive must not write any more. */
-#define EXCHANGING(f, recv, irecv, isend)                                                                             \
+#define EXCHANGING(f, recv, irecv, isend, count)                                                                           \
     int status[32], rc = 0, nobody = is_nobody(a9);                                                                   \
     slot in = 0, out = 0;                                                                                             \
     if (!OURS)                                                                                                        \
         return PLAINLY(f, 12);                                                                                        \
     monitor_enter(BLOCKING | SENDS | RECEIVES);                                                                       \
+    monitor_sent(count, a3, (int)a4, a11);                                                                            \
     if (own_wait(isend)) {                                                                                            \
         if (!nobody)                                                                                                  \
             rc = ((int (*)(T7))irecv)(a6, a7, a8, a9, a10, a11, (slot)&in);                                           \
@@ -315,7 +311,7 @@ WRAP_RECEIVE(Mrecv, 5, monitor_library.world, 0, (T4), A4)
 
 EXPORT int MPI_Sendrecv(P12) {
     REQUIRE(Sendrecv)
-    EXCHANGING(r_Sendrecv, r_Recv, n_Recv, n_Send)
+    EXCHANGING(r_Sendrecv, r_Recv, n_Recv, n_Send, (int)a2)
 }
 
 EXPORT int MPI_Sendrecv_c(P12) {
@@ -324,16 +320,17 @@ EXPORT int MPI_Sendrecv_c(P12) {
         if (rc_Sendrecv == NULL)
             return (int64_t)a2 > INT_MAX || (int64_t)a7 > INT_MAX ? ERR_COUNT : MPI_Sendrecv(A12);
     }
-    EXCHANGING(rc_Sendrecv, rc_Recv, nc_Recv, nc_Send)
+    EXCHANGING(rc_Sendrecv, rc_Recv, nc_Recv, nc_Send, (int64_t)a2)
 }
 
 /* Only MPI 4 has a form of it that does not wait; elsewhere it waits as the library does. */
-#define REPLACING(f, form)                                                                                            \
+#define REPLACING(f, form, count)                                                                                          \
     int rc;                                                                                                           \
     slot request = 0;                                                                                                 \
     if (!OURS)                                                                                                        \
         return PLAINLY(f, 9);                                                                                         \
     monitor_enter(BLOCKING | SENDS | RECEIVES);                                                                       \
+    monitor_sent(count, a3, (int)a4, a8);                                                                             \
     if (own_wait(form) && !is_nobody(a6)) {                                                                           \
         rc = ((int (*)(T9))form)(A8, (slot)&request);                                                                 \
         if (rc == 0)                                                                                                  \
@@ -346,7 +343,7 @@ EXPORT int MPI_Sendrecv_c(P12) {
 
 EXPORT int MPI_Sendrecv_replace(P9) {
     REQUIRE(Sendrecv_replace)
-    REPLACING(r_Sendrecv_replace, n_Sendrecv_replace)
+    REPLACING(r_Sendrecv_replace, n_Sendrecv_replace, (int)a2)
 }
 
 EXPORT int MPI_Sendrecv_replace_c(P9) {
@@ -355,5 +352,5 @@ EXPORT int MPI_Sendrecv_replace_c(P9) {
         if (rc_Sendrecv_replace == NULL)
             return (int64_t)a2 > INT_MAX ? ERR_COUNT : MPI_Sendrecv_replace(A9);
     }
-    REPLACING(rc_Sendrecv_replace, nc_Sendrecv_replace)
+    REPLACING(rc_Sendrecv_replace, nc_Sendrecv_replace, (int64_t)a2)
 }

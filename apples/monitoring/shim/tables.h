@@ -38,8 +38,6 @@
     X(4, Comm_create_group, comm_create_group)                                                                        \
     X(4, Comm_split, comm_split)                                                                                      \
     X(5, Comm_split_type, comm_split_type)                                                                            \
-    X(1, Comm_free, comm_free)                                                                                        \
-    X(1, Comm_disconnect, comm_disconnect)                                                                            \
     X(6, Intercomm_create, intercomm_create)                                                                          \
     X(3, Intercomm_merge, intercomm_merge)                                                                            \
     X(6, Cart_create, cart_create)                                                                                    \
@@ -64,6 +62,18 @@
     X(1, Win_flush_all, win_flush_all)                                                                                \
     X(1, File_close, file_close)
 
+/* The same for calls after which the handle of a communicator may mean another. */
+#define RELEASING(X)                                                                                                  \
+    X(1, Comm_free, comm_free)                                                                                        \
+    X(1, Comm_disconnect, comm_disconnect)
+
+/* Calls that make a persistent request of a message. They are passed on without being measured. */
+#define PREPARING(X)                                                                                                  \
+    X(7, Send_init, send_init)                                                                                        \
+    X(7, Ssend_init, ssend_init)                                                                                      \
+    X(7, Rsend_init, rsend_init)                                                                                      \
+    X(7, Bsend_init, bsend_init)
+
 /* Calls that do not wait. Those of PASSING also have a condition for a completed operation. */
 #define PASSING_SENDS(X)                                                                                              \
     X(7, Isend, isend)                                                                                                \
@@ -75,8 +85,8 @@
     X(7, Irecv, irecv)                                                                                                \
     X(5, Imrecv, imrecv)
 #define PASSING_STARTS(X)                                                                                             \
-    X(1, Start, start)                                                                                                \
-    X(2, Startall, startall)
+    X(1, Start, start, 1, a1)                                                                                         \
+    X(2, Startall, startall, (int)a1, a2)
 #define PASSING_COLLECTIVES(X)                                                                                        \
     X(2, Ibarrier, ibarrier)                                                                                          \
     X(10, Igatherv, igatherv)                                                                                         \
@@ -113,7 +123,7 @@
     X(6, Improbe, improbe, 0)                                                                                         \
     X(3, Request_get_status, request_get_status, 0)                                                                   \
     X(1, Cancel, cancel, 0)                                                                                           \
-    X(1, Request_free, request_free, 0)
+    X(1, Request_free, request_free, 0, FORGET(a1))
 #define PASSING_ACCESS(X)                                                                                             \
     X(8, Put, put)                                                                                                    \
     X(8, Get, get)                                                                                                    \
@@ -172,6 +182,10 @@
 #define MORE9 10
 #define MORE10 11
 #define MORE12 13
+
+/* The handle at an address, or in an array of them, in C. */
+#define HANDLE(at, i)                                                                                                 \
+    (monitor_library.flavour == MPICH ? (slot)((const unsigned *)(at))[i] : ((const slot *)(at))[i])
 
 /* True if the call is the program's own and is measured. */
 #define OURS (monitor_on && monitor_thread.depth == 0)

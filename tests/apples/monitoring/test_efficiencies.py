@@ -5,7 +5,7 @@ import pytest
 from apples.cli.report import monitor_lines
 from apples.daemons import client
 from apples.monitoring.efficiencies import efficiencies, monitor_document
-from apples.monitoring.page import MonitorState, PageCounters
+from apples.monitoring.counters import MonitorState, PageCounters
 
 
 def figures(rank, t_cpu_s, **more):
@@ -46,6 +46,12 @@ def test_the_rank_that_took_longest_is_the_elapsed_time():
     assert efficiencies([figures(0, 8.0), late]).elapsed_s == 16.0
 
 
+def test_a_taken_cpu_and_a_pause_are_no_communication():
+    found = efficiencies([figures(0, 4.0, off_s=6.0, queued_s=4.0, t_comm_s=0.0)])
+    assert (found.communication, found.cpu_share, found.activity) == (1.0, 0.5, 0.8)
+    assert found.parallel == pytest.approx(0.4)
+
+
 def test_threads_that_call_mpi_count_like_ranks():
     assert efficiencies([figures(0, 8.0, threads=2)]).parallel == pytest.approx(0.4)
 
@@ -58,13 +64,16 @@ def test_time_held_stopped_is_no_time_of_the_job():
 
 
 def test_what_a_node_manager_says_of_ranks_gives_the_same_metrics():
-    ranks = [figures(0, 8.0, stopped_s=1.0, threads=2), figures(1, 3.0)]
+    ranks = [figures(0, 8.0, stopped_s=1.0, threads=2), figures(1, 3.0, off_s=2.0, queued_s=1.0)]
     said = [{"t_cpu_s": r.t_cpu_s, "threads": r.threads, "ran_s": r.ran_s} for r in ranks]
+    said[1] |= {"off_s": 2.0, "queued_s": 1.0}
     ours = efficiencies(ranks)
     assert client.efficiencies([*said, {"t_cpu_s": None}]) == {
         "parallel": ours.parallel,
         "load_balance": ours.load_balance,
         "communication": ours.communication,
+        "cpu_share": ours.cpu_share,
+        "activity": ours.activity,
     }
     assert client.efficiencies([{"t_cpu_s": None}]) is None
 
@@ -90,7 +99,8 @@ def test_the_table():
         "1     alpha       4 s     6 s    1000       0.01 s",
         "ranks that did not reach MPI_Finalize, as far as they came: 1",
         "ranks that left no figures: 2",
-        "parallel efficiency 60.0% = load balance 75.0% × communication 80.0%  (MPICH 4.0.2)",
+        "parallel efficiency 60.0% = load balance 75.0% × communication 80.0% × "
+        "CPU share 100.0%  (MPICH 4.0.2)",
     ]
     assert monitor_lines(monitor_document([])) == [
         "monitor: no rank has started MPI, so there are no figures"

@@ -123,7 +123,7 @@ def test_the_figures_of_a_process_that_has_ended(written):
 
 def test_what_a_running_process_computes_is_added(written):
     """This very process stands for it: it has computed since its phase began."""
-    used_ns = page.thread_cpu_ns(os.getpid(), os.getpid())
+    used_ns = page.thread_times_ns(os.getpid(), os.getpid())[0]
     me = {"pid": os.getpid(), "tid": os.getpid(), "state": MonitorState.RUNNING}
     one = written(**me, phase=Phase.COMPUTING, phase_cpu_ns=0, t_cpu_ns=10**9)
     assert one.reading().t_cpu_s >= 1.0 + used_ns * 1e-9
