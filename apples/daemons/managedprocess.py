@@ -11,8 +11,8 @@ from apples.coscheduling.events import Wait
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import ApplesError
+from apples.monitoring.counters import PageCounters
 from apples.monitoring.efficiencies import reading_document
-from apples.monitoring.page import PageCounters
 
 #: Longest time that a running process stays stopped by another program before that is noticed, seconds.
 LOOK_AGAIN_S = 0.2

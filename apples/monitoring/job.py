@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from apples.coscheduling.events import Wait
+from apples.monitoring.counters import PageCounters
 from apples.monitoring.efficiencies import monitor_document
 from apples.monitoring.environment import SPIN_S, make_directory, monitor_environment, pages, remove_pages
-from apples.monitoring.page import PageCounters
 
 
 class MonitoredJob:

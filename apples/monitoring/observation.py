@@ -1,4 +1,4 @@
-"""What the monitor observed of a run: a typed document of its ranks, the same for every MPI program.
+"""Observations of a run by the monitor: a typed document of its ranks, the same for every MPI program.
 
 `observe` reads the pages of a job during or after its run. It needs no help from the program.
 """
@@ -93,7 +93,7 @@ class ObservedJob:
 
 
 def observe(directory: Path, job: str) -> ObservedJob:
-    """Return what the pages of a job say up to now; raise `MonitorError` if the directory cannot be read."""
+    """Return the observation of a job up to now from its pages; raise `MonitorError` if the directory cannot be read."""
     opened = pages(directory, job)
     try:
         return observed([page.figures() for page in opened])

@@ -59,7 +59,7 @@ __attribute__((constructor)) static void add_symbols(void) {
         if ((f) == NULL)                                                                                              \
             monitor_missing(text);                                                                                    \
     }
-#define MEASURED(f, n, kind, before)                                                                                          \
+#define MEASURED(f, n, kind, before)                                                                                  \
     int rc;                                                                                                           \
     if (!OURS)                                                                                                        \
         return CALL(f, n);                                                                                            \
@@ -69,13 +69,13 @@ __attribute__((constructor)) static void add_symbols(void) {
     monitor_leave(kind);                                                                                              \
     return rc;
 
-#define PASS(n, Name, kind, before)                                                                                           \
+#define PASS(n, Name, kind, before)                                                                                   \
     EXPORT int MPI_##Name(P##n) {                                                                                     \
         REQUIRE(r_##Name, "PMPI_" #Name)                                                                              \
-        MEASURED(r_##Name, n, kind, before)                                                                                   \
+        MEASURED(r_##Name, n, kind, before)                                                                           \
     }
 /* Programs that found MPI_…_c find ours, also over a library that has none: then the plain call has to do. */
-#define PASS_C(n, Name, kind, scalars, before)                                                                                \
+#define PASS_C(n, Name, kind, scalars, before)                                                                        \
     EXPORT int MPI_##Name##_c(P##n) {                                                                                 \
         if (UNLIKELY(rc_##Name == NULL)) {                                                                            \
             slot all[] = {A##n};                                                                                      \
@@ -83,7 +83,7 @@ __attribute__((constructor)) static void add_symbols(void) {
             if (rc_##Name == NULL)                                                                                    \
                 return too_large(all, scalars) ? ERR_COUNT : MPI_##Name(A##n);                                        \
         }                                                                                                             \
-        MEASURED(rc_##Name, n, kind, before)                                                                                  \
+        MEASURED(rc_##Name, n, kind, before)                                                                          \
     }
 
 #define FORGET(request) monitor_forget_request(HANDLE(request, 0))

@@ -132,7 +132,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
 
 /* --- measured and passed on ----------------------------------------------------------------------- */
 
-#define PASS_ONE(i, suffix, m, name, kind, after, before)                                                                     \
+#define PASS_ONE(i, suffix, m, name, kind, after, before)                                                             \
     EXPORT void mpi_##name##_##suffix(CAT(P, m)) {                                                                    \
         NEXT(f_##name, i, "mpi_" #name "_" #suffix)                                                                   \
         if (!THEIRS(i)) {                                                                                             \
@@ -240,7 +240,7 @@ BOTH(AWAIT_MPROBE, 6)
 static int is_nobody(slot rank) { return *(const int *)rank == monitor_library.proc_null; }
 
 /* The last arguments: those that the non-blocking form shares; `status`: where it is written; `nothing`: see points.c. */
-#define MESSAGE_ONE(i, suffix, m, name, kind, before, status, nothing, begin_types, ...)                                      \
+#define MESSAGE_ONE(i, suffix, m, name, kind, before, status, nothing, begin_types, ...)                              \
     EXPORT void mpi_##name##_##suffix(P##m) {                                                                         \
         int request = 0, rc = 0, scratch[32];                                                                         \
         (void)scratch;                                                                                                \
@@ -278,7 +278,7 @@ BOTH(MESSAGE_ONE, 10, sendrecv_replace, SENDS | RECEIVES, count_sent(a2, a3, a4,
             return;                                                                                                   \
         }                                                                                                             \
         monitor_enter(BLOCKING | SENDS | RECEIVES);                                                                   \
-        count_sent(a2, a3, a4, a11);                                                                                        \
+        count_sent(a2, a3, a4, a11);                                                                                  \
         if (own_wait(fn_send[i]) && fn_recv[i] != NULL && !is_nobody(a9)) {                                           \
             ((void (*)(T8))fn_recv[i])(a6, a7, a8, a9, a10, a11, (slot)&in, (slot)&rc);                               \
             if (rc == 0)                                                                                              \

@@ -212,7 +212,7 @@ INSTEAD(5, Waitsome, (int)a1 <= 0, (const int *)a3, a1, a2, a3, a4, a5)
 
 static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && form != NULL; }
 
-#define SENDING(f, form, count)                                                                                            \
+#define SENDING(f, form, count)                                                                                       \
     int status[32], rc;                                                                                               \
     slot request = 0;                                                                                                 \
     if (!OURS)                                                                                                        \
@@ -231,7 +231,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
 #define WRAP_SEND(Name, Form)                                                                                         \
     EXPORT int MPI_##Name(P6) {                                                                                       \
         REQUIRE(Name)                                                                                                 \
-        SENDING(r_##Name, n_##Name, (int)a2)                                                                                   \
+        SENDING(r_##Name, n_##Name, (int)a2)                                                                          \
     }                                                                                                                 \
     EXPORT int MPI_##Name##_c(P6) {                                                                                   \
         if (UNLIKELY(rc_##Name == NULL)) {                                                                            \
@@ -239,7 +239,7 @@ static int own_wait(const void *form) { return monitor_mode() != WAIT_AS_MPI && 
             if (rc_##Name == NULL)                                                                                    \
                 return (int64_t)a2 > INT_MAX ? ERR_COUNT : MPI_##Name(A6);                                            \
         }                                                                                                             \
-        SENDING(rc_##Name, nc_##Name, (int64_t)a2)                                                                                 \
+        SENDING(rc_##Name, nc_##Name, (int64_t)a2)                                                                    \
     }
 
 SENDERS(WRAP_SEND)
@@ -282,7 +282,7 @@ WRAP_RECEIVE(Recv, 7, a6, is_nobody(a4), (T6), A6)
 WRAP_RECEIVE(Mrecv, 5, monitor_library.world, 0, (T4), A4)
 
 /* The receive first, as in MPI itself. When the send cannot be begun, the receive must not write any more. */
-#define EXCHANGING(f, recv, irecv, isend, count)                                                                           \
+#define EXCHANGING(f, recv, irecv, isend, count)                                                                      \
     int status[32], rc = 0, nobody = is_nobody(a9);                                                                   \
     slot in = 0, out = 0;                                                                                             \
     if (!OURS)                                                                                                        \
@@ -324,7 +324,7 @@ EXPORT int MPI_Sendrecv_c(P12) {
 }
 
 /* Only MPI 4 has a form of it that does not wait; elsewhere it waits as the library does. */
-#define REPLACING(f, form, count)                                                                                          \
+#define REPLACING(f, form, count)                                                                                     \
     int rc;                                                                                                           \
     slot request = 0;                                                                                                 \
     if (!OURS)                                                                                                        \

@@ -115,10 +115,10 @@
 /* The result that an MPI function has stored at this address, in Fortran as in C. */
 #define RESULT(at) *(const int *)(at)
 #define PASSING(X)                                                                                                    \
-    X(3, Test, test, RESULT(a2) != 0)                                                                                   \
-    X(4, Testall, testall, RESULT(a3) != 0)                                                                             \
-    X(5, Testany, testany, RESULT(a4) != 0)                                                                             \
-    X(5, Testsome, testsome, RESULT(a3) > 0)                                                                            \
+    X(3, Test, test, RESULT(a2) != 0)                                                                                 \
+    X(4, Testall, testall, RESULT(a3) != 0)                                                                           \
+    X(5, Testany, testany, RESULT(a4) != 0)                                                                           \
+    X(5, Testsome, testsome, RESULT(a3) > 0)                                                                          \
     X(5, Iprobe, iprobe, 0)                                                                                           \
     X(6, Improbe, improbe, 0)                                                                                         \
     X(3, Request_get_status, request_get_status, 0)                                                                   \

@@ -13,7 +13,8 @@ from apples.coscheduling.classes import MonitorCounts
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
 from apples.monitoring import build, page
-from apples.monitoring.page import MonitorPage, MonitorState, Phase
+from apples.monitoring.counters import MonitorState
+from apples.monitoring.page import MonitorPage, Phase
 
 GONE = 2**22 - 7
 
