@@ -70,12 +70,11 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
 
 def _monitored(sharing: SharingOptions, session: SharingSession | None) -> MonitoredJob:
     """Return the monitor of this run; raise `MonitorError` if it cannot be built."""
-    from apples.coscheduling.events import Wait
+    from apples.monitoring.environment import WAITS
     from apples.monitoring.job import MonitoredJob
 
-    wait = {"block": Wait.SPIN_BLOCK, "poll": Wait.POLL}.get(sharing.wait or "mpi")
     # Under a policy the job already has the name under which its ranks register.
-    return MonitoredJob(None if session is None else session.job, wait=wait)
+    return MonitoredJob(None if session is None else session.job, wait=WAITS[sharing.wait or "mpi"])
 
 
 def _session(policy: str, output: OutputOptions, console: Console) -> SharingSession:

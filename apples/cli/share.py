@@ -1,4 +1,7 @@
-"""`apples share -- COMMAND`: coschedule any MPI program with other jobs. Nothing is decided here."""
+"""`apples share -- COMMAND`: run any MPI program beside other jobs, with a node manager or by itself (`--wait`).
+
+Nothing is decided here.
+"""
 
 from __future__ import annotations
 
@@ -22,36 +25,69 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": False})
 @click.option("--job", metavar="NAME", help="Name of the job (default: of the program and this process).")
 @click.option("--node-socket", type=click.Path(path_type=Path), help="Socket of the node manager.")
+@click.option(
+    "--wait",
+    type=click.Choice(["block", "poll", "mpi"]),
+    help="How ranks wait for messages, without a node manager: block frees the core for other processes.",
+)
 @click.option("--monitor", is_flag=True, help="Afterwards, print how efficiently the ranks used their time.")
 @click.argument("command", nargs=-1, required=True)
-def share(job: str | None, node_socket: Path | None, monitor: bool, command: tuple[str, ...]) -> int:
+def share(
+    job: str | None, node_socket: Path | None, wait: str | None, monitor: bool, command: tuple[str, ...]
+) -> int:
     """Run COMMAND, for example `mpiexec -n 4 ./program`, so that its ranks register with the node manager here.
 
-    The program is not changed: the monitor is loaded before it (LD_PRELOAD), and each rank registers in MPI_Init.
+    With --wait, no node manager is needed: `--wait block` is the cure for more ranks than cores, and for hosts with
+    other processes. The program is not changed: the monitor is loaded before it (LD_PRELOAD).
     """
     from apples.daemons.client import NodeClient, find_node
     from apples.daemons.paths import SOCKET_VARIABLE, checked_name
-    from apples.errors import NoDaemon, NotExecutable, ProgramNotFound
+    from apples.errors import ConfigError, NoDaemon, NotExecutable, ProgramNotFound
 
+    if wait is not None and node_socket is not None:
+        raise ConfigError(
+            "--wait and --node-socket exclude each other: a node manager sets how ranks wait; leave one out"
+        )
     program = shutil.which(command[0])
     if program is None:
         if os.path.exists(command[0]):
             raise NotExecutable(f"{command[0]} may not be executed; give the path of an executable file")
         raise ProgramNotFound(f"program {command[0]!r} is not there; give its path, or install it")
+    name = _name(command[0]) if job is None else checked_name(job, what="--job")
+    started = [program, *command[1:]]
+    if wait is not None:
+        return _run_alone(name, wait, started, monitor=monitor)
     found = find_node(node_socket)
     if found is None:
         raise NoDaemon(
-            "no node manager answers on this host; start one with `apples node`, or name its socket with --node-socket"
+            "no node manager answers on this host; start one with `apples node`, name its socket with --node-socket, "
+            "or do without one: --wait block lets waiting ranks leave their cores to others"
         )
     socket, status = found
-    name = _name(command[0]) if job is None else checked_name(job, what="--job")
     with _monitored(name) as monitored, NodeClient(socket) as client:
         click.echo(f"· job {name}, node {status['node']}, policy {status['policy']}", err=True)
         sys.stdout.flush()
         client.ask("hold")
-        code = _run([program, *command[1:]], {**monitored.environment, SOCKET_VARIABLE: str(socket)})
+        code = _run(started, {**monitored.environment, SOCKET_VARIABLE: str(socket)})
         if monitor:
             click.echo("\n".join(_seen(client, name)), err=True)
+    return code
+
+
+def _run_alone(name: str, wait: str, command: list[str], *, monitor: bool) -> int:
+    """Run the program without a node manager, and return its exit code."""
+    from apples.cli.report import monitor_lines
+    from apples.daemons.paths import SOCKET_VARIABLE
+    from apples.monitoring.environment import WAITS
+    from apples.monitoring.job import MonitoredJob
+
+    with MonitoredJob(name, wait=WAITS[wait]) as monitored:
+        sys.stdout.flush()
+        # A node manager that the environment names would change how ranks wait.
+        os.environ.pop(SOCKET_VARIABLE, None)
+        code = _run(command, monitored.environment)
+        if monitor:
+            click.echo("\n".join(monitor_lines(monitored.document())), err=True)
     return code
 
 

@@ -23,8 +23,9 @@ SHARED_MEMORY = Path("/dev/shm")
 #: Spin time of FCS (paper, Table 2).
 SPIN_S = 120e-6
 
-#: `APPLES_WAIT` for each wait.
-_WORDS = {Wait.POLL: "poll", Wait.SPIN_BLOCK: "block"}
+#: Legal values of `--wait` and `APPLES_WAIT`: how processes wait, None as their MPI does.
+WAITS = {"block": Wait.SPIN_BLOCK, "poll": Wait.POLL, "mpi": None}
+_WORDS = {wait: word for word, wait in WAITS.items()}
 
 
 def default_directory() -> Path:

@@ -106,3 +106,30 @@ def test_without_a_compiler_it_is_said_what_does_without(run, node):
     assert done.code == 5
     assert "register by the monitor, whatever the policy: CC is '/nowhere/cc'" in done.err
     assert "under gang and batch `apples-run` does without it" in done.err
+
+
+ALONE = ("apples", "share", "--wait", "block")
+
+
+def test_share_with_a_wait_needs_no_node_manager(run):
+    job = f"alone-{os.getpid()}"
+    shown = 'echo "$APPLES_WAIT|${APPLES_NODE_SOCKET-none}|$LD_PRELOAD"; exit 3'
+    done = run(*ALONE, "--job", job, "--monitor", "--", "sh", "-c", shown, APPLES_NODE_SOCKET="/nowhere")
+    assert done.code == 3
+    wait, socket, library = done.out.strip().split("|")
+    assert (wait, socket) == ("block", "none")
+    assert library.endswith(".so")
+    assert "no rank has started MPI" in done.err
+    assert left_of(job) == []
+
+
+def test_share_with_a_wait_and_a_socket_is_refused(run):
+    done = run(*ALONE, "--node-socket", "/nowhere", "--", "true")
+    assert done.code == 2
+    assert "--wait and --node-socket exclude each other" in done.err
+
+
+def test_share_without_a_node_manager_names_the_way_without(run, tmp_path):
+    done = run("apples", "share", "--node-socket", tmp_path / "none.sock", "--", "true")
+    assert done.code == 7
+    assert "--wait block" in done.err
