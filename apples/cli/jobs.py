@@ -110,7 +110,10 @@ def _job_rows(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
                 "-" if job["slot"] is None else str(job["slot"]),
                 str(job["ranks"]) if registered == job["ranks"] else f"{registered} of {job['ranks']}",
                 str(len({process["node"] for process in job["processes"]})),
-                *(_percent(measured.get(key)) for key in ("parallel", "load_balance", "communication", "cpu_share")),
+                *(
+                    _percent(measured.get(key))
+                    for key in ("parallel", "load_balance", "communication", "cpu_share")
+                ),
             ]
         )
     return header, rows

@@ -1,16 +1,16 @@
 """Efficiencies of a job from the values of its ranks.
 
 The metrics extend those of TALP (Lopez et al. 2021), with the useful time of a rank (its CPU time outside MPI) over the
-elapsed time of the job. TALP takes everything that is not useful for communication; here a rank that wanted a CPU and had
-none, and one that slept outside MPI, are told apart from one that waited for messages:
+elapsed time of the job. TALP takes everything that is not useful for communication. Here, a rank that wanted a CPU and
+had none, and one that slept outside MPI, are distinguished from one that waited for messages:
 
     load balance = mean useful / largest useful             how evenly the work is spread
     CPU share = largest useful / largest wanted             wanted: useful and waiting for a CPU that others had
     activity = largest wanted / largest outside             outside: wanted and asleep outside MPI (files, timers)
     communication efficiency = largest outside / elapsed    share of the rank that waits least in MPI
 
-Parallel efficiency is their product, mean useful / elapsed. Time for which a rank is held stopped, because other jobs have
-their slots, does not count.
+Parallel efficiency is their product, mean useful / elapsed. Time for which a rank is held stopped, because other jobs
+have their slots, does not count.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class ObservedJob:
 
 
 def observe(directory: Path, job: str) -> ObservedJob:
-    """Return the observation of a job up to now from its pages; raise `MonitorError` if the directory cannot be read."""
+    """Return the observation of a job up to now; raise `MonitorError` if its directory cannot be read."""
     opened = pages(directory, job)
     try:
         return observed([page.figures() for page in opened])

@@ -126,6 +126,11 @@ def test_the_real_compiler_makes_a_library(library):
 def test_monitor_library_others_can_write_is_refused(library, planted):
     assert monitor_library() == library
     path = library if planted == "library" else library.parent.parent / planted
-    path.chmod(path.stat().st_mode | stat.S_IWOTH)
-    with pytest.raises(StoreError, match="other users may write there"):
-        monitor_library()
+    mode = path.stat().st_mode
+    path.chmod(mode | stat.S_IWOTH)
+    try:
+        with pytest.raises(StoreError, match="other users may write there"):
+            monitor_library()
+    finally:
+        # The library is a link to that of all tests.
+        path.chmod(mode)

@@ -4,8 +4,8 @@ import pytest
 
 from apples.cli.report import monitor_lines
 from apples.daemons import client
-from apples.monitoring.efficiencies import efficiencies, monitor_document
 from apples.monitoring.counters import MonitorState, PageCounters
+from apples.monitoring.efficiencies import efficiencies, monitor_document
 
 
 def figures(rank, t_cpu_s, **more):

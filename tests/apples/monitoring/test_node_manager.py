@@ -9,8 +9,8 @@ import time
 import pytest
 
 from apples.coscheduling.events import Wait
-from apples.monitoring.environment import page_path
 from apples.monitoring.counters import MonitorState
+from apples.monitoring.environment import page_path
 from apples.monitoring.page import MonitorPage
 
 

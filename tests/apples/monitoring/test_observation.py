@@ -1,4 +1,4 @@
-"""What the monitor observes of unchanged programs: iterations, messages by neighbour, shares of the CPU, start and memory."""
+"""Observations of unchanged programs: iterations, messages by neighbour, shares of the CPU, start and memory."""
 
 import json
 
@@ -7,7 +7,6 @@ import pytest
 from apples.monitoring.counters import Sent
 from apples.monitoring.efficiencies import efficiencies
 from apples.monitoring.observation import observe, observed
-
 from tests.apples.monitoring.test_efficiencies import figures
 
 
@@ -49,10 +48,10 @@ def test_start_memory_and_cpu_time_are_observed(mpi, compiled, observation):
     found = observation(mpi, 2, [*compiled(mpi, "steps.c"), 20, "plain"])
     assert found.size == 2
     for rank in found.ranks:
-        assert 0 < rank.startup_cpu_s
+        assert rank.startup_cpu_s > 0
         assert -0.02 < rank.startup_s < 60
         assert 10**6 < rank.peak_bytes < 10**9
-        assert 0 < rank.cpu_s
+        assert rank.cpu_s > 0
         assert 0 <= rank.communication_s <= rank.wall_s
     assert json.loads(json.dumps(found.document()))["iterations"] == 20
 

@@ -212,7 +212,7 @@ def test_a_page_cut_short_under_its_reader_is_an_error_and_no_crash(written):
         (lambda path: path.symlink_to("/etc/passwd"), "expected a regular file"),
         (lambda path: os.mkfifo(path), "expected a regular file"),
         (lambda path: path.write_bytes(b"short"), "expected 4096 bytes"),
-        (lambda path: path.write_bytes(b"x" * 4096), "legal is version 1"),
+        (lambda path: path.write_bytes(b"x" * 4096), "legal is version 2"),
         (lambda path: path.write_bytes(raw_page(version=9)), "version 9"),
         (lambda path: path.write_bytes(raw_page(state=7)), r"state 7\); legal are 0 to 2"),
     ],

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from apples.coscheduling.events import Wait
-from apples.monitoring.environment import page_path
 from apples.monitoring.counters import MonitorState
+from apples.monitoring.environment import page_path
 from apples.monitoring.page import MonitorPage
 
 WAITS = {"as MPI": None, "poll": Wait.POLL, "block": Wait.SPIN_BLOCK}
