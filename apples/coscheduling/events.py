@@ -78,12 +78,15 @@ class Heartbeat(NamedTuple):
     jobs : by processor, the job that owns it in this slot; a processor that is missing is idle
     fill : by processor, a job of another slot that may use it, because all its processors are idle in this slot
     readings : by process, the monitor's counts since its start, at least of the owners of the slot that ends
+    shares : by owner of the slot that ends, the time that it ran there as a share of the time for which it was ready;
+        without processes of which it is unknown
     """
 
     slot: int | None
     jobs: Mapping[int, str] = MappingProxyType({})
     fill: Mapping[int, str] = MappingProxyType({})
     readings: Mapping[Process, MonitorCounts] = MappingProxyType({})
+    shares: Mapping[Process, float] = MappingProxyType({})
     now: float = 0.0
 
 

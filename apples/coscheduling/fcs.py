@@ -5,6 +5,10 @@ polls and all other processes there are stopped. Otherwise all DC and F processe
 system decides and spin-block; an F process is favoured in its own slot. CS processes are stopped there, also the
 one that ran last: they "are no longer allowed to run in the F slots".
 
+A CS process runs like an F process, but not favoured, while its job is contended: then it has no slot to itself. Until
+it is first classified, it blocks when it waits, because a process that polls for 20 slots costs other ranks of an
+oversubscribed node dearly.
+
 If the slot has no process on a processor, DC and F processes use it. The paper's first line (nothing to do if the same
 process continues) is read as a rule about the switch, not about the class: a process alone on its processor may
 still change how it waits.
@@ -55,26 +59,39 @@ class Fcs(SlottedPolicy):
         readings, constants, changed = event.readings, self._constants, False
         for process in self._owners(ended) if decision is None else decision.owners:
             reading = readings.get(process)
-            if reading is not None and reclassify(self._classifications[process], reading, constants):
+            known = self._classifications[process]
+            if reading is not None and (
+                reclassify(known, reading, constants) or known.tslots == constants.cslots_min
+            ):
                 changed = True
         if changed:
             self._reconsider()
 
+    def _wants_alone(self, process: Process) -> bool:
+        return self._classifications[process].process_class is ProcessClass.CS
+
     def _decide_slot(self, slot: Heartbeat) -> Mapping[Process, Order]:
         cs, f = ProcessClass.CS, ProcessClass.F
         owners = {processor: owner(slot, processor) for processor in self._here.values()}
+        contended = {job for job in self.jobs if job in self._contention}
         processes = [
-            (process, processor, known.process_class, process[0] == owners[processor])
+            (process, processor, known, None if process[0] in contended else known.process_class)
             for (process, processor), known in zip(
                 self._here.items(), self._classifications.values(), strict=True
             )
         ]
         # Processors on which a CS process owns the slot; any of them if several processes of its job are there.
-        exclusive = {processor for _, processor, kind, owns in processes if owns and kind is cs}
+        exclusive = {
+            processor
+            for process, processor, _, kind in processes
+            if kind is cs and process[0] == owners[processor]
+        }
         orders: dict[Process, Order] = {}
-        for process, processor, kind, owns in processes:
+        for process, processor, known, kind in processes:
+            owns = process[0] == owners[processor]
             if processor in exclusive:
-                orders[process] = RUN_POLLING if owns else STOPPED
+                polls = kind is cs and known.tslots >= self._constants.cslots_min
+                orders[process] = STOPPED if not owns else RUN_POLLING if polls else RUN_SPINNING
             elif kind is cs:
                 orders[process] = STOPPED
             elif kind is f and owns:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from apples.coscheduling.classes import Classification
+from apples.coscheduling.contention import Contention
 from apples.coscheduling.events import (
     Heartbeat,
     HeartbeatLost,
@@ -36,11 +37,13 @@ class NodePolicy:
     """One node under one policy. Subclasses decide in `_decide` and in the handlers that they override.
 
     needs_monitor : the policy reads measurements or sets how processes wait, so programs need the monitor
+    needs_shares : heartbeats have to report the shares of the owners of the slot that ends
     repeats : `wanted()` returns the same mapping object whenever a slot recurs unchanged, so callers may cache by it
     announces_scheduled : processes have to know whether their job is the `scheduled` one
     """
 
     needs_monitor: ClassVar[bool] = False
+    needs_shares: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
     announces_scheduled: ClassVar[bool] = False
 
@@ -136,20 +139,24 @@ class SpinBlock(NodePolicy):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SlotDecision:
-    """Orders of one slot. `owners`: processes that own it."""
+    """Orders of one slot. `owners`: processes that own it.  `alone`: those that should have their processors alone."""
 
     slot: Heartbeat
     orders: Mapping[Process, Order]
     owners: tuple[Process, ...]
+    alone: tuple[Process, ...]
 
 
 class SlottedPolicy(NodePolicy):
     """A policy with one decision per slot. Most heartbeats repeat an earlier slot, so decisions are cached.
 
     A decision is valid until processes arrive or leave, its slot has other jobs, or a subclass calls `_reconsider`.
+    A contended job (`apples.coscheduling.contention`) has no slot to itself: subclasses let its processes run at any
+    time, and block when they wait.
     """
 
     repeats = True
+    needs_shares = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,6 +164,7 @@ class SlottedPolicy(NodePolicy):
         self._decisions: dict[int, SlotDecision] = {}
         #: The decision for `_slot`, None if there is none that is valid.
         self._decision: SlotDecision | None = None
+        self._contention = Contention()
 
     def _arrived(self, event: JobArrived) -> None:
         self._reconsider()
@@ -165,7 +173,13 @@ class SlottedPolicy(NodePolicy):
         super()._forget(process)
         self._reconsider()
 
+    def _left(self, event: JobLeft) -> None:
+        self._contention.forget(event.job)
+
     def _heartbeat(self, event: Heartbeat) -> None:
+        ended = self._decision
+        if event.shares and ended is not None and self._contention.ended(ended.alone, event.shares):
+            self._reconsider()
         self._slot = event
 
     def _reconsider(self) -> None:
@@ -183,7 +197,9 @@ class SlottedPolicy(NodePolicy):
             self._reconsider()
             known = None
         if known is None:
-            known = SlotDecision(slot=slot, orders=self._decide(), owners=self._owners(slot))
+            owners = self._owners(slot)
+            alone = tuple(process for process in owners if self._wants_alone(process))
+            known = SlotDecision(slot=slot, orders=self._decide(), owners=owners, alone=alone)
             self._decisions[slot.slot] = known
         self._decision = known
         return known.orders
@@ -196,6 +212,10 @@ class SlottedPolicy(NodePolicy):
         """Return new orders for a slot that has jobs."""
         raise NotImplementedError
 
+    def _wants_alone(self, process: Process) -> bool:
+        """Return whether a process should have its processor alone in its slots, as far as possible."""
+        return True
+
     def _owners(self, slot: Heartbeat) -> tuple[Process, ...]:
         """Return the processes that own the slot."""
         return tuple(p for p, processor in self._here.items() if slot.jobs.get(processor) == p.job)
@@ -207,13 +227,22 @@ def same(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
 
 
 class Gang(SlottedPolicy):
-    """The owner of the slot runs and polls, all other processes are stopped. With one row only it is batch."""
+    """The owner of the slot runs and polls, all other processes are stopped. With one row only it is batch.
+
+    Contended jobs share the slots of contended jobs, and those of no job.
+    """
 
     def _decide_slot(self, slot: Heartbeat) -> Mapping[Process, Order]:
-        return {
-            process: RUN_POLLING if process.job == owner(slot, processor) else STOPPED
-            for process, processor in self._here.items()
-        }
+        contended = {job for job in self.jobs if job in self._contention}
+        orders: dict[Process, Order] = {}
+        for process, processor in self._here.items():
+            has = owner(slot, processor)
+            if process.job == has:
+                orders[process] = RUN_SPINNING if has in contended else RUN_POLLING
+            else:
+                shares = process.job in contended and (has is None or has in contended)
+                orders[process] = RUN_SPINNING if shares else STOPPED
+        return orders
 
 
 def owner(slot: Heartbeat, processor: int) -> str | None:

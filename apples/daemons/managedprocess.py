@@ -49,6 +49,7 @@ class ManagedProcess:
     stopped_at : begin of the current stop, None while it runs.  stopped_s : total of all earlier stops, seconds
     reading, ran_s, threads : as of the last read of its page; `ran_s` is the time for which it could run
     off_s, queued_s : its time outside MPI without a CPU, and while others had the CPU
+    ready_s : its running time and its time in the run queue, as of the last `share`
     looked_at : last check for a stop by another program
     wait, favoured, processors, scheduled : values set last.  limited_at : last write of its quota
     limited : True if its limit needs pulses, because no quota can be set
@@ -75,6 +76,7 @@ class ManagedProcess:
     off_s: float = 0.0
     queued_s: float = 0.0
     threads: int = 1
+    ready_s: tuple[float, float] | None = None
 
     def held_s(self, now: float) -> float:
         """Return the seconds for which it was held stopped so far."""
@@ -161,6 +163,17 @@ class ManagedProcess:
             self.off_s, self.queued_s = seen.off_s, seen.queued_s
 
         return self.use_page(take)
+
+    def share(self) -> float | None:
+        """Return its running time since the last call as a share of the time for which it was ready to run.
+
+        None the first time, if it was never ready, and where the kernel does not count.
+        """
+        before, self.ready_s = self.ready_s, self.control.ready_s()
+        if before is None or self.ready_s is None:
+            return None
+        ran_s, queued_s = (after - earlier for after, earlier in zip(self.ready_s, before, strict=True))
+        return ran_s / (ran_s + queued_s) if ran_s + queued_s > 0 else None
 
     def has_request(self) -> bool:
         """Return whether new messages from scheduled senders have arrived since the last call."""

@@ -32,7 +32,8 @@ from apples.daemons.processes import ProcessRegistration, RegistrationRefused
 #: A job with at least this share of the node is not limited, because the limits of the others leave it that much.
 _UNLIMITED_SHARE = 0.5
 
-_FREE = Order()
+#: Orders of processes about which the policy does not decide (yet).
+_FREE, _FREE_SPINNING = Order(), Order(wait=Wait.SPIN_BLOCK)
 
 
 class _Plan(NamedTuple):
@@ -72,6 +73,8 @@ class ManagedNode:
         #: By job, CPU seconds of its processes that have left.
         self._left_cpu_s: dict[str, float] = {}
         self._changed_guards = changed_guards
+        #: Whether processes about which the policy does not decide block when they wait.
+        self._waits_free = kind.coordinated and self.policy.needs_monitor
 
     def add(
         self, registration: ProcessRegistration, control: ProcessControl, page: Page | None, now: float
@@ -120,18 +123,22 @@ class ManagedNode:
 
     def heartbeat(self, slot: int, now: float) -> None:
         """Begin a slot, after reading the counts of the owners of the slot that ends."""
-        readings = {}
-        if self.policy.needs_monitor and self.slot is not None:
+        readings, shares, policy, ended = {}, {}, self.policy, self.slot
+        if ended is not None and (policy.needs_monitor or policy.needs_shares):
             for here in self._placed.values():
                 for process, processor in here.items():
                     managed = self.processes.get(process)
-                    if managed and self.slot.jobs.get(processor) == process.job and managed.read():
+                    if managed is None or ended.jobs.get(processor) != process.job:
+                        continue
+                    if policy.needs_monitor and managed.read():
                         readings[process] = managed.reading
+                    if policy.needs_shares and (share := managed.share()) is not None:
+                        shares[process] = share
         row = self.view.rows.get(slot)
-        if row is None:
-            self.slot = Heartbeat(slot=None, readings=readings, now=now)
-        else:
-            self.slot = Heartbeat(slot=slot, jobs=row.jobs, fill=row.fill, readings=readings, now=now)
+        more: dict[str, Any] = {} if row is None else {"jobs": row.jobs, "fill": row.fill}
+        self.slot = Heartbeat(
+            slot=None if row is None else slot, readings=readings, shares=shares, now=now, **more
+        )
         self.silent = False
         self.policy.on(self.slot)
 
@@ -223,8 +230,10 @@ class ManagedNode:
         if slot is not None and (known := self._plans.get(slot)) is not None and known.orders is orders:
             return known.steps
         steps = []
+        # From its first call, a process of a policy with the monitor leaves its processor to others when it waits.
+        free = _FREE_SPINNING if self._waits_free else _FREE
         for process, managed in self.processes.items():
-            order = orders.get(process, _FREE)
+            order = orders.get(process, free)
             # Unless the policy decides about waiting, processes wait as their MPI does.
             decides = self.policy.needs_monitor and process.job in self._placed
             steps.append((managed, order, order.wait if decides or order.wait is Wait.SPIN_BLOCK else None))

@@ -47,6 +47,9 @@ class ProcessControl(Protocol):
     def cpu_s(self) -> float | None:
         """Return CPU seconds used since its start by all its threads; None if it has ended."""
 
+    def ready_s(self) -> tuple[float, float] | None:
+        """Return seconds for which its first thread has run, and has been in the run queue; None if unknown."""
+
     def guards(self) -> list[tuple[int, bytes]]:
         """Return descriptors for the watchdog, with the action for each."""
 
@@ -142,6 +145,7 @@ class HostProcessControl:
         # Unknown: one that is taken over may have been favoured by a node manager that was killed.
         self._favoured: bool | None = None
         self._nice = 0
+        self._schedule = _opened(f"/proc/{self._pid}/schedstat")
         self._were = (
             {} if capabilities.cpus is None or not alive(pidfd) else pin(self._pid, capabilities.cpus)
         )
@@ -204,6 +208,16 @@ class HostProcessControl:
         about = facts(self._pid)
         return None if about is None else about.cpu_s
 
+    def ready_s(self) -> tuple[float, float] | None:
+        """Return the times that the kernel counts in /proc, whose file stays open: this is done at each heartbeat."""
+        if self._schedule is None:
+            return None
+        try:
+            ran_ns, queued_ns, _ = os.pread(self._schedule, 80, 0).split()
+        except (OSError, ValueError):
+            return None
+        return int(ran_ns) * 1e-9, int(queued_ns) * 1e-9
+
     def guards(self) -> list[tuple[int, bytes]]:
         """Return the descriptors of the process and of its control groups."""
         groups = [g for g in (self._frozen, self._limited) if g is not None]
@@ -223,6 +237,8 @@ class HostProcessControl:
         for group in (self._frozen, self._limited):
             if group is not None:
                 group.close()
+        if self._schedule is not None:
+            os.close(self._schedule)
         os.close(self._pidfd)
 
     def _group_of(self, hierarchy: Hierarchy | None) -> Group | None:
@@ -241,6 +257,13 @@ class HostProcessControl:
         except PermissionError:
             # It has taken another identity since: its new owner's business. (No `suppress`: this is most of a turn.)
             return
+
+
+def _opened(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 def _may_renice() -> bool:

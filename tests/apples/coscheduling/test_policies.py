@@ -3,6 +3,7 @@
 import pytest
 
 from apples.coscheduling.classes import FcsConstants, MonitorCounts, ProcessClass
+from apples.coscheduling.contention import FIRST_SLOTS
 from apples.coscheduling.events import (
     Heartbeat,
     HeartbeatLost,
@@ -53,8 +54,18 @@ def changed(policy, event):
     return found
 
 
+SLOTS = {"one": 0, "two": 1, "three": 2}
+
+
+def contend(policy, job, share):
+    """End a slot of a job in which it ran for this share of the time for which it was ready, and begin another."""
+    beat(policy, job)
+    shares = {Process(job, 0): share}
+    policy.on(Heartbeat(slot=SLOTS[job], jobs={0: job}, shares=shares))
+
+
 def beat(policy, job, **readings):
-    slot = {"one": 0, "two": 1, "three": 2}[job]
+    slot = SLOTS[job]
     names = {Process(name, 0): reading for name, reading in readings.items()}
     return changed(policy, Heartbeat(slot=slot, jobs={0: job}, readings=names))
 
@@ -95,6 +106,48 @@ class TestGang:
         policy.on(Heartbeat(slot=0, jobs={0: "one", 1: "three"}))
         assert running(policy) == {"one", "three"}
 
+    def test_contended_jobs_share_their_slots_and_block(self):
+        policy = Gang()
+        arrived(policy, ONE, TWO, THREE)
+        for job in ("one", "two"):
+            contend(policy, job, 0.5)
+        for job in ("one", "two"):
+            beat(policy, job)
+            assert running(policy) == {"one", "two"}
+            assert polling(policy) == set()
+        beat(policy, "three")
+        assert running(policy) == polling(policy) == {"three"}
+
+    def test_a_contended_job_has_its_slot_again_when_the_others_have_gone(self):
+        policy = Gang()
+        arrived(policy, ONE)
+        contend(policy, "one", 0.5)
+        slots = 0
+        while polling(policy) != {"one"}:
+            contend(policy, "one", 1.0)
+            slots += 1
+        assert slots == FIRST_SLOTS
+        contend(policy, "one", 1.0)
+        assert polling(policy) == {"one"}
+
+    def test_each_vain_look_for_free_processors_comes_later(self):
+        policy = Gang()
+        arrived(policy, ONE)
+        beat(policy, "one")
+        alone = []
+        for _ in range(1000):
+            contend(policy, "one", 0.6)
+            alone.append(polling(policy) == {"one"})
+        assert sum(alone[:100]) <= 4
+        assert 1 <= sum(alone[-256:]) <= 2
+
+    def test_a_small_loss_of_time_is_no_contention(self):
+        policy = Gang()
+        arrived(policy, ONE)
+        for share in (0.8, 0.95, 0.9, 1.0, 0.8):
+            contend(policy, "one", share)
+        assert polling(policy) == {"one"}
+
     def test_an_idle_processor_goes_to_the_job_that_may_fill_it(self):
         policy = Gang()
         arrived(policy, ONE)
@@ -125,9 +178,20 @@ class TestFcs:
             beat(policy, job)
             beat(policy, job, **{job: readings[job]})
 
-    def test_everybody_starts_as_gang_scheduled(self, policy):
+    def test_an_unclassified_process_has_its_slot_and_blocks(self, policy):
         beat(policy, "one")
+        assert running(policy) == {"one"}
+        assert polling(policy) == set()
+        beat(policy, "one", one=FINE)
         assert running(policy) == polling(policy) == {"one"}
+
+    def test_a_contended_cs_process_runs_like_an_f_process(self, policy):
+        self.classified(policy, one=FINE, two=FINE, three=WAITS)
+        contend(policy, "one", 0.5)
+        assert running(policy) == {"one", "three"}
+        assert (polling(policy), favoured(policy)) == (set(), set())
+        beat(policy, "two")
+        assert running(policy) == polling(policy) == {"two"}
 
     def test_classes_come_from_the_slot_that_ended(self, policy):
         self.classified(policy, one=FINE, two=WAITS, three=COARSE)
@@ -166,6 +230,7 @@ class TestFcs:
         policy = Fcs(FcsConstants(cslots_min=1))
         arrived(policy, ONE)
         beat(policy, "one")
+        beat(policy, "one", one=FINE)
         assert polling(policy) == {"one"}
         beat(policy, "one", one=WAITS)
         assert polling(policy) == set()

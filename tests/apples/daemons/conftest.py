@@ -24,6 +24,7 @@ class FakeControl:
     def __init__(self, name, log, *, quota=False):
         self.name, self.log, self.quota = name, log, quota
         self.is_stopped, self.cpu, self.closed = False, 0.0, False
+        self.ready = None
 
     def stop(self):
         if not self.is_stopped:
@@ -47,6 +48,9 @@ class FakeControl:
     def cpu_s(self):
         return self.cpu
 
+    def ready_s(self):
+        return self.ready
+
     def guards(self):
         return []
 
@@ -69,7 +73,9 @@ class FakePage:
     def figures(self, held_since_s=None):
         self._check()
         self.held_since_s = held_since_s
-        return SimpleNamespace(reading=self.counted, ran_s=self.ran_s, threads=self.threads)
+        return SimpleNamespace(
+            reading=self.counted, ran_s=self.ran_s, threads=self.threads, off_s=0.0, queued_s=0.0
+        )
 
     def set_wait(self, wait, spin_s=0.0):
         self._check()

@@ -289,3 +289,24 @@ def test_a_turn_without_a_watchdog_is_not_the_one_that_is_kept(gang):
     assert not any(line.startswith("stop ") for line in gang.done())
     assert gang.beat(1, 0.4)
     assert "stop x.0" in gang.done()
+
+
+def test_a_rank_without_its_processor_in_its_slots_blocks_and_shares(gang):
+    x, y = gang.controls["x.0"], gang.controls["y.0"]
+    for number in range(1, 7):
+        # In its slots x runs half of the time for which it is ready; the file of y cannot be read.
+        x.ready = (0.05 * number, 0.05 * number)
+        gang.beat(number % 2, 0.1 * number)
+    assert "wait x.0 spin-block" in gang.done()
+    gang.beat(0, 1.0)
+    assert (x.is_stopped, y.is_stopped) == (False, True)
+
+
+def test_shares_of_a_process_come_from_the_kernel_between_two_calls(bench):
+    made = bench("gang").add("x")
+    assert made.share() is None
+    made.control.ready = (1.0, 0.0)
+    assert made.share() is None
+    made.control.ready = (1.3, 0.1)
+    assert made.share() == pytest.approx(0.75)
+    assert made.share() is None
