@@ -1,17 +1,20 @@
 """Accuracy of the CPU sensor: the predicted share of a new process against the share of a real one.
 
-    python benchmarks/cpu_sensor_truth.py [--seconds 2] [--repeats 3] [--only TEXT]
+    python benchmarks/cpu_sensor_truth.py [--seconds 2] [--repeats 3] [--spin] [--only TEXT]
 
-Each scene starts spinners (niced, pinned or in a cgroup quota) and lets the sensor measure with and without its spin
-probe. Then it runs a process of its own for some seconds, whose CPU time over wall time is the truth. Prints every
-scene and the mean absolute error of both readings. The quota scenes need root and a writable CPU hierarchy. If other
-programs used more than `--quiet` CPUs during a repeat, it is reported apart and repeated up to `--tries` times: a
-changing load is no error of the sensor.
+Each scene starts spinners (niced, pinned, in cgroups with quotas or weights, of short life or part-time) and lets the
+sensor measure with and without its spin probe, over `--watch` seconds; a daemon's watches for ten. Then it runs a
+process of its own for some seconds, whose CPU time over wall time is the truth. Prints every scene and the mean
+absolute error of both readings. The cgroup scenes need root and a writable CPU hierarchy. If other programs used more
+than `--quiet` CPUs during a repeat, it is reported apart and repeated up to `--tries` times: a changing load is no
+error of the sensor.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import math
 import os
 import resource
@@ -24,15 +27,26 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from nws.sensors.cgroups import CpuGroup
 from nws.sensors.procfs import ProcFs, parse_groups
 
 _SPINNER = """
-import os, sys
-os.nice(int(sys.argv[1]))
-if sys.argv[2] != "-":
-    os.sched_setaffinity(0, {int(sys.argv[2])})
+import os, subprocess, sys, time
+nice, cpu, kind = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+os.nice(nice)
+if cpu != "-":
+    os.sched_setaffinity(0, {int(cpu)})
+if kind == "idle":
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 while True:
-    pass
+    if kind == "short":
+        subprocess.run(["/bin/sh", "-c", "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"])
+    elif kind.startswith("duty"):
+        period = float(kind[4:])
+        end = time.perf_counter() + period / 2
+        while time.perf_counter() < end:
+            pass
+        time.sleep(period / 2)
 """
 _NEWCOMER = """
 import sys, time
@@ -41,10 +55,16 @@ while (wall := time.perf_counter() - start) < float(sys.argv[1]):
     pass
 print((time.process_time() - cpu) / wall)
 """
+#: Numbers of the cgroups that are made.
+_NUMBERS = itertools.count()
 _SENSOR = """
+import sys, time
 from nws.sensors.cpu import CpuSensor
 sensor = CpuSensor(host="here")
 passive = CpuSensor(host="here", gain=0.0)
+for each in passive, sensor:
+    each.meter.read()
+time.sleep(float(sys.argv[1]))
 print(passive.measure()[0].value, *(m.value for m in sensor.measure()))
 """
 
@@ -54,17 +74,22 @@ class Scene:
     """A load and the placement of the sensor.
 
     spinners: (nice, CPU or None) of each
+    kind: what they do: "busy", "idle" (by SCHED_IDLE), "short" (start processes one after the other), or "dutyP" (busy
+        in half of each period of P seconds)
     pin: CPU that the sensor and the new process are bound to
-    quota: CPUs of their cgroup
+    group: the cgroup of sensor and new process
     inside: whether the spinners are in that cgroup, too
+    containers: further cgroups, with the number of busy processes in each
     together: whether the spinners are one session; else each is a session of its own, as sensor and new process are
     """
 
     name: str
     spinners: tuple[tuple[int, int | None], ...] = ()
+    kind: str = "busy"
     pin: int | None = None
-    quota: float | None = None
+    group: CpuGroup | None = None
     inside: bool = False
+    containers: tuple[tuple[CpuGroup, int], ...] = ()
     together: bool = False
 
 
@@ -87,40 +112,70 @@ def scenes(cpus: Sequence[int]) -> list[Scene]:
     if cpus[1:]:
         found.append(Scene(name="on one CPU, 1 pinned elsewhere", spinners=((0, cpus[1]),), pin=one))
     found += [
-        Scene(name="quota 0.5", quota=0.5),
-        Scene(name="quota 0.5, 1 spinner inside", quota=0.5, spinners=(free,), inside=True),
-        Scene(name="quota 0.75, 2 spinners outside", quota=0.75, spinners=(free,) * 2),
-        Scene(name="quota 0.2, 2 spinners outside", quota=0.2, spinners=(free,) * 2),
+        Scene(name="2 spinners by SCHED_IDLE", spinners=(free,) * 2, kind="idle"),
+        Scene(name="2 loops of short processes", spinners=(free,) * 2, kind="short"),
+        Scene(name="2 of 50 % duty, period 0.2 s", spinners=(free,) * 2, kind="duty0.2"),
+        Scene(name="2 of 50 % duty, period 4 s", spinners=(free,) * 2, kind="duty4"),
+        Scene(name="quota 0.5", group=limited(0.5)),
+        Scene(name="quota 0.5, 1 spinner inside", group=limited(0.5), spinners=(free,), inside=True),
+        Scene(name="quota 0.75, 2 spinners outside", group=limited(0.75), spinners=(free,) * 2),
+        Scene(name="quota 0.2, 2 spinners outside", group=limited(0.2), spinners=(free,) * 2),
         *[
-            Scene(name=f"quota 0.3, {n} spinners outside", quota=0.3, spinners=(free,) * n)
+            Scene(name=f"quota 0.3, {n} spinners outside", group=limited(0.3), spinners=(free,) * n)
             for n in (0, 1, 2, 4)
         ],
-        Scene(name="quota 0.3, 2 outside at nice 19", quota=0.3, spinners=((19, None),) * 2),
-        Scene(name="quota 0.3, on one CPU, 1 there", quota=0.3, spinners=((0, one),), pin=one),
+        Scene(name="quota 0.3, 2 outside at nice 19", group=limited(0.3), spinners=((19, None),) * 2),
+        Scene(name="quota 0.3, on one CPU, 1 there", group=limited(0.3), spinners=((0, one),), pin=one),
+        Scene(name="container of 8 x weight, 2 busy", containers=((weighing(8192), 2),)),
+        Scene(name="container of 1/16 weight, 2 busy", containers=((weighing(64), 2),)),
+        Scene(name="8 x weight and 2 spinners", containers=((weighing(8192), 2),), spinners=(free,) * 2),
+        Scene(name="4 containers of 0.3, 2 busy each", containers=((limited(0.3), 2),) * 4),
+        Scene(name="8 containers of 0.2, 1 busy each", containers=((limited(0.2), 1),) * 8),
+        Scene(name="8 containers of 0.4, 4 busy each", containers=((limited(0.4), 4),) * 8),
+        Scene(
+            name="4 containers of 0.3, 2 spinners", containers=((limited(0.3), 2),) * 4, spinners=(free,) * 2
+        ),
+        Scene(name="quota 0.5 beside 4 of 0.3", group=limited(0.5), containers=((limited(0.3), 2),) * 4),
+        Scene(name="in 1/4 weight beside 2 spinners", group=weighing(256), spinners=(free,) * 2),
+        Scene(
+            name="in 4 x weight, 2 inside and out",
+            group=weighing(4096),
+            spinners=(free,) * 2,
+            inside=True,
+            containers=((weighing(1024), 2),),
+        ),
     ]
     return found
 
 
+def limited(cpus: float) -> CpuGroup:
+    return CpuGroup(name="", weight=1024.0, cpus=cpus)
+
+
+def weighing(weight: float) -> CpuGroup:
+    return CpuGroup(name="", weight=weight, cpus=math.inf)
+
+
 @contextmanager
-def cgroup(quota: float) -> Iterator[Path | None]:
-    """Create a child of this process's CPU cgroup with that quota; yields None if this is impossible."""
+def cgroup(about: CpuGroup) -> Iterator[Path | None]:
+    """Create a child of this process's CPU cgroup with that quota and weight; yields None if this is impossible."""
     groups = parse_groups(Path("/proc/self/cgroup").read_text())
     tops = [("/sys/fs/cgroup/cpu" + groups.get("cpu", "/"), 1), ("/sys/fs/cgroup" + groups.get("", "/"), 2)]
     for top, version in tops:
-        directory = Path(top) / f"cpu-sensor-truth-{os.getpid()}"
+        directory = Path(top) / f"cpu-sensor-truth-{os.getpid()}-{next(_NUMBERS)}"
         try:
             directory.mkdir()
         except OSError:
             continue
         try:
-            if version == 2 and not (directory / "cpu.max").exists():
+            name = "cpu.max" if version == 2 else "cpu.cfs_quota_us"
+            if not (directory / name).exists():
                 continue
-            if version == 2:
-                (directory / "cpu.max").write_text(f"{int(quota * 100_000)} 100000")
-            elif (directory / "cpu.cfs_quota_us").exists():
-                (directory / "cpu.cfs_quota_us").write_text(str(int(quota * 100_000)))
-            else:
-                continue
+            if math.isfinite(about.cpus):
+                quota = str(int(about.cpus * 100_000))
+                (directory / name).write_text(f"{quota} 100000" if version == 2 else quota)
+            weight = ("cpu.weight", about.weight / 10.24) if version == 2 else ("cpu.shares", about.weight)
+            (directory / weight[0]).write_text(str(max(int(weight[1]), 1)))
             yield directory
             return
         finally:
@@ -152,15 +207,17 @@ def settle(group: Path | None, pin: int | None) -> None:
 
 
 @contextmanager
-def spinning(scene: Scene, group: Path | None) -> Iterator[list[int]]:
-    inside = group if scene.inside else None
+def spinning(scene: Scene, group: Path | None, containers: Sequence[Path]) -> Iterator[list[int]]:
+    wanted = [(nice, cpu, scene.kind, group if scene.inside else None) for nice, cpu in scene.spinners]
+    for path, (_, count) in zip(containers, scene.containers, strict=True):
+        wanted += [(0, None, "busy", path)] * count
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", _SPINNER, str(nice), "-" if cpu is None else str(cpu)],
-            preexec_fn=lambda: settle(inside, None),
+            [sys.executable, "-c", _SPINNER, str(nice), "-" if cpu is None else str(cpu), kind],
+            preexec_fn=functools.partial(settle, inside, None),
             start_new_session=not scene.together,
         )
-        for nice, cpu in scene.spinners
+        for nice, cpu, kind, inside in wanted
     ]
     try:
         time.sleep(0.5)
@@ -180,43 +237,54 @@ def cpu_seconds(spinners: Sequence[int]) -> float:
     return everybody - ran - sum(u.ru_utime + u.ru_stime for u in ours)
 
 
-def play(scene: Scene, seconds: float) -> tuple[float, float, float, float] | None:
-    """Return passive reading, sensor's reading, truth, and CPUs of other programs; None if the scene cannot run."""
+def play(
+    scene: Scene, seconds: float, watch: float, spin: bool
+) -> tuple[float, float, float, float, float] | None:
+    """Return passive reading, sensor's reading, share of a 3 s spin, truth, and CPUs of other programs.
+
+    None if the scene cannot run here.
+    """
     with ExitStack() as stack:
-        group = stack.enter_context(cgroup(scene.quota)) if scene.quota else None
-        if scene.quota and group is None:
+        group = stack.enter_context(cgroup(scene.group)) if scene.group else None
+        containers = [stack.enter_context(cgroup(about)) for about, _ in scene.containers]
+        if None in containers or (scene.group and group is None):
             return None
-        pids = stack.enter_context(spinning(scene, group))
+        pids = stack.enter_context(spinning(scene, group, containers))
         start, before = time.perf_counter(), cpu_seconds(pids)
-        passive, new, _, _ = run(_SENSOR, group=group, pin=scene.pin)
+        passive, new, _, _ = run(_SENSOR, str(watch), group=group, pin=scene.pin)
+        (spun,) = run(_NEWCOMER, "3", group=group, pin=scene.pin) if spin else (math.nan,)
         (real,) = run(_NEWCOMER, str(seconds), group=group, pin=scene.pin)
         others = (cpu_seconds(pids) - before) / (time.perf_counter() - start)
-    return passive, new, real, others
+    return passive, new, spun, real, others
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=2.0, help="length of the real process")
+    parser.add_argument("--watch", type=float, default=2.0, help="seconds between the sensor's two readings")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quiet", type=float, default=0.1, help="CPUs that others may use in a repeat")
     parser.add_argument("--tries", type=int, default=5, help="times a disturbed repeat is played")
+    parser.add_argument("--spin", action="store_true", help="compare a spin of 3 s just before as well")
     parser.add_argument("--only", default="", help="scenes with this in their name")
     options = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
     print(f"{len(cpus)} usable CPUs, {options.repeats} repeats of {options.seconds:g} s")
-    print(f"{'scene':34}{'passive':>9}{'sensor':>9}{'real':>9}{'error':>9}{'others':>9}")
+    print(f"{'scene':34}{'passive':>9}{'sensor':>9}{'3 s spin':>9}{'real':>9}{'error':>9}{'others':>9}")
     errors: dict[tuple[str, str], list[float]] = {}
     for scene in [s for s in scenes(cpus) if options.only in s.name]:
         for _ in range(options.repeats):
             for _ in range(options.tries):
-                played = play(scene, options.seconds)
+                played = play(scene, options.seconds, options.watch, options.spin)
                 if played is None:
                     break
-                passive, new, real, others = played
+                passive, new, spun, real, others = played
                 kind = "quiet" if others <= options.quiet else "disturbed"
                 errors.setdefault((kind, "passive reading"), []).append(abs(passive - real))
                 errors.setdefault((kind, "sensor"), []).append(abs(new - real))
-                row = f"{passive:9.3f}{new:9.3f}{real:9.3f}{new - real:+9.3f}{others:9.2f}"
+                if options.spin:
+                    errors.setdefault((kind, "3 s spin"), []).append(abs(spun - real))
+                row = f"{passive:9.3f}{new:9.3f}{spun:9.3f}{real:9.3f}{new - real:+9.3f}{others:9.2f}"
                 print(f"{scene.name:34}{row}", flush=True)
                 if kind == "quiet":
                     break

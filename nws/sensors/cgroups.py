@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nws.sensors.procfs import parse_groups
+from nws.sensors.sharing import IDLE_POLICY_WEIGHT, NORMAL_WEIGHT
 
 #: Limits of version 1 at or above this mean "none" (the largest page-aligned int64).
 _NO_LIMIT = 1 << 60
@@ -30,6 +31,15 @@ class CpuLimit:
     group: str
     cpus: float
     usage_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuGroup:
+    """A group that competes as one: its weight (a normal process has 1024), and its quota, infinite without one."""
+
+    name: str
+    weight: float
+    cpus: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +88,7 @@ class Cgroups:
         """Return every CPU quota that binds this process, own group first."""
         limits = []
         for level in self._levels("cpu"):
-            cpus = _quota_v2(level.directory) if level.version == 2 else _quota_v1(level.directory)
+            _, cpus = _managed(level)
             if cpus is not None:
                 limits.append(
                     CpuLimit(
@@ -87,19 +97,19 @@ class Cgroups:
                 )
         return limits
 
-    def weighs(self, groups: Mapping[str, str]) -> bool:
-        """Return whether a process of these paths (controller → path) shares CPUs as part of a group below the
-        root's.
+    def cpu_groups(self, groups: Mapping[str, str]) -> tuple[CpuGroup, ...]:
+        """Return the groups by which a process of these paths (controller → path) competes for CPUs, outermost first.
+
+        The host's root is none of them, nor is a group that the CPU controller does not manage.
         """
-        if groups.get("cpu", "/") != "/":
-            return True
+        found = []
         for mount in self._mounts("cpu"):
-            if mount.version == 2:
-                # every group that the CPU controller manages has this file, and the host's root never has
-                below = Path(groups.get("", "/").removeprefix(mount.root).strip("/"))
-                places = [below, *below.parents]
-                return any((mount.directory / place / "cpu.max").exists() for place in places)
-        return False
+            for level in _upward(mount, groups.get(mount.controller, "/")):
+                weight, cpus = _managed(level)
+                if weight is not None:
+                    quota = math.inf if cpus is None else cpus
+                    found.append(CpuGroup(name=level.group, weight=weight, cpus=quota))
+        return tuple(reversed(found))
 
     def memory_limits(self) -> list[MemoryLimit]:
         """Return every memory limit that binds this process, own group first; idle file cache counts as free."""
@@ -178,6 +188,20 @@ def _quota_v1(directory: Path) -> float | None:
     if quota is None or period is None or quota <= 0 or period <= 0:
         return None
     return quota / period
+
+
+def _managed(level: _Level) -> tuple[float | None, float | None]:
+    """Return weight and quota of a group; the weight is None if tasks in it compete one by one."""
+    if level.version == 2:
+        # 100 is the weight of a normal process; the host's root has no such file
+        weight, cpus = _number(level.directory / "cpu.weight"), _quota_v2(level.directory)
+        weight = None if weight is None else weight / 100 * NORMAL_WEIGHT
+    else:
+        weight, cpus = _number(level.directory / "cpu.shares"), _quota_v1(level.directory)
+        weight = None if level.group == "/" else weight
+    if weight is not None and _number(level.directory / "cpu.idle"):
+        weight = IDLE_POLICY_WEIGHT
+    return weight, cpus
 
 
 def _memory_v2(directory: Path) -> tuple[float | None, float | None]:

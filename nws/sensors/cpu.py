@@ -17,7 +17,19 @@ from dataclasses import dataclass, field
 
 from nws.sensors.load import Load, LoadMeter
 from nws.sensors.registry import SensorContext
-from nws.sensors.sharing import NORMAL_WEIGHT, Task, newcomer_share, share_of_new, weight_of_nice
+from nws.sensors.sharing import (
+    IDLE_POLICY_WEIGHT,
+    NORMAL_WEIGHT,
+    Group,
+    Task,
+    flattened,
+    joined,
+    newcomer_share,
+    share_of_new,
+    tasks_of,
+    weight_of_nice,
+    without,
+)
 from nws.sensors.spin import spin
 from nws.series import Measurement, Resource, Series
 
@@ -42,8 +54,9 @@ class CpuSensor:
     meter : the competitors.  probe : duration in s → share of one CPU of a busy loop
     probe_s : length of a probe.  probe_every : measurements between probes, unless the passive reading moves by more
         than `moved` before
-    rest_s : least seconds between probes: 0.12 s of CPU each are 0.4 % then, under any load
+    rest_s : least seconds after a probe, and more in proportion after a longer one: 0.4 % of a CPU under any load
     gain : weight of a new probe in the smoothed bias
+    doubt : difference from which a second probe of `long_s` decides, as the model does not hold
     nice : nice value that our child processes inherit
     """
 
@@ -56,11 +69,13 @@ class CpuSensor:
     moved: float = 0.1
     rest_s: float = 30.0
     gain: float = 0.25
+    doubt: float = 0.15
+    long_s: float = 1.0
     nice: int = field(default_factory=lambda: os.nice(0))
     _bias: float = 0.0
     _since_probe: int | None = None
     _probed_at: float = 0.0
-    _probed_when: float = -math.inf
+    _rests_until: float = -math.inf
 
     @classmethod
     def create(cls, context: SensorContext) -> CpuSensor:
@@ -94,16 +109,20 @@ class CpuSensor:
         now = self.meter.monotonic()
         moved = abs(passive.new - self._probed_at) > self.moved
         due = self._since_probe is None or moved or self._since_probe >= self.probe_every
-        if not due or now - self._probed_when < self.rest_s:
+        if not due or now < self._rests_until:
             self._since_probe = (self._since_probe or 0) + 1
             # a bias learned under another load does not hold under this one
             return 0.0 if moved else self._bias
         low, high = _placements(passive.new, load)
-        got = self.probe(self.probe_s)
+        got, spent_s = self.probe(self.probe_s), self.probe_s
         difference = got - min(max(got, low), high)
         old = 0.0 if moved else self._bias
         self._bias = old + self.gain * (difference - old)
-        self._since_probe, self._probed_at, self._probed_when = 1, passive.new, now
+        if self.gain and abs(difference - old) > self.doubt:
+            self._bias = self.probe(self.long_s) - passive.new
+            spent_s += self.long_s
+        self._since_probe, self._probed_at = 1, passive.new
+        self._rests_until = now + self.rest_s * spent_s / self.probe_s
         return self._bias
 
 
@@ -114,19 +133,20 @@ def shares(load: Load, weight: float = NORMAL_WEIGHT) -> Shares:
     which `quota` returns.
     """
     count = len(load.usable)
-    rivals = [t for t in load.tasks if t.cpus & load.usable]
-    busiest = max(rivals, key=lambda t: (t.demand * t.weight, t.demand), default=None)
-    others = list(load.tasks)
-    if busiest is not None:
-        others.remove(busiest)
-    quota = _quota_share(load, 1, weight)
+    rivals = [
+        (flat, task)
+        for flat, task in zip(flattened(load.competitors), tasks_of(load.competitors), strict=True)
+        if flat.cpus & load.usable
+    ]
+    _, busiest = max(rivals, key=lambda r: (r[0].demand * r[0].weight, r[0].demand), default=(None, None))
+    others = without(load.competitors, busiest)
     # the one in whose place it stands may be a member of the quota's group, or not; it is, if it runs there
-    running = min(_share(load, others, 1, weight), _quota_share(load, 1, weight, without=busiest))
+    running = min(_share(load, others, 1, weight), _quota_share(load, 1, weight, left_out=busiest))
     return Shares(
-        new=_share(load, load.tasks, 1, weight),
+        new=_share(load, load.competitors, 1, weight),
         running=running,
-        capacity=count * _share(load, load.tasks, count, weight),
-        quota=quota,
+        capacity=count * _share(load, load.competitors, count, weight),
+        quota=_quota_share(load, 1, weight),
     )
 
 
@@ -135,10 +155,13 @@ def _placements(share: float, load: Load) -> tuple[float, float]:
 
     Where competitors can move, 3 busy processes on 2 CPUs get 2/3 each in the end, but at any moment one has a CPU to
     itself and two have half of one. A probe that ends before the scheduler moves a process sees either value, and
-    neither
-    is an error of the passive reading.
+    neither is an error of the passive reading. Tasks of SCHED_IDLE yield wherever they are.
     """
-    if share <= 0 or not any(len(t.cpus & load.available.keys()) > 1 and t.demand > 0.5 for t in load.tasks):
+    movable = any(
+        len(t.cpus & load.available.keys()) > 1 and t.demand > 0.5 and t.weight > IDLE_POLICY_WEIGHT
+        for t in tasks_of(load.competitors)
+    )
+    if share <= 0 or not movable:
         return share, share
     sharers = 1.0 / share
     if abs(sharers - round(sharers)) < 0.05:
@@ -146,11 +169,15 @@ def _placements(share: float, load: Load) -> tuple[float, float]:
     return 1.0 / math.ceil(sharers), 1.0 / math.floor(sharers)
 
 
-def _share(load: Load, tasks: Sequence[Task], count: int, weight: float) -> float:
+def _share(load: Load, members: Sequence[Task | Group], count: int, weight: float) -> float:
     """Return the share of each of `count` newcomers on the usable CPUs.
 
     Tasks confined to our CPUs leave their idle time; tasks that can go elsewhere compete over the whole machine.
     """
+    newcomers = [Task(demand=1.0, weight=weight, cpus=load.usable, new=True) for _ in range(count)]
+    everybody = flattened(joined(members, load.home, newcomers))
+    weight = next(t.weight for t in everybody if t.new)
+    tasks = [t for t in everybody if not t.new]
     here = {c: load.available[c] for c in load.usable}
     confined = [t for t in tasks if t.cpus & load.available.keys() <= load.usable]
     share = share_of_new(here, confined, count, weight)
@@ -159,12 +186,10 @@ def _share(load: Load, tasks: Sequence[Task], count: int, weight: float) -> floa
     return share
 
 
-def _quota_share(load: Load, count: int, weight: float, without: Task | None = None) -> float:
+def _quota_share(load: Load, count: int, weight: float, left_out: Task | None = None) -> float:
     """Return share of each of `count` newcomers that every quota allows; infinite without quotas."""
     most = float("inf")
     for quota in load.quotas:
-        members = list(quota.members)
-        if without in members:
-            members.remove(without)
+        members = [task for task in quota.members if task is not left_out]
         most = min(most, newcomer_share(quota.cpus, members, count, weight))
     return most

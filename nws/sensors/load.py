@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from nws.sensors.cgroups import Cgroups, CpuLimit
+from nws.sensors.cgroups import Cgroups, CpuGroup, CpuLimit
 from nws.sensors.procfs import CpuTimes, ProcFs, TaskTimes, TaskTraits
-from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, Task, as_one_group, weight_of_nice
+from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, Group, Task, weight_of_nice
 
 #: Threads below this part of a CPU are summed: each is indistinguishable from noise.
 _SMALL = 0.05
@@ -40,17 +40,18 @@ class Load:
     interval_s : length of the interval
     available : every CPU online → part of it that is available to processes (no interrupts, not stolen), 0..1
     usable : CPUs of this process and its children
-    tasks : competitors on any CPU.  quotas : limits of our own groups
-    newcomers_grouped : whether a new session, such as a launcher makes for its children, is scheduled as a group:
-    it then
-        has a normal process' weight whatever its nice value
+    competitors : the hierarchy of tasks on any CPU.  quotas : limits of our own groups
+    home : names of our own groups in it, outermost first: where newcomers compete
+    newcomers_grouped : whether a new session, such as a launcher makes for its children, is a group to the scheduler:
+        it then has a normal process' weight whatever its nice value
     """
 
     interval_s: float
     available: Mapping[int, float]
     usable: frozenset[int]
-    tasks: tuple[Task, ...]
+    competitors: tuple[Task | Group, ...]
     quotas: tuple[Quota, ...]
+    home: tuple[str, ...] = ()
     newcomers_grouped: bool = False
 
 
@@ -73,11 +74,34 @@ class _Seen:
     runnable: float
     niced: bool
     groups: Mapping[str, str]
-    session: str | None
+    session: tuple[str, float] | None
 
 
 def _own_cpu_s() -> float:
     return sum(os.times()[:4])
+
+
+@dataclass(slots=True)
+class _Members:
+    """The tasks and groups of one group while a hierarchy is built."""
+
+    tasks: list[Task] = field(default_factory=list)
+    groups: dict[CpuGroup, _Members] = field(default_factory=dict)
+
+    def within(self, chain: Sequence[CpuGroup]) -> _Members:
+        """Return the members of the group that a chain leads to."""
+        here = self
+        for group in chain:
+            here = here.groups.setdefault(group, _Members())
+        return here
+
+    def closed(self) -> tuple[Task | Group, ...]:
+        """Return the hierarchy."""
+        groups = (
+            Group(name=about.name, weight=about.weight, limit=about.cpus, members=inside.closed())
+            for about, inside in self.groups.items()
+        )
+        return (*self.tasks, *groups)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,31 +151,40 @@ class LoadMeter:
         usable = self.proc.usable_cpus() & rates.keys() or frozenset(rates)
         seen, small = self._seen(before, now, interval, rates)
         own = (now.own_s - before.own_s) / interval
-        hidden = self._hidden(
-            seen, small + own, (before.running + now.running) / 2 - 1, rates, usable, interval
-        )
+        runnable = (before.running + now.running) / 2 - 1
+        parents = self._parents(before, now, interval)
+        brief, hidden = self._hidden(seen, parents, small + own, runnable, rates, usable, interval)
         lumped = _pieces(small, frozenset(rates)) if small > 0 else []
+        home = self.cgroups.cpu_groups(self.cgroups.own_groups())
         return Load(
             interval_s=interval,
             available={c: 1.0 - r.interrupts - r.stolen for c, r in rates.items()},
             usable=usable,
-            tasks=tuple(self._tasks(seen) + lumped + hidden),
+            competitors=(*self._hierarchy(seen + brief, home), *lumped, *hidden),
             quotas=tuple(_quotas(before.limits, now.limits, seen, own, interval, usable)),
-            newcomers_grouped=self._is_grouped(self.cgroups.own_groups()),
+            home=tuple(group.name for group in home),
+            newcomers_grouped=not home and self.proc.groups_sessions(),
         )
 
-    def _is_grouped(self, groups: Mapping[str, str]) -> bool:
-        """Return whether the sessions of processes in these cgroups are groups to the scheduler."""
-        return self.proc.groups_sessions() and not self.cgroups.weighs(groups)
-
-    def _tasks(self, seen: list[_Seen]) -> list[Task]:
-        """Return the competitors with the weights they have against processes of other sessions."""
-        sessions: dict[str | None, list[Task]] = {}
+    def _hierarchy(self, seen: list[_Seen], home: tuple[CpuGroup, ...]) -> tuple[Task | Group, ...]:
+        """Return the competitors in the groups that the scheduler gives CPUs to; our own groups are among them."""
+        sessions = self.proc.groups_sessions()
+        chains: dict[frozenset[tuple[str, str]], tuple[CpuGroup, ...]] = {}
+        top = _Members()
+        top.within(home)
         for one in seen:
-            grouped = one.task.weight < REALTIME_WEIGHT and self._is_grouped(one.groups)
-            sessions.setdefault(one.session if grouped else None, []).append(one.task)
-        single = sessions.pop(None, [])
-        return single + [task for members in sessions.values() for task in as_one_group(members)]
+            if one.task.weight >= REALTIME_WEIGHT:
+                top.tasks.append(one.task)
+                continue
+            key = frozenset(one.groups.items())
+            if key not in chains:
+                chains[key] = self.cgroups.cpu_groups(one.groups)
+            chain = chains[key]
+            if not chain and sessions and one.session is not None:
+                name, weight = one.session
+                chain = (CpuGroup(name=name, weight=weight, cpus=math.inf),)
+            top.within(chain).tasks.append(one.task)
+        return top.closed()
 
     def _seen(
         self, before: _Reading, now: _Reading, interval: float, rates: Mapping[int, _Rates]
@@ -178,16 +211,34 @@ class LoadMeter:
             seen.append(_competitor(run, wait, traits, rates))
         return seen, small
 
+    def _parents(self, before: _Reading, now: _Reading, interval: float) -> list[tuple[TaskTraits, float]]:
+        """Return processes whose children ended in the interval, and the CPUs that these used."""
+        found = []
+        for pid, times in now.tasks.items():
+            past = before.tasks.get(pid)
+            used = (times.ended - (past.ended if past is not None else 0.0)) / interval
+            if pid == self.own_pid or used < _SMALL:
+                continue
+            traits = self.proc.traits(pid, pid)
+            if traits is not None:
+                # a child may have run long before the interval
+                found.append((traits, min(used, float(len(now.cpus)))))
+        return found
+
     def _hidden(
         self,
         seen: list[_Seen],
+        parents: list[tuple[TaskTraits, float]],
         accounted: float,
         runnable: float,
         rates: Mapping[int, _Rates],
         usable: frozenset[int],
         interval: float,
-    ) -> list[Task]:
-        """Return competitors behind busy time that no visible thread accounts for. Counts are in CPUs."""
+    ) -> tuple[list[_Seen], list[Task]]:
+        """Return competitors behind busy time that no visible thread accounts for. Counts are in CPUs.
+
+        Processes that started and ended in the interval compete in the groups of their parents; the others are unknown.
+        """
         tolerance = _SMALL + 2 * math.sqrt(len(rates)) / (self.proc.ticks_per_s * interval)
         niced_seen = sum(s.run for s in seen if s.niced)
         normal_seen = sum(s.run for s in seen) - niced_seen + accounted
@@ -199,13 +250,18 @@ class LoadMeter:
         full = _mean(rates[c].idle for c in usable) < _SATURATED
         crowded_here = bool(elsewhere) and full and _mean(rates[c].idle for c in elsewhere) > 2 * _SATURATED
         where = usable if crowded_here else everywhere
-        tasks = []
+        brief: list[_Seen] = []
+        tasks: list[Task] = []
         if normal > tolerance:
-            count = max(round(normal), round(waiting), 1) if full else 0
-            tasks += [Task(demand=1.0, cpus=where)] * count if full else _pieces(normal, where)
+            wanted = float(max(round(normal), round(waiting), 1)) if full else normal
+            used = sum(cpus for _, cpus in parents)
+            for traits, cpus in parents:
+                brief += _short_lived(traits, wanted * cpus / max(used, normal))
+            rest = wanted * (1.0 - used / max(used, normal))
+            tasks += _pieces(rest, where) if rest > _SMALL else []
         if niced > tolerance:
             tasks += _pieces(niced, where, weight_of_nice(10))
-        return tasks
+        return brief, tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +312,21 @@ def _competitor(run: float, wait: float | None, traits: TaskTraits, rates: Mappi
     )
 
 
+def _short_lived(traits: TaskTraits, cpus: float) -> list[_Seen]:
+    """Return competitors for short processes, halves of a CPU: each is placed anew, so none keeps a CPU to itself."""
+    return [
+        _Seen(
+            task=replace(piece, weight=traits.weight),
+            run=0.0,
+            runnable=0.0,
+            niced=False,
+            groups=traits.groups,
+            session=traits.session,
+        )
+        for piece in _pieces(cpus, traits.cpus, most=0.5)
+    ]
+
+
 def _quotas(
     before: list[CpuLimit],
     now: list[CpuLimit],
@@ -280,10 +351,12 @@ def _is_inside(group: str | None, ancestor: str) -> bool:
     return group is not None and (group == ancestor or group.startswith(ancestor.rstrip("/") + "/"))
 
 
-def _pieces(cpus: float, where: frozenset[int], weight: float = NORMAL_WEIGHT) -> list[Task]:
-    """Return as few equal tasks as can use that many CPUs."""
-    count = math.ceil(cpus - _SMALL) or 1
-    return [Task(demand=min(cpus / count, 1.0), weight=weight, cpus=where)] * count
+def _pieces(
+    cpus: float, where: frozenset[int], weight: float = NORMAL_WEIGHT, most: float = 1.0
+) -> list[Task]:
+    """Return as few equal tasks as can use that many CPUs, each at most `most`."""
+    count = math.ceil(cpus / most - _SMALL) or 1
+    return [Task(demand=min(cpus / count, most), weight=weight, cpus=where) for _ in range(count)]
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nws.base.errors import ProbeError
@@ -34,24 +34,28 @@ class CpuTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTimes:
-    """Seconds one thread ran, and waited for a CPU while it could have run (None: not known)."""
+    """Seconds one thread ran, and waited for a CPU while it could have run (None: not known).
+
+    ended : CPU seconds of the process' children that ended and were waited for; of its first thread only
+    """
 
     pid: int
     run: float
     wait: float | None
+    ended: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTraits:
     """Scheduler weight of one thread, the CPUs it may run on, its cgroup paths (hierarchy → path).
 
-    session : the autogroup its session is scheduled as, None where the kernel knows none
+    session : name and weight of the autogroup its session is scheduled as, None where the kernel knows none
     """
 
     weight: float
     cpus: frozenset[int]
     groups: Mapping[str, str]
-    session: str | None
+    session: tuple[str, float] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +111,16 @@ class ProcFs:
                 times = self._task_times(f"{base}/{name}/task/{thread}", int(name))
                 if times is not None:
                     found[int(thread)] = times
+            if (first := found.get(int(name))) is not None:
+                found[int(name)] = replace(first, ended=self._ended_s(f"{base}/{name}/stat"))
         return found
+
+    def _ended_s(self, path: str) -> float:
+        try:
+            fields = _after_name(_bytes(path))
+            return (int(fields[13]) + int(fields[14])) / self.ticks_per_s
+        except (OSError, ValueError, IndexError):
+            return 0.0
 
     def _task_times(self, directory: str, pid: int) -> TaskTimes | None:
         try:
@@ -145,13 +158,13 @@ class ProcFs:
         except OSError:
             return False
 
-    def _session(self, pid: int) -> str | None:
+    def _session(self, pid: int) -> tuple[str, float] | None:
         try:
-            name = _bytes(f"{self.root}/{pid}/autogroup").decode().split(" ")[0]
-        except OSError:
+            name, _, nice = _bytes(f"{self.root}/{pid}/autogroup").decode().split()
+        except (OSError, ValueError):
             return None
         # kernel threads and init are in the root group one by one
-        return None if name in ("/autogroup-0", "/", "") else name
+        return None if name in ("/autogroup-0", "/") else (name, weight_of_nice(int(nice)))
 
     def memory_available(self) -> float:
         """Return bytes a new process can touch without paging, host-wide: MemAvailable; raises `ProbeError`."""

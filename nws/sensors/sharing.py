@@ -10,7 +10,7 @@ is. Nothing is measured here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 #: Weight of nice 0 in Linux' fair scheduler; one step of nice is a factor of 1.25.
@@ -29,25 +29,92 @@ def weight_of_nice(nice: int) -> float:
 class Task:
     """A competitor.
 
-    demand : CPUs it would use were it alone, 0..1.  weight : its scheduler weight
-    cpus : CPUs it may run on
+    demand : CPUs it would use were it alone, 0..1.  weight : its scheduler weight within its group
+    cpus : CPUs it may run on.  new : whether it is one whose share is asked for
     """
 
     demand: float
     weight: float = NORMAL_WEIGHT
     cpus: frozenset[int]
+    new: bool = False
 
 
-def as_one_group(members: Sequence[Task]) -> list[Task]:
-    """Return the members with the weight of one normal process between them, as Linux gives to each session
-    (autogroup).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Competitors with one weight between them, and at most `limit` CPUs: a control group, or a session (autogroup).
 
-    The group's weight lies where its members want to run, so each takes a part of it by its own weight and demand.
+    name : the same as that of the group in `home` of `joined`
     """
-    total = sum(t.weight * t.demand for t in members)
-    if total <= 0:
-        return list(members)
-    return [replace(t, weight=max(NORMAL_WEIGHT * t.weight * t.demand / total, 1e-6)) for t in members]
+
+    name: str
+    weight: float
+    members: tuple[Task | Group, ...]
+    limit: float = math.inf
+
+    @property
+    def demand(self) -> float:
+        """CPUs that the members would use if nobody else ran."""
+        return min(sum(member.demand for member in self.members), self.limit)
+
+
+def flattened(
+    members: Iterable[Task | Group], weight: float | None = None, granted: float = 1.0
+) -> list[Task]:
+    """Return the tasks of a hierarchy with the weights that they have against each other.
+
+    A group's weight lies where its members want to run, so each gets a part of it in proportion to its own weight and
+    demand. Members of a group that may not use all they want want less.
+
+    Args:
+        weight: what the members have together; None if each has its own, as at the top
+        granted: part of the members' demands that the groups above them leave
+    """
+    members = list(members)
+    total = sum(m.weight * m.demand for m in members)
+    tasks = []
+    for member in members:
+        own = member.weight
+        if weight is not None:
+            own = max(weight * own * member.demand / total, 1e-6) if total > 0 else min(weight, own)
+        if isinstance(member, Group):
+            wanted = sum(m.demand for m in member.members)
+            left = min(member.limit / wanted, 1.0) if wanted > 0 else 1.0
+            tasks += flattened(member.members, own, granted * left)
+        else:
+            tasks.append(replace(member, weight=own, demand=member.demand * granted))
+    return tasks
+
+
+def tasks_of(members: Iterable[Task | Group]) -> Iterator[Task]:
+    """Yield the tasks of a hierarchy in the order of `flattened`, as they are in it."""
+    for member in members:
+        if isinstance(member, Group):
+            yield from tasks_of(member.members)
+        else:
+            yield member
+
+
+def without(members: Iterable[Task | Group], task: Task | None) -> tuple[Task | Group, ...]:
+    """Return a hierarchy without one task, which is found by identity."""
+    return tuple(
+        replace(one, members=without(one.members, task)) if isinstance(one, Group) else one
+        for one in members
+        if one is not task
+    )
+
+
+def joined(
+    members: Iterable[Task | Group], home: Sequence[str], newcomers: Sequence[Task]
+) -> tuple[Task | Group, ...]:
+    """Return a hierarchy with further tasks in the group that the names of `home` lead to, empty for the top."""
+    if not home:
+        return (*members, *newcomers)
+    return tuple(
+        replace(one, members=joined(one.members, home[1:], newcomers))
+        if isinstance(one, Group) and one.name == home[0]
+        else one
+        for one in members
+    )
 
 
 def newcomer_share(

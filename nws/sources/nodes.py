@@ -84,7 +84,7 @@ class Target:
             interval_s=1.0,
             available={cpu: max(1.0 - interrupts - stolen, 0.0) for cpu in range(count)},
             usable=frozenset(range(count)),
-            tasks=tuple(self._tasks(part, idle, count, niced_weight)),
+            competitors=tuple(self._tasks(part, idle, count, niced_weight)),
             quotas=(),
         )
 
@@ -167,7 +167,7 @@ def _pieces(cpus: float, weight: float, where: frozenset[int]) -> Iterable[Task]
         return
     count = max(math.floor(cpus + 0.5), 1)
     each = min(cpus / count, 1.0)
-    yield from [Task(demand=each, weight=weight, cpus=where)] * count
+    yield from (Task(demand=each, weight=weight, cpus=where) for _ in range(count))
     rest = cpus - count * each
     if rest >= _SMALL:
         yield Task(demand=rest, weight=weight, cpus=where)

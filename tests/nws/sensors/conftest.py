@@ -31,13 +31,15 @@ class FakeHost:
         self.running, self.own_rate, self.own = 1, 0.0, 5.0
         self.counters = {c: [10.0, 0.0, 500.0, 0.0, 0.0] for c in self.cpus}
         self.schedstat = True
-        self.autogroups = False
+        self.autogroups, self.session_nice = False, 0
         (self.proc / "self").mkdir(parents=True)
         self.sys.mkdir()
         self.write()
 
-    def task(self, tid, *, run, wait=0.0, nice=0, policy=0, cpus=None, group="/", pid=None, session=0):
-        """A competitor: parts of one CPU that it runs and waits."""
+    def task(
+        self, tid, *, run, wait=0.0, nice=0, policy=0, cpus=None, group="/", pid=None, session=0, children=0.0
+    ):
+        """A competitor: parts of one CPU that it runs and waits, and that its short-lived children use together."""
         self.tasks[tid] = {
             "run": run,
             "wait": wait,
@@ -47,7 +49,8 @@ class FakeHost:
             "group": group,
             "pid": pid or tid,
             "session": session,
-            "total": [3.0, 1.0],
+            "children": children,
+            "total": [3.0, 1.0, 0.0],
         }
         self.write()
 
@@ -64,11 +67,12 @@ class FakeHost:
         for task in self.tasks.values():
             task["total"][0] += task["run"] * seconds
             task["total"][1] += task["wait"] * seconds
+            task["total"][2] += task["children"] * seconds
             for cpu in task["cpus"]:
                 if task["nice"] > 0:
                     self.niced[cpu] += task["run"] / len(task["cpus"])
                 else:
-                    busy[cpu] += task["run"] / len(task["cpus"])
+                    busy[cpu] += (task["run"] + task["children"]) / len(task["cpus"])
         for cpu, counter in self.counters.items():
             parts = [busy[cpu], self.niced[cpu], 0.0, self.interrupts[cpu], self.steal[cpu]]
             parts[2] = max(1.0 - sum(parts), 0.0)
@@ -88,13 +92,15 @@ class FakeHost:
         for tid, task in self.tasks.items():
             directory = self.proc / str(task["pid"]) / "task" / str(tid)
             directory.mkdir(parents=True, exist_ok=True)
-            run, wait = task["total"]
+            run, wait, children = task["total"]
             if self.schedstat:
                 (directory / "schedstat").write_text(f"{round(run * 1e9)} {round(wait * 1e9)} 17\n")
             fields = ["R", *["0"] * 10, str(round(run * TICKS)), "0", "0", "0", "20", str(task["nice"])]
             fields += ["0"] * 21 + [str(task["policy"]), "0"]
             (directory / "stat").write_text(f"{tid} (a) b) {' '.join(fields)}\n")
-            autogroup = f"/autogroup-{task['session']} nice 0\n"
+            of_process = ["S", *["0"] * 12, str(round(children * TICKS)), "0"]
+            (self.proc / str(task["pid"]) / "stat").write_text(f"{tid} (a) b) {' '.join(of_process)}\n")
+            autogroup = f"/autogroup-{task['session']} nice {self.session_nice}\n"
             (self.proc / str(task["pid"]) / "autogroup").write_text(autogroup)
             (self.proc / str(task["pid"]) / "cgroup").write_text(f"4:cpu,cpuacct:{task['group']}\n")
 
@@ -111,6 +117,10 @@ class FakeHost:
         directory = self.sys / path.removeprefix(root).strip("/")
         directory.mkdir(parents=True, exist_ok=True)
         return directory
+
+    def own_group(self, path: str) -> None:
+        """Moves this process into another group of the hierarchy that is mounted."""
+        (self.proc / "self" / "cgroup").write_text(f"4:cpu,cpuacct,memory:{path}\n")
 
     def procfs(self) -> ProcFs:
         return ProcFs(root=self.proc, affinity=self.affinity, ticks_per_s=TICKS)

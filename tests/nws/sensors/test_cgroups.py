@@ -73,10 +73,24 @@ def test_a_mount_point_with_a_blank(host, tmp_path):
     assert seen == ["/my cgroups"]
 
 
-def test_a_group_weighs_where_the_cpu_controller_manages_it(host):
+def test_groups_compete_where_the_cpu_controller_manages_them(host):
     group = host.control_group("/user/job", version=2)
-    assert not host.cgroups().weighs({"": "/user/job"})
-    (group.parent / "cpu.max").write_text("max 100000\n")
-    assert host.cgroups().weighs({"": "/user/job"})
-    assert not host.cgroups().weighs({"": "/"})
-    assert host.cgroups().weighs({"cpu": "/job", "": "/"})
+    cgroups = host.cgroups()
+    assert cgroups.cpu_groups({"": "/user/job"}) == ()
+    (group.parent / "cpu.weight").write_text("25\n")
+    (group.parent / "cpu.max").write_text("50000 100000\n")
+    (group / "cpu.weight").write_text("100\n")
+    (group / "cpu.idle").write_text("1\n")
+    user, job = cgroups.cpu_groups({"": "/user/job"})
+    assert (user.name, user.weight, user.cpus) == ("/user", 256.0, 0.5)
+    assert (job.name, job.weight, job.cpus) == ("/user/job", 3.0, float("inf"))
+    assert cgroups.cpu_groups({"": "/"}) == ()
+
+
+def test_a_group_of_version_1_has_its_shares_and_the_root_none(host):
+    group = host.control_group("/batch", version=1)
+    for directory in (group, group.parent):
+        (directory / "cpu.shares").write_text("2048\n")
+    (found,) = host.cgroups().cpu_groups({"cpu": "/batch"})
+    assert (found.name, found.weight) == ("/batch", 2048.0)
+    assert host.cgroups().cpu_groups({"cpu": "/"}) == ()

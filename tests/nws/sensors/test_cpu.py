@@ -96,14 +96,47 @@ def test_where_sessions_are_groups_nice_counts_within_them_only(host):
     assert readings(host.sensor(nice=10))[0] == pytest.approx(0.5, abs=0.01)
 
 
-def test_tasks_of_no_session_and_of_cpu_cgroups_count_one_by_one(host):
+def test_tasks_of_no_session_count_one_by_one(host):
     host.usable, host.autogroups = {0}, True
     for tid in (7, 8):
         host.task(tid, run=0.5, wait=0.5, cpus={0}, session=0)
     assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
+
+
+def test_a_session_of_higher_nice_value_weighs_less(host):
+    host.usable, host.autogroups = {0}, True
+    host.session_nice = 19
+    host.task(7, run=1.0, cpus={0}, session=5)
+    assert readings(host.sensor())[0] > 0.95
+
+
+@pytest.mark.parametrize(("weight", "new"), [(1024, 1 / 2), (8192, 1 / 9), (64, 16 / 17)])
+def test_a_control_group_competes_with_one_weight(host, weight, new):
+    host.usable, host.autogroups = {0}, True
+    (host.control_group("/batch", version=1) / "cpu.shares").write_text(f"{weight}\n")
+    host.own_group("/")
     for tid in (7, 8):
         host.task(tid, run=0.5, wait=0.5, cpus={0}, session=4, group="/batch")
-    assert readings(host.sensor())[0] == pytest.approx(1 / 3, abs=0.01)
+    assert readings(host.sensor())[0] == pytest.approx(new, abs=0.01)
+
+
+def test_a_throttled_group_wants_no_more_than_its_quota(host):
+    host.usable = {0}
+    group = host.control_group("/small", version=1)
+    for name, value in (("shares", 1024), ("cfs_quota_us", 20_000), ("cfs_period_us", 100_000)):
+        (group / f"cpu.{name}").write_text(f"{value}\n")
+    host.own_group("/")
+    host.task(7, run=0.2, wait=0.8, cpus={0}, group="/small")
+    host.task(8, run=0.8, cpus={0})
+    assert readings(host.sensor())[0] == pytest.approx((1 - 0.2) / 2, abs=0.01)
+
+
+def test_a_newcomer_shares_the_weight_of_our_own_group(host):
+    host.usable = {0}
+    (host.control_group("/ours", version=1) / "cpu.shares").write_text("1024\n")
+    host.task(7, run=0.5, wait=0.5, cpus={0}, group="/ours")
+    host.task(8, run=0.5, wait=0.5, cpus={0}, group="/")
+    assert readings(host.sensor()) == pytest.approx((1 / 4, 1 / 2, 1 / 4), abs=0.01)
 
 
 def test_load_on_cpus_we_may_not_use_does_not_count(host):
@@ -144,6 +177,19 @@ def test_load_of_processes_we_cannot_see_counts(host):
     assert readings(host.sensor())[0] == pytest.approx(2 / 3, abs=0.02)
     host.running = 1 + 4
     host.write()
+    assert readings(host.sensor())[0] == pytest.approx(2 / 5, abs=0.02)
+
+
+def test_short_processes_compete_in_the_groups_of_their_parents(host):
+    host.autogroups = True
+    for tid in (7, 8, 9, 10):
+        host.task(tid, run=0.0, children=0.5, session=5)
+    host.running = 5
+    assert readings(host.sensor())[0] == pytest.approx(1.0, abs=0.02), (
+        "a session of four weighs as one process"
+    )
+    for tid in (7, 8, 9, 10):
+        host.task(tid, run=0.0, children=0.5, session=tid)
     assert readings(host.sensor())[0] == pytest.approx(2 / 5, abs=0.02)
 
 
@@ -207,9 +253,24 @@ def test_a_groups_usage_tells_of_members_nobody_sees(host):
 
 
 def test_the_probe_corrects_the_passive_reading_step_by_step(host):
-    sensor = host.sensor(gain=0.5, probe=lambda s: 0.8, probe_every=1)
-    assert [round(readings(sensor)[0], 3) for _ in range(4)] == [0.9, 0.85, 0.825, 0.812]
+    sensor = host.sensor(gain=0.5, probe=lambda s: 0.88, probe_every=1)
+    assert [round(readings(sensor)[0], 3) for _ in range(4)] == [0.94, 0.91, 0.895, 0.887]
     assert readings(sensor)[2] == pytest.approx(2 * readings(sensor)[0], abs=0.02)
+
+
+def test_a_long_probe_decides_where_the_model_does_not_hold(host):
+    lengths = []
+
+    def probe(seconds):
+        lengths.append(seconds)
+        return 0.5 if seconds < 1 else 0.6
+
+    sensor = host.sensor(gain=0.25, probe=probe, rest_s=30.0)
+    assert readings(sensor)[0] == pytest.approx(0.6)
+    assert lengths == [0.1, 1.0]
+    host.sleep(300)
+    assert readings(sensor)[0] == pytest.approx(0.6)
+    assert lengths == [0.1, 1.0], "a longer probe is followed by a longer rest"
 
 
 def test_the_probe_runs_now_and_then_and_when_the_load_moves(host):
@@ -257,7 +318,7 @@ def test_probes_rest_however_much_the_load_moves(host):
 
     def probe(seconds):
         probes.append(host.t)
-        return 0.6
+        return 0.9
 
     sensor = host.sensor(gain=1.0, probe=probe, rest_s=30.0)
     for turn in range(60):
@@ -265,7 +326,7 @@ def test_probes_rest_however_much_the_load_moves(host):
             host.task(tid, run=float(turn % 2))
         host.sleep(10)
         new = readings(sensor)[0]
-        if host.t - probes[-1] > 1.0 and abs(new - 0.6) > 0.01:
+        if host.t - probes[-1] > 1.0 and abs(new - 0.9) > 0.01:
             # not probed under this load: the passive reading alone
             assert new == pytest.approx(2 / 3 if turn % 2 else 1.0, abs=0.02)
     assert min(b - a for a, b in itertools.pairwise(probes)) >= 30.0

@@ -6,10 +6,13 @@ from hypothesis import strategies as st
 
 from nws.sensors.sharing import (
     REALTIME_WEIGHT,
+    Group,
     Task,
-    as_one_group,
+    flattened,
+    joined,
     newcomer_share,
     share_of_new,
+    tasks_of,
     weight_of_nice,
 )
 
@@ -61,15 +64,40 @@ def test_tasks_elsewhere_do_not_count():
     assert share_of_new({0: 1.0}, [spinner({1})] * 5, 1) == 1.0
 
 
-def test_a_session_has_the_weight_of_one_process_where_its_members_want_to_run():
-    members = as_one_group([spinner({0}), spinner({0}, nice=19), spinner({1})])
+def group(*members, weight=1024.0, limit=float("inf"), name="g"):
+    return Group(name=name, weight=weight, members=members, limit=limit)
+
+
+def test_a_group_has_one_weight_where_its_members_want_to_run():
+    members = flattened([group(spinner({0}), spinner({0}, nice=19), spinner({1}))])
     assert sum(t.weight for t in members) == pytest.approx(weight_of_nice(0))
     assert members[0].weight == members[2].weight > 50 * members[1].weight
 
 
-def test_a_session_of_idlers_keeps_its_members():
-    idle = [Task(demand=0.0, cpus=BOTH)]
-    assert as_one_group(idle) == idle
+def test_a_group_of_idlers_keeps_its_members():
+    idle = Task(demand=0.0, cpus=BOTH)
+    assert flattened([group(idle)]) == [idle]
+
+
+def test_members_of_a_group_want_no_more_than_its_quota():
+    members = flattened([group(spinner(), group(spinner(), spinner(), limit=0.5), limit=0.75)])
+    assert sum(t.demand for t in members) == pytest.approx(0.75)
+    assert members[0].demand == pytest.approx(0.5)
+
+
+def test_weights_of_nested_groups_multiply():
+    light, heavy = group(spinner(), weight=256.0), group(spinner(), spinner(), weight=768.0)
+    weights = [t.weight for t in flattened([spinner(), group(light, heavy)])]
+    # of the inner demand 3, a part 256 · 1 against 768 · 2
+    assert weights == pytest.approx([1024.0, 1024 / 7, 3 * 1024 / 7, 3 * 1024 / 7])
+
+
+def test_a_newcomer_joins_the_group_it_comes_from():
+    new = Task(demand=1.0, cpus=BOTH, new=True)
+    found = joined([spinner(), group(group(spinner(), name="in"), name="out")], ("out", "in"), [new])
+    weights = [(t.new, t.weight) for t in flattened(found)]
+    assert weights == [(False, 1024.0), (False, 512.0), (True, 512.0)]
+    assert list(tasks_of(found))[-1] is new
 
 
 tasks = st.lists(
@@ -108,3 +136,27 @@ def test_everything_is_handed_out_or_nobody_wants_more(competitors, capacity):
         assert handed_out == pytest.approx(capacity)
     else:
         assert handed_out <= capacity + 1e-9
+
+
+hierarchies = st.recursive(
+    st.lists(st.builds(lambda demand: Task(demand=demand, cpus=BOTH), st.floats(0.0, 1.0)), max_size=3),
+    lambda inner: st.lists(
+        st.builds(
+            lambda members, weight, limit: group(*members, weight=weight, limit=limit),
+            inner,
+            st.floats(3.0, 1e5),
+            st.floats(0.01, 4.0),
+        ),
+        max_size=3,
+    ),
+    max_leaves=6,
+)
+
+
+@given(hierarchies)
+def test_flattening_keeps_tasks_weights_and_demands(members):
+    flat = flattened(members)
+    assert [t.cpus for t in flat] == [t.cpus for t in tasks_of(members)]
+    assert sum(t.demand for t in flat) == pytest.approx(sum(m.demand for m in members), abs=1e-9)
+    busy = [m for m in members if m.demand > 0]
+    assert sum(t.weight for t in flattened(busy)) == pytest.approx(sum(m.weight for m in busy), rel=1e-3)
