@@ -36,9 +36,12 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Choose between quick and all tests, and let interrupts reach the programs that tests start."""
-    # A shell that starts pytest in the background may ignore SIGINT; each program of a test would inherit that.
+    # A shell that starts pytest in the background may ignore SIGINT, and nohup SIGHUP; each program of a test would
+    # inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if hasattr(config, "workerinput"):
         return
     option = config.option
