@@ -105,7 +105,7 @@ def test_the_version_stands_in_the_changelog(project):
 
 def test_what_is_imported_is_declared(project):
     """A direct import of something that only comes along with another package breaks when that one changes."""
-    names = {"pyyaml": "yaml"}
+    names = {"pyyaml": "yaml", "typing-extensions": "typing_extensions"}
     about = project["project"]
     declared = {
         re.split(r"[<>=\[]", d)[0] for d in about["dependencies"] + about["optional-dependencies"]["plot"]

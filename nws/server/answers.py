@@ -13,6 +13,7 @@ import orjson
 from starlette.responses import Response
 
 from nws.base.errors import ServiceError, StoreError, UsageError, WeatherError
+from nws.service.records import Error, ErrorDetail
 
 #: Maximum number of problems in a response; a last entry counts the others.
 MOST_PROBLEMS = 20
@@ -44,8 +45,8 @@ def refused(
     if len(listed) > MOST_PROBLEMS:
         listed = [*listed[:MOST_PROBLEMS], f"and {len(listed) - MOST_PROBLEMS} more"]
     # a message may quote a client's text with lone surrogates, which JSON cannot represent
-    error = {"status": status, "message": _clean(message), "problems": [_clean(p) for p in listed]}
-    return encoded(orjson.dumps({"error": error}), status, headers)
+    error = ErrorDetail(status=status, message=_clean(message), problems=[_clean(p) for p in listed])
+    return encoded(orjson.dumps(Error(error=error)), status, headers)
 
 
 def refusal_of(error: WeatherError) -> Response:

@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from nws.base.errors import Forbidden, ServiceError, Unauthorized, WeatherError
 from nws.server.answers import refusal_of
-from nws.server.bodies import must_close, parse_object, read_body
+from nws.server.bodies import must_close, parse_object, read_body, read_query
 from nws.server.counters import RequestCounters
 from nws.server.limits import RateLimit
 from nws.server.middleware import RequestContext
@@ -138,17 +138,30 @@ class Backend:
                 failing = False
 
 
-Handler = Callable[[Backend, Request], Awaitable[Response]]
+Handler = Callable[..., Awaitable[Response]]
+"""Called with backend, request and, if the operation has any, the record of its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation of the interface. roles: any of them is sufficient; None: no token needed."""
+    """One operation of the interface.
+
+    roles: any of them is sufficient; None: no token needed.  query, body, answer: models of parameters and documents
+    media, kind: of an answer without a model.  errors: statuses of refusals beyond the usual ones
+    also: another status with the same answer
+    """
 
     method: str
     path: str
     roles: frozenset[Role] | None
     handler: Handler
+    query: type | None = None
+    body: type | None = None
+    answer: Any = None
+    media: str = "application/json"
+    kind: str = "object"
+    errors: tuple[str, ...] = ()
+    also: str | None = None
 
 
 async def run(backend: Backend, operation: Operation, request: Request) -> Response:
@@ -157,7 +170,8 @@ async def run(backend: Backend, operation: Operation, request: Request) -> Respo
     context.route = operation.path
     try:
         _admit(operation, context)
-        return await operation.handler(backend, request)
+        query = read_query(request, operation.query)
+        return await operation.handler(backend, request, *([] if query is None else [query]))
     except ServiceError as error:
         if error.status in (401, 403):
             backend.log_client(request, f"refused: {operation.method} {operation.path}: {error}")

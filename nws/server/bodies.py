@@ -6,14 +6,19 @@ A body is counted while it arrives; one byte beyond the bound ends it. An unknow
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
 import orjson
+from pydantic import ValidationError
+from pydantic_core import core_schema
 from starlette.requests import Request
 
 from nws.base.errors import Malformed, Refused, ServiceError
+from nws.service.parsing import HOST, SERIES, Legal, adapter, legal
+
+_T = TypeVar("_T")
 
 #: Seconds in which a body must arrive.
 BODY_S = 30.0
@@ -21,6 +26,9 @@ BODY_S = 30.0
 _THROWN_AWAY_BYTES = 64_000_000
 #: Larger times are not seconds but milliseconds, or errors; seconds.
 _FARTHEST_S = 1e11
+#: Maximum number of samples in one answer, and of names in one query.
+MOST_SAMPLES = 100_000
+MOST_NAMES = 5_000
 
 
 class TooLarge(ServiceError):
@@ -80,20 +88,6 @@ def parse_object(body: bytes) -> dict[str, Any]:
     return document
 
 
-def check_columns(document: dict[str, Any], names: Collection[str]) -> None:
-    """Raise `Malformed` if a column contains anything but numbers.
-
-    An array of text reserves the longest text's size per element, so that a short body could exhaust the memory.
-    """
-    problems = [
-        f"{name}: expected a list of numbers"
-        for name in names
-        if isinstance(column := document.get(name), list) and not {int, float}.issuperset(map(type, column))
-    ]
-    if problems:
-        raise Malformed(f"not a batch of measurements: {problems[0]}", problems=problems)
-
-
 def _check_type(request: Request) -> None:
     given = request.headers.get("content-type", "")
     kind, *parameters = (part.strip().lower() for part in given.split(";"))
@@ -110,73 +104,138 @@ def _kind(value: object) -> str:
     return "null" if value is None else names.get(type(value), "something else")
 
 
-class Query:
-    """The query string of one request; `check` at the end raises `Refused` with all problems.
+def read_query(request: Request, kind: Callable[..., _T] | None) -> _T | None:
+    """Return the query string as a record of `kind`; raises `Refused` with all problems.
 
-    legal: names of this operation's parameters.  repeated: those that may occur more than once
+    Its fields are parameters; those whose type is a list may occur more than once. None: no parameter is legal.
     """
+    if not request.scope["query_string"]:
+        return None if kind is None else kind()
+    known = {} if kind is None else legal(kind)
+    given: dict[str, list[str]] = {}
+    for name, value in request.query_params.multi_items():
+        given.setdefault(name, []).append(value)
+    problems, values = [], dict[str, Any]()
+    for name, texts in given.items():
+        if name not in known:
+            problems.append(f"{name[:40]}: unknown parameter; legal are {', '.join(known) or 'none'}")
+        elif known[name].schema["type"] == "list":
+            values[name] = texts
+        else:
+            values[name] = texts[0]
+            if len(texts) > 1:
+                problems.append(f"{name}: given {len(texts)} times; once is legal")
+    record = None
+    try:
+        record = None if kind is None else adapter(kind).validate_python(values)
+    except ValidationError as error:
+        for name in dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_context=False)):
+            problems.append(f"{name}: {given[name][0][:40]!r}; {known[name].text}")
+    if problems:
+        raise unacceptable(problems)
+    return record
 
-    def __init__(self, request: Request, legal: Collection[str], repeated: Collection[str] = ()) -> None:
-        self._values: dict[str, list[str]] = {}
-        self._problems: list[str] = []
-        if not request.scope["query_string"]:
-            return
-        for name, value in request.query_params.multi_items():
-            self._values.setdefault(name, []).append(value)
-        for name, values in self._values.items():
-            if name not in legal:
-                known = ", ".join(legal) or "none"
-                self._problems.append(f"{name[:40]}: unknown parameter; legal are {known}")
-            elif len(values) > 1 and name not in repeated:
-                self._problems.append(f"{name}: given {len(values)} times; once is legal")
 
-    def all(self, name: str) -> list[str] | None:
-        """Return every value of a repeated parameter; None if it is absent."""
-        return self._values.get(name)
+def unacceptable(problems: list[str]) -> Refused:
+    """Return the refusal of a query."""
+    return Refused("the query is not acceptable: " + problems[0], problems=problems)
 
-    def text(self, name: str) -> str | None:
-        """Return a value as text; None if it is absent."""
-        return self._values.get(name, [None])[0]
 
-    def time(self, name: str, default: float) -> float:
-        """Return a value as seconds since the epoch, within a few thousand years of it."""
-        given = self.text(name)
-        if given is None:
-            return default
-        try:
-            value = float(given)
-        except ValueError:
-            value = math.nan
-        if not abs(value) <= _FARTHEST_S or "_" in given:
-            self._problems.append(
-                f"{name}: {given[:40]!r}; expected seconds since the epoch, at most {_FARTHEST_S:.0e}"
-            )
-            return default
-        return value
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not abs(value) <= _FARTHEST_S or "_" in text:
+        raise ValueError
+    return value
 
-    def whole(self, name: str, default: int, *, most: int) -> int:
-        """Return a value as a whole number from 1 to `most`."""
-        given = self.text(name)
-        if given is None:
-            return default
-        if not (given.isascii() and given.isdigit() and len(given) <= 9 and 1 <= int(given) <= most):
-            self._problems.append(f"{name}: {given[:40]!r}; expected a whole number, 1 to {most}")
-            return default
-        return int(given)
 
-    def choice(self, name: str, legal: Collection[str], default: str) -> str:
-        """Return a value that must be one of `legal`."""
-        given = self.text(name)
-        if given is None or given in legal:
-            return given or default
-        self._problems.append(f"{name}: {given[:40]!r}; legal are {', '.join(legal)}")
-        return default
+def _most(most: int) -> Legal:
+    return Legal(
+        schema=core_schema.str_schema(pattern="^[0-9]{1,9}$"),
+        text=f"expected a whole number, 1 to {most}",
+        json={"type": "integer", "minimum": 1, "maximum": most},
+        then=lambda text: _bounded(int(text), most),
+    )
 
-    def problem(self, text: str) -> None:
-        """Add a problem."""
-        self._problems.append(text)
 
-    def check(self) -> None:
-        """Raise `Refused` if there was any problem."""
-        if self._problems:
-            raise Refused("the query is not acceptable: " + self._problems[0], problems=self._problems)
+def _bounded(value: int, most: int) -> int:
+    if not 1 <= value <= most:
+        raise ValueError
+    return value
+
+
+def _choice(*values: str) -> Legal:
+    return Legal(schema=core_schema.literal_schema(list(values)), text=f"legal are {', '.join(values)}")
+
+
+def _text(json: Mapping[str, Any] | None = None) -> Legal:
+    return Legal(schema=core_schema.str_schema(), json=json)
+
+
+Seconds = Annotated[
+    float | None,
+    Legal(
+        schema=core_schema.str_schema(),
+        text=f"expected seconds since the epoch, at most {_FARTHEST_S:.0e}",
+        json={"type": "number", "description": "Seconds since the epoch."},
+        then=_seconds,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesQuery:
+    """Which series. host: either end of a pair"""
+
+    host: Annotated[str | None, _text(HOST)] = None
+    resource: Annotated[str | None, _text()] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplesQuery:
+    """Which samples of a series. since, until: by default all until now.  most: of the newest"""
+
+    since: Seconds = None
+    until: Seconds = None
+    resolution: Annotated[str, _choice("auto", "raw", "60", "600")] = "auto"
+    most: Annotated[int, _most(MOST_SAMPLES)] = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlotQuery:
+    """Which part of a series. since: by default a day before `until`"""
+
+    since: Seconds = None
+    until: Seconds = None
+    points: Annotated[int, _most(5_000)] = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsQuery:
+    """Which events. most: of the newest"""
+
+    since: Seconds = None
+    until: Seconds = None
+    most: Annotated[int, _most(10_000)] = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastsQuery:
+    """Which forecasts; None: all."""
+
+    series: Annotated[
+        list[str] | None,
+        Legal(
+            schema=core_schema.list_schema(core_schema.str_schema()),
+            json={"type": "array", "items": SERIES, "maxItems": MOST_NAMES},
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotQuery:
+    """Which hosts, as names with commas between them."""
+
+    hosts: Annotated[
+        str | None, _text({"type": "string", "description": "Names with commas between them."})
+    ] = None
+    composed: Annotated[str, _choice("true", "false")] = "false"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ def render(backend: Backend) -> str:
     return page.page()
 
 
-def _weather(page: Exposition, columns: dict[str, Any]) -> None:
+def _weather(page: Exposition, columns: Mapping[str, Any]) -> None:
     made = _made(columns["name"])
     for name, column, text in _SERIES_FAMILIES:
         page.family(name, "gauge", text)

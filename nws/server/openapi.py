@@ -1,17 +1,23 @@
-"""The OpenAPI 3.1 description of the interface: every path, its roles, and every possible response.
-
-`nws.server.schemas` defines the documents. The tests validate real responses against this description.
-"""
+"""The OpenAPI 3.1 description of the interface, from its operations and the models of their documents."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from nws.server.schemas import HOST, SCHEMAS, SERIES, Schema, described, ref
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic_core import core_schema
+
 from nws.server.tokens import Role
+from nws.service.parsing import HOST, SERIES, adapter
+from nws.service.records import Error
 
 if TYPE_CHECKING:
+    from nws.server.backend import Operation
     from nws.service.config import ServiceConfig
+
+Schema = dict[str, Any]
 
 _REASONS = {
     "400": "The request cannot be parsed.",
@@ -33,27 +39,63 @@ _REASONS = {
 _ALWAYS = ("400", "405", "408", "422", "429", "431", "500", "503")
 _TOKEN = ("401", "403")
 _BODY = ("413", "415", "507")
-
-_TIMES = {
-    "since": (
-        "query",
-        described(
-            {"type": "number"}, "Not before this, seconds since the epoch; absent: a day for plots, else all."
-        ),
-    ),
-    "until": (
-        "query",
-        described({"type": "number"}, "Not after this, seconds since the epoch; absent: now."),
-    ),
-}
+_PATH = {"host": HOST, "name": SERIES}
 _IDENTITY = {
-    "X-NWS-Host": ("header", described(HOST, "The sending host; it may write only its own series.")),
-    "X-NWS-Key": ("header", {"type": "string", "maxLength": 200, "description": "Key of that host."}),
+    "X-NWS-Host": HOST | {"description": "The sending host; it may write only its own series."},
+    "X-NWS-Key": {"type": "string", "maxLength": 200, "description": "Key of that host."},
 }
+_TEMPLATE = "#/components/schemas/{model}"
 
 
-def document(config: ServiceConfig) -> dict[str, Any]:
+class _Generator(GenerateJsonSchema):
+    """Schemas of closed objects: null is legal for what a request may leave out, an answer leaves out `absent` only."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Return that titles, which repeat the names, are left out."""
+        return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> Schema:
+        """Return the schema of a field that has a default."""
+        inner = self.generate_inner(schema["schema"])
+        if self.mode == "serialization" or {"type": "null"} in inner.get("anyOf", ()):
+            return inner
+        return {"anyOf": [inner, {"type": "null"}]}
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> Schema:
+        """Return the schema of a record."""
+        found = super().dataclass_schema(schema) | {"additionalProperties": False}
+        if self.mode == "serialization":
+            absent = getattr(schema["cls"], "absent", ())
+            found["required"] = [name for name in found["properties"] if name not in absent]
+        return found
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> Schema:
+        """Return the schema of an answer."""
+        return super().typed_dict_schema(schema) | {"additionalProperties": False}
+
+
+def schemas(kinds: Iterable[Any], mode: JsonSchemaMode) -> dict[str, Schema]:
+    """Return the schemas of these models, and of those within them, by name."""
+    found: dict[str, Schema] = {}
+    for kind in kinds:
+        schema = adapter(kind).json_schema(mode=mode, ref_template=_TEMPLATE, schema_generator=_Generator)
+        found |= schema.pop("$defs", {})
+        found[kind.__name__] = schema
+    return found
+
+
+def document(config: ServiceConfig, operations: Iterable[Operation]) -> dict[str, Any]:
     """Return the description of a service with this configuration."""
+    paths: dict[str, Any] = {}
+    answers, bodies = [Error], []
+    for one in operations:
+        path = paths.setdefault(one.path, {})
+        names = re.findall(r"{(\w+)}", one.path)
+        if names:
+            path["parameters"] = [_parameter(name, "path", _PATH[name]) for name in names]
+        path[one.method.lower()] = _operation(one)
+        answers += [one.answer] if one.answer is not None else []
+        bodies += [one.body] if one.body is not None else []
     return {
         "openapi": "3.1.0",
         "info": {
@@ -65,9 +107,10 @@ def document(config: ServiceConfig) -> dict[str, Any]:
             f"{config.limits.requests_per_minute} a minute for each token and address.",
         },
         "servers": [{"url": "/"}],
-        "paths": _paths(),
+        "paths": paths,
         "components": {
-            "schemas": SCHEMAS,
+            # an event is both: what is legal to send is also sent
+            "schemas": schemas(answers, "serialization") | schemas(bodies, "validation"),
             "responses": {f"E{status}": _error(status, reason) for status, reason in _REASONS.items()},
             "securitySchemes": {
                 role.value: {
@@ -81,206 +124,50 @@ def document(config: ServiceConfig) -> dict[str, Any]:
     }
 
 
-def _paths() -> dict[str, Any]:
-    return _care() | _host_paths() | _series_paths() | _whole_grid()
-
-
-def _care() -> dict[str, Any]:
-    return {
-        "/healthz": {"get": _operation("health", "Health of the service", "Health", also="503")},
-        "/openapi.json": {"get": _operation("description", "This document", {"type": "object"})},
-        "/metrics": {
-            "get": _operation("metrics", "For Prometheus", None, roles=("read",), parameters={}),
-        },
-        "/v1/schedule": {
-            "get": _operation(
-                "schedule",
-                "The measuring schedule",
-                "ScheduleAnswer",
-                roles=("read", "write"),
-            )
-        },
-    }
-
-
-def _host_paths() -> dict[str, Any]:
-    host = {"host": ("path", HOST)}
-    return {
-        "/v1/hosts": {"get": _operation("hosts", "All hosts", "Hosts", roles=("read",))},
-        "/v1/hosts/{host}": {
-            "parameters": _parameters(host),
-            "get": _operation("host", "One host", "HostState", roles=("read",), errors=("404",)),
-            "post": _operation(
-                "register",
-                "Register a sensor's host",
-                "Registered",
-                roles=("write",),
-                body="Registration",
-                parameters=_IDENTITY,
-                errors=("409",),
-            ),
-            "delete": _operation(
-                "forget", "Free a host's name", "Forgotten", roles=("admin",), errors=("404", "507")
-            ),
-        },
-        "/v1/measurements": {
-            "post": _operation(
-                "put",
-                "Deliver measurements, or a sign of life without any",
-                "Receipt",
-                roles=("write",),
-                body="Batch",
-                parameters=_IDENTITY,
-                errors=("404",),
-            )
-        },
-    }
-
-
-def _series_paths() -> dict[str, Any]:
-    series = {"name": ("path", SERIES)}
-    return {
-        "/v1/series": {
-            "get": _operation(
-                "series",
-                "All series, or some",
-                "SeriesList",
-                roles=("read",),
-                parameters={"host": ("query", HOST), "resource": ("query", {"type": "string"})},
-            )
-        },
-        "/v1/series/{name}/samples": {
-            "parameters": _parameters(series),
-            "get": _operation(
-                "samples",
-                "Samples of one series",
-                "Samples",
-                roles=("read",),
-                parameters=_TIMES
-                | {
-                    "resolution": ("query", {"enum": ["auto", "raw", "60", "600"], "default": "auto"}),
-                    "most": ("query", {"type": "integer", "minimum": 1, "maximum": 100_000}),
-                },
-                errors=("404", "507"),
-            ),
-        },
-        "/v1/series/{name}/plot": {
-            "parameters": _parameters(series),
-            "get": _operation(
-                "plot",
-                "One series for a plot",
-                "Plot",
-                roles=("read",),
-                parameters=_TIMES | {"points": ("query", {"type": "integer", "minimum": 1, "maximum": 5000})},
-                errors=("404", "507"),
-            ),
-        },
-    }
-
-
-def _whole_grid() -> dict[str, Any]:
-    return {
-        "/v1/forecasts": {
-            "get": _operation(
-                "forecasts",
-                "Forecasts of series, or of all",
-                "Forecasts",
-                roles=("read",),
-                parameters={"series": ("query", {"type": "array", "items": SERIES, "maxItems": 5000})},
-                errors=("404",),
-            )
-        },
-        "/v1/snapshot": {
-            "get": _operation(
-                "snapshot",
-                "All hosts and series, in columns",
-                "Snapshot",
-                roles=("read",),
-                parameters={
-                    "hosts": ("query", described({"type": "string"}, "Names with commas between them.")),
-                    "composed": ("query", {"enum": ["true", "false"], "default": "false"}),
-                },
-                errors=("404",),
-            )
-        },
-        "/v1/events": {
-            "get": _operation(
-                "events",
-                "Events, oldest first",
-                "Events",
-                roles=("read",),
-                parameters=_TIMES | {"most": ("query", {"type": "integer", "minimum": 1, "maximum": 10_000})},
-                errors=("507",),
-            ),
-            "post": _operation(
-                "note",
-                "Record an event",
-                "Event",
-                roles=("write",),
-                body="Event",
-                parameters=_IDENTITY,
-                errors=("404",),
-            ),
-        },
-    }
-
-
-def _operation(
-    name: str,
-    summary: str,
-    answer: str | Schema | None,
-    *,
-    roles: tuple[str, ...] = (),
-    body: str | None = None,
-    parameters: dict[str, tuple[str, Schema]] | None = None,
-    errors: tuple[str, ...] = (),
-    also: str | None = None,
-) -> dict[str, Any]:
-    """Return the description of one operation.
-
-    Args:
-        answer: schema of the response, None for text
-        also: a further status with the same schema
-    """
-    schema = ref(answer) if isinstance(answer, str) else answer
-    content = {"text/plain": {"schema": {"type": "string"}}}
-    if schema is not None:
-        content = {"application/json": {"schema": schema}}
+def _operation(one: Operation) -> dict[str, Any]:
+    """Return the description of one operation."""
+    summary = (one.handler.__doc__ or "").partition("\n")[0]
+    content = {one.media: {"schema": _ref(one.answer) if one.answer else {"type": one.kind}}}
     responses: dict[str, Any] = {"200": {"description": summary, "content": content}}
-    statuses = {*_ALWAYS, *errors, *(_TOKEN if roles else ()), *(_BODY if body else ())}
+    statuses = {*_ALWAYS, *one.errors, *(_TOKEN if one.roles else ()), *(_BODY if one.body else ())}
     for status in sorted(statuses):
         responses[status] = {"$ref": f"#/components/responses/E{status}"}
-    if also is not None:
-        either = {"anyOf": [schema, ref("Error")]}
-        responses[also] = {
-            "description": _REASONS[also],
-            "content": {"application/json": {"schema": either}},
-        }
-    operation: dict[str, Any] = {"operationId": name, "summary": summary, "responses": responses}
-    if roles:
-        operation["security"] = [{role: []} for role in dict.fromkeys((*roles, "admin"))]
+    if one.also is not None:
+        either = {"anyOf": [_ref(one.answer), _ref(Error)]}
+        responses[one.also] = _json(either) | {"description": _REASONS[one.also]}
+    operation: dict[str, Any] = {
+        "operationId": one.handler.__name__,
+        "summary": summary,
+        "responses": responses,
+    }
+    if one.roles:
+        operation["security"] = [{role: []} for role in sorted({*one.roles, Role.ADMIN})]
+    parameters = []
+    if one.query is not None:
+        properties = adapter(one.query).json_schema(schema_generator=_Generator)["properties"]
+        parameters = [_parameter(name, "query", schema["anyOf"][0]) for name, schema in properties.items()]
+    if one.body is not None:
+        parameters += [_parameter(name, "header", schema) for name, schema in _IDENTITY.items()]
+        operation["requestBody"] = {"required": True} | _json(_ref(one.body))
     if parameters:
-        operation["parameters"] = _parameters(parameters)
-    if body is not None:
-        operation["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": ref(body)}},
-        }
+        operation["parameters"] = parameters
     return operation
 
 
-def _parameters(parameters: dict[str, tuple[str, Schema]]) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": place, "required": place == "path", "schema": schema}
-        for name, (place, schema) in parameters.items()
-    ]
+def _parameter(name: str, place: str, schema: object) -> Schema:
+    return {"name": name, "in": place, "required": place == "path", "schema": schema}
+
+
+def _ref(kind: Any) -> Schema:
+    return {"$ref": _TEMPLATE.format(model=kind.__name__)}
+
+
+def _json(schema: Schema) -> Schema:
+    return {"content": {"application/json": {"schema": schema}}}
 
 
 def _error(status: str, reason: str) -> dict[str, Any]:
-    response: dict[str, Any] = {
-        "description": reason,
-        "content": {"application/json": {"schema": ref("Error")}},
-    }
+    response: Schema = {"description": reason} | _json(_ref(Error))
     if status in ("429", "503", "507"):
         response["headers"] = {
             "Retry-After": {"schema": {"type": "integer", "minimum": 1}, "description": "Seconds."}

@@ -9,12 +9,11 @@ from nws.base.errors import Forbidden, Refused
 from nws.series import HOST_NAME_LEGAL, is_host_name
 from nws.server.answers import answer
 from nws.server.backend import Backend
-from nws.server.bodies import Query, check_columns
 from nws.server.middleware import RequestContext
 from nws.server.reading import host_of
 from nws.server.tokens import Role
-from nws.service import parsing
-from nws.service.records import Event
+from nws.service.parsing import parse
+from nws.service.records import Batch, Event, Forgotten, Registration, present
 
 _LONGEST_KEY = 200
 #: Number of samples from which a batch is converted in a thread.
@@ -33,30 +32,27 @@ def sender(request: Request) -> tuple[str | None, str | None]:
 
 async def register(backend: Backend, request: Request) -> Response:
     """Register a host and return its measuring settings."""
-    Query(request, ()).check()
     name = host_of(request)
     host, key = sender(request)
     if host is not None and host != name:
         raise Refused(f"X-NWS-Host is {host}, but the path has {name}; a host registers itself")
-    record = parsing.registration(await backend.document(request))
+    record = parse(Registration, await backend.document(request))
     registered = await backend.ask(backend.service.register, name, record, key)
     if registered.key is not None:
         backend.log_client(request, f"registered as {name}")
-    return answer(await backend.ask(registered.as_json))
+    return answer(present(registered))
 
 
 async def forget(backend: Backend, request: Request) -> Response:
     """Forget a host."""
-    Query(request, ()).check()
     name = host_of(request)
     await backend.ask(backend.service.forget, name)
     backend.log_client(request, f"host {name} forgotten")
-    return answer({"now": backend.service.now(), "forgotten": name})
+    return answer(Forgotten(now=backend.service.now(), forgotten=name))
 
 
-async def measurements(backend: Backend, request: Request) -> Response:
+async def put(backend: Backend, request: Request) -> Response:
     """Store a batch of measurements, which may be empty (a sign of life)."""
-    Query(request, ()).check()
     host, key = sender(request)
     context: RequestContext = request.scope["nws"]
     admin = Role.ADMIN in context.roles
@@ -66,22 +62,18 @@ async def measurements(backend: Backend, request: Request) -> Response:
             "send X-NWS-Host and X-NWS-Key as registration gave them"
         )
     document = await backend.document(request)
-    check_columns(document, ("index", "t", "value"))
-    long = (
-        len(document.get("value") or ()) > _LONG_BATCH if isinstance(document.get("value"), list) else False
-    )
-    batch = await backend.ask(parsing.batch, document) if long else parsing.batch(document)
+    long = isinstance(document.get("value"), list) and len(document["value"]) > _LONG_BATCH
+    batch = await backend.ask(parse, Batch, document) if long else parse(Batch, document)
     # an admin's token may write for a host without its key
     check = host is not None and not (admin and backend.tokens.required and key is None)
     return answer(await backend.writer.put(batch, host=host, key=key, check=check))
 
 
-async def event(backend: Backend, request: Request) -> Response:
+async def note(backend: Backend, request: Request) -> Response:
     """Record an event."""
-    Query(request, ()).check()
     host, key = sender(request)
     context: RequestContext = request.scope["nws"]
-    record: Event = parsing.event(await backend.document(request))
+    record = parse(Event, await backend.document(request))
     if host is None and record.host is not None and Role.ADMIN not in context.roles:
         raise Forbidden(
             f"an event of host {record.host} without X-NWS-Host needs the role admin; send X-NWS-Host and X-NWS-Key as "

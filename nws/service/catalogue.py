@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nws.base.errors import Refused, UnknownSeries
 from nws.series import HOST_NAME_LEGAL, Resource, Series, is_host_name
-from nws.service.records import Ints
+from nws.service.parsing import Ints
 
 
 class Catalogue:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 from nws.memory import Keep
 from nws.sources.settings import PrometheusSettings
@@ -80,7 +81,7 @@ class Every:
     memory_s: float = 10.0
     deliver_s: float = 10.0
 
-    def as_json(self) -> dict[str, float]:
+    def as_json(self) -> dict[Literal["cpu", "memory", "deliver"], float]:
         """Return a JSON-ready document."""
         return {"cpu": self.cpu_s, "memory": self.memory_s, "deliver": self.deliver_s}
 

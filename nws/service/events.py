@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from nws.base.errors import Refused
 from nws.memory.database import Database
 from nws.series import HOST_NAME_LEGAL, is_host_name
-from nws.service.records import Event
+from nws.service.records import KIND, Event
 
-_KIND = re.compile(r"[a-z][a-z ]{0,39}")
+_KIND = re.compile(KIND)
 _LONGEST_TEXT = 1000
 #: Maximum length of the queue of the service's own events; beyond it the oldest are dropped.
 _MOST_WAITING = 10_000
@@ -38,7 +38,7 @@ class Events:
 
     def add(self, event: Event, now: float) -> None:
         """Store an event; raises `Refused` if it is invalid."""
-        if not _KIND.fullmatch(event.kind) or event.kind != event.kind.strip():
+        if not _KIND.fullmatch(event.kind):
             raise Refused(f"event of kind {event.kind!r}: expected 1 to 40 of a-z and blanks between words")
         if event.host is not None and not is_host_name(event.host):
             raise Refused(f"event of host {event.host!r}: not a host name; legal are {HOST_NAME_LEGAL}")

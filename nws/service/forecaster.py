@@ -23,7 +23,7 @@ from nws.service import batteryfile
 from nws.service.batteryfile import Seen
 from nws.service.catalogue import Catalogue
 from nws.service.logreader import samples_since
-from nws.service.records import Ints
+from nws.service.parsing import Ints
 
 _LOG = logging.getLogger(__name__)
 

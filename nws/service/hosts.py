@@ -8,7 +8,8 @@ import numpy as np
 
 from nws.service.directory import Directory, HostRegistration
 from nws.service.forecaster import Forecaster
-from nws.service.records import HostState, Ints, Registration
+from nws.service.parsing import Ints
+from nws.service.records import HostState, Registration
 from nws.service.scheduling import ScheduleVersions
 
 _DESCRIBED = tuple(field.name for field in fields(Registration))

@@ -23,9 +23,9 @@ from nws.memory.deliveries import Delivery
 from nws.service.catalogue import checked_series
 from nws.service.config import ServiceConfig
 from nws.service.forecaster import Forecaster
-from nws.service.records import Batch, Refusals
+from nws.service.records import SOURCE, Batch, Refusals
 
-_SOURCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}")
+_SOURCE = re.compile(SOURCE)
 _MOST_REASONS = 20
 #: JSON represents whole numbers exactly up to this one in every language.
 _FIRST_END = 1 << 53

@@ -34,7 +34,7 @@ class NameServer:
             return Registered(
                 now=parts.clock(),
                 key=given,
-                every=parts.config.every,
+                every=parts.config.every.as_json(),
                 schedule=parts.schedules.schedule.seen_by(host),
                 peers=parts.schedules.peers_of(host),
                 grid=parts.config.grid,

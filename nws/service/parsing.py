@@ -1,119 +1,231 @@
-"""Conversion of clients' JSON documents to records: `Registration`, `Batch`, `Event`.
+"""Documents as records: every field's type states its bounds, its JSON schema and the text of a problem with it.
 
-The only exception for any input is `Malformed`, with every problem of the document. Permissions and names are
-checked elsewhere. Columns become arrays at once, without a loop over samples.
+`parse` returns a record of `nws.service.records` or raises one error with all problems. Columns of numbers become
+numpy arrays without a loop in Python. What a document means is decided elsewhere.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import core_schema
+from pydantic_core.core_schema import CoreSchema
 
 from nws.base.errors import Malformed
-from nws.series import HOST_NAME_LEGAL, is_host_name
-from nws.service.records import Batch, Event, Floats, Ints, Registration
+from nws.series import HOST_NAME, HOST_NAME_LEGAL, Resource
 
-#: Legal names of a sensor's counts, and their maximum number.
-COUNT_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-MOST_COUNTS = 32
-LONGEST_TEXT = 255
 LARGEST_WHOLE = 1 << 53
-MOST_CPUS = 1 << 20
-LONGEST_EVENT = 1000
-#: Texts and addresses, as patterns that the JSON schemas share: no control or line characters, nothing that changes
-#: the direction of text or is invisible, no lone surrogates.
-TEXT_PATTERN = r"[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]*"
-ADDRESS_PATTERN = r"[A-Za-z0-9.:_%-]+"
+#: Text without control or line characters, and without characters that are invisible or change its direction.
+PRINTABLE = r"[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*"
+_COUNT_NAME = r"^[a-z][a-z0-9_]{0,39}$"
+_MOST_COUNTS = 32
+_T = TypeVar("_T")
+_FINITE = dict.fromkeys(("finite_number", "huge"), "expected a finite number")
+_FLOAT = core_schema.float_schema(strict=True, allow_inf_nan=False)
 
 
-def registration(document: object) -> Registration:
-    """Return a sensor's description of its host."""
-    fields = _Fields(document, "a registration", Registration)
-    record = {
-        "address": fields.take("address", _address, needed=True),
-        "port": fields.take("port", lambda v: _whole(v, 0, 65535), needed=True),
-        "site": fields.take("site", _site),
-        "cpus": fields.take("cpus", lambda v: _whole(v, 0, MOST_CPUS), otherwise=0),
-        "cpu_model": fields.take("cpu_model", _text, otherwise=""),
-        "memory_bytes": fields.take("memory_bytes", lambda v: _whole(v, 0, LARGEST_WHOLE), otherwise=0),
-        "version": fields.take("version", _text, otherwise=""),
-    }
-    fields.check()
-    return Registration(**record)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Legal:
+    """The bounds of a field, as metadata of its type.
+
+    schema: what pydantic checks.  text: of a problem; `texts`: others, by pydantic's type of error
+    json: JSON schema, where it is not that of `schema`.  then: converts the checked value
+    """
+
+    schema: CoreSchema
+    text: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    json: Mapping[str, Any] | None = None
+    then: Callable[[Any], Any] | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        """Return the schema that pydantic checks."""
+        if self.then is None:
+            return self.schema
+        return core_schema.no_info_after_validator_function(self.then, self.schema)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Any) -> Any:
+        """Return the JSON schema."""
+        return handler(schema) if self.json is None else dict(self.json)
 
 
-def batch(document: object) -> Batch:
-    """Return a batch of measurements, which may be empty (a sign of life)."""
-    fields = _Fields(document, "a batch of measurements", Batch)
-    record = {
-        "series": fields.take("series", _names, otherwise=()),
-        "index": fields.take("index", _integers, otherwise=np.empty(0, np.int64)),
-        "t": fields.take("t", _numbers, otherwise=np.empty(0)),
-        "value": fields.take("value", _numbers, otherwise=np.empty(0)),
-        "source": fields.take("source", _text),
-        "first": fields.take("first", lambda v: _whole(v, 0, LARGEST_WHOLE - 1), otherwise=0),
-        "status": fields.take("status", _status),
-    }
-    fields.check()
-    return Batch(**record)
+def whole(most: int, least: int = 0) -> Legal:
+    """Return the bounds of a whole number."""
+    return Legal(
+        schema=core_schema.int_schema(strict=True, ge=least, le=most),
+        text=f"expected a whole number from {least} to {most}",
+    )
 
 
-def event(document: object) -> Event:
-    """Return an event."""
-    fields = _Fields(document, "an event", Event)
-    record = {
-        "t": fields.take("t", _number, needed=True),
-        "kind": fields.take("kind", _text, needed=True),
-        "host": fields.take("host", _text),
-        "text": fields.take("text", lambda v: _text(v, LONGEST_EVENT), otherwise=""),
-    }
-    fields.check()
-    return Event(**record)
+def string(
+    longest: int = 255,
+    pattern: str = PRINTABLE,
+    expected: str = "",
+    *,
+    json: Mapping[str, Any] | None = None,
+    then: Callable[[Any], Any] | None = None,
+) -> Legal:
+    """Return the bounds of text. json: a narrower JSON schema, for what the core checks"""
+    return Legal(
+        schema=core_schema.str_schema(strict=True, max_length=longest, pattern=f"^(?:{pattern})$"),
+        text=expected or f"expected text of at most {longest} printable characters",
+        json=json,
+        then=then,
+    )
 
 
-class _Fields:
-    """The fields of a document, and all problems found in them."""
+def number(json: Mapping[str, Any] | None = None) -> Legal:
+    """Return the bounds of a finite number."""
+    return Legal(schema=_FLOAT, text="expected a number", texts=_FINITE, json=json)
 
-    def __init__(self, document: object, what: str, kind: type) -> None:
-        legal = tuple(kind.__dataclass_fields__)  # type: ignore[attr-defined]
-        if not isinstance(document, dict):
-            text = f"expected an object with {', '.join(legal)}; got {_shown(document)}"
-            raise Malformed(f"not {what}: {text}", problems=[text])
-        self._what, self.problems = what, list[str]()
-        self._fields: Mapping[str, Any] = document
-        unknown = [str(key) for key in document if key not in legal]
-        if unknown:
-            self.problems.append(
-                f"{', '.join(key[:40] for key in unknown[:5])}: unknown; legal are {', '.join(legal)}"
-            )
 
-    def take(
-        self, name: str, read: Callable[[Any], object], *, needed: bool = False, otherwise: object = None
-    ) -> Any:
-        """Return a field as converted by `read`; null counts as absent."""
-        value = self._fields.get(name)
-        if value is None:
-            if needed:
-                self.problems.append(f"{name}: missing")
-            return otherwise
-        try:
-            return read(value)
-        except ValueError as error:
-            self.problems.append(f"{name}: {error}; got {_shown(value)}")
-            return otherwise
+def column(item: CoreSchema, dtype: type, what: str, **json: Any) -> Legal:
+    """Return the bounds of a list of numbers, which becomes an array; it ends at the first wrong item."""
+    return Legal(
+        schema=core_schema.list_schema(item, strict=True, fail_fast=True),
+        text=f"expected a list of {what}, null not among them",
+        texts={
+            "finite_number": f"expected a list of finite {what}",
+            "list_type": f"expected a list of {what}",
+        },
+        json={"type": "array"} | json,
+        then=lambda value: np.array(value, dtype),
+    )
 
-    def check(self) -> None:
-        """Raise `Malformed` if there was any problem."""
-        if self.problems:
-            raise Malformed(
-                f"not {self._what}: {self.problems[0]}"
-                + (f", and {len(self.problems) - 1} more" if self.problems[1:] else ""),
-                problems=self.problems,
-            )
+
+_INT64 = core_schema.int_schema(strict=True, ge=-(1 << 63), le=(1 << 63) - 1)
+_NULLABLE = {"type": ["number", "null"]}
+HOST = {"type": "string", "pattern": f"^{HOST_NAME.pattern}$", "description": HOST_NAME_LEGAL}
+SERIES = {
+    "type": "string",
+    "maxLength": 200,
+    "pattern": r"^[a-z0-9_.]+@[^@>,/\\\s]+(>[^@>,/\\\s]+)?$",
+    "description": "RESOURCE@HOST or RESOURCE@FROM>TO",
+    "examples": ["cpu.new@alpha", "network.latency@alpha>beta", "x.power@alpha"],
+}
+_NAME = HOST_NAME.pattern
+_ON = ["|".join(re.escape(one) for one in Resource if one.is_pair == pair) for pair in (False, True)]
+#: Series that clients may deliver; those of other monitors in the store may have other names.
+_DELIVERED = rf"^(({_ON[0]})@{_NAME}|({_ON[1]})@{_NAME}>{_NAME}|x\.[a-z0-9_.]{{1,60}}@{_NAME}(>{_NAME})?)$"
+
+Count = Annotated[int, whole(LARGEST_WHOLE)]
+HostName = Annotated[str, Legal(schema=core_schema.str_schema(), json=HOST)]
+SeriesName = Annotated[str, Legal(schema=core_schema.str_schema(), json=SERIES)]
+Maybe = Annotated[float, Legal(schema=core_schema.float_schema(), json=_NULLABLE)]
+"""A number of an answer; NaN, if it is unknown, is null in JSON."""
+Floats = Annotated[
+    NDArray[np.float64],
+    Legal(schema=core_schema.any_schema(), json={"type": "array", "items": _NULLABLE}),
+]
+Ints = Annotated[
+    NDArray[np.int64],
+    Legal(schema=core_schema.any_schema(), json={"type": "array", "items": {"type": "integer"}}),
+]
+GivenFloats = Annotated[NDArray[np.float64], column(_FLOAT, np.float64, "numbers", items={"type": "number"})]
+GivenIndex = Annotated[
+    NDArray[np.int64],
+    column(_INT64, np.int64, "whole numbers", items={"type": "integer", "minimum": 0}),
+]
+GivenSeries = Annotated[
+    tuple[str, ...],
+    Legal(
+        schema=core_schema.list_schema(
+            core_schema.str_schema(strict=True, max_length=299), strict=True, fail_fast=True
+        ),
+        text="expected a list of series names",
+        json={"type": "array", "items": SERIES | {"pattern": _DELIVERED}, "description": "Each once."},
+        then=tuple,
+    ),
+]
+Status = Annotated[
+    Mapping[str, float],
+    Legal(
+        schema=core_schema.dict_schema(
+            core_schema.str_schema(pattern=_COUNT_NAME),
+            core_schema.nullable_schema(_FLOAT),
+            max_length=_MOST_COUNTS,
+        ),
+        text=f"expected at most {_MOST_COUNTS} counts with names of a-z, 0-9 and _",
+        texts={
+            "dict_type": "expected an object of counts",
+            "float_type": "expected a number",
+        }
+        | _FINITE,
+        json={
+            "type": "object",
+            "propertyNames": {"pattern": _COUNT_NAME},
+            "additionalProperties": _NULLABLE,
+            "maxProperties": _MOST_COUNTS,
+            "description": "Counts of a sensor since it started. Those that /metrics shows: done, failed, missed, "
+            "skipped and merged runs, measurements buffered and dropped, its own cpu_s (s) and rss_bytes (B).",
+        },
+        then=lambda counts: {name: count for name, count in counts.items() if count is not None},
+    ),
+]
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return pydantic's adapter of a model."""
+    return TypeAdapter(kind)
+
+
+@cache
+def legal(kind: Any) -> dict[str, Legal]:
+    """Return the bounds of each field of a record."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {one.name: _bounds(hints[one.name])[0] for one in fields(kind)}
+
+
+def _bounds(hint: Any) -> list[Legal]:
+    return [
+        bound for part in get_args(hint) for bound in ([part] if isinstance(part, Legal) else _bounds(part))
+    ]
+
+
+def parse(kind: Callable[..., _T], document: object) -> _T:
+    """Return a document as a record of `kind`; null counts as absent. Raises `Malformed` with all problems."""
+    known, what = legal(kind), kind.what  # type: ignore[attr-defined]
+    if not isinstance(document, dict):
+        problem = f"expected an object with {', '.join(known)}; got {_shown(document)}"
+        raise Malformed(f"not {what}: {problem}", problems=[problem])
+    unknown = [str(key) for key in document if key not in known]
+    problems = {}
+    if unknown:
+        named = ", ".join(key[:40] for key in unknown[:5])
+        problems[""] = f"{named}: unknown; legal are {', '.join(known)}"
+    given = {key: value for key, value in document.items() if value is not None and key in known}
+    missing = [one.name for one in fields(kind) if _needed(one) and one.name not in given]  # type: ignore[arg-type]
+    try:
+        record: _T = adapter(kind).validate_python(given)
+    except ValidationError as error:
+        found: dict[str, str] = {}
+        for detail in error.errors(include_url=False, include_context=False):
+            # the only whole numbers that are no float are those beyond its range
+            huge = detail["type"] == "float_type" and type(detail["input"]) is int
+            found.setdefault(str(detail["loc"][0]), "huge" if huge else detail["type"])
+        for name in known:
+            if name in missing:
+                problems[name] = f"{name}: missing"
+            elif name in found:
+                expected = known[name].texts.get(found[name], known[name].text)
+                problems[name] = f"{name}: {expected}; got {_shown(given[name])}"
+    if problems:
+        first, *others = problems.values()
+        more = f", and {len(others)} more" if others else ""
+        raise Malformed(f"not {what}: {first}{more}", problems=problems.values())
+    return record
+
+
+def _needed(one: Any) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
 
 
 def _shown(value: object) -> str:
@@ -123,87 +235,5 @@ def _shown(value: object) -> str:
         return f"a list of {len(value)}"
     if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
         return "a huge number"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-def _whole(value: object, least: int, most: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(f"expected a whole number from {least} to {most}")
-    return value
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError("expected a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError("expected a finite number")
-    return number
-
-
-def _text(value: object, longest: int = LONGEST_TEXT) -> str:
-    if not isinstance(value, str) or len(value) > longest or not re.fullmatch(TEXT_PATTERN, value):
-        raise ValueError(f"expected text of at most {longest} printable characters")
-    return value
-
-
-def _address(value: object) -> str:
-    text = _text(value)
-    if not re.fullmatch(ADDRESS_PATTERN, text):
-        raise ValueError("expected the name or address of a host")
-    return text
-
-
-def _site(value: object) -> str | None:
-    text = _text(value)
-    if text and not is_host_name(text):
-        raise ValueError(f"expected a name: {HOST_NAME_LEGAL}")
-    return text or None
-
-
-def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) and len(name) < 300 for name in value):
-        raise ValueError("expected a list of series names")
-    return tuple(value)
-
-
-def _column(value: object, kinds: str, what: str) -> np.ndarray[Any, Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"expected a list of {what}")
-    if not value:
-        return np.empty(0)
-    try:
-        column = np.array(value)
-    except (ValueError, OverflowError):
-        # rows of different lengths, or whole numbers beyond 64 bits
-        raise ValueError(f"expected a list of {what}, all finite") from None
-    # numpy would convert booleans to numbers
-    if column.ndim != 1 or column.dtype.kind not in kinds or bool in set(map(type, value)):
-        raise ValueError(f"expected a list of {what}, null not among them")
-    return column
-
-
-def _integers(value: object) -> Ints:
-    column = _column(value, "iuf", "whole numbers")
-    if column.dtype.kind != "i" and column.size:
-        raise ValueError("expected a list of whole numbers")
-    return column.astype(np.int64)
-
-
-def _numbers(value: object) -> Floats:
-    column = _column(value, "iuf", "numbers").astype(np.float64)
-    if not np.isfinite(column).all():
-        raise ValueError("expected a list of finite numbers")
-    return column
-
-
-def _status(value: object) -> dict[str, float]:
-    if not isinstance(value, dict):
-        raise ValueError("expected an object of counts")
-    if len(value) > MOST_COUNTS or not all(COUNT_NAME.fullmatch(name) for name in value):
-        raise ValueError(f"expected at most {MOST_COUNTS} counts with names of a-z, 0-9 and _")
-    return {name: _number(count) for name, count in value.items() if count is not None}
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}…"

@@ -15,7 +15,8 @@ from nws.forecasting.backtest import expected
 from nws.forecasting.batteries import LARGEST
 from nws.memory import Keep, Memory
 from nws.series import Series
-from nws.service.records import Floats, PlotDocument
+from nws.service.parsing import Floats
+from nws.service.records import PlotDocument
 from nws.service.samples import Points, checked_span, fitting, raw, rolled
 
 FEWEST_POINTS, MOST_POINTS = 2, 5000

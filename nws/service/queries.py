@@ -15,8 +15,9 @@ from nws.base.errors import Refused, UnknownHost, UnknownSeries, UsageError
 from nws.series import Forecast, Resource, Series
 from nws.service import plotting, samples
 from nws.service.hosts import host_states
+from nws.service.parsing import Ints
 from nws.service.parts import ServiceParts
-from nws.service.records import HostState, Ints, PlotDocument, SampleDocument, SeriesState
+from nws.service.records import HostState, PlotDocument, SampleDocument, SeriesState
 from nws.service.snapshot import NameCache, SnapshotDocument, compact_methods, composed_pairs
 
 

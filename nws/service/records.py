@@ -1,68 +1,97 @@
-"""Arguments and return values of the weather service as records.
+"""The documents of the weather service: one model for each, from which parser, JSON schema and OpenAPI come.
 
 Field names are those of the JSON interface, so that a record is its own document. Times are float seconds since the
 epoch, values in the unit of their series. Columns are numpy arrays with NaN for unknown values (null in JSON).
+Objects are closed: other properties are neither sent nor accepted. `absent` names fields that an answer leaves out
+while they are None. Answers without behaviour are typed dictionaries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 import numpy as np
-from numpy.typing import NDArray
+from typing_extensions import TypedDict
 
-from nws.service.config import Every
+from nws.links.cliques import Schedule
+from nws.series import HOST_NAME, HOST_NAME_LEGAL
+from nws.service.parsing import (
+    HOST,
+    LARGEST_WHOLE,
+    Count,
+    Floats,
+    GivenFloats,
+    GivenIndex,
+    GivenSeries,
+    HostName,
+    Ints,
+    Maybe,
+    SeriesName,
+    Status,
+    number,
+    string,
+    whole,
+)
 
-if TYPE_CHECKING:
-    from nws.links.cliques import Schedule
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Peers = dict[str, tuple[str, int]]
+Port = Annotated[int, whole(65535)]
+Text = Annotated[str, string()]
+Peers = dict[str, tuple[str, Port]]
 """Address and port of the echo server of each host."""
+SOURCE = r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,127}"
+KIND = r"[a-z]([a-z ]{0,38}[a-z])?"
+
+
+def present(record: Any) -> dict[str, Any]:
+    """Return an answer as a JSON-ready object, without the fields of `absent` that are None."""
+    values = {one.name: getattr(record, one.name) for one in fields(record)}
+    return {name: value for name, value in values.items() if value is not None or name not in record.absent}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
     """A sensor's description of its host.
 
-    address, port: of its echo server; port 0 if it answers no probes
+    address, port: of its echo server; port 0 if it answers no probes.  site: a name like a host's
     cpus: usable ones.  memory_bytes: installed.  version: of the sensor's program
     """
 
-    address: str
-    port: int
-    site: str | None = None
-    cpus: int = 0
-    cpu_model: str = ""
-    memory_bytes: int = 0
-    version: str = ""
+    what: ClassVar = "a registration"
+    address: Annotated[
+        str, string(pattern="[A-Za-z0-9.:_%-]+", expected="expected the name or address of a host")
+    ]
+    port: Port
+    site: Annotated[
+        str | None,
+        string(
+            pattern=f"({HOST_NAME.pattern})?",
+            expected=f"expected a name: {HOST_NAME_LEGAL}",
+            then=lambda site: site or None,
+        ),
+    ] = None
+    cpus: Annotated[int, whole(1 << 20)] = 0
+    cpu_model: Text = ""
+    memory_bytes: Count = 0
+    version: Text = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """The answer to a registration. key: only at the first one; the sensor stores and sends it from then on."""
+    """The answer to a registration.
 
+    now: the service's clock.  schedule, peers: those that concern the host
+    key: only at the first registration; the sensor stores it and sends it as X-NWS-Key from then on
+    every: periods of measuring CPU and memory and of delivering, seconds
+    """
+
+    absent: ClassVar = ("key",)
     now: float
     key: str | None
-    every: Every
+    every: dict[Literal["cpu", "memory", "deliver"], float]
     schedule: Schedule
     peers: Peers
     grid: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return a JSON-ready document."""
-        key = {} if self.key is None else {"key": self.key}
-        return {
-            "now": self.now,
-            **key,
-            "every": self.every.as_json(),
-            "schedule": self.schedule.to_json(),
-            "peers": self.peers,
-            "grid": self.grid,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,23 +100,23 @@ class HostState:
 
     A host that never registered, because its series come from other monitors, has no address and no
     `registered_at`. Its `last_seen` is the time of its last measurement, and it is never lost.
-    series: their number.  status: the sensor's last counts
+    lost: no contact for longer than `lost_after`.  series: their number.  status: the sensor's last counts
     """
 
-    name: str
+    name: HostName
     address: str | None = None
-    port: int | None = None
+    port: Port | None = None
     site: str | None = None
-    cpus: int = 0
+    cpus: Count = 0
     cpu_model: str = ""
-    memory_bytes: int = 0
+    memory_bytes: Count = 0
     version: str = ""
     registered_at: float | None = None
     last_seen: float | None = None
     lost: bool = False
     cliques: tuple[str, ...] = ()
-    series: int = 0
-    status: Mapping[str, float] = field(default_factory=dict)
+    series: Count = 0
+    status: Status = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,23 +124,24 @@ class Batch:
     """Measurements of one sender: sample k is `value[k]` of `series[index[k]]` at `t[k]`.
 
     source, first: name of a numbered stream and number of its first sample; samples acknowledged before are dropped
-    status: the sensor's own counts
+    status: the sensor's own counts.  Without samples it is a sign of life
     """
 
-    series: tuple[str, ...] = ()
-    index: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    t: Floats = field(default_factory=lambda: np.empty(0))
-    value: Floats = field(default_factory=lambda: np.empty(0))
-    source: str | None = None
-    first: int = 0
-    status: Mapping[str, float] | None = None
+    what: ClassVar = "a batch of measurements"
+    series: GivenSeries = ()
+    index: GivenIndex = field(default_factory=lambda: np.empty(0, np.int64))
+    t: GivenFloats = field(default_factory=lambda: np.empty(0))
+    value: GivenFloats = field(default_factory=lambda: np.empty(0))
+    source: Annotated[str | None, string(json={"type": "string", "pattern": f"^{SOURCE}$"})] = None
+    first: Annotated[int, whole(LARGEST_WHOLE - 1)] = 0
+    status: Status | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusals:
     """Samples of a batch that were acknowledged but not stored: their number, and the reasons of the first 20."""
 
-    count: int = 0
+    count: Count = 0
     reasons: tuple[str, ...] = ()
 
 
@@ -120,9 +150,9 @@ class PutReceipt:
     """The answer to a batch. accepted: samples stored.  next: number expected next.  schedule: its present version."""
 
     now: float
-    accepted: int
-    next: int
-    schedule: int
+    accepted: Count
+    next: Count
+    schedule: Count
     refused: Refusals
 
 
@@ -130,22 +160,23 @@ class PutReceipt:
 class SeriesState:
     """One series: number of samples seen by its battery, last value, its time and its age (s)."""
 
-    series: str
+    series: SeriesName
     unit: str
-    samples: int
-    last: float
-    measured_at: float
-    age_s: float
+    samples: Count
+    last: Maybe
+    measured_at: Maybe
+    age_s: Maybe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleDocument:
     """Samples of one series, oldest first; buckets of `resolution_s` with low, high and count unless that is 0.
 
-    truncated: the range contains older samples than `most` allowed
+    value: of buckets, the mean.  truncated: the range contains older samples than `most` allowed
     """
 
-    series: str
+    absent: ClassVar = ("low", "high", "count")
+    series: SeriesName
     unit: str
     resolution_s: float
     t: Floats
@@ -154,20 +185,6 @@ class SampleDocument:
     high: Floats | None
     count: Ints | None
     truncated: bool
-
-    def as_json(self) -> dict[str, Any]:
-        """Return a document for orjson, which writes numpy arrays; low, high and count only for buckets."""
-        document: dict[str, Any] = {
-            "series": self.series,
-            "unit": self.unit,
-            "resolution_s": self.resolution_s,
-            "t": self.t,
-            "value": self.value,
-            "truncated": self.truncated,
-        }
-        if self.low is not None:
-            document |= {"low": self.low, "high": self.high, "count": self.count}
-        return document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +195,7 @@ class PlotDocument:
     low, high: of each bucket; the value itself at `resolution_s` 0
     """
 
-    series: str
+    series: SeriesName
     unit: str
     resolution_s: float
     t: Floats
@@ -191,19 +208,23 @@ class PlotDocument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """An event, marked on plots. kind: 1 to 40 of a-z and blanks, such as ``host lost``."""
+    """An event, marked on plots. kind: 1 to 40 of a-z and blanks, such as ``host lost``.
 
-    t: float
-    kind: str
-    host: str | None = None
-    text: str = ""
+    t: not in the future
+    """
+
+    what: ClassVar = "an event"
+    t: Annotated[float, number(json={"type": "number", "minimum": 0})]
+    kind: Annotated[str, string(json={"type": "string", "pattern": f"^{KIND}$"})]
+    host: Annotated[str | None, string(json=HOST)] = None
+    text: Annotated[str, string(1000)] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The health of the service. status: ``ok``, or ``degraded`` while the store cannot be written."""
+    """The health of the service. status: ``degraded`` while the store cannot be written."""
 
-    status: str
+    status: Literal["ok", "degraded", "failed"]
     store: str
     reason: str | None = None
 
@@ -211,6 +232,124 @@ class Health:
     def ok(self) -> bool:
         """Return whether the status is ``ok``."""
         return self.status == "ok"
+
+
+class ErrorDetail(TypedDict):
+    """A refusal. problems: all of them, if there are several"""
+
+    status: Annotated[int, whole(599, 400)]
+    message: str
+    problems: Sequence[str]
+
+
+class Error(TypedDict):
+    """The answer to a request that is refused."""
+
+    error: ErrorDetail
+
+
+class Hosts(TypedDict):
+    """All hosts, alive and lost."""
+
+    now: float
+    hosts: Sequence[HostState]
+
+
+class Forgotten(TypedDict):
+    """The answer to the deletion of a host."""
+
+    now: float
+    forgotten: HostName
+
+
+class ScheduleAnswer(TypedDict):
+    """The whole measuring schedule."""
+
+    now: float
+    schedule: Schedule
+    peers: Peers
+
+
+class SeriesList(TypedDict):
+    """All series that were asked for."""
+
+    now: float
+    series: Sequence[SeriesState]
+
+
+class ForecastRow(TypedDict):
+    """One forecast. mae, rmse: errors expected, null while only one sample is known.
+
+    method: the predictor, and its selection criterion.  age_s: of the last measurement
+    """
+
+    series: SeriesName
+    unit: str
+    value: Maybe
+    mae: Maybe
+    rmse: Maybe
+    method: str
+    samples: Count
+    last: Maybe
+    measured_at: Maybe
+    age_s: Maybe
+
+
+class Forecasts(TypedDict):
+    """Forecasts of the series that were asked for."""
+
+    now: float
+    forecasts: Sequence[ForecastRow]
+
+
+class EventList(TypedDict):
+    """Events, oldest first."""
+
+    events: Sequence[Event]
+
+
+class SnapshotSeries(TypedDict):
+    """One row for each series. method: index into `methods`"""
+
+    name: Sequence[SeriesName]
+    forecast: Floats
+    mae: Floats
+    rmse: Floats
+    last: Floats
+    measured_at: Floats
+    age_s: Floats
+    samples: Ints
+    method: Ints
+
+
+#: Pairs that are not measured, composed from measured pairs. through: hosts on the path
+SnapshotComposed = TypedDict(
+    "SnapshotComposed",
+    {
+        "from": Sequence[HostName],
+        "to": Sequence[HostName],
+        "latency_s": Sequence[Maybe],
+        "latency_error_s": Sequence[Maybe],
+        "bandwidth_Bps": Sequence[Maybe],
+        "bandwidth_error_Bps": Sequence[Maybe],
+        "measured_at": Floats,
+        "age_s": Floats,
+        "through": Sequence[Sequence[HostName]],
+    },
+)
+
+
+class Snapshot(TypedDict):
+    """All values of one instant, in columns."""
+
+    format: Literal["nws-snapshot"]
+    version: Literal[1]
+    now: float
+    grid: str
+    hosts: Sequence[HostState]
+    methods: Sequence[str]
+    series: SnapshotSeries
+    composed: NotRequired[SnapshotComposed]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ from nws.forecasting.batteries import METHOD_TEXTS, Columns
 from nws.links.composition import Composed, Link, Pair, compose
 from nws.series import Resource
 from nws.service.catalogue import Catalogue
-from nws.service.records import Floats, HostState, Ints
+from nws.service.parsing import Floats, Ints
+from nws.service.records import HostState, Snapshot, SnapshotComposed
 
-FORMAT, VERSION = "nws-snapshot", 1
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY
 #: Maximum number of cached selections.
 _MOST_NAMES = 8
@@ -74,7 +74,7 @@ class SnapshotDocument:
     composed: Mapping[Pair, Composed] | None = None
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Snapshot:
         """Return the document for programs in this process: names as text, columns as arrays."""
         return self._document(self.series.names)
 
@@ -82,11 +82,11 @@ class SnapshotDocument:
         """Return the document as JSON, with null for NaN."""
         return orjson.dumps(self._document(orjson.Fragment(self.series.encoded)), option=_OPTIONS)
 
-    def _document(self, names: Any) -> dict[str, Any]:
+    def _document(self, names: Any) -> Snapshot:
         c = self.columns
-        document: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
+        document: Snapshot = {
+            "format": "nws-snapshot",
+            "version": 1,
             "now": self.now,
             "grid": self.grid,
             "hosts": self.hosts,
@@ -181,7 +181,7 @@ def _by_pair(
     return {(hosts[a], hosts[b]): (value, error, t) for a, b, value, error, t in rows}
 
 
-def _composed_columns(composed: Mapping[Pair, Composed], now: float) -> dict[str, Any]:
+def _composed_columns(composed: Mapping[Pair, Composed], now: float) -> SnapshotComposed:
     every = list(composed.values())
     measured_at = np.array([c.measured_at for c in every])
     return {

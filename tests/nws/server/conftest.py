@@ -69,7 +69,7 @@ class FakeService:
         new = None if known else "k-" + host
         every = Every()
         return Registered(
-            now=NOW, key=new, every=every, schedule=self.schedule(), peers=self.peers(), grid="lab"
+            now=NOW, key=new, every=every.as_json(), schedule=self.schedule(), peers=self.peers(), grid="lab"
         )
 
     def check_key(self, host, key):

@@ -13,7 +13,7 @@ from nws.service.config import CliqueConfig, ServiceConfig
 from nws.service.core import WeatherService
 
 NOW = 1_795_000_000.0
-DESCRIPTION = document(ServiceConfig())
+DESCRIPTION = document(ServiceConfig(), OPERATIONS)
 
 
 class Clock:

@@ -4,6 +4,7 @@ import pytest
 
 from nws.base.errors import KeyRefused, NameTaken, Refused, StoreError, TooMany, UnknownHost
 from nws.service.config import Limits
+from nws.service.records import present
 
 from .helpers import START, batch, registered, registration, settings
 
@@ -18,7 +19,7 @@ def test_a_host_registers_and_is_told_what_to_do(service):
     told = service.register("alpha", registration(site="east"), None)
     assert told.key
     assert told.now == START
-    document = told.as_json()
+    document = present(told)
     assert document["every"] == {"cpu": 10.0, "memory": 10.0, "deliver": 10.0}
     assert document["grid"] == "grid"
     assert document["peers"] == {}
@@ -38,7 +39,7 @@ def test_a_name_is_held_by_its_key(service):
     assert service.host("alpha").address == "alpha.example"
     again = service.register("alpha", registration(address="moved.example"), key)
     assert again.key is None
-    assert "key" not in again.as_json()
+    assert "key" not in present(again)
     assert service.host("alpha").address == "moved.example"
 
 

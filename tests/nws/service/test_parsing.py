@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nws.base.errors import Malformed
-from nws.service import parsing
+from nws.service.parsing import parse
 from nws.service.records import Batch, Event, Registration
 
 HOST = {"address": "10.0.0.1", "port": 4000, "cpus": 8, "cpu_model": "Xeon", "memory_bytes": 1 << 34}
 
 
 def test_a_registration():
-    assert parsing.registration({**HOST, "site": "east", "version": "0.1"}) == Registration(
+    assert parse(Registration, {**HOST, "site": "east", "version": "0.1"}) == Registration(
         address="10.0.0.1",
         port=4000,
         site="east",
@@ -24,12 +24,13 @@ def test_a_registration():
         memory_bytes=1 << 34,
         version="0.1",
     )
-    assert parsing.registration({"address": "fe80::1%eth0", "port": 0, "site": None}).site is None
-    assert parsing.registration({"address": "a", "port": 0, "site": ""}).site is None
+    assert parse(Registration, {"address": "fe80::1%eth0", "port": 0, "site": None}).site is None
+    assert parse(Registration, {"address": "a", "port": 0, "site": ""}).site is None
 
 
 def test_a_batch():
-    found = parsing.batch(
+    found = parse(
+        Batch,
         {
             "source": "alpha/1",
             "first": 1201,
@@ -38,7 +39,7 @@ def test_a_batch():
             "t": [1, 2.5, 3],
             "value": [0.5, 10**10, 0.75],
             "status": {"done": 3, "cpu_s": 0.5, "missed": None},
-        }
+        },
     )
     assert (found.source, found.first, found.series) == (
         "alpha/1",
@@ -55,7 +56,7 @@ def test_a_batch():
 
 
 def test_an_empty_batch():
-    found = parsing.batch({})
+    found = parse(Batch, {})
     assert (found.series, len(found.index), len(found.t), found.source, found.status) == (
         (),
         0,
@@ -63,17 +64,17 @@ def test_an_empty_batch():
         None,
         None,
     )
-    assert len(parsing.batch({"index": [], "t": [], "value": []}).index) == 0
+    assert len(parse(Batch, {"index": [], "t": [], "value": []}).index) == 0
 
 
 def test_an_event():
-    assert parsing.event({"t": 1.5, "kind": "note"}) == Event(t=1.5, kind="note")
-    assert parsing.event({"t": 1, "kind": "plan made", "host": "a", "text": "x"}).host == "a"
+    assert parse(Event, {"t": 1.5, "kind": "note"}) == Event(t=1.5, kind="note")
+    assert parse(Event, {"t": 1, "kind": "plan made", "host": "a", "text": "x"}).host == "a"
 
 
 def test_every_mistake_is_told():
     with pytest.raises(Malformed) as caught:
-        parsing.registration({"port": "4000", "site": "a b", "cpus": -1, "cores": 4, "cpu_model": "a\nb"})
+        parse(Registration, {"port": "4000", "site": "a b", "cpus": -1, "cores": 4, "cpu_model": "a\nb"})
     assert caught.value.problems == (
         "cores: unknown; legal are address, port, site, cpus, cpu_model, memory_bytes, version",
         "address: missing",
@@ -122,19 +123,19 @@ def test_every_mistake_is_told():
 )
 def test_fields_that_are_none(field, value, says):
     with pytest.raises(Malformed, match=f"^not a batch of measurements: {field}: {says}"):
-        parsing.batch({field: value})
+        parse(Batch, {field: value})
 
 
 @pytest.mark.parametrize("document", [None, [], "text", 5, True])
-@pytest.mark.parametrize("parse", [parsing.registration, parsing.batch, parsing.event])
-def test_what_is_no_object(parse, document):
+@pytest.mark.parametrize("kind", [Registration, Batch, Event])
+def test_what_is_no_object(kind, document):
     with pytest.raises(Malformed, match="expected an object with"):
-        parse(document)
+        parse(kind, document)
 
 
 def test_long_values_are_told_in_short():
     with pytest.raises(Malformed) as caught:
-        parsing.event({"t": "x" * 10_000, "kind": "note"})
+        parse(Event, {"t": "x" * 10_000, "kind": "note"})
     assert len(str(caught.value)) < 200
 
 
@@ -149,8 +150,8 @@ NAMES = sorted({f for kind in (Registration, Batch, Event) for f in kind.__datac
 @settings(max_examples=80, deadline=None)
 @given(anything | st.dictionaries(st.sampled_from(NAMES), anything))
 def test_whatever_is_sent_is_understood_or_malformed(document):
-    for parse in (parsing.registration, parsing.batch, parsing.event):
+    for kind in (Registration, Batch, Event):
         try:
-            parse(document)
+            parse(kind, document)
         except Malformed as error:
             json.dumps(error.problems)

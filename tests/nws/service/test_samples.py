@@ -9,6 +9,7 @@ from nws.base.errors import Refused, UnknownSeries
 from nws.forecasting.batteries import Battery
 from nws.memory import Keep, Memory
 from nws.series import Measurement, Series
+from nws.service.records import present
 
 from .helpers import START, batch, settings
 
@@ -36,7 +37,7 @@ def test_samples_as_they_were_measured(measured, value):
     wanted = times[(times >= START - 1800) & (times <= START - 1200)]
     assert found.t.tolist() == wanted.tolist()
     assert found.value.tolist() == [value(t) for t in wanted]
-    assert found.as_json().keys() == {"series", "unit", "resolution_s", "t", "value", "truncated"}
+    assert present(found).keys() == {"series", "unit", "resolution_s", "t", "value", "truncated"}
     assert (found.unit, found.resolution_s, found.truncated) == ("CPU", 0.0, False)
 
 
@@ -53,7 +54,7 @@ def test_buckets(measured, value, resolution):
     length = float(resolution)
     found = service.samples(ALPHA, since=START - HOUR / 2, until=START, resolution=resolution)
     assert found.resolution_s == length
-    document = found.as_json()
+    document = present(found)
     for t, mean, low, high, count in zip(
         *(document[k] for k in ("t", "value", "low", "high", "count")), strict=True
     ):
