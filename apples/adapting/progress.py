@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from apples.model.plan import Move
 
@@ -72,6 +72,31 @@ def parse_progress(line: bytes | str) -> Progress | None:
     except (ValueError, KeyError, TypeError):
         return None
     return found if _is_sound(found) else None
+
+
+class Iterations(NamedTuple):
+    """Iterations done. left : those left, None if unknown.  counted : counted by the monitor, perhaps a multiple."""
+
+    done: int
+    left: float | None
+    counted: bool = False
+
+
+def parse_iterations(line: bytes | str) -> Iterations | None:
+    """Return the iterations of any line of progress; None if it has none.
+
+    Beside lines of the application there are two of launchers: `{"counted": N}` by the monitor, `{"reached": N}` from
+    the program's output. Both are of this attempt.
+    """
+    try:
+        told: dict[str, Any] = json.loads(line)
+        for kind in ("counted", "reached"):
+            if kind in told:
+                return Iterations(int(told[kind]), None, counted=kind == "counted")
+    except (ValueError, TypeError):
+        return None
+    found = parse_progress(line)
+    return None if found is None else Iterations(found.iteration, found.left)
 
 
 def _is_sound(told: Progress) -> bool:

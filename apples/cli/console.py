@@ -5,7 +5,9 @@ Standard output belongs to the program that runs, or to the one JSON document.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import click
 
@@ -37,3 +39,23 @@ class Console:
     def _write(self, text: str) -> None:
         with suppress(BrokenPipeError):
             click.echo(text, err=True)
+
+
+class ProgressNotes:
+    """Notes on the progress of a run, rarer the longer it lasts: after 5 s, and then each time half as long again."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._next_s = 5.0
+
+    def show(self, document: Mapping[str, Any]) -> None:
+        """Print iterations and the time left of a progress document, if the last note is old enough."""
+        if document["elapsed_s"] < self._next_s:
+            return
+        self._next_s = min(1.5 * document["elapsed_s"], document["elapsed_s"] + 300.0)
+        done, total, left_s = document["iteration"], document["iterations"], document["left_s"]
+        if total is None:
+            self._console.note(f"{done} iterations of the communication pattern so far")
+        else:
+            share = done / total if total else 1.0
+            self._console.note(f"iteration {done} of {total} ({share:.0%}), about {left_s:.3g} s left")

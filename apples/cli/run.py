@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from apples.cli.console import Console
+from apples.cli.console import Console, ProgressNotes
 from apples.cli.optiongroups import HeadedCommand, with_options
 from apples.cli.runoptions import OutputOptions, RunOptions, SharingOptions
 from nws.base.command import DISTRIBUTION, run_program
@@ -88,7 +88,7 @@ def _session(policy: str, output: OutputOptions, console: Console) -> SharingSes
 def _plan_and_run(assembled: tuple[Agent, RunRequest], options: RunOptions, console: Console) -> int:
     from apples.run.loop import AttemptLoop
 
-    events = _Events(options.output.json_lines)
+    events = _Events(options.output.json_lines, console)
     loop = AttemptLoop(*assembled, events.emit)
     decision = loop.decide()
     document = decision.document()
@@ -146,13 +146,15 @@ def _print_plan(document: dict[str, Any], output: OutputOptions) -> None:
 
 
 class _Events:
-    """Writer of `--json-lines`: one document a line for each event."""
+    """Events of a run: written as `--json-lines`, one document a line; progress also for the user's eyes."""
 
-    def __init__(self, wanted: bool) -> None:
-        self._wanted = wanted
+    def __init__(self, wanted: bool, console: Console) -> None:
+        self._wanted, self._progress = wanted, ProgressNotes(console)
 
     def emit(self, event: str, document: dict[str, Any]) -> None:
         """Write one event and flush."""
+        if event == "progress":
+            self._progress.show(document)
         if self._wanted:
             click.echo(json.dumps({"event": event, **document}))
             sys.stdout.flush()

@@ -65,12 +65,12 @@ class ForkedAgent:
     The interface is the part of `subprocess.Popen` that `AgentConnection` uses.
     """
 
-    def __init__(self, stdin: int, stdout: int, stderr: int, outputs: tuple[int, int]) -> None:
+    def __init__(self, stdin: int, stdout: int, stderr: int, outputs: tuple[int, int] | None) -> None:
         """Fork; raises `OSError`.
 
         Args:
             stdin, stdout, stderr: descriptors for the agent
-            outputs: descriptors that the ranks get as stdout and stderr
+            outputs: descriptors that the ranks get as stdout and stderr; None to receive their output in frames
         """
         launcher = os.getpid()
         self._pid = os.fork()
@@ -86,7 +86,7 @@ class ForkedAgent:
         self._pidfd = os.pidfd_open(self._pid)
         self._code: int | None = None
 
-    def _serve(self, launcher: int, standard: tuple[int, int, int], outputs: tuple[int, int]) -> None:
+    def _serve(self, launcher: int, standard: tuple[int, int, int], outputs: tuple[int, int] | None) -> None:
         # Collected objects of the launcher would close descriptors, whose numbers the agent uses again.
         gc.disable()
         os.setsid()
@@ -96,11 +96,11 @@ class ForkedAgent:
         for number in FORWARDED:
             signal.signal(number, signal.SIG_DFL)
         # Numbers of 3 and more, so that none is overwritten below.
-        fds = [fcntl.fcntl(fd, fcntl.F_DUPFD, 3) for fd in (*standard, *outputs)]
+        fds = [fcntl.fcntl(fd, fcntl.F_DUPFD, 3) for fd in (*standard, *(outputs or ()))]
         for fd, target in zip(fds[:3], range(3), strict=True):
             os.dup2(fd, target)
         close_all_but(set(fds[3:]))
-        hostagent.serve((fds[3], fds[4]))
+        hostagent.serve(None if outputs is None else (fds[3], fds[4]))
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code; raises `subprocess.TimeoutExpired` after `timeout` seconds."""
@@ -132,14 +132,14 @@ class AgentConnection:
     """
 
     def __init__(
-        self, address: HostAddress, command: Sequence[str] | None, log: Path, outputs: tuple[int, int]
+        self, address: HostAddress, command: Sequence[str] | None, log: Path, outputs: tuple[int, int] | None
     ) -> None:
         """Start the agent; raises `OSError`.
 
         Args:
             command: starts it; None forks it
             log: file for its stderr, and for that of the commands it starts
-            outputs: stdout and stderr of the ranks of a forked agent
+            outputs: stdout and stderr of the ranks of a forked agent; None to receive their output in frames
         """
         self.address, self.host = address, address.host
         self.found: dict[str, Any] | None = None
@@ -282,7 +282,7 @@ def setup(
     proxies: int,
     environment: Mapping[str, str],
     *,
-    watched: bool,
+    watched: str | None,
     heartbeats: bool,
 ) -> bytes:
     """Build the setup frame for a host agent.
@@ -290,7 +290,7 @@ def setup(
     Args:
         token: name of a file in the run directory, by which the agent sees whether the directory is shared
         proxies: number of start orders that will follow
-        watched: this host runs rank 0, so its agent forwards progress
+        watched: path of the page of rank 0 (empty without one) if this host's agent has to forward its progress
         heartbeats: both sides send them, and the agent ends its part of the run without them
     """
     return json.dumps(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from apples.adapting.progress import AdaptationController, CheckpointAndEnd, NewSlabs, parse_progress
@@ -40,8 +41,10 @@ class RunLoop:
         notify: Notify,
         *,
         controller: AdaptationController | None = None,
+        on_progress: Callable[[bytes], None] | None = None,
     ) -> None:
         self._lost: set[str] = set()
+        self._on_line = on_progress
         self._controller, self._notify = controller, notify
         self._processes, self._termination, self._signals = processes, termination, signals
 
@@ -77,10 +80,14 @@ class RunLoop:
         return self._termination.rank_failed(time.monotonic())
 
     def _on_progress(self) -> list[Instruction]:
-        """Pass the progress of the ranks to the controller, and its orders to the ranks."""
+        """Pass the progress of the ranks to the listener and the controller, and its orders to the ranks."""
+        lines = self._processes.progress()
+        if self._on_line is not None:
+            for line in lines:
+                self._on_line(line)
         if self._controller is None:
             return []
-        for report in map(parse_progress, self._processes.progress()):
+        for report in map(parse_progress, lines):
             order = None if report is None else self._controller.hear(report)
             match order:
                 case NewSlabs(rows=rows):
@@ -124,7 +131,15 @@ def launch(request: LaunchRequest, method: LaunchMethod, grace: GracePeriods, no
         termination = Termination(started=started, time_limit_s=request.time_limit_s, grace=grace)
         processes = RunProcesses(request, method)
         try:
-            RunLoop(processes, termination, signals, notify, controller=request.controller).run(hosts)
+            loop = RunLoop(
+                processes,
+                termination,
+                signals,
+                notify,
+                controller=request.controller,
+                on_progress=request.on_progress,
+            )
+            loop.run(hosts)
         finally:
             code = processes.close()
     outcome = judge(

@@ -30,7 +30,7 @@ import json
 from apples.launching.frames import PREAMBLE, Unframer, frame
 from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, children, prctl, reaped
 from apples.launching.ranksupervisors import RankSupervisors
-from apples.launching.steering import LOOK_EVERY_S, PROGRESS, SLABS, FileTail, offer
+from apples.launching.steering import LOOK_EVERY_S, PROGRESS, SLABS, ProgressReader, offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class HostAgent:
         self._supervisors = RankSupervisors()
         self._proxies: dict[int, int] = {}
         self._partial = b""
-        self._tail = FileTail(os.path.join(self._run_dir, PROGRESS)) if setup["watched"] else None
+        page = setup["watched"]
+        self._tail = None if page is None else ProgressReader(self._run_dir, page)
         self._look_at = 0.0
         self._waiting = bytearray()
         self._end_at: float | None = None

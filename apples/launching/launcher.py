@@ -27,6 +27,8 @@ class LaunchRequest:
     checkpoint_every : iterations between checkpoints, None for none; real ranks get it in their command
     program_output_to_stderr : keep stdout free for one JSON document
     controller : receives the progress of the run and may move its slabs or end it; None for a run without adaptation
+    on_progress : receives each line of progress of the run (`apples.adapting.progress`)
+    progress_pattern : regular expression whose group is the iteration that a line of the program's output reports
     """
 
     plan: Plan
@@ -39,6 +41,8 @@ class LaunchRequest:
     program_output_to_stderr: bool = False
     checkpoint_every: int | None = None
     controller: AdaptationController | None = None
+    on_progress: Callable[[bytes], None] | None = None
+    progress_pattern: str | None = None
 
 
 Notify = Callable[[str], None]

@@ -42,10 +42,11 @@ from apples.launching.command import (
     with_parent_death,
 )
 from apples.launching.launcher import LaunchRequest
+from apples.launching.outputreader import OutputReader
 from apples.launching.relays import write_all
 from apples.launching.remoteshellserver import RemoteShellServer
 from apples.launching.statuses import RankRecord, clear_statuses, parse_status
-from apples.launching.steering import clear
+from apples.launching.steering import clear, page_of
 from nws.base.files import write_whole
 
 #: Seconds that processes may take to end after they were asked to, and killed ones the same again.
@@ -85,6 +86,8 @@ class RunProcesses:
         groups = list(method.agents) if method.here else [host for host, _ in groups_of(request)]
         self._first_host = groups[0]
         self._progress: list[bytes] = []
+        pattern = request.progress_pattern if request.on_progress is not None else None
+        self._reader = None if pattern is None else OutputReader(pattern)
         self._token = f".shared-{secrets.token_hex(8)}"
         self._mpiexec: subprocess.Popen[bytes] | None = None
         self._mpiexec_end = -1
@@ -114,11 +117,14 @@ class RunProcesses:
     def _connect(self, address: HostAddress, command: Sequence[str] | None, proxies: int) -> None:
         host, here = address.host, self._method.here
         log = self._log if here else self._run_dir / f"agent-{host}.log"
-        agent = AgentConnection(address, command, log, (self._outputs[b"O"], self._outputs[b"E"]))
+        # To be read here, output comes in frames.
+        outputs = None if self._reader is not None else (self._outputs[b"O"], self._outputs[b"E"])
+        agent = AgentConnection(address, command, log, outputs)
         self._agents[host] = agent
         self._poll.register(agent.fd, select.EPOLLIN)
         own = {**network_environment(address.interface, os.environ), **address.environment}
-        watched = self._request.controller is not None and host == self._first_host
+        listens = self._request.controller is not None or self._request.on_progress is not None
+        watched = page_of(self._request.environment) if listens and host == self._first_host else None
         agent.send(
             b"J", setup(self._run_dir, self._token, proxies, own, watched=watched, heartbeats=not here)
         )
@@ -286,6 +292,8 @@ class RunProcesses:
                     self._keep(f"status-{record.rank:05d}.json", payload)
             elif kind in self._outputs:
                 write_all(self._outputs[kind], payload)
+                if self._reader is not None:
+                    self._progress += self._reader.lines(payload)
             elif kind == b"R":
                 agent.found = json.loads(payload)
             elif kind == b"N":

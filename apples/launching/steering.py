@@ -1,17 +1,21 @@
-"""Progress from a run and new slabs to it: two files in the run directory of rank 0's host.
+"""Progress from a run and new slabs to it: files on the host of rank 0.
 
-That host's agent reads the one and writes the other. Imported by the host agent, so it imports little. Their contents
-are defined in `apples.adapting.progress`.
+That host's agent reads the progress: lines that the application writes, or the iterations on the page of the monitor.
+It writes the slabs. Imported by the host agent, so it imports little. The contents of lines and slabs are defined in
+`apples.adapting.progress`.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 
 from nws.base.files import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from apples.launching.launcher import LaunchRequest
 
 PROGRESS, SLABS = "progress.jsonl", "slabs"
@@ -24,6 +28,9 @@ EVERY_VARIABLE = "STENCIL_APP_REPORT_EVERY"
 #: Seconds from one look at the progress to the next.
 LOOK_EVERY_S = 0.2
 _CHUNK = 1 << 20
+
+#: Offset of the iterations in a page of the monitor (`apples.monitoring.page`), its magic and version.
+PAGE_ITERATIONS, PAGE_BEGIN = 352, struct.pack("=8sI", b"APPLESMP", 2)
 
 
 class FileTail:
@@ -47,6 +54,37 @@ class FileTail:
         return lines
 
 
+class ProgressReader:
+    """Progress of a run, on the host of rank 0. page : path of the rank's page, empty for a run without the monitor."""
+
+    def __init__(self, directory: str, page: str) -> None:
+        self._tail, self._page = FileTail(os.path.join(directory, PROGRESS)), page
+        self._counted = 0
+
+    def lines(self) -> list[bytes]:
+        """Return the lines of progress that are new since the last call."""
+        lines = self._tail.lines()
+        if not self._page:
+            return lines
+        try:
+            with open(self._page, "rb") as file:
+                page = file.read(PAGE_ITERATIONS + 8)
+        except OSError:
+            return lines
+        if page.startswith(PAGE_BEGIN) and len(page) == PAGE_ITERATIONS + 8:
+            (counted,) = struct.unpack_from("=Q", page, PAGE_ITERATIONS)
+            if counted > self._counted:
+                self._counted = counted
+                lines.append(b'{"counted": %d}' % counted)
+        return lines
+
+
+def page_of(environment: Mapping[str, str]) -> str:
+    """Return the path of the page of rank 0 under the variables of a run; empty without the monitor."""
+    directory, job = environment.get("APPLES_MONITOR"), environment.get("APPLES_JOB")
+    return os.path.join(directory, f"{job}.0") if directory and job else ""
+
+
 def offer(directory: str, heights: str) -> None:
     """Write new slabs where the run looks for them. Readers see the file complete or not at all."""
     write_whole(os.path.join(directory, SLABS), heights + "\n")
@@ -60,15 +98,15 @@ def clear(directory: str) -> None:
 
 
 def steered(request: LaunchRequest) -> LaunchRequest:
-    """Return the request with variables that make the ranks report progress; unchanged without a controller."""
-    if request.controller is None:
+    """Return the request with variables that make the ranks report progress; unchanged if nothing listens."""
+    controller = request.controller
+    if controller is None and request.on_progress is None:
         return request
     from dataclasses import replace
 
     run_dir = str(request.run_dir.absolute())
-    variables = {
-        PROGRESS_VARIABLE: os.path.join(run_dir, PROGRESS),
-        SLABS_VARIABLE: os.path.join(run_dir, SLABS),
-        EVERY_VARIABLE: f"{request.controller.report_every_s:g}",
-    }
+    variables = {PROGRESS_VARIABLE: os.path.join(run_dir, PROGRESS)}
+    if controller is not None:
+        variables[SLABS_VARIABLE] = os.path.join(run_dir, SLABS)
+        variables[EVERY_VARIABLE] = f"{controller.report_every_s:g}"
     return replace(request, environment={**request.environment, **variables})

@@ -24,6 +24,7 @@ from apples.run.attempts import Next, what_next
 from apples.run.checkpoints import Checkpoints
 from apples.run.directory import run_directory
 from apples.run.documents import attempt_document
+from apples.run.progress import RunProgress
 from apples.run.records import ended_text, new_record, outcome_of_error
 from apples.run.request import RunRequest
 from nws.base.errors import ReportedError
@@ -153,6 +154,7 @@ class AttemptLoop:
         started_at = self._platform.now()
         with run_directory() as directory:
             launch = launch_request(request, decision, directory)
+            launch = replace(launch, on_progress=self._listener(decision))
             self._platform.check(launch)
             if self._begun is None:
                 self._begun = new_record(request, decision, self._platform.now())
@@ -177,6 +179,18 @@ class AttemptLoop:
         self._attempts.append(attempt)
         self._on_event("attempt", attempt_document(attempt))
         return outcome
+
+    def _listener(self, decision: Decision) -> Callable[[bytes], None] | None:
+        """Return a function that makes events of an attempt's lines of progress; None if nothing receives events."""
+        if self._on_event is _ignore or self._platform.simulated:
+            return None
+        return RunProgress(
+            first=decision.first_iteration,
+            iterations=decision.workload.iterations,
+            predicted_s=decision.plan.predicted_s,
+            now=self._platform.now,
+            report=lambda document: self._on_event("progress", document),
+        ).hear
 
     def _replan(self, decision: Decision, outcome: Outcome, following: Next) -> Decision:
         """Drop hosts, find the safe iterations and plan the remaining ones; raises as `Agent.decide` does."""
