@@ -16,7 +16,7 @@ et al. 2000, §3.1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,14 +84,21 @@ class RankLines:
 
 def rank_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> RankLines:
     """Return the cost lines of every member of every chain."""
+    lines = unordered_lines(problem, chains, options)
+    communicate = COMMUNICATION[options.model](problem, chains)
+    fixed = lines.fixed + communicate + reductions(problem, chains)
+    return replace(lines, fixed=fixed, communicate=communicate)
+
+
+def unordered_lines(problem: Problem, chains: Chains, options: PlanningOptions) -> RankLines:
+    """Return the part of the cost lines that is the same in every order of the ranks: no exchange, no reduction."""
     hosts = problem.host_of[chains.members]
     sharing = chains.ranks_on_host(problem)
-    communicate = COMMUNICATION[options.model](problem, chains)
     spills = options.allow_spill or options.model == "exchange"
     return RankLines(
         slope=problem.slope[hosts, sharing] * coupling(problem, chains, options),
-        fixed=communicate + chains.spread(overheads(problem, chains)) + handling(problem, chains),
-        communicate=communicate,
+        fixed=chains.spread(overheads(problem, chains)) + messages(problem, chains),
+        communicate=np.zeros(len(hosts)),
         cap=problem.cap[hosts, sharing],
         bend=np.minimum(problem.memory_rows[hosts, sharing], NO_BEND)
         if spills
@@ -109,15 +116,22 @@ def overheads(problem: Problem, chains: Chains) -> FloatArray:
 
 
 def handling(problem: Problem, chains: Chains) -> FloatArray:
-    """Return the cost of each rank's messages on its CPU share, and of reductions over the chain's slowest link.
+    """Return the seconds of each rank for its messages on its CPU share, and for reductions, float64[L]."""
+    return messages(problem, chains) + reductions(problem, chains)
 
-    float64[L] seconds; 0 for a rank without a neighbour.
-    """
+
+def messages(problem: Problem, chains: Chains) -> FloatArray:
+    """Return the seconds of each rank's messages on its CPU share, float64[L]; 0 for a rank without a neighbour."""
     hosts, sharing = problem.host_of[chains.members], chains.ranks_on_host(problem)
     talks = chains.spread((chains.lengths > 1).astype(np.float64))
-    slowest_s = chains.highest(np.maximum(*_neighbours(problem, chains, problem.latency_s)))
     found: FloatArray = talks * problem.messages_cpu_s / problem.priced_share[hosts, sharing]
-    return found + problem.reduction_hops * chains.spread(slowest_s)
+    return found
+
+
+def reductions(problem: Problem, chains: Chains) -> FloatArray:
+    """Return the seconds of the reductions over the slowest link of each member's chain, float64[L]."""
+    slowest_s = chains.highest(np.maximum(*_neighbours(problem, chains, problem.latency_s)))
+    return problem.reduction_hops * chains.spread(slowest_s)
 
 
 def coupling(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:

@@ -14,7 +14,7 @@ from apples.errors import NoFeasiblePlan
 from apples.model.grid import Snapshot
 from apples.model.plan import Plan
 from apples.model.template import Costs, Workload
-from apples.planning import bounds, desirability, groups, rank_order, reasons, rescue
+from apples.planning import bounds, desirability, exact, groups, rank_order, reasons, rescue
 from apples.planning.candidates import CandidateSchedule, best_of, enumerate_orders
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
@@ -79,6 +79,12 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
     if options.improve and tree is not None and position is not None:
         listed += groups.candidates(problem, tree, position, options)
     finalists = _cheapest_of_each(problem, listed, options)
+    if exact.applies(problem, options):
+        best = exact.best_chain(problem, options, min(finalists, key=lambda s: s.makespan_s, default=None))
+        if best is None:
+            raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
+        candidates = sum(len(chains) for _, chains in listed)
+        return Choice(min([best, *finalists], key=lambda s: _rank(problem, s, options)), candidates)
     if not finalists:
         # A last resort tries every count: like the tolerance, "even only" gives way before the run does.
         wider = replace(options, counts="every")
