@@ -280,7 +280,9 @@ def _finished(
     problem: Problem, sets: _Sets, some: IntArray, front: _Prefixes, finish: float
 ) -> list[tuple[IntArray, IntArray]]:
     """Return [(set of each chain, chains int64[·, l])] of the complete prefixes that place the work."""
-    total = front.placed + _last_rows(sets, some, front, np.full(len(front.place), problem.processors), finish)
+    total = front.placed + _last_rows(
+        sets, some, front, np.full(len(front.place), problem.processors), finish
+    )
     good = np.flatnonzero(total >= sets.size)
     order = good[np.lexsort((-total[good], front.place[good]))]
     starts = np.searchsorted(front.place[order], front.place[order], side="left")
@@ -288,7 +290,9 @@ def _finished(
     return [(front.place[keep], front.members[keep])] if len(keep) else []
 
 
-def _last_rows(sets: _Sets, some: IntArray, front: _Prefixes, following: IntArray, finish: float) -> FloatArray:
+def _last_rows(
+    sets: _Sets, some: IntArray, front: _Prefixes, following: IntArray, finish: float
+) -> FloatArray:
     """Return the rows of each prefix's last member if `following` is next (N for nothing), float64[S]."""
     last, none = front.members[:, -1], sets.member.shape[1]
     before = front.members[:, -2] if front.members.shape[1] > 1 else np.full(len(last), none)
@@ -352,4 +356,3 @@ def _undominated(problem: Problem, front: _Prefixes, n: int) -> _Prefixes:
         score = (front.placed + front.open)[kept]
         kept = kept[np.argsort(-score, kind="stable")[:WIDTH]]
     return front.take(kept)
-

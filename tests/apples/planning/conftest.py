@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -88,5 +89,6 @@ def plan_quality() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
