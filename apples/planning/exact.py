@@ -12,7 +12,6 @@ their least cost and their slowest link, and the `LEAVES` best chains of a set a
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,7 +187,7 @@ class _Sets:
 
     def within(self, finish: float) -> IntArray:
         """Return the sets whose members could place the work before `finish` by their cheapest exchanges."""
-        sets = np.flatnonzero(self.earliest < finish)
+        sets: IntArray = np.flatnonzero(self.earliest < finish)
         inside, end = self.most(sets, finish * (1 - _LEAST_GAIN))
         # At most two members are ends; a member that only fits there counts as one of them.
         gain = np.where(np.isneginf(inside), end, end - np.where(np.isneginf(inside), 0.0, inside))
@@ -196,16 +195,18 @@ class _Sets:
         two = np.sort(gain, axis=1)[:, -2:].sum(axis=1)
         total = np.where(np.isneginf(inside), 0.0, inside).sum(axis=1) + two
         fits = (np.isneginf(inside).sum(axis=1) <= 2) & (total >= self.size)
-        return sets[fits]
+        left: IntArray = sets[fits]
+        return left
 
 
 def _slot_sets(problem: Problem, options: PlanningOptions) -> BoolArray:
     """Return every set of processors with an allowed number of ranks, bool[K, N]; a host's slots fill in order."""
     n = problem.processors
-    member = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1 == 1
+    member: BoolArray = (np.arange(1, 2**n)[:, None] >> np.arange(n)) & 1 == 1
     again = np.flatnonzero(problem.slot_of > 0)
     filled = (member[:, again] <= member[:, again - 1]).all(axis=1)
-    return member[filled & np.isin(member.sum(axis=1), host_counts(problem, options, n))]
+    chosen: BoolArray = member[filled & np.isin(member.sum(axis=1), host_counts(problem, options, n))]
+    return chosen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
