@@ -20,6 +20,8 @@ class KnownByModel:
     workload_of : size → demands of a run of that size.  source : their origin, for messages
     """
 
+    moves_rows = True
+
     def __init__(self, name: str, workload_of: Callable[[int], Workload], source: str) -> None:
         self.name = name
         self.summary = f"known by its model only ({source})"

@@ -52,6 +52,7 @@ class SlabProgram(ABC):
     paths: tuple[str, ...]
     priced: tuple[Option, ...] = ()
     kept_as: str
+    moves_rows = True
 
     @abstractmethod
     def workload(self, size: int, options: Mapping[str, str]) -> Workload:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from apples import applications
 from apples.cli.adaptation import adapt_settings, controllers
-from apples.cli.conflicts import run_conflicts
+from apples.cli.conflicts import run_conflicts, unserved_options
 from apples.cli.console import Console
 from apples.cli.optiongroups import Problems
 from apples.cli.pool import open_platform, open_service
@@ -15,6 +15,7 @@ from apples.cli.runoptions import RunOptions
 from apples.cli.settings import parse_settings
 from apples.errors import ConfigError
 from apples.learning.stores import open_benchmarks, open_history
+from apples.model.template import Restartable
 from apples.platforms.platform import Preparation
 from apples.run.agent import Agent
 from apples.run.costing import Costing
@@ -59,6 +60,8 @@ def assemble(
         problems.collect(lambda: template.check(settings))
     resilience = problems.collect(lambda: read_resilience(pool, run, settings))
     adapt = problems.collect(lambda: adapt_settings(run, resilience))
+    if template is not None:
+        problems += unserved_options(run, template)
     if problems or platform is None or template is None or resilience is None:
         # An unknown launcher is found both by the conflicts and on opening the platform.
         raise ConfigError(dict.fromkeys(problems))
@@ -66,7 +69,7 @@ def assemble(
     platform.prepare(
         Preparation(
             warm_command=template.warm_command(),
-            checkpoint=resilience.file,
+            checkpoint=resilience.file if isinstance(template, Restartable) else None,
             # A named checkpoint must fit on the disk, and be the same file on every host.
             checkpoint_bytes=None if resilience.own else room,
         )
@@ -87,6 +90,7 @@ def assemble(
         shared=None if session is None else session.observed,
         monitored=None if job is None else job.document,
         resilience=resilience,
+        starts_programs=not options.output.dry_run,
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),
     )
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}

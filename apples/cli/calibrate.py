@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 #: Options of the pool that choose machines to measure; a mock grid has none.
-_POOL = (
+POOL = (
     *("grid_file", "hosts", "hostfile", "launcher"),
     *("partition", "account", "qos", "reservation", "constraint", "nodes", "exclusive", "immediate"),
 )
@@ -27,11 +27,17 @@ _POOL = (
 
 @click.command(cls=HeadedCommand)
 @click.argument("size", type=click.IntRange(min=1), default=64)
-@click.option("-a", "--app", default="mhd3d", show_default=True, help="Application: mhd3d, heat or jacobi2d.")
+@click.option(
+    "-a",
+    "--app",
+    default="mhd3d",
+    show_default=True,
+    help="Application: mhd3d, heat, jacobi2d, or an application file.",
+)
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Option of the application."
 )
-@with_options(PoolOptions, only=_POOL)
+@with_options(PoolOptions, only=POOL)
 @click.option("--show", is_flag=True, help="Measure nothing; only show what is known.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def calibrate(
@@ -42,19 +48,23 @@ def calibrate(
     The cost of a row depends on the part of a slab that stays in the caches, so benchmarks are made for runs near SIZE
     (default 64). They are stored and used by every later run; each finished run corrects them and the overhead.
     """
-    from apples import applications
     from apples.cli.console import Console
     from apples.cli.settings import parse_settings
     from apples.learning.corrections import corrections
     from apples.learning.stores import open_benchmarks, open_history
     from apples.run.costing import Costing
+    from apples.run.program import find_template
     from apples.run.request import RunRequest
 
-    template = applications.get(app)
+    template = find_template(app, None, None)
     chosen = parse_settings(settings)
     template.check(chosen)
     console = Console(quiet=as_json)
-    platform, history, store = _platform(options, template, console), open_history(), open_benchmarks()
+    platform, history, store = (
+        measured_platform(options, template, console),
+        open_history(),
+        open_benchmarks(),
+    )
     costing = Costing(store, history)
     application = RunRequest(template=template, settings=chosen, size=size)
     if not show:
@@ -77,7 +87,7 @@ def calibrate(
     click.echo("\n".join(_lines(costs, found)))
 
 
-def _platform(options: PoolOptions, template: Template, console: Console) -> Platform:
+def measured_platform(options: PoolOptions, template: Template, console: Console) -> Platform:
     """Return the machines to measure; machines elsewhere report their CPU types in the snapshot."""
     from apples.cli.conflicts import pool_conflicts
     from apples.cli.pool import open_platform

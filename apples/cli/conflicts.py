@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from apples.cli.runoptions import DEFAULT_LAUNCHER, SERVICE_GRID, PoolOptions, RunOptions, SharingOptions
+from apples.cli.runoptions import (
+    DEFAULT_LAUNCHER,
+    SERVICE_GRID,
+    LaunchOptions,
+    PoolOptions,
+    RunOptions,
+    SharingOptions,
+)
 from apples.errors import ConfigError
+from apples.model.template import Adaptable, Restartable, Template
 
 #: Options that shape a new Slurm allocation and have no effect inside an existing one.
 _ALLOCATION = ("partition", "account", "qos", "reservation", "constraint", "exclusive", "immediate")
@@ -74,6 +82,28 @@ def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> 
             if name in _ALLOCATION
         ]
     return found
+
+
+def unserved_options(run: LaunchOptions, template: Template) -> list[str]:
+    """Return the problems of options that the application cannot serve: moving rows, and checkpoints."""
+    found = []
+    if run.adapt != "off" and not (isinstance(template, Adaptable) and template.moves_rows):
+        found.append(
+            f"--adapt {run.adapt}: {template.name} cannot move rows while it runs; leave --adapt out"
+        )
+    if isinstance(template, Restartable):
+        return found
+    given = (
+        ("--checkpoint", run.checkpoint if run.checkpoint != "off" else None),
+        ("--checkpoint-every", run.checkpoint_every),
+        ("--mtbf", run.mtbf),
+        ("--resume", "" if run.resume else None),
+    )
+    return found + [
+        f"{f'{flag} {value}'.strip()}: {template.name} cannot go on from a checkpoint; leave {flag} out"
+        for flag, value in given
+        if value is not None
+    ]
 
 
 def sharing_conflicts(options: RunOptions) -> list[str]:

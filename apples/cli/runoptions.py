@@ -197,8 +197,9 @@ class LaunchOptions:
     app: str | None = _run(
         "-a",
         "--app",
-        metavar="NAME",
-        help="Application: mhd3d (default), heat, jacobi2d, or one of a grid file.",
+        metavar="NAME|FILE",
+        help="Application: mhd3d (default), heat, jacobi2d, one of a grid file, or your own program: an application "
+        "file (YAML) or its name.",
     )
     settings: tuple[str, ...] = _run(
         "-s",

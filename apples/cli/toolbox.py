@@ -8,6 +8,11 @@ toolbox = LazyGroup(
     name="apples",
     help="Tools around apples-run: calibration, history, the experiments of the papers, sharing hosts.",
     lazy={
+        "app": ("Describe and measure your own MPI program.", "apples.cli.app:app"),
+        "pieces": (
+            "Print the numbers of a plan, for jobs that you start yourself.",
+            "apples.cli.pieces:pieces",
+        ),
         "probe": ("Check hosts over ssh, and explain which is slow.", "apples.cli.probe:probe"),
         "calibrate": (
             "Measure an application's benchmarks and show the corrections learned from runs.",

@@ -109,6 +109,7 @@ def wrapped(request: LaunchRequest, program: str, *options: str) -> list[str]:
         *(sys.executable, *BARE, str(RANK_WRAPPER), *options),
         *(str(request.run_dir.absolute()), chain_of_hosts(request)),
         *(["--label"] if request.label else []),
+        *([] if request.directory is None else ["--directory", str(request.directory.absolute())]),
         *("--", program, *request.command[1:]),
     ]
 

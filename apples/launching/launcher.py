@@ -22,10 +22,12 @@ class LaunchRequest:
 
     command : program and arguments of every rank.  run_dir : existing directory for statuses and records
     environment : variables for the ranks, in addition to the user's
+    directory : where the ranks start, None for the launcher's own directory
     label : prefix every line of output with its rank
     time_limit_s : wall seconds after which the run is ended (exit code 124)
     checkpoint_every : iterations between checkpoints, None for none; real ranks get it in their command
     program_output_to_stderr : keep stdout free for one JSON document
+    output : file for all output of the ranks instead, None for none
     controller : receives the progress of the run and may move its slabs or end it; None for a run without adaptation
     on_progress : receives each line of progress of the run (`apples.adapting.progress`)
     progress_pattern : regular expression whose group is the iteration that a line of the program's output reports
@@ -43,6 +45,8 @@ class LaunchRequest:
     controller: AdaptationController | None = None
     on_progress: Callable[[bytes], None] | None = None
     progress_pattern: str | None = None
+    directory: Path | None = None
+    output: Path | None = None
 
 
 Notify = Callable[[str], None]

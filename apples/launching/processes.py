@@ -96,7 +96,10 @@ class RunProcesses:
         self._kill_mpiexec_at: float | None = None
         self._shells: RemoteShellServer | None = None
         self._listened = time.monotonic()
+        self._output_file = _opened(request.output)
         self._outputs = {b"O": 2 if request.program_output_to_stderr else 1, b"E": 2}
+        if self._output_file is not None:
+            self._outputs = dict.fromkeys(self._outputs, self._output_file)
         self._poll = select.epoll()
         self.events = self._poll.fileno()
         self._agents: dict[str, AgentConnection] = {}
@@ -221,6 +224,9 @@ class RunProcesses:
             self._mpiexec_code = self._mpiexec.wait()
         if self._mpiexec_end >= 0:
             os.close(self._mpiexec_end)
+        if self._output_file is not None:
+            os.close(self._output_file)
+            self._output_file = None
         return self._mpiexec_code
 
     def stderr_text(self) -> str:
@@ -360,6 +366,16 @@ class RunProcesses:
         for agent in self._agents.values():
             if not agent.over:
                 agent.send(kind, payload)
+
+
+def _opened(output: Path | None) -> int | None:
+    """Return a descriptor of the file for the ranks' output; raise `LaunchError`. None for no file."""
+    if output is None:
+        return None
+    try:
+        return os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _refused("the ranks", error) from error
 
 
 def _refused(what: str, error: OSError) -> LaunchError:

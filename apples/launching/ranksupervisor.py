@@ -40,13 +40,24 @@ class RankSupervisor:
     """The supervisor of one rank's program, from its start to its end.
 
     fds : inherited descriptors by purpose: lifeline, events, stdout, stderr, pmi; each may be missing
+    directory : where the program starts, None for this process's
     """
 
-    def __init__(self, status: StatusFile, command: list[str], *, label: bool, fds: dict[str, int]) -> None:
+    def __init__(
+        self,
+        status: StatusFile,
+        command: list[str],
+        *,
+        label: bool,
+        fds: dict[str, int],
+        directory: str | None = None,
+    ) -> None:
         self._status, self._command, self._label, self._fds = status, command, label, fds
+        self._directory = directory
         self._ended_by = "itself"
         self._program = 0
         self._wait_status: int | None = None
+        self._peak_bytes: int | None = None
         self._poll = select.poll()
         self._relays: dict[int, Labeller | PmiRelay] = {}
         self._pmi: PmiRelay | None = None
@@ -76,6 +87,12 @@ class RankSupervisor:
         inherited: set[int] = set()
         if "pmi" in self._fds:
             inherited.add(self._relay_pmi(self._fds["pmi"]))
+        if self._directory is not None:
+            try:
+                os.chdir(self._directory)
+            except OSError as error:
+                why = f"cannot start in {self._directory}: {error.strerror}"
+                return self._record(LOST << 8, error=why)
         self._program, failure = started(self._command, (stdout, stderr), inherited)
         for fd in [*handed, *inherited]:
             os.close(fd)
@@ -177,6 +194,7 @@ class RankSupervisor:
         for pid, wait_status in reaped():
             if pid == self._program:
                 self._wait_status = wait_status
+                self._peak_bytes = largest_child_bytes()
 
     def _to_program(self, number: int) -> None:
         try:
@@ -220,7 +238,9 @@ class RankSupervisor:
             error = f"aborted the run (MPI_Abort) with code {self._pmi.aborted}"
             # An abort is a failure even with code 0.
             wait_status = (self._pmi.aborted & 0xFF or 1) << 8
-        self._status.ended(wait_status, ended_by=ended_by or self._ended_by, error=error)
+        self._status.ended(
+            wait_status, ended_by=ended_by or self._ended_by, error=error, peak_bytes=self._peak_bytes
+        )
         return wait_status
 
 
@@ -259,6 +279,13 @@ def started(command: list[str], outputs: tuple[int, int], inherited: set[int]) -
     with os.fdopen(report_read, "rb") as report:
         errno = report.read()
     return pid, OSError(int(errno), os.strerror(int(errno))) if errno else None
+
+
+def largest_child_bytes() -> int:
+    """Return the largest resident memory that a child of this process had; the program is the only large one."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
 
 def remove_segments(job: bytes) -> None:

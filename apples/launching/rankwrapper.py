@@ -1,7 +1,8 @@
 """The rank wrapper, which hydra or Slurm starts for every rank: it forks the supervisor and ends as the program did.
 
-A bare script, `python -I -S rankwrapper.py [--fds NAME] RUN_DIR HOSTS [--label] -- PROGRAM ARGUMENTS`. It and the
-modules it imports avoid every import that they can, because each delays every rank. Per rank there are three processes:
+A bare script, `python -I -S rankwrapper.py [--fds NAME] RUN_DIR HOSTS [--label] [--directory DIRECTORY] -- PROGRAM
+ARGUMENTS`. It and the modules it imports avoid every import that they can, because each delays every rank. Per rank
+there are three processes:
 
     hydra_pmi_proxy ── rank wrapper ── supervisor ── program
                           (waits)       (records)
@@ -53,7 +54,10 @@ def main(arguments: list[str]) -> None:
         try:
             os.setsid()
             status = StatusFile(run_dir, rank, host_of(rank, hosts), fds.get("events"))
-            supervisor = RankSupervisor(status, command, label="--label" in options, fds=fds)
+            directory = options[options.index("--directory") + 1] if "--directory" in options else None
+            supervisor = RankSupervisor(
+                status, command, label="--label" in options, fds=fds, directory=directory
+            )
             signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
             die_like(supervisor.run(wrapper))
         except BaseException:

@@ -24,6 +24,7 @@ class RankRecord:
     pid, keeper : processes of the program and its supervisor.  started, ended : seconds since the epoch
     ended_by : "itself"; "request", after a signal or a closed lifeline; "parent", because its parents were killed
     error : an event instead of an exit or a signal, as in `cannot run …`, `aborted the run …`
+    peak_bytes : largest resident memory of the program, None where it is unknown
     """
 
     rank: int
@@ -36,6 +37,7 @@ class RankRecord:
     signal: int | None = None
     ended_by: EndedBy | None = None
     error: str | None = None
+    peak_bytes: int | None = None
 
     @property
     def failed(self) -> bool:

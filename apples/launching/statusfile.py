@@ -43,11 +43,14 @@ class StatusFile:
         """Record that the program runs."""
         self._write({})
 
-    def ended(self, wait_status: int, *, ended_by: str, error: str | None = None) -> None:
+    def ended(
+        self, wait_status: int, *, ended_by: str, error: str | None = None, peak_bytes: int | None = None
+    ) -> None:
         """Record the end.
 
         Args:
             wait_status: value that `os.waitpid` returned
+            peak_bytes: largest resident memory of the program
         """
         killed = os.WIFSIGNALED(wait_status)
         self._write(
@@ -57,6 +60,7 @@ class StatusFile:
                 "signal": os.WTERMSIG(wait_status) if killed else None,
                 "ended_by": quoted(ended_by),
                 "error": None if error is None else quoted(error),
+                "peak_bytes": peak_bytes,
             }
         )
 

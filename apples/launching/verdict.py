@@ -131,6 +131,7 @@ def _outcome(launch: LaunchResult, ended: str, exit_code: int, message: str) -> 
             signal=record.signal,
             pid=record.pid,
             to_blame=_to_blame(record),
+            peak_bytes=record.peak_bytes,
         )
         for rank, (host, record) in enumerate(zip(launch.hosts, launch.records, strict=True))
     )

@@ -131,6 +131,7 @@ class RankStatus:
     """The end of one rank: exit code, or the signal that killed it; both None if unknown.
 
     to_blame : it failed by itself, neither because another rank had failed nor because it was signalled
+    peak_bytes : largest resident memory of its program, None where it is unknown
     """
 
     rank: int
@@ -139,6 +140,7 @@ class RankStatus:
     signal: int | None = None
     pid: int | None = None
     to_blame: bool = False
+    peak_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,12 +124,19 @@ class Benchmark:
     ranks : ranks that ran at once on the host.  seconds_per_row : one row, one iteration
     startup_s : wall time of the launch outside iterations
     bytes_per_row : resident memory of one more row
+    bytes_fixed : resident memory of a rank beside its rows
+    setup_cpu_s : CPU seconds of a rank between MPI_Init and MPI_Finalize outside its iterations
+    messages, bytes_exchanged : to one neighbour in each iteration, None where they were not measured
     """
 
     ranks: int
     seconds_per_row: float
     startup_s: float
     bytes_per_row: float
+    bytes_fixed: float = 0.0
+    setup_cpu_s: float = 0.0
+    messages: float | None = None
+    bytes_exchanged: float | None = None
 
 
 def _silent(line: str) -> None:
@@ -220,3 +227,52 @@ class Restartable(Protocol):
 
         verified : read all of it; otherwise only its head
         """
+
+
+@runtime_checkable
+class Adaptable(Protocol):
+    """A `Template` whose ranks can move rows while they run. moves_rows : whether they can."""
+
+    moves_rows: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What a program needs in order to start on given pieces.
+
+    command : program and arguments of every rank.  directory : where the ranks start
+    files : text of files to write before the start, by path.  environment : variables of the ranks
+    prepare, finish : commands to run once, in `directory`, before the start and after a complete run
+    """
+
+    command: tuple[str, ...]
+    directory: Path
+    files: Mapping[Path, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    prepare: tuple[tuple[str, ...], ...] = ()
+    finish: tuple[tuple[str, ...], ...] = ()
+
+
+@runtime_checkable
+class Deployable(Protocol):
+    """A `Template` of a program that writes no records of ours: the monitor of MPI observes its ranks.
+
+    source : the file that describes it
+    even : its pieces cannot differ
+    short_size : rows of a run to measure it for, if the user names no size
+    """
+
+    source: Path
+    even: bool
+    short_size: int
+
+    def deployment(
+        self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str], *, scratch: Path | None = None
+    ) -> Deployment:
+        """Return the start of a run on these pieces; raise `ConfigError` if a template cannot be rendered.
+
+        scratch : directory to start in instead of the user's, for short runs
+        """
+
+    def short(self, options: Mapping[str, str], iterations: int | None = None) -> dict[str, str]:
+        """Return options of a short run of so many iterations, by default those for benchmarks."""

@@ -1,4 +1,4 @@
-"""Plans made without an agent: `default` and `smart-user`, priced by the same model (§4.3).
+"""Plans with equal slabs, priced by the same model: `default` and `smart-user` (§4.3), and the best of them.
 
 *default* takes every host of the pool in the grid's order with equal slabs. *smart user* knows the right number of
 hosts (the planner's own, on idle machines) but no loads: the first hosts, equal slabs. Neither considers memory; where
@@ -21,7 +21,7 @@ from apples.planning.chains import Chains
 from apples.planning.model import rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import make_plan
-from apples.planning.problem import UNUSABLE_S, Problem, build
+from apples.planning.problem import UNUSABLE_S, IntArray, Problem, build
 
 
 def default_plan(
@@ -52,6 +52,56 @@ def smart_user_plan(
     return _equal_plan("smart-user", problem, ranks, chosen, reason="the right number of hosts is reached")
 
 
+def even_plan(
+    snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions | None = None
+) -> Plan:
+    """Return the cheapest plan with equal slabs, for a program that cannot take others.
+
+    The slowest processor sets the pace, so a plan takes all processors up to some price; each price is tried. Raises
+    `NoFeasiblePlan` if no number of equal slabs fits.
+    """
+    chosen = options or PlanningOptions()
+    problem = build(snapshot, workload, costs, chosen)
+    best: tuple[float, IntArray] | None = None
+    for price in np.unique(problem.slope[np.isfinite(problem.slope)]):
+        chain = _up_to(problem, float(price), chosen)
+        if chain is None:
+            continue
+        rows = _equal_rows(problem.size, len(chain))
+        sharing = np.bincount(problem.host_of[chain], minlength=len(problem.hosts))[problem.host_of[chain]]
+        if (rows > problem.cap[problem.host_of[chain], sharing]).any() or rows.min() < problem.min_rows:
+            continue
+        seconds = float(seconds_per_rank(problem, CandidateSchedule(chain, rows, 0.0, ""), chosen).max())
+        if best is None or seconds < best[0]:
+            best = seconds, chain
+    if best is None:
+        raise NoFeasiblePlan(reasons.why_infeasible(problem, chosen))
+    return _priced_plan("apples", problem, best[1], chosen, reason="equal slabs end sooner without it")
+
+
+def _up_to(problem: Problem, price: float, options: PlanningOptions) -> IntArray | None:
+    """Return the processors of at most a price for a row, as many of each host as keep to it; None if too few.
+
+    The dearest are left out first where the options allow fewer ranks.
+    """
+    affordable = (problem.slope <= price) & np.isfinite(problem.slope)
+    most = (affordable * np.arange(affordable.shape[1])).max(axis=1)
+    chain = np.flatnonzero(problem.slot_of < most[problem.host_of])
+    ranks = options.most_ranks(min(len(chain), problem.size // problem.min_rows))
+    if ranks < (options.ranks or 1):
+        return None
+    slope = problem.slope[problem.host_of[chain], problem.slot_of[chain] + 1]
+    kept: IntArray = np.sort(chain[np.argsort(slope, kind="stable")[:ranks]])
+    return kept
+
+
+def _equal_rows(size: int, ranks: int) -> IntArray:
+    """Return heights that differ by at most one row, the larger ones first."""
+    rows = np.full(ranks, size // ranks, dtype=np.int64)
+    rows[: size % ranks] += 1
+    return rows
+
+
 def _as_if_idle(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot without any load, as a back-of-the-envelope calculation assumes."""
     idle = tuple(
@@ -74,21 +124,28 @@ def _equal_plan(name: str, problem: Problem, ranks: int, options: PlanningOption
         raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
     spread = np.lexsort((problem.host_of, problem.slot_of))[:ranks]
     chain = np.sort(spread)
-    rows = np.full(ranks, problem.size // ranks, dtype=np.int64)
-    rows[: problem.size % ranks] += 1
+    rows = _equal_rows(problem.size, ranks)
     limit = problem.workload.max_rows
     if limit is not None and rows[0] > limit:
         raise NoFeasiblePlan(
             f"equal slabs of {rows[0]} {problem.workload.row}s on {ranks} ranks exceed the array limit of {limit}; "
             "use more hosts"
         )
-    schedule = CandidateSchedule(chain, rows, 0.0, "grid order")
+    return _priced_plan(name, problem, chain, options, reason=reason)
+
+
+def _priced_plan(
+    name: str, problem: Problem, chain: IntArray, options: PlanningOptions, *, reason: str
+) -> Plan:
+    """Return the plan of a chain with equal slabs. reason : why other hosts are left out"""
+    ranks, rows = len(chain), _equal_rows(problem.size, len(chain))
     if rank_lines(problem, Chains.of([chain]), options).communicate.max() >= UNUSABLE_S:
         raise NoFeasiblePlan(
             f"equal slabs on {ranks} ranks in the grid's order would exchange over a link that does not work; "
             "leave out one of its hosts, or let the planner choose"
         )
-    finish = float(seconds_per_rank(problem, schedule, options).max())
+    unpriced = CandidateSchedule(chain, rows, 0.0, "grid order")
+    finish = float(seconds_per_rank(problem, unpriced, options).max())
     schedule = CandidateSchedule(chain, rows, finish, "grid order")
     uncertain = bounds.uncertain_ranks(problem, schedule, options)
     low, expected, high = bounds.low_expected_high(uncertain, problem.overhead_error_s)

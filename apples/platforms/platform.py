@@ -27,7 +27,7 @@ from apples.launching.launcher import Launcher, LaunchRequest, Notify
 from apples.launching.preflight import names_of_this_machine
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Outcome, unplanned
-from apples.model.template import Benchmark, BenchmarkRequest, Workload
+from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
 from nws.client import local_host, usable_cpus
 from nws.series import Forecast, Resource, Series
 
@@ -177,6 +177,10 @@ class Platform(ABC):
 
 def launched_benchmark(platform: Platform, request: BenchmarkRequest) -> Benchmark:
     """Run the application's benchmark with real ranks; raise `LaunchError`."""
+    if isinstance(request.template, Deployable):
+        from apples.platforms.shortruns import observed_benchmark
+
+        return observed_benchmark(platform, request, request.template)
     with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
         run_dir = Path(directory)
         output = run_dir / "benchmark.json"
@@ -191,15 +195,18 @@ def launched_benchmark(platform: Platform, request: BenchmarkRequest) -> Benchma
             ),
             lambda _: None,
         )
-        if outcome.ended == "interrupted":
-            # The launcher handled the signal for the ranks; it also meant this process.
-            signal.raise_signal(outcome.exit_code - 128)
-            raise KeyboardInterrupt
-        if not outcome.finished:
-            raise LaunchError(
-                f"the benchmark of {template.name} on {request.host.name} failed: {outcome.message}"
-            )
+        check_finished(outcome, f"the benchmark of {template.name} on {request.host.name}")
         return template.read_benchmark(output, outcome.observed_s)
+
+
+def check_finished(outcome: Outcome, what: str) -> None:
+    """Raise `LaunchError` if a launch of this package's own failed, the signal's exception if it was interrupted."""
+    if outcome.ended == "interrupted":
+        # The launcher handled the signal for the ranks; it also meant this process.
+        signal.raise_signal(outcome.exit_code - 128)
+        raise KeyboardInterrupt
+    if not outcome.finished:
+        raise LaunchError(f"{what} failed: {outcome.message}")
 
 
 def run_warm_command(command: Sequence[str], notify: Notify) -> None:

@@ -19,8 +19,8 @@ from apples.model.grid import Snapshot
 from apples.model.hostlist import fold
 from apples.model.plan import LeftOut, Plan, Record
 from apples.model.snapshots import unmeasured
-from apples.model.template import Checkpointing, Costs, Workload
-from apples.planning.baselines import default_plan, smart_user_plan
+from apples.model.template import Checkpointing, Costs, Deployable, Workload
+from apples.planning.baselines import default_plan, even_plan, smart_user_plan
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import check_room, make_plan
 from apples.platforms.platform import Platform
@@ -35,6 +35,13 @@ Planner = Callable[[Snapshot, Workload, Costs, PlanningOptions], Plan]
 
 def _paper_plan(snapshot: Snapshot, workload: Workload, costs: Costs, options: PlanningOptions) -> Plan:
     return replace(make_plan(snapshot, workload, costs, options), scheduler="paper")
+
+
+def _planner(request: RunRequest) -> Planner:
+    """Return the planner of a request: the user's choice, for a program that divides its rows evenly an even one."""
+    if request.scheduler == "apples" and isinstance(request.template, Deployable) and request.template.even:
+        return even_plan
+    return SCHEDULERS[request.scheduler]
 
 
 #: Scheduler name → function that returns its plan.
@@ -55,6 +62,7 @@ class Decision:
 
     workload : of the remaining iterations.  first_iteration : iterations done before.  platform : its name
     keep, interval : the checkpoints and how often they are written; None for none
+    setup_cpu_s : CPU seconds of a rank of a user's program beside its iterations
     """
 
     plan: Plan
@@ -69,6 +77,7 @@ class Decision:
     first_iteration: int = 0
     keep: Checkpointing | None = None
     interval: Interval | None = None
+    setup_cpu_s: float = 0.0
 
     def document(self, record: Record | None = None) -> dict[str, Any]:
         """Return the plan's JSON document, with the observations if `record` has an outcome."""
@@ -135,8 +144,9 @@ class Agent:
         if request.scheduler in RESPECT_LIMITS:
             check_room(snapshot, demands, options)
         key, costs = self._prices(request, snapshot, after)
+        workload, demands = (self._costing.demands(self.platform, request, w) for w in (workload, demands))
         priced = time.perf_counter()
-        plan = SCHEDULERS[request.scheduler](snapshot, demands, costs, options)
+        plan = _planner(request)(snapshot, demands, costs, options)
         absent = [LeftOut(host=host, reason=reason) for host, reason in snapshot.absent.items()]
         plan = replace(plan, left_out=(*plan.left_out, *absent))
         planned = time.perf_counter()
@@ -157,6 +167,7 @@ class Agent:
             weather_s=measured - started,
             notes=self._notes(snapshot, costs),
             first_iteration=done,
+            setup_cpu_s=self._costing.setup_cpu_s(self.platform, request),
         )
 
     def _prices(self, request: RunRequest, snapshot: Snapshot, after: Decision | None) -> tuple[str, Costs]:

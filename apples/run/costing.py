@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from apples.applications.known import KnownByModel
+from apples.errors import ConfigError
 from apples.launching.launcher import Notify
 from apples.learning.benchmarkstore import CalibrationStore
 from apples.learning.corrections import correct, outdated
@@ -19,7 +22,7 @@ from apples.learning.learnedcosts import learned_costs
 from apples.learning.runs import TrainingRuns
 from apples.model.grid import Host
 from apples.model.plan import Record
-from apples.model.template import BenchmarkRequest, Costs, Overhead
+from apples.model.template import Benchmark, BenchmarkRequest, Costs, Deployable, Overhead, Workload
 from apples.platforms.platform import Platform
 from apples.run.request import RunRequest
 
@@ -28,6 +31,9 @@ _NEWEST, _NEWEST_OTHERS = 200, 50
 
 #: Slabs of other sizes are asked for this many powers of two to either side; caches hold others very differently.
 _NEAR = 2
+
+#: Slabs of user's programs are looked for up to this power of two.
+_LARGEST_EXPONENT = 32
 
 #: Slabs of benchmarks are no larger than this, in bytes: beyond it no cache holds anything of the slab.
 LARGEST_SLAB_BYTES = 400e6
@@ -65,15 +71,44 @@ class Costing:
         """Return corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
         # Read the history first: an unreadable one must not show only after minutes of benchmarks.
         records, others = self._records(platform, request), self._others(platform, request)
-        for host in _one_of_each_type(platform):
-            if platform.reaches(host):
-                self._measure(platform, request, host, notify)
-        self._refresh(platform, request, self._own(platform, request, records), others, notify)
+        if _measurable(platform, request):
+            for host in _one_of_each_type(platform):
+                if platform.reaches(host):
+                    self._measure(platform, request, host, notify)
+            self._refresh(platform, request, self._own(platform, request, records), others, notify)
+        elif isinstance(request.template, Deployable):
+            self._require(platform, request, request.template)
         return self._taught(request, self._own(platform, request, records), others)
 
     def known(self, platform: Platform, request: RunRequest) -> Costs:
         """Return the same without measuring anything; CPU types of which nothing is known are missing."""
         return self._taught(request, *self.lessons(platform, request))
+
+    def demands(self, platform: Platform, request: RunRequest, workload: Workload) -> Workload:
+        """Return the workload with the messages and the memory that short runs of a user's program have measured."""
+        if not isinstance(request.template, Deployable):
+            return workload
+        found = self._kept(platform, self._measured_key(platform, request))
+        sent = [b.messages for b in found if b.messages is not None]
+        carried = [b.bytes_exchanged for b in found if b.bytes_exchanged is not None]
+        return replace(
+            workload,
+            messages=max(sent, default=0.0) * workload.iterations,
+            bytes_exchanged=max(carried, default=0.0) * workload.iterations,
+            bytes_per_row=workload.bytes_per_row or max((b.bytes_per_row for b in found), default=0.0),
+            bytes_fixed=max((b.bytes_fixed for b in found), default=0.0),
+        )
+
+    def benchmarks(self, platform: Platform, request: RunRequest) -> dict[str, list[Benchmark]]:
+        """Return CPU type → the benchmarks that are kept for this request, by ascending ranks."""
+        key = self._measured_key(platform, request)
+        kept = {h.cpu_type: self._store.get(key, platform.machine(h)) for h in platform.pool.hosts}
+        return {cpu_type: list(one.benchmarks) for cpu_type, one in kept.items() if one is not None}
+
+    def setup_cpu_s(self, platform: Platform, request: RunRequest) -> float:
+        """Return CPU seconds of a rank beside its iterations, by the short runs; 0 if they are unknown."""
+        found = self._kept(platform, self._measured_key(platform, request))
+        return max((b.setup_cpu_s for b in found), default=0.0)
 
     def calibrate(self, platform: Platform, request: RunRequest, notify: Notify) -> None:
         """Measure every benchmark anew, whatever is kept."""
@@ -88,6 +123,33 @@ class Costing:
 
     def _records(self, platform: Platform, request: RunRequest) -> list[Record]:
         return self._history.records(self.record_key(platform, request), newest=_NEWEST)
+
+    def _require(self, platform: Platform, request: RunRequest, template: Deployable) -> None:
+        """Raise `ConfigError` if a user's program was not measured: it is started by a run or a check only."""
+        if not self._kept(platform, self._measured_key(platform, request)):
+            raise ConfigError(
+                f"{template.source}: {request.template.name} has not been measured on these hosts; measure it with: "
+                f"apples app check {template.source} {request.size}"
+            )
+
+    def _kept(self, platform: Platform, key: str) -> list[Benchmark]:
+        """Return the benchmarks that are kept under a key for machines of this platform."""
+        machines = {platform.machine(host) for host in platform.pool.hosts}
+        return [b for c in self._store.entries(key) if c.machine in machines for b in c.benchmarks]
+
+    def _measured_key(self, platform: Platform, request: RunRequest) -> str:
+        """Return the key of benchmarks to use: those of slabs of this size, else of the nearest size.
+
+        Where the program may be started, those of this size are measured, and the others do not matter.
+        """
+        own = slab_class(platform, request)
+        sizes = [own]
+        if isinstance(request.template, Deployable) and not request.starts_programs:
+            sizes = sorted(
+                {_class(request, e) for e in range(_LARGEST_EXPONENT)}, key=lambda r: abs(math.log(r / own))
+            )
+        keys = (self.key(platform, request, rows) for rows in sizes)
+        return next((key for key in keys if self._kept(platform, key)), self.key(platform, request))
 
     def _own(self, platform: Platform, request: RunRequest, records: Sequence[Record]) -> TrainingRuns:
         benchmarks, since = self.measured(platform, request)
@@ -130,7 +192,7 @@ class Costing:
 
         rows : of a slab, default those of an equal share
         """
-        key = self.key(platform, request, rows)
+        key = self._measured_key(platform, request) if rows is None else self.key(platform, request, rows)
         kept = {h.cpu_type: self._store.get(key, platform.machine(h)) for h in _one_of_each_type(platform)}
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
         return self._benchmarks(platform, request, key), since
@@ -179,6 +241,13 @@ class Costing:
                 notify=notify,
             )
             self._store.put(key, machine, [platform.benchmark(benchmark)], platform.now())
+
+
+def _measurable(platform: Platform, request: RunRequest) -> bool:
+    """Return whether benchmarks may be run: never of an application without a program, unless simulated."""
+    if isinstance(request.template, KnownByModel):
+        return platform.simulated
+    return request.starts_programs or not isinstance(request.template, Deployable)
 
 
 def slab_class(platform: Platform, request: RunRequest) -> int:

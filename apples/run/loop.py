@@ -15,16 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from apples.applications.known import KnownByModel
+from apples.errors import ProgramNotFound
 from apples.launching.filelock import locked
 from apples.launching.launcher import LaunchRequest
 from apples.model.plan import Attempt, Outcome, Record
-from apples.model.template import Restartable
+from apples.model.template import Deployable, Deployment, Restartable
 from apples.run.agent import Agent, Decision
 from apples.run.attempts import Next, what_next
 from apples.run.checkpoints import Checkpoints
 from apples.run.directory import run_directory
 from apples.run.documents import attempt_document
 from apples.run.progress import RunProgress
+from apples.run.programruns import run_program
 from apples.run.records import ended_text, new_record, outcome_of_error
 from apples.run.request import RunRequest
 from nws.base.errors import ReportedError
@@ -155,6 +158,7 @@ class AttemptLoop:
         with run_directory() as directory:
             launch = launch_request(request, decision, directory)
             launch = replace(launch, on_progress=self._listener(decision))
+            self._check_program()
             self._platform.check(launch)
             if self._begun is None:
                 self._begun = new_record(request, decision, self._platform.now())
@@ -164,9 +168,7 @@ class AttemptLoop:
                 f"running {request.template.name} {request.size} on {ranks} rank{'s' * (ranks != 1)}, "
                 f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
             )
-            outcome = self._platform.run(launch, self._notify)
-            if not outcome.observations:
-                outcome = replace(outcome, observations=request.template.observations(directory))
+            outcome = self._launched(launch, decision)
         attempt = Attempt(
             number=len(self._attempts) + 1,
             started_at=started_at,
@@ -191,6 +193,29 @@ class AttemptLoop:
             now=self._platform.now,
             report=lambda document: self._on_event("progress", document),
         ).hear
+
+    def _check_program(self) -> None:
+        """Raise `ProgramNotFound` for an application without a program: PATH may have one of the same name."""
+        template = self._request.template
+        if isinstance(template, KnownByModel) and not self._platform.simulated:
+            raise ProgramNotFound(
+                f"{template.name} is {template.summary}; it has no program to start. Describe your program in an "
+                "application file (apples app new), and give it with --app FILE"
+            )
+
+    def _launched(self, launch: LaunchRequest, decision: Decision) -> Outcome:
+        """Run the launch and return its outcome with the ranks' observations; raise `LaunchError`.
+
+        A user's program is deployed before, observed by the monitor, and finished after a complete run.
+        """
+        template = self._request.template
+        if not isinstance(template, Deployable):
+            outcome = self._platform.run(launch, self._notify)
+            if outcome.observations:
+                return outcome
+            return replace(outcome, observations=template.observations(launch.run_dir))
+        start = deployed(self._request, decision, launch.run_dir, template)
+        return run_program(self._platform, launch, start, decision, self._notify)
 
     def _replan(self, decision: Decision, outcome: Outcome, following: Next) -> Decision:
         """Drop hosts, find the safe iterations and plan the remaining ones; raises as `Agent.decide` does."""
@@ -238,15 +263,23 @@ def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> La
     template, keep, settings = request.template, decision.keep, request.settings
     if keep is not None and isinstance(template, Restartable):
         settings = template.checkpointed(settings, keep)
+    start = deployed(request, decision, run_dir, template) if isinstance(template, Deployable) else None
+    command = template.command(decision.plan.rows, run_dir, settings) if start is None else start.command
     return LaunchRequest(
         plan=decision.plan,
         workload=decision.workload,
-        command=tuple(template.command(decision.plan.rows, run_dir, settings)),
+        command=tuple(command),
         run_dir=run_dir,
-        environment=request.environment,
+        directory=None if start is None else start.directory,
+        environment={**({} if start is None else start.environment), **request.environment},
         label=request.label,
         time_limit_s=request.time_limit_s,
         program_output_to_stderr=request.program_output_to_stderr,
         checkpoint_every=None if keep is None else keep.every,
         controller=None if request.make_controller is None else request.make_controller(request, decision),
     )
+
+
+def deployed(request: RunRequest, decision: Decision, run_dir: Path, template: Deployable) -> Deployment:
+    """Return the start of a user's program on the pieces of a decision; raise `ConfigError`."""
+    return template.deployment(decision.plan.rows, run_dir, request.settings)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from apples import applications
 from apples.launching.launcher import Notify
 from apples.learning.stores import open_benchmarks, open_history
 from apples.model.config import find_config
 from apples.model.gridfile import load_grid_file
+from apples.model.pieces import Pieces, pieces_of
 from apples.model.plan import Plan, Record
 from apples.platforms.local import LocalPlatform
 from apples.platforms.serviceforecasts import ServiceWeather
@@ -45,6 +45,11 @@ class PlannedRun:
         """Return the JSON document of `apples-run --dry-run --json`."""
         return self.decision.document()
 
+    @property
+    def pieces(self) -> Pieces:
+        """Return the numbers of the plan, for a job that is started without this package."""
+        return pieces_of(self.decision.plan)
+
     def run(self) -> Record:
         """Run the application and return its record, which is also in the history.
 
@@ -57,7 +62,7 @@ class PlannedRun:
 def plan(
     size: int,
     *,
-    app: str | None = None,
+    app: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
     grid: str | Path | None = None,
     service: Endpoint | str | None = None,
@@ -66,11 +71,12 @@ def plan(
     notify: Notify = _ignore,
     **options: Any,
 ) -> PlannedRun:
-    """Measure, predict and plan a run; start no program except benchmarks of an application that has none.
+    """Measure, predict and plan a run; start no program except benchmarks of a built-in application.
 
     Args:
         size: rows.
-        app: application, by default mhd3d; one of the grid file's is legal.
+        app: application, by default mhd3d; one of the grid file's is legal, and an application file, whose program
+            must have been measured (`apples app check`).
         settings: options of the application, by name.
         grid: grid file, or the name of a shipped one; None for this machine.
         service: weather service whose forecasts are used; None to measure this machine.
@@ -93,10 +99,11 @@ def plan(
     costing = Costing(open_benchmarks(), history, stated)
     request = RunRequest(
         size=size,
-        template=find_template(app or applications.DEFAULT, platform, file),
+        template=find_template(None if app is None else str(app), platform, file),
         settings={name: str(value) for name, value in (settings or {}).items()},
         scheduler=scheduler,
         overrides=options,
         time_limit_s=time_limit_s,
+        starts_programs=False,
     )
     return PlannedRun(Agent(platform, history, costing, notify), request)

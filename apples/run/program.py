@@ -1,12 +1,14 @@
-"""The application of a run, by its name."""
+"""The application of a run, by its name or file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from apples import applications
+from apples.applications.finding import find_user_application, known_names
 from apples.applications.known import KnownByModel
 from apples.errors import ConfigError
+from nws.base.reader import did_you_mean
 
 if TYPE_CHECKING:
     from apples.model.gridfile import GridFile
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def find_template(name: str | None, platform: Platform | None, file: GridFile | None) -> Template:
-    """Return the application of that name: a built-in one, or one of the grid file or the mock grid."""
+    """Return the application of that name: of the mock grid, the grid file, built in, or the user's own.
+
+    A name of the grid file never starts a program: the file gives figures only. Raises `ConfigError`.
+    """
     mock_workload = getattr(platform, "workload", None)
     stated = {} if file is None else {n: a for n, a in file.applications.items() if a.demands is not None}
     mock_name = None if mock_workload is None else mock_workload(1).application
@@ -30,8 +35,13 @@ def find_template(name: str | None, platform: Platform | None, file: GridFile | 
             return workload
 
         return KnownByModel(name, demands, str(file.grid.source))
-    try:
+    if name in applications.names():
         return applications.get(name)
-    except ConfigError:
-        legal = dict.fromkeys([*applications.names(), *stated, *([mock_name] if mock_name else [])])
-        raise ConfigError(f"unknown application {name!r}; legal are {', '.join(legal)}") from None
+    found = find_user_application(name)
+    if found is None:
+        own = [*applications.names(), *stated, *([mock_name] if mock_name else []), *known_names()]
+        raise ConfigError(
+            f"unknown application {name!r}{did_you_mean(name, own)}; legal are {', '.join(dict.fromkeys(own))}, or the "
+            "path of an application file (apples app new)"
+        )
+    return found

@@ -47,6 +47,7 @@ class RunRequest:
     overrides : fields of `PlanningOptions` that the user set.  environment : variables for the ranks
     time_limit_s : wall seconds of all attempts together
     shared, monitored : return, after the run, the observations of the node manager and of the MPI monitor
+    starts_programs : whether missing benchmarks of a user's program may be measured now
     make_controller : returns the adaptation controller of one attempt; None for a run that is not adapted
     """
 
@@ -62,6 +63,7 @@ class RunRequest:
     shared: Callable[[], dict[str, Any]] | None = None
     monitored: Callable[[], dict[str, Any]] | None = None
     resilience: Resilience = field(default_factory=Resilience)
+    starts_programs: bool = True
     make_controller: Callable[[RunRequest, Decision], AdaptationController] | None = None
 
     @property

@@ -1,0 +1,202 @@
+"""Application files: how to start a user's own MPI program on given pieces, in YAML.
+
+A file gives what no measurement can find: the command, how pieces are passed, and limits. Reading it starts nothing.
+All its errors are reported at once, with file and line. docs/application-files.md has the keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from apples.applications.rendering import PIECES, TemplateProblem, Text
+from nws.base.quantities import Amount_bytes, Count
+from nws.base.reader import Document, read_yaml, validate
+from nws.base.yamltree import Location, Problem
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import CoreSchema
+
+Scalar = str | int | float | bool
+
+#: A name that can be a template variable, an option and part of a file name.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_APPLICATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+#: A block scalar's header: the text begins on the line below it.
+_BLOCK_HEADER = re.compile(r"[|>][0-9+-]*\s*(#.*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Commands:
+    """One command (a list of words), or a list of commands."""
+
+    def parse(self, value: object) -> tuple[tuple[str, ...], ...]:
+        commands = value if isinstance(value, list) else []
+        if commands and not all(isinstance(command, list) for command in commands):
+            commands = [commands]
+        for command in commands:
+            if not command or not all(isinstance(word, str) for word in command):
+                raise ValueError(
+                    "a command is a list of texts, such as [decomposePar, -force]; write numbers in quotes"
+                )
+        if not commands:
+            raise ValueError("should be a command (a list of texts) or a list of commands")
+        return tuple(tuple(command) for command in commands)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+
+Commands = Annotated[tuple[tuple[str, ...], ...], _Commands()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortRun:
+    """Length of the runs that measure the program. size : rows of `apples app check` without SIZE"""
+
+    iterations: Count
+    size: Count = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationEntry:
+    """A whole application file.
+
+    row : a row in the user's words.  command, environment, files, prepare, finish : templates
+    pieces : how the program gets them; None finds it from the templates
+    parameters : further variables of the templates, changed by --set
+    directory : where the program starts, relative to the file
+    """
+
+    name: str
+    command: tuple[str, ...]
+    iterations: Count
+    benchmark: ShortRun
+    row: str = "row"
+    pieces: Literal["argument", "environment", "file", "even"] | None = None
+    parameters: dict[str, Scalar] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    prepare: Commands = ()
+    finish: Commands = ()
+    directory: str = "."
+    memory_per_row: Amount_bytes = 0.0
+    min_rows: Count = 1
+    max_rows: Count | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationFile:
+    """An application file that was read. templates : each text of the file that is one, by its place"""
+
+    path: Path
+    entry: ApplicationEntry
+    templates: Mapping[Location, Text]
+
+    @property
+    def directory(self) -> Path:
+        """Return the absolute directory in which the program starts."""
+        return (self.path.absolute().parent / self.entry.directory).resolve()
+
+    @property
+    def even(self) -> bool:
+        """Return whether the program cannot take pieces that differ."""
+        return self.entry.pieces == "even"
+
+
+def read_application(path: str | Path) -> ApplicationFile:
+    """Return an application file; raise `ConfigError` with every problem of the file."""
+    document = read_yaml(path)
+    templates = dict(_templates(document))
+    entry = validate(document, ApplicationEntry, _problems(document, templates))
+    return ApplicationFile(path=Path(path), entry=entry, templates=templates)
+
+
+def _templates(document: Document) -> Iterator[tuple[Location, Text]]:
+    """Yield the texts of a file that are templates, whether or not the rest of the file is legal."""
+    value = document.value if isinstance(document.value, dict) else {}
+    lines = document.path.read_text(encoding="utf-8-sig").splitlines()
+    for key in ("command", "prepare", "finish", "files", "environment"):
+        for at, text in _texts(value.get(key), (key,)):
+            line = document.tree.line(at)
+            block = line <= len(lines) and _BLOCK_HEADER.search(lines[line - 1]) is not None
+            yield at, Text(path=document.path, line=line + block, source=text)
+
+
+def _texts(value: object, at: Location) -> Iterator[tuple[Location, str]]:
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, list | dict):
+        for key, item in enumerate(value) if isinstance(value, list) else value.items():
+            yield from _texts(item, (*at, key))
+
+
+def _problems(document: Document, templates: Mapping[Location, Text]) -> list[Problem]:
+    """Return what the types of the keys cannot express."""
+    value = document.value
+    if not isinstance(value, dict):
+        return []
+    found = [*_names(document, value)]
+    parameters = value.get("parameters")
+    further = list(parameters) if isinstance(parameters, dict) else []
+    used: dict[str, set[str]] = {}
+    for at, text in templates.items():
+        try:
+            names, problems = text.names(further)
+        except TemplateProblem as problem:
+            names, problems = set(), [problem]
+        used.setdefault(str(at[0]), set()).update(names)
+        found += [Problem(line=p.line, at=at, text=p.text) for p in problems]
+    if not found:
+        found += _passing(document, value, used)
+    return found
+
+
+def _names(document: Document, value: Mapping[str, Any]) -> Iterator[Problem]:
+    name, command = value.get("name"), value.get("command")
+    if isinstance(name, str) and not _APPLICATION.fullmatch(name):
+        yield document.problem(
+            ("name",), f"got {name!r}; legal are letters, digits, dots, underscores and dashes"
+        )
+    if command == []:
+        yield document.problem(("command",), "no program; give a list of texts, the program first")
+    parameters = value.get("parameters")
+    for parameter in parameters if isinstance(parameters, dict) else ():
+        if not _NAME.fullmatch(parameter) or parameter in _RESERVED:
+            why = "it has this meaning already" if parameter in _RESERVED else "it cannot be a variable"
+            yield document.problem(("parameters", parameter), f"not usable as a parameter: {why}")
+    files = value.get("files")
+    for name in files if isinstance(files, dict) else ():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            yield document.problem(("files", name), "should be a path below the directory of the program")
+
+
+def _passing(document: Document, value: Mapping[str, Any], used: Mapping[str, set[str]]) -> Iterable[Problem]:
+    """Return problems of how pieces and iterations reach the program."""
+    everywhere = set().union(*used.values())
+    if "iterations" not in everywhere:
+        yield document.problem(
+            ("iterations",), "no template uses {{ iterations }}, so a benchmark would be as long as the run"
+        )
+    pieces = value.get("pieces")
+    places = {"argument": "command", "environment": "environment", "file": "files"}
+    if pieces is None and not everywhere & PIECES:
+        yield document.problem(
+            ("command",),
+            f"no template uses {', '.join(sorted(PIECES))}, so the program cannot know its pieces; use one, or write "
+            "pieces: even if it always divides its rows evenly",
+        )
+    elif isinstance(pieces, str) and pieces in places and not used.get(places[pieces], set()) & PIECES:
+        yield document.problem(
+            ("pieces",), f"got {pieces}, but no template of {places[pieces]} uses {', '.join(sorted(PIECES))}"
+        )
+
+
+_RESERVED = frozenset(
+    {*PIECES, "size", "ranks", "iterations", "run_dir", "python", "range", "true", "false", "none", "loop"}
+)

@@ -1,0 +1,128 @@
+"""Templates of application files: Jinja2 in a sandbox, undefined names are errors with file and line.
+
+A template sees plain values only. It cannot reach attributes of Python objects, files or the environment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from apples.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import SandboxedEnvironment
+
+#: Variables that tell a program its pieces.
+PIECES = frozenset({"rows", "first_rows", "cuts", "weights"})
+
+#: All variables, in the order of the documentation.
+VARIABLES = (
+    *("size", "ranks", "rows", "first_rows", "cuts", "weights"),
+    *("iterations", "run_dir", "python"),
+)
+
+#: Digits of a fraction: enough for planes of any mesh, and the same text on every host.
+_DIGITS = 12
+
+
+class TemplateProblem(Exception):
+    """A template that is not legal or cannot be rendered. line : in its file.  text : without the place"""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(text)
+        self.line, self.text = line, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """One template. path : of its file.  line : where the text begins there, from 1"""
+
+    path: Path
+    line: int
+    source: str
+
+    def names(self, further: Collection[str]) -> tuple[set[str], list[TemplateProblem]]:
+        """Return the variables that the template uses, and a problem for each that is not defined.
+
+        further : legal names beside `VARIABLES`. Raises `TemplateProblem` for text that is no template.
+        """
+        from jinja2 import TemplateSyntaxError, meta, nodes
+
+        try:
+            tree = _environment().parse(self.source)
+        except TemplateSyntaxError as error:
+            raise TemplateProblem(self.line + error.lineno - 1, f"not a template: {error.message}") from None
+        used = meta.find_undeclared_variables(tree)
+        legal = {*VARIABLES, *further}
+        unknown = used - legal - set(_environment().globals)
+        problems = {
+            (node.name, node.lineno): TemplateProblem(
+                self.line + node.lineno - 1,
+                f"{node.name} is not defined; legal are {', '.join([*VARIABLES, *further])}",
+            )
+            for node in tree.find_all(nodes.Name)
+            if node.name in unknown
+        }
+        return used, list(problems.values())
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """Return the text with the values filled in; raise `ConfigError` with file and line."""
+        try:
+            return _environment().from_string(self.source).render(values)
+        except Exception as error:
+            # A template is the user's program: rendering may raise anything.
+            line = self.line + _line_of(error) - 1
+            raise ConfigError(
+                f"{self.path}:{line}: the template cannot be rendered: {str(error) or type(error).__name__}"
+            ) from None
+
+
+def variables(rows: Sequence[int], iterations: int, run_dir: Path) -> dict[str, Any]:
+    """Return the values of `VARIABLES` for these pieces.
+
+    cuts : len(rows) - 1 positions between pieces as fractions of the size.  weights : shares that sum to 1
+    """
+    size, first = sum(rows), [0, *accumulate(rows)]
+    return {
+        "size": size,
+        "ranks": len(rows),
+        "rows": list(rows),
+        "first_rows": first[:-1],
+        "cuts": [round(row / size, _DIGITS) for row in first[1:-1]],
+        "weights": [round(each / size, _DIGITS) for each in rows],
+        "iterations": iterations,
+        "run_dir": str(run_dir),
+        "python": sys.executable,
+    }
+
+
+@cache
+def _environment() -> SandboxedEnvironment:
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    # Without keep_trailing_newline a rendered file would lose the end of its last line.
+    found = ImmutableSandboxedEnvironment(
+        undefined=StrictUndefined, autoescape=False, keep_trailing_newline=True
+    )
+    found.globals = {"range": found.globals["range"]}
+    return found
+
+
+def _line_of(error: BaseException) -> int:
+    """Return the line of a template in which an error was raised; 1 if it is unknown."""
+    lines = [line for name, line in _frames(error) if name == "<template>"]
+    return lines[-1] if lines else getattr(error, "lineno", None) or 1
+
+
+def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next

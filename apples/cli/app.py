@@ -1,0 +1,149 @@
+"""`apples app new` and `apples app check`: write the file that describes your program, and measure the program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apples.cli.calibrate import POOL
+from apples.cli.optiongroups import HeadedCommand, with_options
+from apples.cli.runoptions import PoolOptions
+from nws.base.command import LazyGroup
+
+if TYPE_CHECKING:
+    from apples.model.template import Benchmark
+
+app = LazyGroup(
+    name="app",
+    help="Describe your own MPI program in an application file, and measure it.",
+    lazy={
+        "new": ("Write a commented application file.", "apples.cli.app:new"),
+        "check": ("Check an application file and measure its program.", "apples.cli.app:check"),
+    },
+)
+
+_NEW = """\
+# An application file: how AppLeS starts your MPI program. docs/application-files.md explains all keys.
+name: {name}
+# A row is what pieces are counted in: a plane, a line of cells, a layer. SIZE of apples-run is their number.
+row: row
+# Texts are templates (Jinja2). Variables: size, ranks, rows, first_rows, cuts, weights, iterations, run_dir, python.
+command: [./{name}, --size, "{{{{ size }}}}", --steps, "{{{{ iterations }}}}", --rows, "{{{{ rows | join(',') }}}}"]
+iterations: 1000                  # of a run; --set iterations=500 changes it
+benchmark: {{iterations: 20}}       # of the short runs that measure the program
+#
+# Optional:
+# pieces: even                    # the program always divides its rows evenly
+# parameters: {{nx: 2000}}          # further variables, changed by --set nx=4000
+# files:                          # written before the start, into the directory of the program
+#   pieces.txt: |
+#     {{% for n in rows %}}{{{{ n }}}}
+#     {{% endfor %}}
+# environment: {{MY_ROWS: "{{{{ rows | join(' ') }}}}"}}
+# prepare: [./decompose, "{{{{ ranks }}}}"]   # run once before the start; a list of commands is legal, too
+# finish: [./reconstruct]         # run once after a complete run
+# directory: case                 # where the program starts, relative to this file
+# min_rows: 2                     # of one rank
+# max_rows: 5000
+# memory_per_row: 1.5MB           # instead of the measured value
+"""
+
+
+@click.command(cls=HeadedCommand)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def new(file: Path) -> None:
+    """Write a commented application file to FILE, which must not exist; change its command, then check it."""
+    from apples.errors import ConfigError
+
+    name = file.stem if file.stem[:1].isalnum() else "program"
+    try:
+        with open(file, "x", encoding="utf-8") as opened:
+            opened.write(_NEW.format(name=name))
+    except FileExistsError:
+        raise ConfigError(f"{file}: the file exists already; give another name") from None
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
+    click.echo(f"{file}: change the command to that of your program, then: apples app check {file}")
+
+
+@click.command(cls=HeadedCommand)
+@click.argument("file")
+@click.argument("size", type=click.IntRange(min=1), required=False)
+@click.option(
+    "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Option of the application."
+)
+@with_options(PoolOptions, only=POOL)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def check(
+    file: str, size: int | None, settings: tuple[str, ...], as_json: bool, options: PoolOptions
+) -> None:
+    """Check the application FILE, run its program briefly, and print what was measured.
+
+    The measurements are kept for runs near SIZE rows (default: the file's). They are in CPU time, so other load on
+    the host does not matter. The program runs in a copy of its directory.
+    """
+    from apples.cli.calibrate import measured_platform
+    from apples.cli.console import Console
+    from apples.cli.settings import parse_settings
+    from apples.errors import ConfigError
+    from apples.learning.stores import open_benchmarks, open_history
+    from apples.model.template import Deployable
+    from apples.run.costing import Costing
+    from apples.run.program import find_template
+    from apples.run.request import RunRequest
+
+    template = find_template(file, None, None)
+    if not isinstance(template, Deployable):
+        raise ConfigError(f"{file}: {template.name} is measured by `apples calibrate -a {file}`")
+    chosen = parse_settings(settings)
+    template.check(chosen)
+    console = Console(quiet=as_json)
+    platform = measured_platform(options, template, console)
+    rows = size or template.short_size
+    request = RunRequest(template=template, settings=chosen, size=rows)
+    costing = Costing(open_benchmarks(), open_history())
+    costing.calibrate(platform, request, console.note)
+    found = costing.benchmarks(platform, request)
+    if as_json:
+        click.echo(json.dumps(_document(file, template.name, rows, found)))
+    else:
+        row = template.workload(rows, chosen).row
+        click.echo("\n".join(_lines(template.name, rows, row, found)))
+
+
+def _document(file: str, name: str, size: int, found: dict[str, list[Benchmark]]) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    benchmarks = {cpu_type: [asdict(b) for b in of] for cpu_type, of in found.items()}
+    return {"version": 1, "application": name, "file": file, "size": size, "benchmarks": benchmarks}
+
+
+def _lines(name: str, size: int, row: str, found: dict[str, list[Benchmark]]) -> list[str]:
+    from apples.cli.report import seconds, table
+
+    rows = [
+        [
+            cpu_type,
+            str(b.ranks),
+            f"{b.seconds_per_row * 1e6:.4g} µs",
+            seconds(b.startup_s),
+            seconds(b.setup_cpu_s),
+            "-" if b.messages is None else f"{b.messages:.3g}",
+        ]
+        for cpu_type, of in found.items()
+        for b in of
+    ]
+    header = ["CPU type", "ranks", f"CPU time of a {row}", "start-up", "setup", "messages"]
+    lines = table(header, rows)
+    alone = [b for of in found.values() for b in of if b.ranks == 1]
+    lines.append(f"CPU time of a {row} and messages to a neighbour are of one iteration")
+    lines += [
+        f"memory: {b.bytes_per_row / 1e3:.4g} kB a {row}, {b.bytes_fixed / 1e6:.4g} MB a rank beside them"
+        for b in alone[:1]
+        if b.bytes_per_row > 0
+    ]
+    lines.append(f"{name} can be run: apples-run {size} --app FILE")
+    return lines

@@ -1,0 +1,143 @@
+"""Costs of a program from short runs under the monitor, in CPU time, so that other load does not count.
+
+Two runs that differ only in their iterations give the CPU seconds of one row and iteration: start-up and end cancel.
+Runs on pieces of different height give the memory of a row, and show whether the program honours its pieces at all.
+Source of the method: Wolski et al. 2000, §3.1 (BM_i), measured there by hand.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from apples.errors import LaunchError
+from apples.model.plan import RankObservation
+from apples.model.template import Benchmark
+from apples.monitoring.page import PageCounters
+
+#: CPU seconds by which the longer run must exceed the shorter, so that clock ticks and page faults do not matter.
+ENOUGH_CPU_S = 0.2
+
+#: Least part of the CPU time expected from its rows that a rank with more rows must use beyond one with fewer.
+_HONOURED = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortRun:
+    """One short run. rows : pieces in rank order.  ranks : counters of each rank.  wall_s : from launch to end
+
+    peak_bytes : largest resident memory of each rank, None where it is unknown
+    """
+
+    rows: tuple[int, ...]
+    iterations: int
+    wall_s: float
+    ranks: Sequence[PageCounters]
+    peak_bytes: Sequence[int | None] = ()
+
+
+def cpu_growth_s(short: ShortRun, long: ShortRun) -> float:
+    """Return the CPU seconds outside MPI that the longer run took beyond the shorter, of the rank with most."""
+    return max((b.t_cpu_s - a.t_cpu_s for a, b in zip(short.ranks, long.ranks, strict=True)), default=0.0)
+
+
+def benchmark_of(name: str, short: ShortRun, long: ShortRun) -> Benchmark:
+    """Return the benchmark from two runs on the same pieces; raise `LaunchError` if they show no cost of a row."""
+    more = long.iterations - short.iterations
+    each = [
+        (b.t_cpu_s - a.t_cpu_s) / more / rows
+        for a, b, rows in zip(short.ranks, long.ranks, long.rows, strict=True)
+    ]
+    row_s = statistics.fmean(each)
+    if row_s <= 0:
+        raise LaunchError(
+            f"{name} took as much CPU time for {short.iterations} as for {long.iterations} iterations; check that "
+            "its command passes {{ iterations }} on, or give more of them under `benchmark`"
+        )
+    iteration_s = max(long.wall_s - short.wall_s, 0.0) / more
+    setup_s = [
+        max(a.t_cpu_s - short.iterations * rows * row_s, 0.0)
+        for a, rows in zip(short.ranks, short.rows, strict=True)
+    ]
+    return Benchmark(
+        ranks=len(long.rows),
+        seconds_per_row=row_s,
+        startup_s=max(short.wall_s - short.iterations * iteration_s, 0.0),
+        bytes_per_row=0.0,
+        setup_cpu_s=statistics.fmean(setup_s),
+    )
+
+
+def messages_of(short: ShortRun, long: ShortRun) -> float:
+    """Return the messages to one neighbour in each iteration, from two runs of a pair of ranks.
+
+    A program that only calls collective operations waits as often as its ranks communicate.
+    """
+    more = long.iterations - short.iterations
+    sent = max(b.sent - a.sent for a, b in zip(short.ranks, long.ranks, strict=True)) / more
+    waits = max(b.c_comm - a.c_comm for a, b in zip(short.ranks, long.ranks, strict=True)) / more
+    return max(sent if sent > 0 else waits, 0.0)
+
+
+def memory_of(runs: Sequence[ShortRun]) -> tuple[float, float]:
+    """Return the bytes of a row and of a rank beside its rows, from ranks with different pieces; never negative.
+
+    (0, 0) if all pieces are alike or the memory is unknown.
+    """
+    seen = [
+        (rows, peak)
+        for run in runs
+        for rows, peak in zip(run.rows, run.peak_bytes, strict=True)
+        if peak is not None
+    ]
+    (few, low), (many, high) = (min(seen), max(seen)) if seen else ((0, 0), (0, 0))
+    if many <= few:
+        return 0.0, 0.0
+    row_bytes = max((high - low) / (many - few), 0.0)
+    return row_bytes, max(low - few * row_bytes, 0.0)
+
+
+def ignores_pieces(short: ShortRun, long: ShortRun) -> bool:
+    """Return whether the CPU times of ranks with different pieces do not follow their rows.
+
+    Of two ranks, the one with more rows must take at least half of the additional CPU time that its rows would cost.
+    """
+    growth = [b.t_cpu_s - a.t_cpu_s for a, b in zip(short.ranks, long.ranks, strict=True)]
+    total_s, size = sum(growth), sum(long.rows)
+    high, low = (long.rows.index(pick(long.rows)) for pick in (max, min))
+    expected_s = total_s * (long.rows[high] - long.rows[low]) / size
+    return growth[high] - growth[low] < _HONOURED * expected_s
+
+
+def observations_of(
+    counters: Sequence[PageCounters], rows: Sequence[int], hosts: Sequence[str], run: Mapping[str, float]
+) -> tuple[RankObservation, ...]:
+    """Return the observations of a run from the counters of its ranks.
+
+    Args:
+        counters: of the ranks that left some
+        rows, hosts: of every rank
+        run: "iterations" of the run, and "setup_cpu_s" of a rank beside them
+    """
+    found = []
+    for rank in counters:
+        if rank.rank >= len(rows):
+            continue
+        outside_s = max(rank.elapsed_s - rank.t_comm_s, 0.0)
+        # A rank without a whole CPU takes longer for its setup, as it does for its rows.
+        setup_s = outside_s * min(run["setup_cpu_s"] / rank.t_cpu_s, 1.0) if rank.t_cpu_s > 0 else 0.0
+        found.append(
+            RankObservation(
+                rank=rank.rank,
+                host=hosts[rank.rank],
+                rows=rows[rank.rank],
+                iterations=int(run["iterations"]),
+                setup_s=setup_s,
+                compute_s=outside_s - setup_s,
+                communicate_s=rank.t_comm_s,
+                wait_s=0.0,
+                total_s=rank.elapsed_s,
+            )
+        )
+    return tuple(sorted(found, key=lambda seen: seen.rank))

@@ -1,0 +1,173 @@
+"""Benchmarks of a user's program: short runs under the monitor on one host, in a directory that is removed.
+
+What the counters mean is decided in `apples.learning.shortruns`; here are the launches.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from apples.errors import ConfigError, LaunchError
+from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
+from apples.launching.launcher import LaunchRequest
+from apples.learning.shortruns import (
+    ENOUGH_CPU_S,
+    ShortRun,
+    benchmark_of,
+    cpu_growth_s,
+    ignores_pieces,
+    memory_of,
+    messages_of,
+)
+from apples.model.plan import unplanned
+from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
+from apples.monitoring.environment import monitor_environment, pages
+from apples.monitoring.page import PageCounters
+from apples.platforms.platform import Platform, check_finished
+
+#: Name of the monitored job within the directory of its run.
+JOB = "run"
+
+#: The shorter run's part of the iterations, and the most by which both are multiplied to take long enough.
+_SHORTER, _MOST_TIMES = 4, 64
+#: Seconds a longer run may take at most, however little CPU time it used.
+_LONGEST_S = 10.0
+#: Rows of the larger of two pieces, relative to the smaller.
+_UNEVEN = 3
+_QUOTED = 400
+
+
+@dataclass(frozen=True, slots=True)
+class _Starter:
+    """Starts short runs of one program on one host."""
+
+    platform: Platform
+    request: BenchmarkRequest
+    template: Deployable
+    directory: Path
+
+    def run(self, rows: Sequence[int], iterations: int) -> ShortRun:
+        """Run the program on these pieces; raise `LaunchError` with the end of its output if it fails."""
+        request, name = self.request, self.request.template.name
+        with tempfile.TemporaryDirectory(dir=self.directory, prefix="run-") as made:
+            run_dir = Path(made)
+            options = self.template.short(request.options, iterations)
+            first = self.template.deployment(rows, run_dir, options)
+            written = [str(path.relative_to(first.directory)) for path in first.files]
+            if not first.directory.is_dir():
+                raise ConfigError(f"{self.template.source}: directory {first.directory} does not exist")
+            with scratch_copy(first.directory, self._scratch(first.directory, run_dir), written) as scratch:
+                start = self.template.deployment(rows, run_dir, options, scratch=scratch)
+                deploy(start, lambda line: None)
+                launch = LaunchRequest(
+                    plan=unplanned([request.host.name] * len(rows), scheduler="benchmark", application=name),
+                    workload=Workload(application=name, size=sum(rows)),
+                    command=start.command,
+                    run_dir=run_dir,
+                    directory=start.directory,
+                    environment={**start.environment, **monitor_environment(run_dir, JOB)},
+                    output=run_dir / "output.txt",
+                )
+                outcome = self.platform.run(launch, lambda line: None)
+                what = f"a short run of {name} on {request.host.name} with pieces {', '.join(map(str, rows))}"
+                if outcome.ended == "failed":
+                    outcome = replace(outcome, message=outcome.message + _tail(run_dir / "output.txt"))
+                check_finished(outcome, what)
+            return ShortRun(
+                rows=tuple(rows),
+                iterations=iterations,
+                wall_s=outcome.observed_s,
+                ranks=_counters(run_dir, len(rows), what),
+                peak_bytes=[status.peak_bytes for status in outcome.statuses],
+            )
+
+    def _scratch(self, directory: Path, run_dir: Path) -> Path:
+        """Return the path of the directory to make: where other hosts see it, too, if there are any."""
+        return (
+            directory / f"{SCRATCH_PREFIX}{run_dir.name}" if self.platform.several_hosts else run_dir / "work"
+        )
+
+    def two(self, rows: Sequence[int], iterations: int) -> tuple[ShortRun, ShortRun]:
+        """Return a shorter and a longer run on the same pieces."""
+        fewer = max(iterations // _SHORTER, 1)
+        return self.run(rows, fewer), self.run(rows, max(iterations, fewer + 1))
+
+
+def observed_benchmark(platform: Platform, request: BenchmarkRequest, template: Deployable) -> Benchmark:
+    """Return the costs of a user's program on one host, measured under the monitor in CPU time.
+
+    Raises:
+        ConfigError: A template cannot be rendered, or the program ignores its pieces.
+        LaunchError: The program failed, or its iterations cost nothing.
+        MonitorError: The monitor cannot be built, or the program does not use MPI.
+    """
+    with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
+        start = _Starter(platform, request, template, Path(directory))
+        limits = request.template.workload(request.rows * request.ranks, request.options)
+        rows = max(request.rows, limits.min_rows)
+        short, long = _long_enough(start, [rows] * request.ranks, limits.iterations)
+        found = benchmark_of(request.template.name, short, long)
+        if request.ranks > 1:
+            return replace(found, messages=messages_of(short, long))
+        more = rows * _UNEVEN if limits.max_rows is None else min(rows * _UNEVEN, limits.max_rows)
+        pieces = [rows, rows] if template.even else [rows, more]
+        pair = start.two(pieces, long.iterations)
+        if len(set(pieces)) > 1 and ignores_pieces(*pair):
+            raise ConfigError(_ignored(template, pair[1]))
+        taller = [start.run([2 * rows], short.iterations)] if template.even else []
+        row_bytes, fixed_bytes = memory_of([short, *taller] if template.even else [pair[1]])
+        return replace(found, messages=messages_of(*pair), bytes_per_row=row_bytes, bytes_fixed=fixed_bytes)
+
+
+def _long_enough(start: _Starter, rows: Sequence[int], most: int) -> tuple[ShortRun, ShortRun]:
+    """Return two runs that differ by enough CPU time, with more iterations than asked for if necessary.
+
+    most : iterations of the run itself, of which a short run has no more
+    """
+    asked = int(start.template.short(start.request.options)["iterations"])
+    iterations = asked
+    while True:
+        short, long = start.two(rows, iterations)
+        growth_s = cpu_growth_s(short, long)
+        limit = min(max(most, asked), asked * _MOST_TIMES)
+        if growth_s >= ENOUGH_CPU_S or iterations >= limit or long.wall_s > _LONGEST_S:
+            return short, long
+        times = min(max(1.5 * ENOUGH_CPU_S / max(growth_s, 1e-3), 2.0), _LONGEST_S / max(long.wall_s, 1e-2))
+        iterations = min(int(iterations * max(times, 2.0)), limit)
+
+
+def _counters(run_dir: Path, ranks: int, what: str) -> list[PageCounters]:
+    """Return the counters of all ranks; raise `LaunchError` if some did not begin MPI."""
+    opened = pages(run_dir, JOB)
+    try:
+        found = [page.figures() for page in opened]
+    finally:
+        for page in opened:
+            page.close()
+    if len(found) == ranks and all(rank.ranks == ranks for rank in found):
+        return found
+    told = f"{len(found)} of {ranks} ranks called MPI_Init"
+    if found and any(rank.ranks != ranks for rank in found):
+        told = f"its ranks found {found[0].ranks} rank instead of {ranks}: they belong to another MPI library"
+    raise LaunchError(
+        f"{what}: {told}; the program must use the MPI that starts it, and link MPI as a shared library"
+    )
+
+
+def _ignored(template: Deployable, run: ShortRun) -> str:
+    took = ", ".join(f"{rank.t_cpu_s:.2f} s" for rank in run.ranks)
+    return (
+        f"{template.source}: the program ignores its pieces: with {', '.join(map(str, run.rows))} rows its ranks took "
+        f"{took} of CPU time; check how the command passes rows, or write `pieces: even` if it always divides evenly"
+    )
+
+
+def _tail(file: Path) -> str:
+    try:
+        text = file.read_text(encoding="utf-8", errors="replace").strip()[-_QUOTED:]
+    except OSError:
+        return ""
+    return f"; its output ended with: {text}" if text else ""

@@ -1,0 +1,95 @@
+"""One launch of a user's program: its files and commands, the monitor in its ranks, its observations.
+
+Without a compiler the monitor cannot be built; the run then takes place and teaches nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+from apples.errors import MonitorError
+from apples.launching.deployment import deploy, run_commands
+from apples.launching.filelock import locked
+from apples.launching.launcher import LaunchRequest, Notify
+from apples.learning.shortruns import observations_of
+from apples.model.plan import Outcome
+from apples.model.template import Deployment
+from apples.monitoring.environment import monitor_environment, pages
+from apples.platforms.platform import Platform
+from apples.run.agent import Decision
+from nws.client import state_dir
+
+#: Name of the monitored job within its run directory.
+_JOB = "run"
+_DIRECTORY, _NAME = "APPLES_MONITOR", "APPLES_JOB"
+
+
+def run_program(
+    platform: Platform, launch: LaunchRequest, start: Deployment, decision: Decision, notify: Notify
+) -> Outcome:
+    """Deploy the program, run it under the monitor, and finish a complete run; return the outcome.
+
+    Raises:
+        ConfigError: A template cannot be rendered, or the program's directory does not exist.
+        LaunchError: A command failed, the ranks cannot be started, or another run uses the rendered files.
+    """
+    launch = _monitored(launch, notify)
+    with _locked(start):
+        deploy(start, notify)
+        outcome = _with_observations(platform.run(launch, notify), launch, decision)
+        if outcome.finished:
+            run_commands("finish", start.finish, start, notify)
+    return outcome
+
+
+def _locked(start: Deployment) -> AbstractContextManager[None]:
+    """Return the lock of the files that a run renders; a run that renders none disturbs no other."""
+    if not start.files:
+        return nullcontext()
+    name = hashlib.sha256(str(start.directory).encode()).hexdigest()[:16]
+    directory = state_dir() / "locks"
+    directory.mkdir(parents=True, exist_ok=True)
+    return locked(
+        directory / name, f"rendering {', '.join(p.name for p in start.files)} in {start.directory}"
+    )
+
+
+def _monitored(launch: LaunchRequest, notify: Notify) -> LaunchRequest:
+    """Return the launch with the monitor loaded into its ranks, if it is not loaded already.
+
+    The pages are in the run directory, so that they come back from other hosts with the other files.
+    """
+    if _DIRECTORY in launch.environment:
+        return launch
+    try:
+        variables = monitor_environment(launch.run_dir, _JOB)
+    except MonitorError as error:
+        notify(f"this run will not improve predictions: {error}")
+        return launch
+    return replace(launch, environment={**launch.environment, **variables})
+
+
+def _with_observations(outcome: Outcome, launch: LaunchRequest, decision: Decision) -> Outcome:
+    """Return the outcome with the observations that the monitor left; unchanged without any."""
+    environment: Mapping[str, str] = launch.environment
+    if _DIRECTORY not in environment:
+        return outcome
+    try:
+        opened = pages(Path(environment[_DIRECTORY]), environment[_NAME])
+    except MonitorError:
+        return outcome
+    try:
+        counters = [page.figures() for page in opened]
+    except MonitorError:
+        return outcome
+    finally:
+        for page in opened:
+            page.close()
+    ranks = decision.plan.assignments
+    run = {"iterations": float(decision.workload.iterations), "setup_cpu_s": decision.setup_cpu_s}
+    found = observations_of(counters, decision.plan.rows, [a.host for a in ranks], run)
+    return replace(outcome, observations=found)
