@@ -67,7 +67,8 @@ class ShortRun:
 class ApplicationEntry:
     """A whole application file.
 
-    row : a row in the user's words.  command, environment, files, prepare, finish : templates
+    row : a row in the user's words.  mpi : the program's MPI library, None to find it from the program
+    command, environment, files, prepare, finish : templates
     pieces : how the program gets them; None finds it from the templates
     parameters : further variables of the templates, changed by --set
     directory : where the program starts, relative to the file
@@ -78,6 +79,7 @@ class ApplicationEntry:
     iterations: Count
     benchmark: ShortRun
     row: str = "row"
+    mpi: Literal["mpich", "openmpi", "intelmpi"] | None = None
     pieces: Literal["argument", "environment", "file", "even"] | None = None
     parameters: dict[str, Scalar] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)

@@ -107,6 +107,7 @@ class UserProgram:
         return Deployment(
             command=self._resolved(_words(texts, ("command",), len(entry.command))),
             directory=directory,
+            mpi=entry.mpi,
             files={directory / name: texts["files", name] for name in entry.files},
             environment={name: texts["environment", name] for name in entry.environment},
             prepare=self._commands(texts, "prepare", entry.prepare),
@@ -149,8 +150,8 @@ class UserProgram:
         try:
             value = _read(default, text)
         except ValueError:
-            kind = {bool: "true or false", int: "a whole number", float: "a number"}[type(default)]
-            return f"{kind}, as {default} is" if name != ITERATIONS else "a whole number, 1 or more"
+            kinds = {bool: "true or false", int: "a whole number", float: "a number"}
+            return kinds[type(default)] if name != ITERATIONS else "a whole number, 1 or more"
         return "a whole number, 1 or more" if name == ITERATIONS and value < 1 else ""
 
     def _iterations(self, options: Mapping[str, str]) -> int:

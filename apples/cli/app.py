@@ -36,6 +36,7 @@ iterations: 1000                  # of a run; --set iterations=500 changes it
 benchmark: {{iterations: 20}}       # of the short runs that measure the program
 #
 # Optional:
+# mpi: openmpi                    # or mpich, intelmpi; else found from the program
 # pieces: even                    # the program always divides its rows evenly
 # parameters: {{nx: 2000}}          # further variables, changed by --set nx=4000
 # files:                          # written before the start, into the directory of the program

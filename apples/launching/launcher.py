@@ -27,6 +27,7 @@ class LaunchRequest:
     time_limit_s : wall seconds after which the run is ended (exit code 124)
     checkpoint_every : iterations between checkpoints, None for none; real ranks get it in their command
     program_output_to_stderr : keep stdout free for one JSON document
+    mpi : MPI library of the program: "mpich", "openmpi" or "intelmpi"; None if the user did not state it
     output : file for all output of the ranks instead, None for none
     controller : receives the progress of the run and may move its slabs or end it; None for a run without adaptation
     on_progress : receives each line of progress of the run (`apples.adapting.progress`)
@@ -47,6 +48,7 @@ class LaunchRequest:
     progress_pattern: str | None = None
     directory: Path | None = None
     output: Path | None = None
+    mpi: str | None = None
 
 
 Notify = Callable[[str], None]

@@ -19,6 +19,9 @@ from apples.monitoring.page import PageCounters
 #: CPU seconds by which the longer run must exceed the shorter, so that clock ticks and page faults do not matter.
 ENOUGH_CPU_S = 0.2
 
+#: CPU seconds, and part of the longer run's, below which their difference may be chance.
+_LEAST_CPU_S, _LEAST_PART = 0.01, 0.03
+
 #: Least part of the CPU time expected from its rows that a rank with more rows must use beyond one with fewer.
 _HONOURED = 0.5
 
@@ -45,16 +48,18 @@ def cpu_growth_s(short: ShortRun, long: ShortRun) -> float:
 def benchmark_of(name: str, short: ShortRun, long: ShortRun) -> Benchmark:
     """Return the benchmark from two runs on the same pieces; raise `LaunchError` if they show no cost of a row."""
     more = long.iterations - short.iterations
+    growth_s, whole_s = cpu_growth_s(short, long), max(rank.t_cpu_s for rank in long.ranks)
+    if growth_s < max(_LEAST_CPU_S, _LEAST_PART * whole_s):
+        raise LaunchError(
+            f"{name} took {growth_s:.3f} s more CPU time for {long.iterations} than for {short.iterations} iterations, "
+            "too little to measure; check that its command passes {{ iterations }} on, or give more of them under "
+            "`benchmark`"
+        )
     each = [
         (b.t_cpu_s - a.t_cpu_s) / more / rows
         for a, b, rows in zip(short.ranks, long.ranks, long.rows, strict=True)
     ]
     row_s = statistics.fmean(each)
-    if row_s <= 0:
-        raise LaunchError(
-            f"{name} took as much CPU time for {short.iterations} as for {long.iterations} iterations; check that "
-            "its command passes {{ iterations }} on, or give more of them under `benchmark`"
-        )
     iteration_s = max(long.wall_s - short.wall_s, 0.0) / more
     setup_s = [
         max(a.t_cpu_s - short.iterations * rows * row_s, 0.0)

@@ -106,10 +106,10 @@ def _as_lammps(pieces: Pieces) -> str:
 def _as_petsc(pieces: Pieces) -> str:
     """Return options for planes of a DMDA along z.
 
-    PETSc itself reads the first two. The program passes `-lz` (PetscOptionsGetIntArray) to DMDASetOwnershipRanges.
+    PETSc itself reads the first. The program passes `-lz` (PetscOptionsGetIntArray) to DMDASetOwnershipRanges.
     """
     rows = ",".join(map(str, pieces.rows))
-    return f"-da_grid_z {pieces.size} -da_processors_z {len(pieces.rows)} -lz {rows}\n"
+    return f"-da_processors_z {len(pieces.rows)} -lz {rows}\n"
 
 
 def _as_openfoam(pieces: Pieces) -> str:

@@ -243,6 +243,7 @@ class Deployment:
     command : program and arguments of every rank.  directory : where the ranks start
     files : text of files to write before the start, by path.  environment : variables of the ranks
     prepare, finish : commands to run once, in `directory`, before the start and after a complete run
+    mpi : its MPI library: "mpich", "openmpi" or "intelmpi"; None to find it from the program
     """
 
     command: tuple[str, ...]
@@ -251,6 +252,7 @@ class Deployment:
     environment: Mapping[str, str] = field(default_factory=dict)
     prepare: tuple[tuple[str, ...], ...] = ()
     finish: tuple[tuple[str, ...], ...] = ()
+    mpi: str | None = None
 
 
 @runtime_checkable

@@ -68,6 +68,7 @@ class _Starter:
                     command=start.command,
                     run_dir=run_dir,
                     directory=start.directory,
+                    mpi=start.mpi,
                     environment={**start.environment, **monitor_environment(run_dir, JOB)},
                     output=run_dir / "output.txt",
                 )
@@ -108,7 +109,7 @@ def observed_benchmark(platform: Platform, request: BenchmarkRequest, template: 
         start = _Starter(platform, request, template, Path(directory))
         limits = request.template.workload(request.rows * request.ranks, request.options)
         rows = max(request.rows, limits.min_rows)
-        short, long = _long_enough(start, [rows] * request.ranks, limits.iterations)
+        short, long = _long_enough(start, [rows] * request.ranks)
         found = benchmark_of(request.template.name, short, long)
         if request.ranks > 1:
             return replace(found, messages=messages_of(short, long))
@@ -122,17 +123,14 @@ def observed_benchmark(platform: Platform, request: BenchmarkRequest, template: 
         return replace(found, messages=messages_of(*pair), bytes_per_row=row_bytes, bytes_fixed=fixed_bytes)
 
 
-def _long_enough(start: _Starter, rows: Sequence[int], most: int) -> tuple[ShortRun, ShortRun]:
-    """Return two runs that differ by enough CPU time, with more iterations than asked for if necessary.
-
-    most : iterations of the run itself, of which a short run has no more
-    """
+def _long_enough(start: _Starter, rows: Sequence[int]) -> tuple[ShortRun, ShortRun]:
+    """Return two runs that differ by enough CPU time, with more iterations than asked for if necessary."""
     asked = int(start.template.short(start.request.options)["iterations"])
     iterations = asked
     while True:
         short, long = start.two(rows, iterations)
         growth_s = cpu_growth_s(short, long)
-        limit = min(max(most, asked), asked * _MOST_TIMES)
+        limit = asked * _MOST_TIMES
         if growth_s >= ENOUGH_CPU_S or iterations >= limit or long.wall_s > _LONGEST_S:
             return short, long
         times = min(max(1.5 * ENOUGH_CPU_S / max(growth_s, 1e-3), 2.0), _LONGEST_S / max(long.wall_s, 1e-2))

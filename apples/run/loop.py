@@ -271,6 +271,7 @@ def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> La
         command=tuple(command),
         run_dir=run_dir,
         directory=None if start is None else start.directory,
+        mpi=None if start is None else start.mpi,
         environment={**({} if start is None else start.environment), **request.environment},
         label=request.label,
         time_limit_s=request.time_limit_s,

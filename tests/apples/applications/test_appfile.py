@@ -1,0 +1,183 @@
+"""Application files: every mistake with its line, all at once; templates in a sandbox."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from apples.applications.appfile import read_application
+from apples.applications.userprogram import UserProgram
+from apples.errors import ConfigError
+from apples.model.template import Deployable, Template
+
+WAVE = """\
+name: wave2d                      # 2-D wave equation in C, built by mpicc
+row: line of cells
+command: [./wave2d, --nx, "2000", --steps, "{{ iterations }}", --rows, "{{ rows | join(',') }}"]
+iterations: 500                   # --set iterations=… changes it
+benchmark: {iterations: 20}
+"""
+MELT = """\
+name: melt                        # LAMMPS
+row: lattice plane
+mpi: openmpi                      # else found from the binary
+command: [lmp, -in, in.melt, -var, nz, "{{ size }}", -var, steps, "{{ iterations }}"]
+files:
+  balance.in: |
+    processors 1 1 {{ ranks }}
+    {% if ranks > 1 %}balance 1.0 z {{ cuts | join(' ') }}{% endif %}
+iterations: 200
+benchmark: {iterations: 20}
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    def make(text, name="app.yaml"):
+        file = tmp_path / name
+        file.write_text(text)
+        return UserProgram.read(file)
+
+    return make
+
+
+@pytest.fixture
+def problems(tmp_path, monkeypatch):
+    """Returns the problems of a file, as lines without its directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(text):
+        Path("app.yaml").write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            read_application("app.yaml")
+        return caught.value.problems
+
+    return read
+
+
+def test_wave_example_gives_its_command(program, tmp_path):
+    wave = program(WAVE)
+    assert isinstance(wave, Deployable)
+    start = wave.deployment([10, 30, 20], tmp_path, {"iterations": "7"})
+    assert start.command == (
+        *(str(tmp_path / "wave2d"), "--nx", "2000", "--steps", "7", "--rows"),
+        "10,30,20",
+    )
+    assert (start.directory, start.files, start.mpi) == (tmp_path, {}, None)
+    work = wave.workload(60, {})
+    assert (work.application, work.row, work.iterations, work.size) == ("wave2d", "line of cells", 500, 60)
+
+
+def test_melt_example_renders_its_file(program, tmp_path):
+    start = program(MELT).deployment([6, 14], tmp_path, {})
+    assert start.files == {tmp_path / "balance.in": "processors 1 1 2\nbalance 1.0 z 0.3\n"}
+    assert start.command[:4] == ("lmp", "-in", "in.melt", "-var")
+    assert start.mpi == "openmpi"
+    alone = program(MELT).deployment([20], tmp_path, {})
+    assert alone.files == {tmp_path / "balance.in": "processors 1 1 1\n\n"}
+
+
+def test_variables_describe_the_pieces(program, tmp_path):
+    text = WAVE + 'environment: {A: "{{ size }} {{ first_rows }} {{ weights }} {{ run_dir }} {{ python }}"}\n'
+    start = program(text).deployment([10, 30], tmp_path, {})
+    assert start.environment["A"] == f"40 [0, 10] [0.25, 0.75] {tmp_path} {sys.executable}"
+
+
+def test_undefined_names_are_errors_with_line(problems):
+    text = MELT.replace("{{ ranks }}", "{{ rank }}").replace("{{ size }}", "{{ sise }}")
+    legal = "size, ranks, rows, first_rows, cuts, weights, iterations, run_dir, python"
+    assert problems(text) == (
+        f"app.yaml:4: command.5: sise is not defined; legal are {legal}",
+        f"app.yaml:7: files.balance.in: rank is not defined; legal are {legal}",
+    )
+
+
+def test_every_problem_of_a_file_is_reported(problems):
+    text = """\
+name: a b
+command: [./a, 3, "{{ rows }"]
+iterations: 0
+benchmark: {iterations: 20, twice: 2}
+files: {../x: "{{ rows }}"}
+mpi: lam
+"""
+    found = problems(text)
+    assert [line.split(": ")[0] for line in found] == [
+        *("app.yaml:1", "app.yaml:2", "app.yaml:2", "app.yaml:3", "app.yaml:4", "app.yaml:5", "app.yaml:6")
+    ]
+    assert "write it in quotes" in "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("{{ rows | join(',') }}", "4"),
+            "app.yaml:3: command: no template uses cuts, first_rows, rows, weights",
+        ),
+        (("{{ iterations }}", "4"), "app.yaml:4: iterations: no template uses {{ iterations }}"),
+        (
+            ("iterations: 500", "pieces: file\niterations: 500"),
+            "app.yaml:4: pieces: got file, but no template",
+        ),
+        (("{{ rows |", "{{ rows | |"), "app.yaml:3: command.6: not a template: "),
+        (
+            ("iterations: 500", "iterations: 500\nparameters: {rows: 3}"),
+            "app.yaml:5: parameters.rows: not usable",
+        ),
+        (
+            ("iterations: 500", "iterations: 500\nprepare: [[ls], a]"),
+            "app.yaml:5: prepare: a command is a list",
+        ),
+    ],
+)
+def test_unusable_file_names_line_and_remedy(problems, change, message):
+    (found,) = problems(WAVE.replace(*change))
+    assert found.startswith(message)
+
+
+def test_even_program_needs_no_pieces(program, tmp_path):
+    text = WAVE.replace("{{ rows | join(',') }}", "{{ size }}") + "pieces: even\n"
+    assert program(text).even
+
+
+def test_template_cannot_reach_python(program, tmp_path):
+    wave = program(WAVE.replace("{{ rows |", "{{ rows.__class__.__mro__ |"))
+    with pytest.raises(ConfigError, match=r"app\.yaml:3: the template cannot be rendered: .*unsafe"):
+        wave.deployment([4], tmp_path, {})
+
+
+def test_template_that_fails_names_its_line(program, tmp_path):
+    text = MELT.replace("processors 1 1 {{ ranks }}", "processors 1 1\n    {{ size // (ranks - 1) }}")
+    with pytest.raises(ConfigError, match=r"app\.yaml:8: the template cannot be rendered: integer division"):
+        program(text).deployment([4], tmp_path, {})
+
+
+def test_parameters_are_options_of_their_type(program, tmp_path):
+    text = WAVE.replace('"2000"', '"{{ nx * 2 }}"') + "parameters: {nx: 100, wet: true, c: 0.5, tag: a}\n"
+    wave = program(text)
+    assert wave.deployment([4], tmp_path, {}).command[2] == "200"
+    assert wave.deployment([4], tmp_path, {"nx": "7"}).command[2] == "14"
+    with pytest.raises(ConfigError) as caught:
+        wave.check({"nx": "x", "wet": "3", "iterations": "0", "iteration": "3"})
+    assert caught.value.problems == (
+        "wave2d: unknown option 'iteration' (did you mean iterations?); legal are iterations, nx, wet, c, tag",
+        "wave2d: option nx: got 'x'; expected a whole number",
+        "wave2d: option wet: got '3'; expected true or false",
+        "wave2d: option iterations: got '0'; expected a whole number, 1 or more",
+    )
+
+
+def test_commands_are_one_or_several(program, tmp_path):
+    text = WAVE + 'prepare: [./cut, "{{ ranks }}"]\nfinish: [[join], [ls, "{{ size }}"]]\n'
+    start = program(text).deployment([2, 3], tmp_path, {})
+    assert start.prepare == ((str(tmp_path / "cut"), "2"),)
+    assert start.finish == (("join",), ("ls", "5"))
+
+
+def test_program_is_a_template(program):
+    wave: Template = program(WAVE)
+    assert wave.warm_command() == []
+    assert wave.observations(Path()) == ()
+    with_rows = [wave.benchmark_command(Path("-"), {}, rows) for rows in (4, 8)]
+    assert with_rows[0] != with_rows[1]

@@ -1,0 +1,237 @@
+"""`apples app`, `apples pieces` and `apples-run --app FILE`: a user's own program, and how it can be wrong."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from apples.applications.appfile import read_application
+from apples.cli.run import run
+from apples.cli.toolbox import toolbox
+from apples.errors import ConfigError, LaunchError, ProgramNotFound
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+MPICC = Path(sys.executable).with_name("mpicc")
+
+GRID = """\
+name: shared
+hosts: [{name: here, address: localhost, slots: 1, cpu_type: old}]
+applications:
+  trap:
+    seconds_per_row: {old: 1ms}
+    demands: {iterations: 10}
+"""
+TRAP = """\
+name: trap
+command: [./trap, "{{ rows }}", "{{ iterations }}"]
+iterations: 5
+benchmark: {iterations: 2}
+"""
+
+
+def called(command, *words):
+    """The result of a command in this process; its error is raised."""
+    return CliRunner().invoke(
+        command, [str(word) for word in words], catch_exceptions=False, standalone_mode=False
+    )
+
+
+@pytest.fixture
+def trap(tmp_path, monkeypatch):
+    """A program `trap` in PATH and beside its application file, which leaves a mark when it is started."""
+    mark = tmp_path / "started"
+    for program in (tmp_path / "bin" / "trap", tmp_path / "trap"):
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+        program.chmod(0o755)
+    (tmp_path / "trap.yaml").write_text(TRAP)
+    (tmp_path / "grid.yaml").write_text(GRID)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    return mark
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory):
+    """The directory of the wave example, its program compiled by this environment's MPI."""
+    if not MPICC.exists() or shutil.which("gcc") is None:
+        pytest.skip("no C compiler for the MPI of this environment")
+    directory = tmp_path_factory.mktemp("wave")
+    shutil.copytree(EXAMPLES / "wave-c", directory, dirs_exist_ok=True)
+    command = [MPICC, "-O2", "-o", "wave2d", "wave2d.c"]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"the MPI of this environment cannot compile: {done.stderr[:200]}")
+    return directory
+
+
+@pytest.fixture
+def wave(compiled, tmp_path, monkeypatch, library):
+    """A copy of the wave example in the current directory, small enough for tests."""
+    directory = tmp_path / "wave"
+    shutil.copytree(compiled, directory)
+    text = (directory / "wave2d.yaml").read_text().replace('"2000"', '"{{ nx }}"')
+    (directory / "wave2d.yaml").write_text(text.replace("500 ", "200 ") + "parameters: {nx: 2000}\n")
+    monkeypatch.chdir(directory)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    return directory
+
+
+def test_grid_file_never_starts_a_program(trap):
+    done = called(run, 64, "--grid", "grid.yaml", "--app", "trap", "--dry-run", "--json")
+    assert json.loads(done.stdout)["application"] == "trap"
+    assert not trap.exists()
+    with pytest.raises(ProgramNotFound, match="it has no program to start"):
+        called(run, 64, "--grid", "grid.yaml", "--app", "trap")
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [(run, ("64", "--dry-run")), (toolbox, ("pieces", "64")), (toolbox, ("pieces", "64", "-q"))],
+)
+def test_dry_run_never_starts_a_users_program(trap, command, words):
+    with pytest.raises(ConfigError, match=r"trap has not been measured .* apples app check trap\.yaml 64"):
+        called(command, *words, "--app", "trap.yaml")
+    assert not trap.exists()
+
+
+def test_plan_from_python_starts_no_program(trap):
+    import apples
+
+    with pytest.raises(ConfigError, match="has not been measured"):
+        apples.plan(64, app=Path("./trap.yaml"))
+    assert not trap.exists()
+
+
+def test_unserved_options_are_errors_at_once(trap):
+    words = (
+        "--adapt",
+        "slabs",
+        "--checkpoint",
+        "auto",
+        "--checkpoint-every",
+        "5",
+        "--mtbf",
+        "1h",
+        "--dry-run",
+    )
+    with pytest.raises(ConfigError) as caught:
+        called(run, 64, "--app", "trap.yaml", *words)
+    assert caught.value.problems == (
+        "--adapt slabs: trap cannot move rows while it runs; leave --adapt out",
+        "--checkpoint auto: trap cannot go on from a checkpoint; leave --checkpoint out",
+        "--checkpoint-every 5: trap cannot go on from a checkpoint; leave --checkpoint-every out",
+        "--mtbf 1h: trap cannot go on from a checkpoint; leave --mtbf out",
+    )
+    assert not trap.exists()
+
+
+def test_new_file_is_legal_and_never_overwritten(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    called(toolbox, "app", "new", "mine.yaml")
+    entry = read_application("mine.yaml").entry
+    assert (entry.name, entry.iterations) == ("mine", 1000)
+    optional = [line.removeprefix("# ") for line in Path("mine.yaml").read_text().splitlines()]
+    start = optional.index("#") + 2
+    text = "\n".join(line for line in Path("mine.yaml").read_text().splitlines() if not line.startswith("#"))
+    Path("all.yaml").write_text(text + "\n" + "\n".join(optional[start:]).replace("even", "argument") + "\n")
+    assert read_application("all.yaml").entry.max_rows == 5000
+    with pytest.raises(ConfigError, match=r"mine\.yaml: the file exists already"):
+        called(toolbox, "app", "new", "mine.yaml")
+
+
+def test_program_without_mpi_is_told(trap, library):
+    with pytest.raises(LaunchError, match="0 of 1 ranks called MPI_Init"):
+        called(toolbox, "app", "check", "trap.yaml", 8)
+
+
+def test_missing_program_is_told(trap, library):
+    Path("trap").unlink()
+    with pytest.raises(ProgramNotFound, match="trap' does not exist"):
+        called(toolbox, "app", "check", "trap.yaml", 8)
+
+
+def test_check_then_run_learns(wave):
+    done = called(toolbox, "app", "check", "wave2d.yaml", 64, "--json")
+    (found,) = json.loads(done.stdout)["benchmarks"].values()
+    alone = found[0]
+    assert alone["ranks"] == 1
+    assert 0 < alone["seconds_per_row"] < 1e-3
+    assert alone["messages"] == 2
+    # Two fields of 2002 numbers of 8 bytes.
+    assert alone["bytes_per_row"] == pytest.approx(32_032, rel=0.2)
+    planned = json.loads(called(run, 64, "--app", "wave2d.yaml", "--dry-run", "--json").stdout)
+    assert planned["application"] == "wave2d"
+    ran = json.loads(called(run, 64, "--app", "wave2d.yaml", "--json", "-n", 2).stdout)
+    assert (ran["ended"], ran["size"]) == ("finished", 64)
+    assert ran["error"] is not None
+    for rank in ran["hosts"]:
+        assert rank["observed"]["iterations"] == 200
+        assert 0 < rank["observed"]["compute_s"] < ran["observed_s"]
+    assert sorted(path.name for path in wave.iterdir()) == ["wave2d", "wave2d.c", "wave2d.yaml"]
+
+
+def test_program_that_ignores_its_pieces_is_told(wave):
+    text = (
+        Path("wave2d.yaml")
+        .read_text()
+        .replace('--rows, "{{ rows | join', '--ny, "{{ size }}", --row, "{{ rows | join')
+    )
+    Path("wave2d.yaml").write_text(text)
+    with pytest.raises(
+        ConfigError, match=r"wave2d\.yaml: the program ignores its pieces: with 32, 96 rows its"
+    ):
+        called(toolbox, "app", "check", "wave2d.yaml", 64)
+
+
+def test_iterations_that_change_nothing_are_told(wave):
+    text = Path("wave2d.yaml").read_text().replace("--steps,", '--steps, "30", --unused,')
+    Path("wave2d.yaml").write_text(text.replace("200 ", "20 "))
+    with pytest.raises(LaunchError, match="too little to measure; check that its command passes"):
+        called(toolbox, "app", "check", "wave2d.yaml", 64)
+
+
+@pytest.mark.parametrize("key", ["prepare", "finish"])
+def test_command_that_fails_ends_the_run(wave, tmp_path, key):
+    called(toolbox, "app", "check", "wave2d.yaml", 64)
+    Path("crash.sh").write_text("#!/bin/sh\necho no mesh in {{ size }}; exit 3\n")
+    Path("crash.sh").chmod(0o755)
+    with Path("wave2d.yaml").open("a") as file:
+        file.write(f'{key}: [./crash.sh, "{{{{ size }}}}"]\n')
+    with pytest.raises(
+        LaunchError, match=rf"{key}: .*crash.sh 64 failed with exit code 3: no mesh"
+    ) as caught:
+        called(run, 64, "--app", "wave2d.yaml")
+    assert caught.value.exit_code == 125
+    assert not list(tmp_path.glob("apples-*-*"))
+
+
+def test_pieces_are_those_of_the_plan(wave):
+    called(toolbox, "app", "check", "wave2d.yaml", 64)
+    done = called(toolbox, "pieces", 64, "--app", "wave2d.yaml", "--format", "json", "-n", 2)
+    document = json.loads(done.stdout)
+    assert sum(document["rows"]) == 64
+    assert document["ranks"] == 2
+    import apples
+
+    pieces = apples.plan(64, app="./wave2d.yaml", ranks=2).pieces
+    assert sum(pieces.rows) == 64
+
+
+def test_files_and_commands_are_in_the_directory(wave):
+    with Path("wave2d.yaml").open("a") as file:
+        file.write(
+            "files: {in/pieces.txt: \"{{ rows | join(' ') }}\"}\nprepare: [cp, in/pieces.txt, copied]\n"
+        )
+        file.write("finish: [mv, copied, finished]\n")
+    called(run, 64, "--app", "wave2d.yaml", "-n", 2, "-q")
+    rows = Path("finished").read_text().split()
+    assert sum(map(int, rows)) == 64
+    assert Path("in/pieces.txt").read_text().split() == rows
+    assert not Path("copied").exists()

@@ -1,0 +1,64 @@
+"""The numbers of a plan in the formats of codes."""
+
+import json
+
+import pytest
+
+from apples.model.pieces import FORMATS, Pieces
+
+PIECES = Pieces(size=40, hosts=("a", "a", "b"), rows=(10, 10, 20), predicted_s=3.5)
+
+
+def test_numbers_follow_from_the_rows():
+    assert PIECES.first_rows == (0, 10, 20)
+    assert PIECES.cuts == (0.25, 0.5)
+    assert PIECES.weights == (0.25, 0.25, 0.5)
+    assert PIECES.hostfile == "a:2\nb:1\n"
+    assert PIECES.rankfile == "rank 0=a slot=0\nrank 1=a slot=1\nrank 2=b slot=0\n"
+
+
+def test_json_has_all_numbers():
+    document = json.loads(FORMATS["json"](PIECES))
+    assert document["rows"] == [10, 10, 20]
+    assert document["cuts"] == [0.25, 0.5]
+    assert document["hostfile"] == "a:2\nb:1\n"
+    assert (document["version"], document["ranks"], document["predicted_s"]) == (1, 3, 3.5)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("lammps", "processors 1 1 3\nbalance 1.0 z 0.25 0.5\n"),
+        ("petsc", "-da_processors_z 3 -lz 10,10,20\n"),
+        ("openfoam", "processorWeights (0.25 0.25 0.5);"),
+        ("text", "cuts        0.25 0.5\n"),
+    ],
+)
+def test_format_is_what_the_code_reads(form, text):
+    assert text in FORMATS[form](PIECES)
+
+
+def test_meep_layout_is_a_tree_of_cuts():
+    made = []
+
+    class Layout:
+        @staticmethod
+        def BinaryPartition(**given):
+            made.append(given)
+            return given
+
+        Z = "z"
+
+    names = {"mp": Layout, "sz": 8.0}
+    exec(FORMATS["meep"](PIECES), names)
+    layout = names["chunk_layout"]
+    assert (layout["split_pos"], layout["left"]) == (-2.0, {"proc_id": 0})
+    assert layout["right"]["split_pos"] == 0.0
+    assert layout["right"]["left"] == {"proc_id": 1}
+    assert layout["right"]["right"] == {"proc_id": 2}
+
+
+def test_one_rank_needs_no_cut():
+    alone = Pieces(size=4, hosts=("a",), rows=(4,), predicted_s=1.0)
+    assert FORMATS["lammps"](alone) == "processors 1 1 1\n"
+    assert FORMATS["meep"](alone) == "chunk_layout = mp.BinaryPartition(proc_id=0)\n"
