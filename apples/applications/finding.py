@@ -114,6 +114,6 @@ def _checked(found: object, what: str) -> Template:
     missing = [method for method in ("name", *_METHODS) if not hasattr(found, method)]
     if found is None or missing:
         lacks = "is missing" if found is None else f"is no template: it has no {', '.join(missing)}"
-        raise ConfigError(f"{what} {lacks}; docs/add-an-application.md has an example")
+        raise ConfigError(f"{what} {lacks}; apples.model.template.Template lists them")
     template: Template = found  # type: ignore[assignment]
     return template
