@@ -1,0 +1,113 @@
+"""Users' own codes over hosts of a testbed: gain of the first planned run after `apples app check` over even pieces.
+
+    sudo python benchmarks/own_codes.py [--code wave-c|lammps] [--shares 0.9,0.45] [--pairs 10] [--size 600] [--set ...]
+
+The hosts have these shares of a CPU, at most two of them on a CPU. The check measures the code once. Each pair then runs
+both ways in changing order, from a copy of the state right after the check, so that no run has learnt from another.
+Prints a line for each pair, then the median ratio even / planned, its range, and the ideal: the sum of shares over
+the number of hosts times the smallest. Needs root, as tests/testbed does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.testbed.description import parse
+from tests.testbed.grid import Testbed
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+DESK = "desk"
+#: Code → its application file, and the command that builds it.
+CODES = {
+    "wave-c": ("wave2d.yaml", [str(BIN / "mpicc"), "-O2", "-o", "wave2d", "wave2d.c"]),
+    "lammps": ("melt.yaml", []),
+}
+SCHEDULERS = ("apples", "default")
+
+
+class Runs:
+    """Runs of one code from the desk of a testbed that is up."""
+
+    def __init__(self, testbed: Testbed, file: Path, options: argparse.Namespace) -> None:
+        self._testbed, self._file, self._size = testbed, file, str(options.size)
+        self._pool = ",".join(f"{h.name}:1" for h in testbed.spec.hosts if h.name != DESK)
+        self._settings = [word for pair in options.set for word in ("-s", pair)]
+
+    def check(self, state: Path) -> str:
+        """Measure the code; return the text of the check."""
+        return self._called(state, "apples", "app", "check", str(self._file), self._size)
+
+    def run(self, state: Path, scheduler: str) -> dict[str, object]:
+        """Return the document of a run."""
+        words = ("apples-run", self._size, "--app", str(self._file), "--scheduler", scheduler, "--json")
+        document: dict[str, object] = json.loads(self._called(state, *words))
+        return document
+
+    def _called(self, state: Path, program: str, *words: str) -> str:
+        command = [str(BIN / program), *words, "--launcher", "ssh", "-H", self._pool, *self._settings]
+        ended = self._testbed.run(DESK, "env", f"APPLES_STATE={state}", *command, timeout_s=600)
+        if ended.returncode != 0:
+            sys.exit(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
+        return ended.stdout
+
+
+def described(shares: list[float]) -> dict[str, object]:
+    """Return the description of a testbed of a desk and hosts with these shares, spread over two CPUs."""
+    hosts = [{"name": f"h{n}", "cpu": share, "cpuset": n % 2} for n, share in enumerate(shares, 1)]
+    return {"name": "owncodes", "defaults": {"memory": "2G"}, "hosts": [{"name": DESK, "cpu": 0.05}, *hosts]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--code", choices=sorted(CODES), default="wave-c")
+    parser.add_argument("--shares", default="0.9,0.45")
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--size", type=int, default=600)
+    parser.add_argument("--set", action="append", default=[])
+    options = parser.parse_args()
+    shares = [float(share) for share in options.shares.split(",")]
+    name, build = CODES[options.code]
+    with tempfile.TemporaryDirectory(prefix="own-codes-") as directory:
+        work = Path(directory)
+        shutil.copytree(ROOT / "examples" / options.code, work / "code")
+        if build:
+            subprocess.run(build, cwd=work / "code", check=True)
+        with Testbed(parse(described(shares))) as testbed:
+            runs, checked = Runs(testbed, work / "code" / name, options), work / "state"
+            print(runs.check(checked), flush=True)
+            ratios = []
+            for pair in range(options.pairs):
+                took = {}
+                for scheduler in SCHEDULERS if pair % 2 else SCHEDULERS[::-1]:
+                    state = Path(shutil.copytree(checked, work / f"state-{pair}-{scheduler}"))
+                    took[scheduler] = runs.run(state, scheduler)
+                planned, even = (float(str(took[s]["observed_s"])) for s in SCHEDULERS)
+                ratios.append(even / planned)
+                predicted = float(str(took["apples"]["predicted_s"]))
+                hosts = took["apples"]["hosts"]
+                assert isinstance(hosts, list)
+                rows = ",".join(str(rank["rows"]) for rank in hosts)
+                print(
+                    f"{pair:3} rows {rows:12} planned {planned:6.2f} s (predicted {predicted:6.2f} s)  "
+                    f"even {even:6.2f} s  ratio {even / planned:.3f}",
+                    flush=True,
+                )
+    ideal = sum(shares) / len(shares) / min(shares)
+    print(
+        f"{options.code}: median {statistics.median(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}, "
+        f"ideal {ideal:.3f}, {len(ratios)} pairs"
+    )
+
+
+if __name__ == "__main__":
+    main()
