@@ -58,10 +58,9 @@ def assemble(
         template = problems.collect(lambda: find_template(run.app, platform, file))
     if template is not None:
         problems.collect(lambda: template.check(settings))
+        problems += unserved_options(run, template)
     resilience = problems.collect(lambda: read_resilience(pool, run, settings))
     adapt = problems.collect(lambda: adapt_settings(run, resilience))
-    if template is not None:
-        problems += unserved_options(run, template)
     if problems or platform is None or template is None or resilience is None:
         # An unknown launcher is found both by the conflicts and on opening the platform.
         raise ConfigError(dict.fromkeys(problems))
@@ -96,5 +95,4 @@ def assemble(
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
     history = open_history()
     costing = Costing(open_benchmarks(), history, stated)
-    report = None if service is None else service.report
-    return Agent(platform, history, costing, console.note, report=report), request
+    return Agent(platform, history, costing, console.note, report=service and service.report), request

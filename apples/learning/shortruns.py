@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from apples.errors import LaunchError
 from apples.model.plan import RankObservation
 from apples.model.template import Benchmark
-from apples.monitoring.page import PageCounters
+from apples.monitoring.counters import PageCounters
 
 #: CPU seconds by which the longer run must exceed the shorter, so that clock ticks and page faults do not matter.
 ENOUGH_CPU_S = 0.2

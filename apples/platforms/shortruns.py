@@ -24,8 +24,8 @@ from apples.learning.shortruns import (
 )
 from apples.model.plan import unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
+from apples.monitoring.counters import PageCounters
 from apples.monitoring.environment import monitor_environment, pages
-from apples.monitoring.page import PageCounters
 from apples.platforms.platform import Platform, check_finished
 
 #: Name of the monitored job within the directory of its run.
