@@ -4,8 +4,8 @@
 
 The hosts have these shares of a CPU, at most two of them on a CPU. The check measures the code once. Each pair then
 runs both ways in changing order, from a copy of the state right after the check, so that no run has learnt from
-another. Prints a line for each pair, then the median ratio even / planned, its range, and the ideal: the sum of shares over
-the number of hosts times the smallest. Needs root, as tests/testbed does.
+another. Prints a line for each pair, then the median ratio even / planned, its range, and the ideal: the sum of
+shares over the number of hosts times the smallest. Needs root, as tests/testbed does.
 """
 
 from __future__ import annotations

@@ -93,6 +93,6 @@ def assemble(
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),
     )
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
-    history = open_history()
-    costing = Costing(open_benchmarks(), history, stated)
-    return Agent(platform, history, costing, console.note, report=service and service.report), request
+    costing = Costing(open_benchmarks(), history := open_history(), stated)
+    report = service.report if service else None
+    return Agent(platform, history, costing, console.note, report=report), request

@@ -26,8 +26,8 @@ from apples.run.attempts import Next, what_next
 from apples.run.checkpoints import Checkpoints
 from apples.run.directory import run_directory
 from apples.run.documents import attempt_document
-from apples.run.progress import RunProgress
 from apples.run.programruns import run_program
+from apples.run.progress import RunProgress
 from apples.run.records import ended_text, new_record, outcome_of_error
 from apples.run.request import RunRequest
 from nws.base.errors import ReportedError
