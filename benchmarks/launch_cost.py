@@ -18,9 +18,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from apples.launching import mpirun
 from apples.launching.command import BARE, RANK_WRAPPER, with_parent_death
 from apples.launching.launcher import LaunchRequest
-from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import find_mpiexec
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
@@ -69,7 +70,7 @@ def whole_run(directory: Path, ranks: int) -> Callable[[], object]:
         command=("true",),
         run_dir=directory,
     )
-    return lambda: MpiexecLauncher().run(request, print)
+    return lambda: mpirun.run(request, HostAccess(here=True), print)
 
 
 def main() -> None:

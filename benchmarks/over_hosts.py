@@ -15,9 +15,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from apples.launching import mpirun
 from apples.launching.agentconnection import HostAddress
 from apples.launching.launcher import LaunchRequest
-from apples.launching.ssh import SshLauncher
+from apples.launching.mpirun import HostAccess
 from apples.model.grid import Host
 from apples.model.plan import unplanned
 from apples.model.template import Workload
@@ -40,7 +41,7 @@ def check_s(hosts: list[str]) -> float:
 
 def launch_s(hosts: list[str]) -> float:
     """Return seconds from launch to end of `true` with a rank on every host."""
-    launcher = SshLauncher({h: HostAddress(host=h, address=address_of(Host(name=h))) for h in hosts})
+    access = HostAccess(addresses={h: HostAddress(host=h, address=address_of(Host(name=h))) for h in hosts})
     with tempfile.TemporaryDirectory() as directory:
         request = LaunchRequest(
             plan=unplanned(hosts, scheduler="benchmark", application="true"),
@@ -48,7 +49,7 @@ def launch_s(hosts: list[str]) -> float:
             command=("true",),
             run_dir=Path(directory),
         )
-        outcome = launcher.run(request, lambda line: None)
+        outcome = mpirun.run(request, access, lambda line: None)
     if not outcome.finished:
         sys.exit(outcome.message)
     return outcome.observed_s

@@ -20,15 +20,17 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
+from apples.launching import mpirun, slurm
 from apples.launching.agentconnection import HostAddress
-from apples.launching.launcher import Launcher, LaunchRequest
-from apples.launching.slurm import Cluster, SlurmLauncher
+from apples.launching.launcher import LaunchRequest
+from apples.launching.mpirun import HostAccess
+from apples.launching.slurm import Cluster
 from apples.launching.slurmallocation import OwnAllocation
-from apples.launching.ssh import SshLauncher
 from apples.model.grid import Host
-from apples.model.plan import unplanned
+from apples.model.plan import Outcome, unplanned
 from apples.model.template import Workload
 from apples.platforms.ssh import address_of
 from apples.slurm.commands import Shape, Wishes
@@ -41,7 +43,7 @@ def silent(line: str) -> None:
     """Ignore a progress line."""
 
 
-def launch_s(launcher: Launcher, hosts: list[str]) -> float:
+def launch_s(run: Callable[[LaunchRequest], Outcome], hosts: list[str]) -> float:
     """Return seconds of `true` with a rank on every host, with the allocation if one is made."""
     with tempfile.TemporaryDirectory() as directory:
         request = LaunchRequest(
@@ -51,7 +53,7 @@ def launch_s(launcher: Launcher, hosts: list[str]) -> float:
             run_dir=Path(directory),
         )
         start = time.perf_counter()
-        outcome = launcher.run(request, silent)
+        outcome = run(request)
         took = time.perf_counter() - start
     if not outcome.finished:
         sys.exit(outcome.message)
@@ -69,8 +71,8 @@ def allocation_s(hosts: list[str]) -> float:
 def inside_s(hosts: list[str], repeat: int) -> list[float]:
     """Return seconds of launches in one existing allocation."""
     with OwnAllocation(Shape(hosts=tuple(hosts), ranks_each=1, minutes=5), Wishes(), silent) as allocation:
-        launcher = SlurmLauncher(Cluster(hosts=tuple(hosts), enclosing=allocation.number))
-        return [launch_s(launcher, hosts) for _ in range(repeat)]
+        cluster = Cluster(hosts=tuple(hosts), enclosing=allocation.number)
+        return [launch_s(lambda request: slurm.run(request, cluster, silent), hosts) for _ in range(repeat)]
 
 
 def show(what: str, values: list[float]) -> None:
@@ -99,12 +101,18 @@ def answer(launcher: str, hosts: list[str]) -> tuple[list[tuple[str, int]], str]
 
 def measure(hosts: list[str], repeat: int) -> None:
     print(f"{len(hosts)} hosts, {repeat} times                                10 %   50 %   90 %")
-    over_ssh = SshLauncher({h: HostAddress(host=h, address=address_of(Host(name=h))) for h in hosts})
-    through_slurm = SlurmLauncher(Cluster(hosts=tuple(hosts)))
+    addresses = {h: HostAddress(host=h, address=address_of(Host(name=h))) for h in hosts}
+    access, cluster = HostAccess(addresses=addresses), Cluster(hosts=tuple(hosts))
     show("allocation made and given back", [allocation_s(hosts) for _ in range(repeat)])
     show("true, in an allocation that is there", inside_s(hosts, repeat))
-    show("true, allocation included", [launch_s(through_slurm, hosts) for _ in range(repeat)])
-    show("true, over ssh", [launch_s(over_ssh, hosts) for _ in range(repeat)])
+    show(
+        "true, allocation included",
+        [launch_s(lambda request: slurm.run(request, cluster, silent), hosts) for _ in range(repeat)],
+    )
+    show(
+        "true, over ssh",
+        [launch_s(lambda request: mpirun.run(request, access, silent), hosts) for _ in range(repeat)],
+    )
     answers = {launcher: answer(launcher, hosts) for launcher in ("ssh", "slurm")}
     for launcher, (chain, checksum) in answers.items():
         print(f"{launcher:6} {checksum}  {', '.join(f'{host} {rows}' for host, rows in chain)}")

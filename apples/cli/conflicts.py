@@ -71,7 +71,7 @@ def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> 
     )
     if pool.launcher != "slurm":
         return [*found, *_not_slurm(given)]
-    from apples.platforms.slurm import current_job
+    from apples.platforms.slurmoptions import current_job
 
     job = current_job()
     if job is not None:

@@ -203,7 +203,10 @@ class AgentConnection:
                 self._lock.release()
 
     def receive(self) -> list[tuple[bytes, bytes]]:
-        """Return the frames received. At the end of its output the host is lost, unless the agent reported its end."""
+        """Return the frames received, after noting those about the agent itself.
+
+        At the end of its output the host is lost, unless the agent reported its end.
+        """
         frames: list[tuple[bytes, bytes]] = []
         try:
             while data := os.read(self.fd, _CHUNK):
@@ -218,9 +221,30 @@ class AgentConnection:
                 f"does not answer as a host agent does{first}; its login shell must print nothing without a terminal"
             )
             return frames
-        if not any(kind == b"G" for kind, _ in frames) and not self.gone:
+        finally:
+            self._note(frames)
+        if not self.gone:
             self.lose(self._why_ended())
         return frames
+
+    def _note(self, frames: Sequence[tuple[bytes, bytes]]) -> None:
+        for kind, payload in frames:
+            if kind == b"R":
+                self.found = json.loads(payload)
+            elif kind == b"W":
+                self.lose(f"cannot take part: {payload.decode(errors='replace')}")
+            elif kind == b"G":
+                self.gone = True
+
+    def silent_at(self, timeouts: LivenessTimeouts) -> float:
+        """Return when the host counts as lost without another frame (`time.monotonic`)."""
+        return self.received_at + (timeouts.connect_s if self.found is None else timeouts.lost_s)
+
+    def check_silence(self, now: float, timeouts: LivenessTimeouts) -> None:
+        """Count the host as lost if it was silent for too long."""
+        if not self.over and now >= self.silent_at(timeouts):
+            after = "did not answer" if self.found is None else "was not heard of"
+            self.lose(f"{after} for {now - self.received_at:.0f} s; it is off, frozen, or its link is cut")
 
     def lose(self, why: str) -> None:
         """Count the host as lost; the first reason is kept."""

@@ -17,13 +17,18 @@ the host agent, so it imports little.
 
 from __future__ import annotations
 
+import os
+import select
 import struct
+import time
 
 PREAMBLE = b"APPLES HOST AGENT 1\n"
 HEADER = struct.Struct(">cI")
 
 #: A longer frame is an error, or the peer is another program.
 LONGEST = 64 << 20
+#: Bytes that are read or written at once.
+CHUNK = 1 << 16
 #: The most output of a login shell before the preamble, in bytes.
 LONGEST_GREETING = 1 << 16
 
@@ -72,3 +77,41 @@ class Unframer:
         del self._data[: at + len(PREAMBLE)]
         self.greeted = True
         return True
+
+
+class FrameWriter:
+    """Frames on their way to a descriptor that does not block."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._data = bytearray()
+
+    @property
+    def waiting(self) -> int:
+        """Number of bytes that the reader has not taken yet."""
+        return len(self._data)
+
+    def send(self, kind: bytes, payload: bytes = b"") -> None:
+        """Append a frame and write as much as the reader takes."""
+        self._data += frame(kind, payload)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write as much as the reader takes."""
+        try:
+            while self._data:
+                del self._data[: os.write(self._fd, self._data[:CHUNK])]
+        except BlockingIOError:
+            return
+        except OSError:
+            # The reader has closed its end; the end of our input will follow.
+            self._data.clear()
+
+    def drain(self, within_s: float) -> None:
+        """Write everything; stop when the time is over."""
+        deadline = time.monotonic() + within_s
+        while self._data and (left_s := deadline - time.monotonic()) > 0:
+            poll = select.poll()
+            poll.register(self._fd, select.POLLOUT)
+            poll.poll(1000.0 * left_s)
+            self.flush()

@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import stat
 import sys
 import time
 
@@ -27,10 +26,12 @@ if __name__ == "__main__":
 
 import json
 
-from apples.launching.frames import PREAMBLE, Unframer, frame
-from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, children, prctl, reaped
+from apples.launching import rundirectory
+from apples.launching.frames import CHUNK, PREAMBLE, FrameWriter, Unframer, frame
+from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, prctl
+from apples.launching.proxies import Proxies
 from apples.launching.ranksupervisors import RankSupervisors
-from apples.launching.steering import LOOK_EVERY_S, PROGRESS, SLABS, ProgressReader, offer
+from apples.launching.steering import LOOK_EVERY_S, PROGRESS, ProgressReader, offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,11 +49,8 @@ COMMANDS = {
 
 #: Bytes of the ranks' output that wait for the launcher. While more wait, ranks block when they write.
 MOST_WAITING = 1 << 20
-CHUNK = 1 << 16
 #: Seconds that killed processes may take to end, and that output of ended processes may take to be read.
 GONE_S, DRAIN_S = 5.0, 1.0
-#: Larger files of a run directory are results. They stay on the host.
-LARGEST_FILE = 16 << 20
 
 
 class HostAgent:
@@ -65,14 +63,12 @@ class HostAgent:
     def __init__(self, setup: dict[str, Any], unframer: Unframer, outputs: tuple[int, int] | None) -> None:
         self._setup, self._unframer = setup, unframer
         self._run_dir: str = setup["run_dir"]
-        self._expected: int = setup["proxies"]
         self._supervisors = RankSupervisors()
-        self._proxies: dict[int, int] = {}
         self._partial = b""
         page = setup["watched"]
         self._tail = None if page is None else ProgressReader(self._run_dir, page)
         self._look_at = 0.0
-        self._waiting = bytearray()
+        self._launcher = FrameWriter(1)
         self._end_at: float | None = None
         self._killed = self._drained = False
         self._received_at = time.monotonic()
@@ -83,8 +79,7 @@ class HostAgent:
         if outputs is None:
             (out, out_write), (err, err_write) = os.pipe(), os.pipe()
             self._outputs, outputs = {out: b"O", err: b"E"}, (out_write, err_write)
-        #: Descriptors that proxies inherit; closed here when the last proxy has been started.
-        self._handed: tuple[int, ...] = (lifeline_read, events_write, *outputs)
+        self._proxies = Proxies((lifeline_read, events_write, *outputs), setup["proxies"])
         self._wake, wake_write = os.pipe()
         for fd in (0, 1, self._events, self._wake, wake_write):
             os.set_blocking(fd, False)
@@ -95,11 +90,11 @@ class HostAgent:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._sources = {0: self._listen, self._events: self._on_events, self._wake: self._on_wake}
         self._sources |= dict.fromkeys(self._outputs, self._on_output)
-        self._shared = self._find_run_dir()
+        self._shared = rundirectory.find(self._run_dir, setup["token"])
 
     def run(self) -> None:
         """Serve until no process is left on this host and the launcher has the last frame."""
-        self._send(b"R", json.dumps(self._found()).encode())
+        self._launcher.send(b"R", json.dumps(self._found()).encode())
         while self._events in self._sources or self._out_of(self._outputs):
             self._serve()
             now = time.monotonic()
@@ -120,38 +115,29 @@ class HostAgent:
             "pid": os.getpid(),
         }
 
-    def _find_run_dir(self) -> bool:
-        """Return whether the run directory is shared with the launcher; otherwise make one."""
-        try:
-            with open(os.path.join(self._run_dir, self._setup["token"]), "rb"):
-                return True
-        except OSError:
-            os.makedirs(self._run_dir, mode=0o700)
-            return False
-
     def _serve(self) -> None:
         poll = select.poll()
         for fd in self._sources:
-            if fd not in self._outputs or len(self._waiting) < MOST_WAITING:
+            if fd not in self._outputs or self._launcher.waiting < MOST_WAITING:
                 poll.register(fd, select.POLLIN)
-        if self._waiting:
+        if self._launcher.waiting:
             poll.register(1, select.POLLOUT)
         now = time.monotonic()
         moments = [] if self._end_at is None else [self._end_at]
         if self._setup["beat_s"] is not None:
             if now >= self._beat_at:
                 self._beat_at = now + self._setup["beat_s"]
-                self._send(b"B")
+                self._launcher.send(b"B")
             moments.append(self._beat_at)
         if self._tail is not None:
             if now >= self._look_at:
                 self._look_at = now + LOOK_EVERY_S
                 for line in self._tail.lines():
-                    self._send(b"N", line)
+                    self._launcher.send(b"N", line)
             moments.append(self._look_at)
         for fd, _ in poll.poll(1000.0 * max(0.0, min(moments) - now) if moments else None):
             if fd == 1:
-                self._flush()
+                self._launcher.flush()
             else:
                 self._sources[fd](fd)
 
@@ -181,7 +167,9 @@ class HostAgent:
     def handle(self, kind: bytes, payload: bytes) -> None:
         """Carry out one frame of the launcher."""
         if kind == b"S":
-            self._start(json.loads(payload))
+            order = json.loads(payload)
+            environment = order.get("environment") or {**os.environ, **self._setup["environment"]}
+            self._proxies.start(order["id"], order["command"], environment)
         elif kind == b"K":
             self._supervisors.forward(int(payload))
         elif kind == b"D":
@@ -190,39 +178,6 @@ class HostAgent:
             self._cut()
         elif kind == b"X":
             self._kill()
-
-    def _start(self, order: dict[str, Any]) -> None:
-        """Start one proxy. It dies with this process, and inherits the descriptors that its ranks need."""
-        environment = order.get("environment") or {**os.environ, **self._setup["environment"]}
-        environment["APPLES_RANK_FDS"] = ",".join(map(str, self._handed))
-        agent, command = os.getpid(), order["command"]
-        pid = os.fork()
-        if pid == 0:
-            try:
-                os.setsid()
-                prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-                # The proxy's own output goes to this agent's stderr.
-                for source, target in ((os.open(os.devnull, os.O_RDWR), 0), (2, 1)):
-                    os.dup2(source, target)
-                for fd in self._handed:
-                    os.set_inheritable(fd, True)
-                signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-                if os.getppid() == agent:
-                    os.execve(command[0], command, environment)
-            except OSError as error:
-                os.write(2, f"cannot start {command[0]}: {error.strerror}\n".encode(errors="replace"))
-            finally:
-                os._exit(125)
-        self._proxies[pid] = order["id"]
-        self._expected -= 1
-        if self._expected == 0:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        """Close the descriptors that proxies have inherited, so that the end of the last process can be seen."""
-        for fd in self._handed:
-            os.close(fd)
-        self._handed = ()
 
     def _on_events(self, fd: int) -> None:
         """Handle a changed status of a rank, or end of file: no process of the run is left here."""
@@ -238,32 +193,29 @@ class HostAgent:
                     text = file.read()
             except FileNotFoundError:
                 why = f"the status of rank {rank} disappeared from {self._run_dir}"
-                self._send(b"W", f"{why}; use a run directory that nothing else cleans".encode())
+                self._launcher.send(b"W", f"{why}; use a run directory that nothing else cleans".encode())
                 self._cut()
                 return
             status = json.loads(text)
             if status["ended"] is None:
                 self._supervisors.add(rank, status["keeper"])
-            self._send(b"T", text)
+            self._launcher.send(b"T", text)
 
     def _on_wake(self, fd: int) -> None:
         """Handle signals: children have ended, or this agent is asked to end."""
         numbers = os.read(fd, CHUNK)
         if any(number != signal.SIGCHLD for number in numbers):
             self._cut()
-        self._reap()
+        self._report_ended()
 
-    def _reap(self) -> None:
-        """Reap children that have ended, and report the exit codes of proxies."""
-        for pid, status in reaped():
-            if pid in self._proxies:
-                code = os.waitstatus_to_exitcode(status)
-                self._send(b"P", json.dumps({"id": self._proxies.pop(pid), "code": code}).encode())
+    def _report_ended(self) -> None:
+        for number, code in self._proxies.ended():
+            self._launcher.send(b"P", json.dumps({"id": number, "code": code}).encode())
 
     def _on_output(self, fd: int) -> None:
         data = os.read(fd, CHUNK)
         if data:
-            self._send(self._outputs[fd], data)
+            self._launcher.send(self._outputs[fd], data)
         else:
             del self._sources[fd]
             os.close(fd)
@@ -274,70 +226,26 @@ class HostAgent:
             os.close(self._lifeline)
             self._lifeline = -1
             self._end_at = time.monotonic() + GONE_S
-        if self._handed:
-            self._let_go()
+        self._proxies.let_go()
 
     def _kill(self) -> None:
         self._cut()
         self._killed, self._end_at = True, time.monotonic() + GONE_S
-        for pid in self._proxies:
-            for each in (*children(pid), pid):
-                try:
-                    os.kill(each, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
+        self._proxies.kill()
         self._supervisors.kill()
 
     def _leave(self) -> None:
         """Send back the files of the ranks, remove the directory made here, report the end."""
         self._cut()
         deadline = time.monotonic() + DRAIN_S
-        while self._proxies and time.monotonic() < deadline:
+        while self._proxies.running and time.monotonic() < deadline:
             # They have closed all they had, and are about to end.
             time.sleep(0.002)
-            self._reap()
+            self._report_ended()
         if not self._shared:
-            for name in sorted(set(os.listdir(self._run_dir)) - {PROGRESS, SLABS}):
-                if name.startswith("."):
-                    # Left by a writer that was killed.
-                    continue
-                path = os.path.join(self._run_dir, name)
-                state = os.lstat(path)
-                if stat.S_ISREG(state.st_mode) and state.st_size <= LARGEST_FILE:
-                    with open(path, "rb") as file:
-                        self._send(b"F", name.encode() + b"\n" + file.read())
-            _remove(self._run_dir)
-        self._send(b"G")
-        deadline = time.monotonic() + GONE_S
-        while self._waiting and (left_s := deadline - time.monotonic()) > 0:
-            poll = select.poll()
-            poll.register(1, select.POLLOUT)
-            poll.poll(1000.0 * left_s)
-            self._flush()
-
-    def _send(self, kind: bytes, payload: bytes = b"") -> None:
-        self._waiting += frame(kind, payload)
-        self._flush()
-
-    def _flush(self) -> None:
-        try:
-            while self._waiting:
-                del self._waiting[: os.write(1, self._waiting[:CHUNK])]
-        except BlockingIOError:
-            return
-        except OSError:
-            # The launcher has closed its end; the end of our input will follow.
-            self._waiting.clear()
-
-
-def _remove(directory: str) -> None:
-    for root, directories, files in os.walk(directory, topdown=False):
-        for name in files:
-            os.unlink(os.path.join(root, name))
-        for name in directories:
-            path = os.path.join(root, name)
-            (os.unlink if os.path.islink(path) else os.rmdir)(path)
-    os.rmdir(directory)
+            rundirectory.send_back(self._run_dir, self._launcher)
+        self._launcher.send(b"G")
+        self._launcher.drain(GONE_S)
 
 
 def serve(outputs: tuple[int, int] | None = None) -> None:

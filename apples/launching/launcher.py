@@ -1,7 +1,7 @@
-"""The seam between planning and running: the request of a run, and the protocol of launchers.
+"""The seam between planning and running: the request of a run.
 
-`apples.launching.mpiexec` starts real ranks on this machine; `apples.launching.ssh` and `apples.launching.slurm` on
-several hosts; `apples.simulation.mock_launcher` executes the run in simulated time. Callers do not see the difference.
+`apples.launching.mpirun` starts real ranks on this machine or over ssh, `apples.launching.slurm` through Slurm;
+`apples.simulation.mock_launcher` executes the run in simulated time. Callers do not see the difference.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from apples.adapting.progress import AdaptationController
-from apples.model.plan import Outcome, Plan
+from apples.model.plan import Plan
 from apples.model.template import Workload
 
 
@@ -53,21 +52,3 @@ class LaunchRequest:
 
 Notify = Callable[[str], None]
 """Receives one line for the user's eyes (never for parsing)."""
-
-
-class Launcher(Protocol):
-    """Runs plans with real or simulated ranks."""
-
-    name: str
-
-    def check(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError` (or a subclass) if the run cannot start; changes nothing."""
-
-    def command_line(self, request: LaunchRequest) -> list[str]:
-        """Return the command that `run` would execute, for `--dry-run` and `-v`."""
-
-    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
-        """Run to the end and return the outcome. No process is left, whatever happens.
-
-        `observations` may stay empty.
-        """

@@ -57,8 +57,8 @@ def find_program(request: LaunchRequest) -> str:
     raise NotExecutable(f"program {name!r} {kind}; give the path of an executable file")
 
 
-def check_request(request: LaunchRequest, hosts: Collection[str], which: str) -> None:
-    """Raise `LaunchError` if the plan has no ranks or unknown hosts, or if time limit or run directory are unusable.
+def check_known(request: LaunchRequest, hosts: Collection[str], which: str) -> None:
+    """Raise `LaunchError` if the plan has no ranks or unknown hosts.
 
     Args:
         hosts: allowed in the plan
@@ -70,8 +70,6 @@ def check_request(request: LaunchRequest, hosts: Collection[str], which: str) ->
     if unknown:
         legal = ", ".join(hosts) or "none"
         raise LaunchError(f"hosts {', '.join(unknown)} are not among those {which}: {legal}")
-    check_time_limit(request)
-    check_run_dir(request)
 
 
 def check_hosts(request: LaunchRequest, addresses: Mapping[str, str]) -> None:

@@ -13,7 +13,6 @@ import os
 import secrets
 import select
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +23,7 @@ from typing import Any
 
 from apples.errors import LaunchError
 from apples.launching.agentconnection import (
-    HEARTBEAT_S,
     AgentConnection,
-    Heartbeats,
     HostAddress,
     LivenessTimeouts,
     setup,
@@ -36,23 +33,20 @@ from apples.launching.command import (
     groups_of,
     hostfile,
     hosts_path,
-    launch_environment,
     network_environment,
     rank_environment,
-    with_parent_death,
 )
+from apples.launching.hostagents import HostAgents
 from apples.launching.launcher import LaunchRequest
 from apples.launching.outputreader import OutputReader
 from apples.launching.relays import write_all
-from apples.launching.remoteshellserver import RemoteShellServer
-from apples.launching.statuses import RankRecord, clear_statuses, parse_status
+from apples.launching.starter import Starter
+from apples.launching.statuses import RankRecord, clear_statuses, parse_status, status_path
 from apples.launching.steering import clear, page_of
 from nws.base.files import write_whole
 
 #: Seconds that processes may take to end after they were asked to, and killed ones the same again.
 GONE_S = 8.0
-#: Seconds that the command may take to end when no process is left on any host.
-LEFT_BEHIND_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,21 +83,16 @@ class RunProcesses:
         pattern = request.progress_pattern if request.on_progress is not None else None
         self._reader = None if pattern is None else OutputReader(pattern)
         self._token = f".shared-{secrets.token_hex(8)}"
-        self._mpiexec: subprocess.Popen[bytes] | None = None
-        self._mpiexec_end = -1
-        self._started = self._mpiexec_over = self._cut = False
-        self._mpiexec_code = 0
-        self._kill_mpiexec_at: float | None = None
-        self._shells: RemoteShellServer | None = None
-        self._listened = time.monotonic()
+        self._started = self._cut = False
+        self._starter: Starter | None = None
+        self._starter_code = 0
         self._output_file = _opened(request.output)
         self._outputs = {b"O": 2 if request.program_output_to_stderr else 1, b"E": 2}
         if self._output_file is not None:
             self._outputs = dict.fromkeys(self._outputs, self._output_file)
         self._poll = select.epoll()
         self.events = self._poll.fileno()
-        self._agents: dict[str, AgentConnection] = {}
-        self._heartbeats = Heartbeats(self._agents)
+        self._agents = HostAgents(self._poll, method.timeouts, beat=not method.here)
         try:
             clear_statuses(self._run_dir)
             clear(str(self._run_dir))
@@ -114,33 +103,26 @@ class RunProcesses:
         except OSError as error:
             self.close()
             raise _refused("the host agents", error) from error
-        if not method.here:
-            self._heartbeats.start()
+        self._agents.start_heartbeats()
 
     def _connect(self, address: HostAddress, command: Sequence[str] | None, proxies: int) -> None:
         host, here = address.host, self._method.here
         log = self._log if here else self._run_dir / f"agent-{host}.log"
         # To be read here, output comes in frames.
         outputs = None if self._reader is not None else (self._outputs[b"O"], self._outputs[b"E"])
-        agent = AgentConnection(address, command, log, outputs)
-        self._agents[host] = agent
-        self._poll.register(agent.fd, select.EPOLLIN)
         own = {**network_environment(address.interface, os.environ), **address.environment}
         listens = self._request.controller is not None or self._request.on_progress is not None
         watched = page_of(self._request.environment) if listens and host == self._first_host else None
-        agent.send(
-            b"J", setup(self._run_dir, self._token, proxies, own, watched=watched, heartbeats=not here)
+        self._agents.add(
+            AgentConnection(address, command, log, outputs),
+            setup(self._run_dir, self._token, proxies, own, watched=watched, heartbeats=not here),
         )
 
     @property
     def wake_at(self) -> float | None:
         """When `listen` has work although `events` is not readable (`time.monotonic`), None for never."""
-        if self._method.here:
-            return None
-        moments = [self._silent_at(agent) for agent in self._agents.values() if not agent.over]
-        if self._kill_mpiexec_at is not None:
-            moments.append(self._kill_mpiexec_at)
-        return min(moments, default=None)
+        kill_at = None if self._starter is None else self._starter.kill_at
+        return min((at for at in (self._agents.silent_at, kill_at) if at is not None), default=None)
 
     def listen(self) -> tuple[list[RankRecord], bool]:
         """Return the records that are new since the last call, and whether all processes have ended.
@@ -149,21 +131,27 @@ class RunProcesses:
         """
         changed: dict[int, RankRecord] = {}
         for fd, _ in self._poll.poll(0):
-            if fd == self._mpiexec_end:
-                self._on_mpiexec_end()
-            elif self._shells is not None and fd == self._shells.fileno():
-                for number, host, command in self._shells.orders():
+            if self._starter is not None and fd == self._starter.fd:
+                self._poll.unregister(fd)
+                self._starter.over = True
+                # Processes that it has not ended would stay.
+                self.cut()
+            elif self._starter is not None and fd == self._starter.shells.fileno():
+                for number, host, command in self._starter.shells.orders():
                     self._order(host, number, command)
             else:
                 self._take_frames(fd, changed)
-        if not self._method.here:
-            self._check_clock()
-        if not self._started and not self._cut and all(a.found for a in self._agents.values()):
+        self._agents.check_silence()
+        if self._starter is not None:
+            self._starter.check_time()
+        if not self._started and not self._cut and self._agents.ready:
             try:
                 self._start()
             except OSError as error:
                 raise _refused("the ranks", error) from error
-        return list(changed.values()), self._over()
+        return list(changed.values()), self._agents.over and (
+            self._starter is None or self._starter.end_soon()
+        )
 
     def progress(self) -> list[bytes]:
         """Return the lines of progress that are new since the last call."""
@@ -180,24 +168,24 @@ class RunProcesses:
         """Return the hosts that were lost, each with the reason."""
         if self._method.here:
             return {}
-        return {host: agent.lost for host, agent in self._agents.items() if agent.lost is not None}
+        return self._agents.lost()
 
     def forward(self, number: Signals) -> None:
         """Send a signal to every rank that runs, and to each that starts later."""
-        self._send_all(b"K", str(int(number)).encode())
+        self._agents.send(b"K", str(int(number)).encode())
 
     def cut(self) -> None:
         """Close the lifeline on every host: supervisors kill their programs and agents end. Idempotent."""
         if not self._cut:
             self._cut = True
-            self._send_all(b"C")
+            self._agents.send(b"C")
 
     def kill(self) -> None:
         """Kill all processes on every host, and the command here."""
         self._cut = True
-        self._send_all(b"X")
-        if self._mpiexec is not None:
-            self._mpiexec.kill()
+        self._agents.send(b"X")
+        if self._starter is not None:
+            self._starter.kill()
 
     def close(self) -> int:
         """End all processes that are left; return the exit code of the command, negative for a signal."""
@@ -205,40 +193,23 @@ class RunProcesses:
         deadline = time.monotonic() + GONE_S
         while not self.listen()[1] and (left_s := deadline - time.monotonic()) > 0:
             self._poll.poll(min(left_s, 0.2))
-        if self._mpiexec is not None:
-            self._mpiexec.kill()
-        self._heartbeats.stop()
-        for agent in self._agents.values():
-            # Those that are over were unregistered.
-            with contextlib.suppress(FileNotFoundError):
-                self._poll.unregister(agent.fd)
-            agent.close(1.0 if agent.gone else 0.0)
-            if agent.log != self._log:
-                agent.log.unlink(missing_ok=True)
-        if self._shells is not None:
-            self._shells.close()
+        if self._starter is not None:
+            self._starter_code = self._starter.close()
+        self._agents.close()
         self._poll.close()
         (self._run_dir / self._token).unlink(missing_ok=True)
         hosts_path(self._run_dir).unlink(missing_ok=True)
-        if self._mpiexec is not None:
-            self._mpiexec_code = self._mpiexec.wait()
-        if self._mpiexec_end >= 0:
-            os.close(self._mpiexec_end)
         if self._output_file is not None:
             os.close(self._output_file)
             self._output_file = None
-        return self._mpiexec_code
+        return self._starter_code
 
     def stderr_text(self) -> str:
         """Return the output of `mpiexec` itself; remove the file if it is empty.
 
         On this machine alone, the reason why its agent was lost follows.
         """
-        text = ""
-        if self._log.exists():
-            text = self._log.read_text(encoding="utf-8", errors="replace")
-            if not text:
-                self._log.unlink()
+        text = _log_text(self._log)
         agent = self._agents[self._first_host]
         if not self._method.here or agent.lost is None:
             return text
@@ -247,29 +218,17 @@ class RunProcesses:
     def _start(self) -> None:
         """All agents are ready: start the command."""
         self._started = True
-        request, cwd = self._request, os.getcwd()
-        found = [agent.found or {} for agent in self._agents.values()]
+        request = self._request
+        command = self._method.command(
+            _rendezvous([a.found or {} for a in self._agents.values()], self._run_dir)
+        )
         if self._method.here:
-            command = self._method.command(Rendezvous(launcher="127.0.0.1", directory=cwd))
             self._order(self._first_host, 0, command, environment=rank_environment(request, os.environ))
             return
-        directory = cwd if all(f["directory"] for f in found) else str(self._run_dir.absolute())
-        command = self._method.command(Rendezvous(launcher=_own_address(found), directory=directory))
         hosts_path(self._run_dir).write_text(hostfile(request))
-        self._shells = RemoteShellServer()
-        self._poll.register(self._shells, select.EPOLLIN)
-        with open(self._log, "wb") as log:
-            self._mpiexec = subprocess.Popen(
-                with_parent_death(command, os.getpid()),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=launch_environment(request, os.environ, self._shells.name),
-                # A Ctrl-C at the terminal must reach the ranks once, through the launcher.
-                start_new_session=True,
-            )
-        self._mpiexec_end = os.pidfd_open(self._mpiexec.pid)
-        self._poll.register(self._mpiexec_end, select.EPOLLIN)
+        self._starter = Starter(command, request, self._log)
+        for fd in (self._starter.fd, self._starter.shells.fileno()):
+            self._poll.register(fd, select.EPOLLIN)
 
     def _order(self, host: str, number: int, command: list[str], **more: Any) -> None:
         """Have the agent of a host start a command, and report its exit code under this number."""
@@ -280,13 +239,13 @@ class RunProcesses:
             agent.send(b"S", json.dumps({"id": number, "command": command, **more}).encode())
 
     def _answer(self, number: int, code: int) -> None:
-        if self._shells is not None:
-            self._shells.answer(number, code)
-        elif self._method.here:
-            self._mpiexec_code = code
+        if self._starter is not None:
+            self._starter.shells.answer(number, code)
+        else:
+            self._starter_code = code
 
     def _take_frames(self, fd: int, changed: dict[int, RankRecord]) -> None:
-        agent = next((a for a in self._agents.values() if a.fd == fd), None)
+        agent = self._agents.with_fd(fd)
         if agent is None:
             return
         for kind, payload in agent.receive():
@@ -295,13 +254,11 @@ class RunProcesses:
                 self.records[record.rank] = changed[record.rank] = record
                 if not (agent.found or {})["shared"]:
                     # In a shared directory the supervisor writes the file, and may do so again before this is read.
-                    self._keep(f"status-{record.rank:05d}.json", payload)
+                    write_whole(status_path(self._run_dir, record.rank), payload)
             elif kind in self._outputs:
                 write_all(self._outputs[kind], payload)
                 if self._reader is not None:
                     self._progress += self._reader.lines(payload)
-            elif kind == b"R":
-                agent.found = json.loads(payload)
             elif kind == b"N":
                 self._progress.append(payload)
             elif kind == b"P":
@@ -309,63 +266,15 @@ class RunProcesses:
                 self._answer(ended["id"], ended["code"])
             elif kind == b"F":
                 name, _, content = payload.partition(b"\n")
-                self._keep(os.path.basename(name.decode()), content)
-            elif kind == b"W":
-                agent.lose(f"cannot take part: {payload.decode(errors='replace')}")
-            elif kind == b"G":
-                agent.gone = True
+                write_whole(self._run_dir / os.path.basename(name.decode()), content)
         if agent.over:
             # Its end of file stays readable, and a hang-up is always reported.
             self._poll.unregister(fd)
-            if self._shells is not None:
-                self._shells.host_lost(agent.host)
+            if self._starter is not None:
+                self._starter.shells.host_lost(agent.host)
             elif agent.lost is not None and self._method.here:
                 # `mpiexec` dies with the agent that started it.
-                self._mpiexec_code = -SIGKILL
-
-    def _keep(self, name: str, content: bytes) -> None:
-        """Write a file from a run directory that is not shared. Readers see it complete or not at all."""
-        write_whole(self._run_dir / name, content)
-
-    def _on_mpiexec_end(self) -> None:
-        self._poll.unregister(self._mpiexec_end)
-        self._mpiexec_over = True
-        # Processes that it has not ended would stay.
-        self.cut()
-
-    def _check_clock(self) -> None:
-        now = time.monotonic()
-        if now - self._listened > 2 * HEARTBEAT_S:
-            # The launcher itself did not listen: it was stopped, or blocked because its output was not read.
-            for agent in self._agents.values():
-                agent.received_at = now
-        self._listened = now
-        for agent in self._agents.values():
-            if not agent.over and now >= self._silent_at(agent):
-                after = "did not answer" if agent.found is None else "was not heard of"
-                agent.lose(
-                    f"{after} for {now - agent.received_at:.0f} s; it is off, frozen, or its link is cut"
-                )
-        if self._kill_mpiexec_at is not None and now >= self._kill_mpiexec_at and self._mpiexec is not None:
-            self._mpiexec.kill()
-
-    def _silent_at(self, agent: AgentConnection) -> float:
-        timeouts = self._method.timeouts
-        return agent.received_at + (timeouts.connect_s if agent.found is None else timeouts.lost_s)
-
-    def _over(self) -> bool:
-        if not all(agent.over for agent in self._agents.values()):
-            return False
-        if self._mpiexec is None or self._mpiexec_over:
-            return True
-        if self._kill_mpiexec_at is None:
-            self._kill_mpiexec_at = time.monotonic() + LEFT_BEHIND_S
-        return False
-
-    def _send_all(self, kind: bytes, payload: bytes = b"") -> None:
-        for agent in self._agents.values():
-            if not agent.over:
-                agent.send(kind, payload)
+                self._starter_code = -SIGKILL
 
 
 def _opened(output: Path | None) -> int | None:
@@ -381,6 +290,23 @@ def _opened(output: Path | None) -> int | None:
 def _refused(what: str, error: OSError) -> LaunchError:
     where = f"{error.filename}: " if error.filename else ""
     return LaunchError(f"cannot start {what}: {where}{error.strerror}")
+
+
+def _log_text(log: Path) -> str:
+    """Return the text of a log; remove the file if it is empty."""
+    if not log.exists():
+        return ""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if not text:
+        log.unlink()
+    return text
+
+
+def _rendezvous(found: list[dict[str, Any]], run_dir: Path) -> Rendezvous:
+    """Return the values that follow from the agents' reports."""
+    here = os.getcwd()
+    directory = here if all(one["directory"] for one in found) else str(run_dir.absolute())
+    return Rendezvous(launcher=_own_address(found), directory=directory)
 
 
 def _own_address(found: list[dict[str, Any]]) -> str:

@@ -40,6 +40,7 @@ class Cluster:
     hosts : allowed in plans.  wishes : the user's options.  most_s : longest time of the partition
     threads : hardware threads of a core.  counts_memory : Slurm allocates memory as it does CPUs
     enclosing : number of the enclosing job, None if an allocation is to be made; left_s : its remaining time
+    grace : time that ranks have to end before they are killed.  timeouts : when a silent host counts as lost
     """
 
     hosts: tuple[str, ...]
@@ -49,6 +50,8 @@ class Cluster:
     counts_memory: bool = False
     enclosing: str | None = None
     left_s: float = math.inf
+    grace: GracePeriods = field(default_factory=GracePeriods)
+    timeouts: LivenessTimeouts = field(default_factory=LivenessTimeouts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,127 +76,113 @@ def _unchecked(job: str, hosts: Sequence[str], notify: Notify) -> ReadyNodes:
     return ReadyNodes()
 
 
-class SlurmLauncher:
-    """Real ranks on the nodes of a Slurm cluster.
+def check(request: LaunchRequest, cluster: Cluster) -> None:
+    """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` if the run cannot start."""
+    preflight.check_known(request, cluster.hosts, "of Slurm's that are free")
+    preflight.check_time_limit(request)
+    preflight.check_run_dir(request)
+    preflight.find_program(request)
+    _check_time(request, cluster)
+    runner.find("salloc")
+    check_pmi()
 
-    ready : checks the nodes once they are allocated
-    grace : time that ranks have to end before they are killed.  timeouts : when a silent host counts as lost
+
+def command_line(request: LaunchRequest, cluster: Cluster) -> list[str]:
+    """Return the command that `run` executes: `srun`, inside `salloc` unless there is an allocation already."""
+    job = cluster.enclosing or "JOB"
+    where = (preflight.find_program(request), os.getcwd())
+    step = step_command(request, runner.find("srun"), job, "NAME", where)
+    if cluster.enclosing is not None:
+        return step
+    return commands.salloc(_shape(request, cluster), cluster.wishes, step)
+
+
+def run(request: LaunchRequest, cluster: Cluster, notify: Notify, *, ready: Ready = _unchecked) -> Outcome:
+    """Run to the end and return the outcome. No process and no job is left, whatever happens. Raises `LaunchError`.
+
+    Args:
+        ready: checks the nodes once they are allocated
     """
+    request = steered(request)
+    check(request, cluster)
+    try:
+        allocation = _allocation(request, cluster, notify)
+        with allocation:
+            nodes = ready(allocation.number, request.plan.hosts, notify)
+            outcome = _run_in(allocation, request, cluster, nodes, notify)
+        fate = allocation.fate() if needs_explaining(outcome) else None
+    except AllocationRefused as refused:
+        if not refused.unavailable:
+            raise
+        return _not_started(str(refused), refused.unavailable)
+    return explained(outcome, fate, _away(fate, request.plan.hosts))
 
-    name = "slurm"
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        ready: Ready = _unchecked,
-        grace: GracePeriods | None = None,
-        timeouts: LivenessTimeouts | None = None,
-    ) -> None:
-        self._cluster, self._ready = cluster, ready
-        self._grace = grace or GracePeriods()
-        self._timeouts = timeouts or LivenessTimeouts()
+def _allocation(request: LaunchRequest, cluster: Cluster, notify: Notify) -> Allocation:
+    if cluster.enclosing is not None:
+        return Allocation(cluster.enclosing, cluster.left_s)
+    found = _shape(request, cluster)
+    if found.minutes * 60.0 < wanted_s(request):
+        notify(
+            f"the partition gives {found.minutes} min at most, less than the {format_seconds(wanted_s(request))} "
+            "this run may take; it is ended then"
+        )
+    return OwnAllocation(found, cluster.wishes, notify)
 
-    def check(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError`, `NotExecutable` or `ProgramNotFound` if the run cannot start."""
-        preflight.check_request(request, self._cluster.hosts, "of Slurm's that are free")
-        preflight.find_program(request)
-        self._check_time(request)
-        runner.find("salloc")
-        check_pmi()
 
-    def command_line(self, request: LaunchRequest) -> list[str]:
-        """Return the command that `run` executes: `srun`, inside `salloc` unless there is an allocation already."""
-        job = self._cluster.enclosing or "JOB"
-        where = (preflight.find_program(request), os.getcwd())
-        step = step_command(request, runner.find("srun"), job, "NAME", where)
-        if self._cluster.enclosing is not None:
-            return step
-        return commands.salloc(self._shape(request), self._cluster.wishes, step)
-
-    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
-        """Run to the end and return the outcome. No process and no job is left, whatever happens.
-
-        Raises `LaunchError`.
-        """
-        request = steered(request)
-        self.check(request)
-        try:
-            allocation = self._allocation(request, notify)
-            with allocation:
-                outcome = self._run_in(allocation, request, notify)
-            fate = allocation.fate() if needs_explaining(outcome) else None
-        except AllocationRefused as refused:
-            if not refused.unavailable:
-                raise
-            return _not_started(str(refused), refused.unavailable)
-        return explained(outcome, fate, _away(fate, request.plan.hosts))
-
-    def _allocation(self, request: LaunchRequest, notify: Notify) -> Allocation:
-        if self._cluster.enclosing is not None:
-            return Allocation(self._cluster.enclosing, self._cluster.left_s)
-        found = self._shape(request)
-        if found.minutes * 60.0 < wanted_s(request):
-            notify(
-                f"the partition gives {found.minutes} min at most, less than the {format_seconds(wanted_s(request))} "
-                "this run may take; it is ended then"
+def _run_in(
+    allocation: Allocation, request: LaunchRequest, cluster: Cluster, nodes: ReadyNodes, notify: Notify
+) -> Outcome:
+    if nodes.unfit:
+        what = "; ".join(f"{host} {why}" for host, why in nodes.unfit.items())
+        return _not_started(what, nodes.unfit)
+    limited = _limited(request, allocation.left_s)
+    srun, name = runner.find("srun"), f"apples-{secrets.token_hex(16)}"
+    program, inside = preflight.find_program(request), runner.without_enclosing()
+    method = LaunchMethod(
+        agents={
+            host: (
+                HostAddress(host=host, interface=nodes.interfaces.get(host)),
+                [*inside, *on_node(srun, allocation.number, host), *helper("serve")],
             )
-        return OwnAllocation(found, self._cluster.wishes, notify)
+            for host in request.plan.hosts
+        },
+        command=lambda rendezvous: step_command(
+            limited, srun, allocation.number, name, (program, rendezvous.directory)
+        ),
+        timeouts=cluster.timeouts,
+    )
+    outcome = launch(limited, method, cluster.grace, notify)
+    if outcome.ended == "time limit" and limited.time_limit_s != request.time_limit_s:
+        more = "what the allocation leaves; give more with --time-limit"
+        outcome = replace(outcome, message=f"{outcome.message}, {more}")
+    with suppress(FileNotFoundError):
+        (request.run_dir / "slurm-hosts.txt").unlink()
+    return outcome
 
-    def _run_in(self, allocation: Allocation, request: LaunchRequest, notify: Notify) -> Outcome:
-        hosts = request.plan.hosts
-        ready = self._ready(allocation.number, hosts, notify)
-        if ready.unfit:
-            what = "; ".join(f"{host} {why}" for host, why in ready.unfit.items())
-            return _not_started(what, ready.unfit)
-        limited = _limited(request, allocation.left_s)
-        srun, name = runner.find("srun"), f"apples-{secrets.token_hex(16)}"
-        program, inside = preflight.find_program(request), runner.without_enclosing()
-        method = LaunchMethod(
-            agents={
-                host: (
-                    HostAddress(host=host, interface=ready.interfaces.get(host)),
-                    [*inside, *on_node(srun, allocation.number, host), *helper("serve")],
-                )
-                for host in hosts
-            },
-            command=lambda rendezvous: step_command(
-                limited, srun, allocation.number, name, (program, rendezvous.directory)
-            ),
-            timeouts=self._timeouts,
-        )
-        outcome = launch(limited, method, self._grace, notify)
-        if outcome.ended == "time limit" and limited.time_limit_s != request.time_limit_s:
-            more = "what the allocation leaves; give more with --time-limit"
-            outcome = replace(outcome, message=f"{outcome.message}, {more}")
-        with suppress(FileNotFoundError):
-            (request.run_dir / "slurm-hosts.txt").unlink()
-        return outcome
 
-    def _shape(self, request: LaunchRequest) -> commands.Shape:
-        cluster = self._cluster
-        return shape(
-            request, threads=cluster.threads, counts_memory=cluster.counts_memory, most_s=cluster.most_s
-        )
+def _shape(request: LaunchRequest, cluster: Cluster) -> commands.Shape:
+    return shape(request, threads=cluster.threads, counts_memory=cluster.counts_memory, most_s=cluster.most_s)
 
-    def _check_time(self, request: LaunchRequest) -> None:
-        """Raise `LaunchError` if the run cannot end in the available time."""
-        inside = self._cluster.enclosing is not None
-        most_s = self._cluster.left_s - END_S if inside else self._cluster.most_s
-        least_s = request.plan.predicted_s
-        if request.time_limit_s is not None:
-            if not inside and request.time_limit_s > most_s:
-                raise LaunchError(
-                    f"--time-limit of {format_seconds(request.time_limit_s)} is more than the partition's "
-                    f"{format_seconds(most_s)}; give less, or another --partition"
-                )
-            least_s = min(least_s, request.time_limit_s)
-        if least_s > most_s or most_s <= 0:
-            limit = "is left of this allocation" if inside else "is the time limit of the partition"
+
+def _check_time(request: LaunchRequest, cluster: Cluster) -> None:
+    """Raise `LaunchError` if the run cannot end in the available time."""
+    inside = cluster.enclosing is not None
+    most_s = cluster.left_s - END_S if inside else cluster.most_s
+    least_s = request.plan.predicted_s
+    if request.time_limit_s is not None:
+        if not inside and request.time_limit_s > most_s:
             raise LaunchError(
-                f"the run is predicted to take {format_seconds(least_s)} and {format_seconds(max(most_s, 0.0))} "
-                f"{limit}; use another --partition, or cut it short with --time-limit"
+                f"--time-limit of {format_seconds(request.time_limit_s)} is more than the partition's "
+                f"{format_seconds(most_s)}; give less, or another --partition"
             )
+        least_s = min(least_s, request.time_limit_s)
+    if least_s > most_s or most_s <= 0:
+        limit = "is left of this allocation" if inside else "is the time limit of the partition"
+        raise LaunchError(
+            f"the run is predicted to take {format_seconds(least_s)} and {format_seconds(max(most_s, 0.0))} "
+            f"{limit}; use another --partition, or cut it short with --time-limit"
+        )
 
 
 def check_pmi() -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Self
 
 from apples.errors import ConfigError
-from apples.launching.launcher import Launcher, Notify
-from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.agentconnection import HostAddress
+from apples.launching.launcher import Notify
+from apples.launching.mpirun import HostAccess
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.snapshots import TimeShares, with_time_shares, without
 from apples.model.template import Benchmark, BenchmarkRequest
@@ -66,8 +67,6 @@ class LocalPlatform(Platform):
                 f"{self.pool.source}: {names} are the same machine; name it once, with as many slots"
             )
         self._here = here[0] if here else None
-        addresses = {host.name: host.address for host in self.pool.hosts if host.address is not None}
-        self._launcher: Launcher = MpiexecLauncher(addresses=addresses)
         self._weather_file, self._service, self._turns = weather_file, service, turns
         self._warmed: set[str] = set()
 
@@ -112,9 +111,10 @@ class LocalPlatform(Platform):
             }
 
     @property
-    def launcher(self) -> Launcher:
-        """Return the launcher of ranks on this machine."""
-        return self._launcher
+    def access(self) -> HostAccess:
+        """Return the access to this machine, whatever its hosts are called."""
+        addresses = {h.name: HostAddress(host=h.name, address=h.address) for h in self.pool.hosts}
+        return HostAccess(addresses=addresses, here=True)
 
     def reaches(self, host: Host) -> bool:
         """Return whether the host is this machine."""

@@ -23,7 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import LaunchError
-from apples.launching.launcher import Launcher, LaunchRequest, Notify
+from apples.launching import mpirun
+from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import names_of_this_machine
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.plan import Outcome, unplanned
@@ -131,21 +133,21 @@ class Platform(ABC):
         """Return forecasts of every host and link now; raise `NoFeasiblePlan` if no host is usable."""
 
     @property
-    def launcher(self) -> Launcher:
-        """Return the launcher of the last snapshot's hosts; not needed if the next three methods are overridden."""
+    def access(self) -> HostAccess:
+        """Return the access to the last snapshot's hosts; not needed if the next three methods are overridden."""
         raise NotImplementedError
 
     def check(self, request: LaunchRequest) -> None:
         """Raise `LaunchError` if the run cannot start; change nothing."""
-        self.launcher.check(request)
+        mpirun.check(request, self.access)
 
     def command_line(self, request: LaunchRequest) -> list[str]:
         """Return the command that `run` would execute."""
-        return self.launcher.command_line(request)
+        return mpirun.command_line(request, self.access)
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run the plan to its end, leave no process behind, and return the outcome; raise `LaunchError`."""
-        return self.launcher.run(request, notify)
+        return mpirun.run(request, self.access, notify)
 
     def drop(self, hosts: Mapping[str, str]) -> None:
         """Remove hosts, each with a reason, from the pool; later snapshots list them as absent."""

@@ -8,20 +8,20 @@ CPUs belong to the run alone, so no sensor is asked for them.
 from __future__ import annotations
 
 import math
-import os
-import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
-from apples.launching.launcher import Notify
-from apples.launching.slurm import Cluster, ReadyNodes, SlurmLauncher
+from apples.launching import slurm as launching
+from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.slurm import Cluster, ReadyNodes
 from apples.model.grid import Grid, Host, Snapshot
 from apples.model.hostlist import fold
+from apples.model.plan import Outcome
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -33,6 +33,7 @@ from apples.platforms.platform import (
 )
 from apples.platforms.requirements import Requirements
 from apples.platforms.serviceforecasts import ServiceWeather, forecast_snapshot
+from apples.platforms.slurmoptions import Given, current_job, read_wishes
 from apples.remote.facts import HostFacts, holds
 from apples.slurm import records, runner
 from apples.slurm.commands import Wishes
@@ -40,7 +41,6 @@ from apples.slurm.linkstore import LinkStore
 from apples.slurm.nodecheck import NodeCheck, NodeCheckResult, look
 from apples.slurm.pool import Offer, PartitionPool, cpu_type, offered
 from apples.slurm.records import Node, Partition
-from nws.base.durations import parse_duration
 from nws.series import Forecast, Resource, Series
 
 ALLOCATED = "what Slurm gives"
@@ -49,32 +49,12 @@ SILENT = "no weather of links from the service ({})"
 #: Seconds that nodes of a job which has just ended may take to be free.
 SETTLED_S, LOOK_S = 5.0, 0.5
 
-_YES, _NO = ("yes", "true"), ("no", "false")
-_NODES = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
-
 #: File systems that every node of a cluster sees at the same place.
 _SHARED = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "panfs", "fuse.glusterfs", "orangefs")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """Values of the user and of the environment for a cluster.
-
-    wishes : properties of the allocation.  grid : hosts of a grid file or a list, None for all nodes
-    open_slots, open_types : hosts whose number of slots or CPU type Slurm must report
-    job : number of the current allocation, None outside.  state : directory of stored links
-    """
-
-    wishes: Wishes = field(default_factory=Wishes)
-    grid: Grid | None = None
-    open_slots: frozenset[str] = frozenset()
-    open_types: frozenset[str] = frozenset()
-    job: str | None = None
-    state: Path
-
-
 class SlurmPlatform(Platform):
-    """Nodes that Slurm allocates."""
+    """Nodes that Slurm allocates. cluster : the facts for the launcher, of the last snapshot"""
 
     name = "slurm"
     several_hosts = True
@@ -101,7 +81,7 @@ class SlurmPlatform(Platform):
         """service : asked for forecasts of links."""
         super().__init__(given.grid or Grid(name="slurm", hosts=(), source="Slurm"))
         self._given, self._service = given, service
-        self._cluster = Cluster(hosts=(), wishes=given.wishes, enclosing=given.job)
+        self.cluster = Cluster(hosts=(), wishes=given.wishes, enclosing=given.job)
         self._nodes: Mapping[str, Node] = {}
         self._facts: dict[str, HostFacts] = {}
         self._links: LinkStore | None = None
@@ -136,10 +116,17 @@ class SlurmPlatform(Platform):
             shared = all(holds(one, str(path.absolute()), size_bytes) for one in facts)
         return measured_write_s(path.parent, size_bytes) if shared else None
 
-    @property
-    def launcher(self) -> SlurmLauncher:
-        """Return the launcher of the nodes that were usable in the last snapshot."""
-        return SlurmLauncher(self._cluster, ready=self._ready)
+    def check(self, request: LaunchRequest) -> None:
+        """Raise `LaunchError` if the run cannot start; change nothing."""
+        launching.check(request, self.cluster)
+
+    def command_line(self, request: LaunchRequest) -> list[str]:
+        """Return the command that `run` would execute."""
+        return launching.command_line(request, self.cluster)
+
+    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
+        """Run the plan in an allocation of its hosts, or in the current one."""
+        return launching.run(request, self.cluster, notify, ready=self._ready)
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Return the usable nodes; raise `NoFeasiblePlan` with all reasons, `ConfigError`, `LaunchError`."""
@@ -147,18 +134,19 @@ class SlurmPlatform(Platform):
         pool = self._allocated(notify) if inside else self._idle(notify)
         absent = {**self._dropped, **pool.absent}
         offers = [offer for offer in pool.offers if offer.node.name not in self._dropped]
-        offers, absent = self._enough(offers, absent)
+        offers, absent = _enough(offers, absent, self._given.wishes, self.pool.source)
         for host, why in pool.absent.items():
             notify(f"without {host}: {why}")
-        hosts = tuple(self._host(offer) for offer in offers)
+        facts = self._facts if inside else {}
+        hosts = tuple(_host(offer, facts.get(offer.node.name), self._given) for offer in offers)
         self.pool = replace(self.pool, hosts=hosts)
         threads = max(offer.node.threads for offer in offers)
-        self._cluster = replace(self._cluster, hosts=tuple(h.name for h in hosts), threads=threads)
+        self.cluster = replace(self.cluster, hosts=tuple(h.name for h in hosts), threads=threads)
         return replace(self._forecast(offers, notify), absent=absent)
 
     def reaches(self, host: Host) -> bool:
         """Return whether the node was usable in the last snapshot."""
-        return host.name in self._cluster.hosts
+        return host.name in self.cluster.hosts
 
     def machine(self, host: Host) -> str:
         """Return the CPU model, or Slurm's description of the node, and the versions that determine its speed."""
@@ -173,31 +161,19 @@ class SlurmPlatform(Platform):
         self._configure()
         partitions = records.parse_partitions(runner.asked(["scontrol", "-o", "show", "partition"]))
         partition = _chosen(partitions, wishes.partition)
-        names = (
-            partition.nodes
-            if self._given.grid is None
-            else tuple(self._named(partition.nodes, f"partition {partition.name}"))
-        )
+        names = _named(self._given.grid, partition.nodes, f"partition {partition.name}")
         partition = replace(partition, nodes=names)
         self.pool = replace(self.pool, name=partition.name, source=f"partition {partition.name}")
         notify(f"looking at {len(names)} nodes of partition {partition.name}")
         deadline = time.monotonic() + SETTLED_S
         while True:
             self._nodes = runner.nodes()
-            found = offered(partition, self._nodes, wishes, counts_memory=self._cluster.counts_memory)
+            found = offered(partition, self._nodes, wishes, counts_memory=self.cluster.counts_memory)
             if not _settling(self._nodes, names) or time.monotonic() > deadline:
                 break
             time.sleep(LOOK_S)
-        self._cluster = replace(self._cluster, most_s=partition.max_time_s)
+        self.cluster = replace(self.cluster, most_s=partition.max_time_s)
         return found
-
-    def _named(self, nodes: Sequence[str], where: str) -> list[str]:
-        """Return the nodes of the user's grid, by name or address, in its order; raise `ConfigError`."""
-        names = [host.name if host.name in nodes else host.address or host.name for host in self._hosts()]
-        unknown = [name for name in names if name not in nodes]
-        if unknown:
-            raise ConfigError(f"{fold(unknown)} are no nodes of {where} ({fold(nodes)}); correct the names")
-        return names
 
     def _allocated(self, notify: Notify) -> PartitionPool:
         """Return the checked nodes of the current allocation."""
@@ -212,10 +188,10 @@ class SlurmPlatform(Platform):
                 f"job {number} (SLURM_JOB_ID) is {state}; run this inside an allocation, or unset SLURM_JOB_ID to have "
                 "one made"
             )
-        self._cluster = replace(self._cluster, left_s=job.left_s)
+        self.cluster = replace(self.cluster, left_s=job.left_s)
         self._nodes = runner.nodes()
         cpus, memory = records.allocated_cpus(text), records.allocated_memory(text)
-        names = list(cpus) if self._given.grid is None else self._named(tuple(cpus), f"job {number}")
+        names = _named(self._given.grid, tuple(cpus), f"job {number}")
         nodes = {name: self._nodes.get(name, Node(name=name)) for name in names}
         seen = self._look(number, nodes, notify)
         self._facts = dict(seen.facts)
@@ -237,52 +213,12 @@ class SlurmPlatform(Platform):
         found = records.parse_configuration(runner.asked(["scontrol", "show", "config"]))
         self._links = LinkStore(self._given.state / "slurm-links.json", found.get("ClusterName", ""))
         counts = "MEMORY" in found.get("SelectTypeParameters", "").upper()
-        self._cluster = replace(self._cluster, counts_memory=counts)
-
-    def _enough(self, offers: list[Offer], absent: dict[str, str]) -> tuple[list[Offer], dict[str, str]]:
-        """Return at most as many nodes as the user allows; raise `NoFeasiblePlan` if there are too few."""
-        least, most = self._given.wishes.nodes or (1, len(offers))
-        if len(offers) < least:
-            reasons = "\n".join(f"{host}: {why}" for host, why in absent.items())
-            what = "no node can be had" if least == 1 else f"{len(offers)} of {least} nodes can be had"
-            raise NoFeasiblePlan(f"{what} in {self.pool.source}:\n{reasons}".rstrip(":\n"))
-        best = sorted(offers, key=lambda o: (-o.slots * o.share, -o.memory_bytes))[:most]
-        kept = [offer for offer in offers if offer in best]
-        more = {o.node.name: f"--nodes allows {most}" for o in offers if o not in kept}
-        return kept, {**absent, **more}
-
-    def _hosts(self) -> tuple[Host, ...]:
-        return () if self._given.grid is None else self._given.grid.hosts
-
-    def _host(self, offer: Offer) -> Host:
-        """Return the node as a host: the values of the user's grid, limited by the values of Slurm."""
-        node = offer.node
-        facts = self._facts.get(node.name) if self._given.job is not None else None
-        kind = facts.cpu_model if facts is not None and facts.cpu_model else cpu_type(node)
-        stated = next((h for h in self._hosts() if node.name in (h.name, h.address)), None)
-        if stated is None:
-            return Host(
-                name=node.name, slots=offer.slots, cpu_type=kind, memory_bytes=_known(node.memory_bytes)
-            )
-        if stated.name in self._given.open_types:
-            stated = replace(stated, cpu_type=kind)
-        if stated.name in self._given.open_slots:
-            stated = replace(stated, slots=offer.slots)
-        return replace(stated, name=node.name, slots=min(stated.slots, offer.slots))
+        self.cluster = replace(self.cluster, counts_memory=counts)
 
     def _forecast(self, offers: Sequence[Offer], notify: Notify) -> Snapshot:
         def measure(known: Mapping[Series, Forecast] | None) -> tuple[Mapping[Series, Forecast], str]:
             now = self.now()
-            own: dict[Series, Forecast] = {}
-            for offer in offers:
-                values = {
-                    Resource.CPU_NEW: offer.share,
-                    Resource.CPU_CAPACITY: offer.share * offer.slots,
-                    Resource.MEMORY_FREE: offer.memory_bytes,
-                }
-                for resource, value in values.items():
-                    if math.isfinite(value):
-                        own[Series(resource, offer.node.name)] = single_forecast(value, now, self.name)
+            own = _forecasts(offers, now)
             if self._links is not None and not self.pool.links:
                 links = self._links.among([host.name for host in self.pool.hosts])
                 own |= link_forecasts(links, now, self.name)
@@ -312,6 +248,63 @@ class SlurmPlatform(Platform):
             return look(what, needs, notify)
 
 
+def _named(grid: Grid | None, nodes: tuple[str, ...], where: str) -> tuple[str, ...]:
+    """Return the nodes of the user's grid, by name or address, in its order; raise `ConfigError`. All without one."""
+    if grid is None:
+        return nodes
+    names = tuple(host.name if host.name in nodes else host.address or host.name for host in grid.hosts)
+    unknown = [name for name in names if name not in nodes]
+    if unknown:
+        raise ConfigError(f"{fold(unknown)} are no nodes of {where} ({fold(nodes)}); correct the names")
+    return names
+
+
+def _enough(
+    offers: list[Offer], absent: dict[str, str], wishes: Wishes, source: str
+) -> tuple[list[Offer], dict[str, str]]:
+    """Return at most as many nodes as the user allows; raise `NoFeasiblePlan` if there are too few."""
+    least, most = wishes.nodes or (1, len(offers))
+    if len(offers) < least:
+        reasons = "\n".join(f"{host}: {why}" for host, why in absent.items())
+        what = "no node can be had" if least == 1 else f"{len(offers)} of {least} nodes can be had"
+        raise NoFeasiblePlan(f"{what} in {source}:\n{reasons}".rstrip(":\n"))
+    best = sorted(offers, key=lambda o: (-o.slots * o.share, -o.memory_bytes))[:most]
+    kept = [offer for offer in offers if offer in best]
+    more = {o.node.name: f"--nodes allows {most}" for o in offers if o not in kept}
+    return kept, {**absent, **more}
+
+
+def _host(offer: Offer, facts: HostFacts | None, given: Given) -> Host:
+    """Return the node as a host: the values of the user's grid, limited by the values of Slurm."""
+    node = offer.node
+    kind = facts.cpu_model if facts is not None and facts.cpu_model else cpu_type(node)
+    hosts = () if given.grid is None else given.grid.hosts
+    stated = next((h for h in hosts if node.name in (h.name, h.address)), None)
+    if stated is None:
+        memory = None if math.isnan(node.memory_bytes) else node.memory_bytes
+        return Host(name=node.name, slots=offer.slots, cpu_type=kind, memory_bytes=memory)
+    if stated.name in given.open_types:
+        stated = replace(stated, cpu_type=kind)
+    if stated.name in given.open_slots:
+        stated = replace(stated, slots=offer.slots)
+    return replace(stated, name=node.name, slots=min(stated.slots, offer.slots))
+
+
+def _forecasts(offers: Sequence[Offer], now: float) -> dict[Series, Forecast]:
+    """Return the forecasts of CPUs and memory that Slurm offers."""
+    found = {}
+    for offer in offers:
+        values = {
+            Resource.CPU_NEW: offer.share,
+            Resource.CPU_CAPACITY: offer.share * offer.slots,
+            Resource.MEMORY_FREE: offer.memory_bytes,
+        }
+        for resource, value in values.items():
+            if math.isfinite(value):
+                found[Series(resource, offer.node.name)] = single_forecast(value, now, SlurmPlatform.name)
+    return found
+
+
 def _chosen(partitions: Mapping[str, Partition], name: str | None) -> Partition:
     """Return the requested partition, or the default one; raise `ConfigError`."""
     legal = ", ".join(partitions) or "none"
@@ -339,41 +332,6 @@ def _memory(allocated_bytes: float, facts: HostFacts) -> float:
     """Return the memory of an allocated node: the smaller of the allocated and the free bytes."""
     free = math.inf if facts.survey is None else facts.survey.memory_bytes
     return min(free, allocated_bytes) if allocated_bytes > 0 else free
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def current_job() -> str | None:
-    """Return the number of the Slurm allocation that this process runs in, None outside."""
-    return os.environ.get("SLURM_JOB_ID") or os.environ.get("SLURM_JOBID") or None
-
-
-def read_wishes(options: Mapping[str, str]) -> Wishes:
-    """Return the allocation to request from Slurm; raise `ConfigError` with every problem."""
-    problems: list[str] = []
-    nodes, immediate_s = None, None
-    if (asked := options.get("nodes")) is not None:
-        match = _NODES.fullmatch(asked.strip())
-        least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-        if not 1 <= least <= most:
-            problems.append(f"--nodes {asked}: expected MIN or MIN-MAX, for example 2 or 2-4")
-        nodes = (least, most)
-    if (immediate := options.get("immediate")) is not None:
-        try:
-            immediate_s = parse_duration(immediate, what="--immediate")
-        except ConfigError as error:
-            problems += error.problems
-    exclusive = options.get("exclusive", "no")
-    if exclusive.lower() not in (*_YES, *_NO):
-        legal = ", ".join((*_YES, *_NO))
-        problems.append(f"--launcher-option exclusive={exclusive}: no legal value; legal are {legal}")
-    names = {name: options.get(name) for name in ("partition", "account", "qos", "reservation", "constraint")}
-    problems += [f"--{name}: expected a name, got nothing" for name, value in names.items() if value == ""]
-    if problems:
-        raise ConfigError(problems)
-    return Wishes(nodes=nodes, exclusive=exclusive.lower() in _YES, immediate_s=immediate_s, **names)
 
 
 def _file_system(directory: Path) -> str:

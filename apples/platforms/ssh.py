@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.launcher import Notify
-from apples.launching.ssh import SshLauncher
+from apples.launching.mpirun import HostAccess
 from apples.model.grid import Grid, Host, Snapshot
 from apples.platforms.platform import (
     Platform,
@@ -118,8 +118,8 @@ class SshPlatform(Platform):
         self._allowed = self._allowed.restrict(h.name for h in self._allowed.hosts if h.name not in hosts)
 
     @property
-    def launcher(self) -> SshLauncher:
-        """Return the launcher of the hosts that were usable in the last snapshot."""
+    def access(self) -> HostAccess:
+        """Return the access to the hosts that were usable in the last snapshot."""
         here = self._address_here()
         places = {}
         for host in self.pool.hosts:
@@ -129,7 +129,7 @@ class SshPlatform(Platform):
             if address is None and facts is not None and here is not None:
                 interface = next((name for name, own in facts.interfaces.items() if here in own), None)
             places[host.name] = HostAddress(host=host.name, address=address, interface=interface)
-        return SshLauncher(places, timeouts=LivenessTimeouts(connect_s=CONNECT_S))
+        return HostAccess(addresses=places, timeouts=LivenessTimeouts(connect_s=CONNECT_S))
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Check every host and return forecasts of the usable ones; raise `NoFeasiblePlan` with all reasons."""

@@ -18,7 +18,7 @@ Script = Outcome | LaunchError | Callable[[LaunchRequest], Outcome]
 
 
 class FakeLauncher:
-    """A `Launcher` that returns scripted outcomes in order and records its requests.
+    """A launcher that returns scripted outcomes in order and records its requests.
 
     script : for each run the outcome, an error to raise (from `check` too), or a function of the request
     requests : every request that was run.  checked : every request that was checked

@@ -59,7 +59,6 @@ class FakePlatform(Platform):
     """A platform of plain values. benchmarked : (host, ranks, rows) of every benchmark"""
 
     name = "fake"
-    launcher = None
 
     def __init__(self, pool, launcher):
         super().__init__(pool)
@@ -71,6 +70,15 @@ class FakePlatform(Platform):
     @classmethod
     def open(cls, setup):
         return cls(setup.restrict(setup.grid), FakeLauncher([]))
+
+    def check(self, request):
+        self.launcher.check(request)
+
+    def command_line(self, request):
+        return self.launcher.command_line(request)
+
+    def run(self, request, notify):
+        return self.launcher.run(request, notify)
 
     def snapshot(self, notify):
         notify("looking out of the window")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from apples.launching import mpirun
 from apples.launching.launcher import LaunchRequest
-from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
@@ -35,8 +36,9 @@ def main() -> None:
         label=label == "True",
         environment={"APPLES_TEST_MARKER": marker},
     )
-    launcher = MpiexecLauncher(grace=GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0))
-    outcome = launcher.run(request, lambda line: print(line, file=sys.stderr, flush=True))
+    quick = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
+    access = HostAccess(grace=quick, here=True)
+    outcome = mpirun.run(request, access, lambda line: print(line, file=sys.stderr, flush=True))
     print(f"{outcome.ended}: {outcome.message}", file=sys.stderr)
     sys.exit(outcome.exit_code)
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from apples.errors import LaunchError
-from apples.launching import hostagent
+from apples.launching import hostagent, mpirun
 from apples.launching.agentconnection import HostAddress
 from apples.launching.command import Rendezvous
 from apples.launching.engine import launch
-from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.mpirun import HostAccess
 from apples.launching.processes import LaunchMethod, RunProcesses
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
@@ -24,7 +24,7 @@ QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 
 
 def run(request) -> Outcome:
-    return MpiexecLauncher(grace=QUICK).run(request, lambda line: None)
+    return mpirun.run(request, HostAccess(grace=QUICK, here=True), lambda line: None)
 
 
 def forked(command: Callable[[Rendezvous], list[str]], *hosts: str, here: bool = False) -> LaunchMethod:

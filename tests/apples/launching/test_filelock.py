@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from apples.errors import LaunchError
+from apples.launching import mpirun
 from apples.launching.filelock import locked
 from apples.launching.launcher import LaunchRequest
-from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.mpirun import HostAccess
 from apples.model.plan import unplanned
 from apples.model.template import Workload
 
@@ -79,5 +80,5 @@ def test_a_run_directory_is_for_one_launch_at_a_time(tmp_path):
             LaunchError, match=rf"^run directory {tmp_path} is in use by process {os.getpid()} of "
         ),
     ):
-        MpiexecLauncher().run(request, print)
-    assert MpiexecLauncher().run(request, print).finished
+        mpirun.run(request, HostAccess(here=True), print)
+    assert mpirun.run(request, HostAccess(here=True), print).finished

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from apples.launching import mpirun
 from apples.launching.command import BARE, RANK_WRAPPER
-from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.mpirun import HostAccess
 
 #: A program that talks to hydra as MPICH does.
 PMI = "import os; pmi = int(os.environ['PMI_FD']); ask = lambda line: (os.write(pmi, line), os.read(pmi, 100)); "
@@ -147,13 +148,15 @@ def test_rank_that_skips_exit_handlers_ends_no_other(runs) -> None:
         "os._exit(0)"
     )
     request = runs.request("sh", "-c", f'cd "{runs.directory}" && exec "$0" -c "$1"', sys.executable, program)
-    outcome = MpiexecLauncher().run(request, lambda line: None)
+    outcome = mpirun.run(request, HostAccess(here=True), lambda line: None)
     assert outcome.finished, outcome.message
     assert [s.exit_code for s in outcome.statuses] == [0, 0]
 
 
 def test_rank_that_skips_mpi_finalize_ends_the_others(runs) -> None:
     program = MPI + "if rank: os._exit(0)\nMPI.COMM_WORLD.barrier()"
-    outcome = MpiexecLauncher().run(runs.request(sys.executable, "-c", program), lambda line: None)
+    outcome = mpirun.run(
+        runs.request(sys.executable, "-c", program), HostAccess(here=True), lambda line: None
+    )
     assert not outcome.finished
     assert outcome.statuses[0].signal == 9

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError
-from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching import mpirun
+from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 
@@ -24,7 +25,9 @@ QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 
 
 def run(request, notes: list[str] | None = None) -> Outcome:
-    return MpiexecLauncher(grace=QUICK).run(request, (notes if notes is not None else []).append)
+    return mpirun.run(
+        request, HostAccess(grace=QUICK, here=True), (notes if notes is not None else []).append
+    )
 
 
 def sh(text: str) -> tuple[str, str, str]:
@@ -182,7 +185,7 @@ def test_a_broken_mpiexec_is_a_failed_launch(runs, tmp_path: Path) -> None:
     fake = tmp_path / "mpiexec"
     fake.write_text("#!/bin/sh\necho no licence >&2\nexit 0\n")
     fake.chmod(0o755)
-    outcome = MpiexecLauncher(bin_dir=tmp_path).run(runs.request("true"), lambda line: None)
+    outcome = mpirun.run(runs.request("true"), HostAccess(bin_dir=tmp_path, here=True), lambda line: None)
     assert (outcome.ended, outcome.exit_code) == ("failed", 125)
     assert outcome.message == (
         "rank 0 on localhost, 1 on localhost did not start (mpiexec ended with code 0): no licence"
@@ -208,7 +211,7 @@ def test_a_notify_that_fails_takes_the_ranks_with_it(runs, wait_for) -> None:
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(BrokenPipeError):
-        MpiexecLauncher(grace=QUICK).run(runs.request("sleep", "600"), broken)
+        mpirun.run(runs.request("sleep", "600"), HostAccess(grace=QUICK, here=True), broken)
     thread.join()
     assert runs.left() == {}
 

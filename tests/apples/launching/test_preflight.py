@@ -10,17 +10,22 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
-from apples.launching import preflight
-from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching import mpirun, preflight
+from apples.launching.agentconnection import HostAddress
+from apples.launching.mpirun import HostAccess
+
+
+def addressed(**addresses: str) -> dict[str, HostAddress]:
+    return {host: HostAddress(host=host, address=address) for host, address in addresses.items()}
 
 
 def test_a_tiny_run_passes(runs) -> None:
-    MpiexecLauncher().check(runs.request("true"))
+    mpirun.check(runs.request("true"), HostAccess(here=True))
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", socket.gethostname()])
 def test_names_of_this_machine(runs, name: str) -> None:
-    MpiexecLauncher().check(runs.request("true", hosts=[name]))
+    mpirun.check(runs.request("true", hosts=[name]), HostAccess(here=True))
 
 
 def test_other_machines_are_named(runs) -> None:
@@ -28,27 +33,29 @@ def test_other_machines_are_named(runs) -> None:
     with pytest.raises(
         LaunchError, match=r"hosts alpha, beta are not this machine.*this machine only"
     ) as caught:
-        MpiexecLauncher().check(request)
+        mpirun.check(request, HostAccess(here=True))
     assert caught.value.exit_code == 125
-    MpiexecLauncher(addresses={"alpha": "localhost", "beta": "127.0.0.1"}).check(request)
+    mpirun.check(request, HostAccess(addresses=addressed(alpha="localhost", beta="127.0.0.1"), here=True))
 
 
 def test_an_address_counts_before_a_name(runs) -> None:
     with pytest.raises(LaunchError, match="hosts localhost are not"):
-        MpiexecLauncher(addresses={"localhost": "10.1.2.3"}).check(runs.request("true"))
+        mpirun.check(runs.request("true"), HostAccess(addresses=addressed(localhost="10.1.2.3"), here=True))
 
 
 def test_no_mpiexec_in_the_environment(runs, tmp_path: Path) -> None:
     with pytest.raises(ProgramNotFound, match=r"no mpiexec in .*pip install mpich") as caught:
-        MpiexecLauncher(bin_dir=tmp_path).check(runs.request("true"))
+        mpirun.check(runs.request("true"), HostAccess(bin_dir=tmp_path, here=True))
     assert caught.value.exit_code == 127
     (tmp_path / "mpiexec").write_text("")
     with pytest.raises(NotExecutable, match="may not be executed"):
-        MpiexecLauncher(bin_dir=tmp_path).check(runs.request("true"))
+        mpirun.check(runs.request("true"), HostAccess(bin_dir=tmp_path, here=True))
 
 
 def test_the_program_is_looked_up_before_the_start(runs, tmp_path: Path) -> None:
-    check = MpiexecLauncher().check
+    def check(request) -> None:
+        mpirun.check(request, HostAccess(here=True))
+
     with pytest.raises(ProgramNotFound, match="'no-such-program' is in none of the directories of PATH"):
         check(runs.request("no-such-program"))
     with pytest.raises(ProgramNotFound, match="does not exist"):
@@ -68,33 +75,33 @@ def test_the_requests_path_is_searched(runs, tmp_path: Path) -> None:
     program = tmp_path / "mine"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    MpiexecLauncher().check(runs.request("mine", environment={"PATH": str(tmp_path)}))
+    mpirun.check(runs.request("mine", environment={"PATH": str(tmp_path)}), HostAccess(here=True))
 
 
 def test_a_run_directory_that_is_not_there(runs, tmp_path: Path) -> None:
     request = dataclasses.replace(runs.request("true"), run_dir=tmp_path / "nowhere")
     with pytest.raises(LaunchError, match="nowhere does not exist"):
-        MpiexecLauncher().check(request)
+        mpirun.check(request, HostAccess(here=True))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_run_directory_that_may_not_be_written(runs) -> None:
     runs.directory.chmod(0o500)
     with pytest.raises(LaunchError, match="may not be written"):
-        MpiexecLauncher().check(runs.request("true"))
+        mpirun.check(runs.request("true"), HostAccess(here=True))
 
 
 @pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])
 def test_a_time_limit_must_leave_time(runs, limit: float) -> None:
     with pytest.raises(LaunchError, match="give more than 0 seconds"):
-        MpiexecLauncher().check(runs.request("true", time_limit_s=limit))
+        mpirun.check(runs.request("true", time_limit_s=limit), HostAccess(here=True))
 
 
 def test_a_plan_without_ranks(runs) -> None:
     request = runs.request("true")
     empty = dataclasses.replace(request, plan=dataclasses.replace(request.plan, assignments=()))
     with pytest.raises(LaunchError, match="no ranks"):
-        MpiexecLauncher().check(empty)
+        mpirun.check(empty, HostAccess(here=True))
 
 
 def test_shared_memory_must_hold_mpis_segment(tmp_path: Path) -> None:

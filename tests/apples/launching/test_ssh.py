@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError, ProgramNotFound
+from apples.launching import mpirun
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
-from apples.launching.ssh import SshLauncher
+from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 
@@ -25,14 +26,14 @@ HOSTS = ("alpha", "beta", "gamma", "locked", "bare", "mute", "chatty")
 pytestmark = pytest.mark.usefixtures("fake_ssh")
 
 
-def launcher(silence: LivenessTimeouts = PATIENT) -> SshLauncher:
+def access(silence: LivenessTimeouts = PATIENT) -> HostAccess:
     places = {host: HostAddress(host=host, address=host) for host in HOSTS}
     places["here"] = HostAddress(host="here")
-    return SshLauncher(places, grace=QUICK, timeouts=silence)
+    return HostAccess(addresses=places, grace=QUICK, timeouts=silence)
 
 
 def run(request, silence: LivenessTimeouts = PATIENT) -> Outcome:
-    return launcher(silence).run(request, lambda line: None)
+    return mpirun.run(request, access(silence), lambda line: None)
 
 
 def sh(text: str) -> tuple[str, str, str]:
@@ -204,18 +205,18 @@ def signals_pending(pid: int) -> bool:
 
 def test_what_cannot_start_is_said_before_anything_starts(runs) -> None:
     with pytest.raises(LaunchError, match=r"hosts delta are not among those that were checked: alpha, beta"):
-        launcher().check(runs.request("true", hosts=["delta"]))
+        mpirun.check(runs.request("true", hosts=["delta"]), access())
     with pytest.raises(ProgramNotFound, match="program 'nosuch'"):
-        launcher().check(runs.request("nosuch", hosts=["alpha"]))
+        mpirun.check(runs.request("nosuch", hosts=["alpha"]), access())
     request = runs.request("true", hosts=["alpha"])
     empty = dataclasses.replace(request, plan=dataclasses.replace(request.plan, assignments=()))
     with pytest.raises(LaunchError, match="the plan has no ranks"):
-        launcher().check(empty)
+        mpirun.check(empty, access())
 
 
 def test_without_ssh_other_hosts_are_out_of_reach(runs, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     true = str(Path("/bin/true"))
-    launcher().check(runs.request(true, hosts=["here"]))
+    mpirun.check(runs.request(true, hosts=["here"]), access())
     with pytest.raises(ProgramNotFound, match="ssh is in none of the directories of PATH"):
-        launcher().check(runs.request(true, hosts=["alpha"]))
+        mpirun.check(runs.request(true, hosts=["alpha"]), access())

@@ -9,10 +9,9 @@ import sys
 import pytest
 
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs
-from apples.launching import steering
+from apples.launching import mpirun, steering
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
-from apples.launching.mpiexec import MpiexecLauncher
-from apples.launching.ssh import SshLauncher
+from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Move
 from stencil_app.running import steering as application
@@ -73,15 +72,16 @@ def run(request, runs, fake_ssh):
     def go(order, *words):
         command = (sys.executable, "-c", RANK, *words)
         if request.param == "mpiexec":
-            launcher, hosts = MpiexecLauncher(grace=QUICK), ["localhost", "localhost"]
+            access, hosts = HostAccess(grace=QUICK, here=True), ["localhost", "localhost"]
         else:
             silence = LivenessTimeouts(connect_s=60.0, lost_s=60.0)
             places = {host: HostAddress(host=host, address=host) for host in ("alpha", "beta")}
-            launcher, hosts = SshLauncher(places, grace=QUICK, timeouts=silence), ["beta", "alpha"]
+            access = HostAccess(addresses=places, grace=QUICK, timeouts=silence)
+            hosts = ["beta", "alpha"]
         controller = Watching(order)
         asked = dataclasses.replace(runs.request(*command, hosts=hosts), controller=controller)
         said: list[str] = []
-        return launcher.run(asked, said.append), controller, said
+        return mpirun.run(asked, access, said.append), controller, said
 
     return go
 

@@ -8,8 +8,9 @@ from click.testing import CliRunner
 from apples.cli.run import run
 from apples.coscheduling.events import Wait
 from apples.errors import ApplesError, ConfigError
+from apples.launching import mpirun
 from apples.launching.launcher import LaunchRequest
-from apples.launching.mpiexec import MpiexecLauncher
+from apples.launching.mpirun import HostAccess
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.monitoring.job import MonitoredJob
@@ -85,7 +86,7 @@ def test_real_ranks_of_the_launcher_are_measured_and_block(library, tmp_path, pa
             environment=job.environment,
             program_output_to_stderr=True,
         )
-        outcome = MpiexecLauncher().run(request, print)
+        outcome = mpirun.run(request, HostAccess(here=True), print)
         monitor = job.document()
     assert outcome.finished, outcome.message
     assert monitor["missing"] == []

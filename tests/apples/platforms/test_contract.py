@@ -19,7 +19,8 @@ from apples.platforms.finding import find_platform, platform_names
 from apples.platforms.local import LocalPlatform
 from apples.platforms.mock import open_mock
 from apples.platforms.platform import PlatformSetup
-from apples.platforms.slurm import Given, SlurmPlatform
+from apples.platforms.slurm import SlurmPlatform
+from apples.platforms.slurmoptions import Given
 from apples.platforms.ssh import SshPlatform
 from apples.testing.platformcontract import PlatformContract, RunContract
 from tests.apples.slurm.test_slurmplatform import says

@@ -121,7 +121,7 @@ class Script:
 
 def benchmark(outcome, warm="true", heard=None):
     platform = LocalPlatform(grid_of(Host(name="localhost", slots=2)))
-    platform._launcher = FakeLauncher([outcome])
+    platform.run = FakeLauncher([outcome]).run
     request = BenchmarkRequest(
         template=Script(warm),
         options={},

@@ -115,7 +115,7 @@ def test_links_that_the_grid_file_states_are_not_measured(told):
 def test_each_host_has_the_interface_at_which_it_was_reached(told):
     platform = SshPlatform(pool(Host(name="alpha", address="alpha.example.org"), Host(name="beta")))
     platform.snapshot(lambda line: None)
-    places = platform.launcher._addresses
+    places = platform.access.addresses
     assert {p.host: (p.address, p.interface) for p in places.values()} == {
         "alpha": ("alpha.example.org", "ens2"),
         "beta": ("beta", "ens3"),

@@ -6,9 +6,10 @@ import tempfile
 from pathlib import Path
 
 from apples.adapting.progress import CheckpointAndEnd, NewSlabs
+from apples.launching import mpirun
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.launcher import LaunchRequest
-from apples.launching.ssh import SshLauncher
+from apples.launching.mpirun import HostAccess
 from apples.model.plan import unplanned
 from apples.model.template import Workload
 
@@ -50,8 +51,8 @@ with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
         controller=controller,
     )
     places = {host: HostAddress(host=host, address=host, interface="eth0") for host in hosts}
-    launcher = SshLauncher(places, timeouts=LivenessTimeouts(connect_s=60.0, lost_s=60.0))
-    outcome = launcher.run(request, lambda line: None)
+    access = HostAccess(addresses=places, timeouts=LivenessTimeouts(connect_s=60.0, lost_s=60.0))
+    outcome = mpirun.run(request, access, lambda line: None)
     told = {
         "ended": outcome.ended,
         "message": outcome.message,

@@ -6,9 +6,10 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+from apples.launching import mpirun
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.launcher import LaunchRequest
-from apples.launching.ssh import SshLauncher
+from apples.launching.mpirun import HostAccess
 from apples.launching.termination import GracePeriods
 from apples.model.plan import unplanned
 from apples.model.template import Workload
@@ -16,8 +17,8 @@ from apples.model.template import Workload
 chain, own, lost_s, *command = sys.argv[1:]
 hosts = chain.split(",")
 places = {h: HostAddress(host=h, address=None if h == own else h, interface="eth0") for h in set(hosts)}
-launcher = SshLauncher(
-    places,
+access = HostAccess(
+    addresses=places,
     grace=GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0),
     timeouts=LivenessTimeouts(connect_s=60.0, lost_s=float(lost_s)),
 )
@@ -28,6 +29,6 @@ with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
         command=tuple(word.replace("RUN_DIR", directory) for word in command),
         run_dir=Path(directory),
     )
-    outcome = launcher.run(request, lambda line: print(line, file=sys.stderr))
+    outcome = mpirun.run(request, access, lambda line: print(line, file=sys.stderr))
     left = {p.name: p.read_text() for p in Path(directory).glob("*.txt")}
     print(json.dumps({**asdict(outcome), "left": left}), flush=True)

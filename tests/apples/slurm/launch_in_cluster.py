@@ -8,9 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from apples.errors import ApplesError
+from apples.launching import slurm
 from apples.launching.agentconnection import LivenessTimeouts
 from apples.launching.launcher import LaunchRequest
-from apples.launching.slurm import Cluster, SlurmLauncher
+from apples.launching.slurm import Cluster
 from apples.launching.termination import GracePeriods
 from apples.model.plan import unplanned
 from apples.model.template import Workload
@@ -18,14 +19,12 @@ from apples.slurm.commands import Wishes
 
 options, chain, *command = json.loads(sys.argv[1]), *sys.argv[2:]
 hosts = chain.split(",")
-launcher = SlurmLauncher(
-    Cluster(
-        hosts=tuple(dict.fromkeys(hosts)),
-        wishes=Wishes(**options.get("wishes", {})),
-        most_s=options.get("most_s", 7200.0),
-        enclosing=os.environ.get("SLURM_JOB_ID"),
-        left_s=options.get("left_s", 600.0),
-    ),
+cluster = Cluster(
+    hosts=tuple(dict.fromkeys(hosts)),
+    wishes=Wishes(**options.get("wishes", {})),
+    most_s=options.get("most_s", 7200.0),
+    enclosing=os.environ.get("SLURM_JOB_ID"),
+    left_s=options.get("left_s", 600.0),
     grace=GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0),
     timeouts=LivenessTimeouts(connect_s=60.0, lost_s=options.get("lost_s", 60.0)),
 )
@@ -40,7 +39,7 @@ with tempfile.TemporaryDirectory(prefix="apples-lab-", dir="/run") as directory:
         label=options.get("label", False),
     )
     try:
-        outcome = launcher.run(request, lambda line: print(line, file=sys.stderr, flush=True))
+        outcome = slurm.run(request, cluster, lambda line: print(line, file=sys.stderr, flush=True))
     except ApplesError as error:
         print(json.dumps({"error": str(error), "exit_code": error.exit_code}), flush=True)
         sys.exit()

@@ -8,7 +8,8 @@ import pytest
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan, ProgramNotFound
 from apples.model.grid import Grid, Host, LinkRule
 from apples.platforms import slurm as slurm_platform
-from apples.platforms.slurm import Given, SlurmPlatform
+from apples.platforms.slurm import SlurmPlatform
+from apples.platforms.slurmoptions import Given
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.speed import LinkSpeed
 from apples.slurm.commands import Wishes
@@ -79,7 +80,7 @@ def test_idle_nodes_are_the_pool_and_their_cpus_count_in_full(says, tmp_path):
         False,
     )
     assert one.machine(snapshot.hosts[0]).startswith("slurm x86_64 python")
-    cluster = one.launcher._cluster
+    cluster = one.cluster
     assert (cluster.most_s, cluster.counts_memory, cluster.enclosing) == (3600.0, True, None)
 
 
@@ -196,7 +197,7 @@ def test_inside_an_allocation_its_nodes_are_looked_at_first(says, tmp_path, monk
     assert [c.memory_bytes.value for c in snapshot.conditions] == [200 * 2.0**20, 5e8]
     assert [c.availability.value for c in snapshot.conditions] == [1.0, 1.0]
     assert (looked[0].job, looked[0].addresses) == ("7", {"n1": "n1", "n2": "n2", "n3": "n3"})
-    cluster = one.launcher._cluster
+    cluster = one.cluster
     assert (cluster.enclosing, cluster.left_s) == ("7", math.inf)
     # what was looked at before the plan is not looked at again
     readied = one._ready("7", ["n1"], silent)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from apples.errors import LaunchError
-from apples.launching.launcher import Launcher, LaunchRequest
+from apples.launching.launcher import LaunchRequest
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
 from apples.testing import FakeLauncher, failed, finished
@@ -34,8 +34,7 @@ def request_of_one(tmp_path: Path) -> LaunchRequest:
 def test_outcomes_come_in_the_order_of_the_script(request_of_one: LaunchRequest) -> None:
     launcher = FakeLauncher([finished(4.2, ["a"]), failed("rank 0 broke", exit_code=3)])
     notes: list[str] = []
-    as_seam: Launcher = launcher
-    first, second = (as_seam.run(request_of_one, notes.append) for _ in range(2))
+    first, second = (launcher.run(request_of_one, notes.append) for _ in range(2))
     assert (first.finished, first.observed_s, first.statuses[0].host) == (True, 4.2, "a")
     assert (second.finished, second.exit_code, second.message) == (False, 3, "rank 0 broke")
     assert launcher.requests == [request_of_one] * 2
