@@ -31,7 +31,7 @@ from apples.launching.frames import CHUNK, PREAMBLE, FrameWriter, Unframer, fram
 from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from apples.launching.proxies import Proxies
 from apples.launching.ranksupervisors import RankSupervisors
-from apples.launching.steering import LOOK_EVERY_S, PROGRESS, ProgressReader, offer
+from apples.launching.steering import LOOK_EVERY_S, ProgressReader, offer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
