@@ -26,7 +26,7 @@ from nws.base.durations import parse_period
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.model.template import Template
-    from apples.monitoring.job import MonitoredJob
+    from apples.run.request import Monitor
 
 
 def assemble(
@@ -34,14 +34,14 @@ def assemble(
     options: RunOptions,
     console: Console,
     session: SharingSession | None = None,
-    job: MonitoredJob | None = None,
+    monitor: Monitor | None = None,
 ) -> tuple[Agent, RunRequest]:
     """Return the agent and the request of an `apples-run` call; raise `ConfigError` with every problem.
 
     Args:
         size: rows.
         session: coscheduling of the run, None without a policy.
-        job: monitor of the ranks, None without one.
+        monitor: monitor of the ranks, None without one.
     """
     problems, run, pool = Problems(), options.run, options.pool
     settings = problems.collect(lambda: parse_settings(run.settings)) or {}
@@ -82,12 +82,9 @@ def assemble(
         label=options.output.label,
         time_limit_s=limit_s,
         program_output_to_stderr=options.output.as_json or options.output.json_lines,
-        environment={
-            **({} if session is None else session.environment),
-            **({} if job is None else job.environment),
-        },
+        environment={} if session is None else session.environment,
         shared=None if session is None else session.observed,
-        monitored=None if job is None else job.document,
+        monitor=monitor,
         resilience=resilience,
         starts_programs=not options.output.dry_run,
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),

@@ -17,10 +17,9 @@ from nws.base.command import DISTRIBUTION, run_program
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
-    from apples.monitoring.job import MonitoredJob
     from apples.run.agent import Agent, Decision
     from apples.run.loop import AttemptLoop
-    from apples.run.request import RunRequest
+    from apples.run.request import Monitor, RunRequest
 
 _EPILOG = """\b
 Exit codes: 0 done · highest over ranks if a rank failed, 128 + signal if one was killed
@@ -62,19 +61,23 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
         session = None
         if sharing.policy is not None:
             session = stack.enter_context(_session(sharing.policy, output, console))
-        job = None
+        monitor: Monitor | None = None
         if (sharing.monitor or sharing.wait is not None) and not output.dry_run:
-            job = stack.enter_context(_monitored(sharing, session))
-        return _plan_and_run(assemble(size, options, console, session, job), options, console)
+            monitor = _monitor(sharing, session, stack)
+        return _plan_and_run(assemble(size, options, console, session, monitor), options, console)
 
 
-def _monitored(sharing: SharingOptions, session: SharingSession | None) -> MonitoredJob:
+def _monitor(sharing: SharingOptions, session: SharingSession | None, stack: ExitStack) -> Monitor:
     """Return the monitor of this run; raise `MonitorError` if it cannot be built."""
-    from apples.monitoring.environment import WAITS
-    from apples.monitoring.job import MonitoredJob
+    from apples.monitoring.environment import WAITS, make_directory, remove_pages
+    from apples.monitoring.job import MonitoredRun
 
-    # Under a policy the job already has the name under which its ranks register.
-    return MonitoredJob(None if session is None else session.job, wait=WAITS[sharing.wait or "mpi"])
+    if session is None:
+        return MonitoredRun(wait=WAITS[sharing.wait or "mpi"])
+    # Under a policy the job already has the name under which its ranks register, and a directory for its pages.
+    directory = make_directory()
+    stack.callback(remove_pages, directory, session.job)
+    return MonitoredRun(job=session.job, directory=directory)
 
 
 def _session(policy: str, output: OutputOptions, console: Console) -> SharingSession:

@@ -11,7 +11,7 @@ the host agent, so it imports little.
     C  cut the lifeline     P  a proxy has ended, JSON
     X  kill everything      F  a file of the run directory: name, newline, bytes
     D  new slabs, text      N  a line of progress
-                            G  no process is left on the host
+    F  a file, as in F →    G  no process is left on the host
                             W  the agent cannot take part: the reason, text
 """
 

@@ -32,6 +32,7 @@ from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, prctl
 from apples.launching.proxies import Proxies
 from apples.launching.ranksupervisors import RankSupervisors
 from apples.launching.steering import LOOK_EVERY_S, ProgressReader, offer
+from nws.base.files import write_whole
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,6 +175,9 @@ class HostAgent:
             self._supervisors.forward(int(payload))
         elif kind == b"D":
             offer(self._run_dir, payload.decode())
+        elif kind == b"F":
+            name, _, content = payload.partition(b"\n")
+            write_whole(os.path.join(self._run_dir, os.path.basename(name.decode())), content)
         elif kind == b"C":
             self._cut()
         elif kind == b"X":

@@ -43,6 +43,7 @@ from apples.launching.relays import write_all
 from apples.launching.starter import Starter
 from apples.launching.statuses import RankRecord, clear_statuses, parse_status, status_path
 from apples.launching.steering import clear, page_of
+from apples.monitoring.names import LIBRARY
 from nws.base.files import write_whole
 
 #: Seconds that processes may take to end after they were asked to, and killed ones the same again.
@@ -216,8 +217,13 @@ class RunProcesses:
         return "\n".join((*text.splitlines(), f"{agent.host} {agent.lost}"))
 
     def _start(self) -> None:
-        """All agents are ready: start the command."""
+        """All agents are ready: start the command, after sending the monitor's library to hosts that lack it."""
         self._started = True
+        library = self._run_dir / LIBRARY
+        if library.exists():
+            for agent in self._agents.values():
+                if not (agent.found or {})["shared"]:
+                    agent.send(b"F", LIBRARY.encode() + b"\n" + library.read_bytes())
         request = self._request
         command = self._method.command(
             _rendezvous([a.found or {} for a in self._agents.values()], self._run_dir)

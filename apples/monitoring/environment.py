@@ -15,6 +15,7 @@ from pathlib import Path
 from apples.coscheduling.events import Wait
 from apples.errors import MonitorError
 from apples.monitoring.build import monitor_library
+from apples.monitoring.counters import PageCounters
 from apples.monitoring.names import check_job
 from apples.monitoring.page import MonitorPage
 
@@ -59,10 +60,12 @@ def monitor_environment(
     wait: Wait | None = None,
     spin_s: float = SPIN_S,
     base: Mapping[str, str] | None = None,
+    library: Path | None = None,
 ) -> dict[str, str]:
     """Return variables that make every MPI program write a page; builds the library if necessary.
 
     Args:
+        library: Path of the library on the hosts of the ranks; None for its path here.
         wait: How processes wait from the start; None as their MPI does, until a node manager changes the value.
         spin_s: Seconds for which a process spins before it blocks.
         base: Environment to which the variables are added, by default that of this process.
@@ -72,7 +75,7 @@ def monitor_environment(
         MonitorError: No compiler, for example.
     """
     check_job(job)
-    library = monitor_library()
+    library = monitor_library() if library is None else library
     preloaded = (os.environ if base is None else base).get("LD_PRELOAD", "")
     variables = {
         "LD_PRELOAD": f"{preloaded}:{library}" if preloaded else str(library),
@@ -120,6 +123,16 @@ def pages(directory: Path, job: str) -> list[MonitorPage]:
         with contextlib.suppress(MonitorError):
             found.append(MonitorPage.attach(path))
     return found
+
+
+def figures_of(directory: Path, job: str) -> list[PageCounters]:
+    """Return the values of the ranks of a job that have begun MPI, in rank order; raises `MonitorError`."""
+    found = pages(directory, job)
+    try:
+        return [page.figures() for page in found]
+    finally:
+        for page in found:
+            page.close()
 
 
 def remove_pages(directory: Path, job: str) -> None:

@@ -1,20 +1,31 @@
 """One job under the monitor: its environment before the start, its values during and after the run.
 
-Starts nothing: `apples-run` and `apples share` add `environment` to the programs that they start.
+Starts nothing: `apples-run` and `apples share` add variables to the programs that they start. `MonitoredJob` is for
+this machine, `MonitoredRun` for any hosts.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from apples.coscheduling.events import Wait
+from apples.errors import MonitorError
+from apples.monitoring.build import monitor_library
 from apples.monitoring.counters import PageCounters
 from apples.monitoring.efficiencies import monitor_document
-from apples.monitoring.environment import SPIN_S, make_directory, monitor_environment, pages, remove_pages
+from apples.monitoring.environment import (
+    SPIN_S,
+    figures_of,
+    make_directory,
+    monitor_environment,
+    remove_pages,
+)
+from apples.monitoring.names import LIBRARY
 
 
 class MonitoredJob:
@@ -53,13 +64,49 @@ class MonitoredJob:
 
     def figures(self) -> list[PageCounters]:
         """Return the values of the ranks that have begun, in rank order; raises `MonitorError`."""
-        found = pages(self._directory, self.name)
-        try:
-            return [page.figures() for page in found]
-        finally:
-            for page in found:
-                page.close()
+        return figures_of(self._directory, self.name)
 
     def document(self) -> dict[str, Any]:
         """Return the JSON document of values and efficiencies; see `apples.monitoring.efficiencies`."""
         return monitor_document(self.figures())
+
+
+#: Name of the job in a run directory, where there is no other.
+JOB = "run"
+
+
+class MonitoredRun:
+    """The monitor in the ranks of a run over any hosts: library and pages are in the run directory of each attempt.
+
+    Host agents copy the library to hosts that do not share the run directory, and send the pages back.
+    """
+
+    def __init__(self, *, wait: Wait | None = None, job: str = JOB, directory: Path | None = None) -> None:
+        """Build the library; raises `MonitorError`.
+
+        Args:
+            wait: How ranks wait; None as their MPI does.
+            job: Name of the job.
+            directory: Of the pages; None for the run directory.
+        """
+        self._wait, self._job, self._directory = wait, job, directory
+        self._library = monitor_library()
+        self._figures: list[PageCounters] = []
+
+    def environment(self, run_dir: Path) -> dict[str, str]:
+        """Copy the library to a run directory, and return the variables for its ranks; raises `MonitorError`."""
+        library = run_dir.absolute() / LIBRARY
+        try:
+            shutil.copyfile(self._library, library)
+        except OSError as error:
+            raise MonitorError(f"{library}: cannot copy the monitor's library: {error.strerror}") from error
+        pages = self._directory or run_dir.absolute()
+        return monitor_environment(pages, self._job, wait=self._wait, library=library)
+
+    def collect(self, run_dir: Path) -> None:
+        """Read the pages of an attempt that has ended; raises `MonitorError`."""
+        self._figures = figures_of(self._directory or run_dir, self._job)
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document of the last attempt; see `apples.monitoring.efficiencies`."""
+        return monitor_document(self._figures)

@@ -1,10 +1,13 @@
-"""Legal job names: a name is used without quotes in file names, environments and lines of JSON."""
+"""Legal job names, used without quotes in file names, environments and lines of JSON; the name of the library."""
 
 from __future__ import annotations
 
 import re
 
 from apples.errors import ConfigError
+
+#: Name of the library in a run directory. Host agents do not send back files whose names begin with a dot.
+LIBRARY = ".monitor.so"
 
 #: Characters of the longest name.
 LONGEST = 64

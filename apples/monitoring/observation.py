@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from apples.monitoring.counters import MonitorState, PageCounters, Sent
-from apples.monitoring.environment import pages
+from apples.monitoring.environment import figures_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +94,7 @@ class ObservedJob:
 
 def observe(directory: Path, job: str) -> ObservedJob:
     """Return the observation of a job up to now; raise `MonitorError` if its directory cannot be read."""
-    opened = pages(directory, job)
-    try:
-        return observed([page.figures() for page in opened])
-    finally:
-        for page in opened:
-            page.close()
+    return observed(figures_of(directory, job))
 
 
 def observed(counters: Sequence[PageCounters]) -> ObservedJob:

@@ -25,11 +25,9 @@ from apples.learning.shortruns import (
 from apples.model.plan import unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
 from apples.monitoring.counters import PageCounters
-from apples.monitoring.environment import monitor_environment, pages
+from apples.monitoring.environment import figures_of
+from apples.monitoring.job import JOB, MonitoredRun
 from apples.platforms.platform import Platform, check_finished
-
-#: Name of the monitored job within the directory of its run.
-JOB = "run"
 
 #: The shorter run's part of the iterations, and the most by which both are multiplied to take long enough.
 _SHORTER, _MOST_TIMES = 4, 64
@@ -69,7 +67,7 @@ class _Starter:
                     run_dir=run_dir,
                     directory=start.directory,
                     mpi=start.mpi,
-                    environment={**start.environment, **monitor_environment(run_dir, JOB)},
+                    environment={**start.environment, **MonitoredRun().environment(run_dir)},
                     output=run_dir / "output.txt",
                 )
                 outcome = self.platform.run(launch, lambda line: None)
@@ -139,12 +137,7 @@ def _long_enough(start: _Starter, rows: Sequence[int]) -> tuple[ShortRun, ShortR
 
 def _counters(run_dir: Path, ranks: int, what: str) -> list[PageCounters]:
     """Return the counters of all ranks; raise `LaunchError` if some did not begin MPI."""
-    opened = pages(run_dir, JOB)
-    try:
-        found = [page.figures() for page in opened]
-    finally:
-        for page in opened:
-            page.close()
+    found = figures_of(run_dir, JOB)
     if len(found) == ranks and all(rank.ranks == ranks for rank in found):
         return found
     told = f"{len(found)} of {ranks} ranks called MPI_Init"

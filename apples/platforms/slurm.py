@@ -61,8 +61,6 @@ class SlurmPlatform(Platform):
     excludes: ClassVar[Mapping[str, str]] = {
         "mock": "the mock grid has no real hosts",
         "scenario": "the mock grid has no real hosts",
-        "monitor": "the monitor's pages are of this machine only",
-        "wait": "the way of waiting can be set on this machine only",
         "policy": "Slurm shares its nodes itself",
         "queue": "Slurm has its own queue",
     }

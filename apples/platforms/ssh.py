@@ -55,8 +55,6 @@ class SshPlatform(Platform):
     excludes: ClassVar[Mapping[str, str]] = {
         "mock": "the mock grid has no real hosts",
         "scenario": "the mock grid has no real hosts",
-        "monitor": "the monitor's pages are of this machine only",
-        "wait": "the way of waiting can be set on this machine only",
         "policy": "a policy coschedules processes of this machine only",
     }
 

@@ -93,7 +93,7 @@ class AttemptLoop:
             outcome = self._finished(outcome)
         request = self._request
         sharing = {} if request.shared is None else request.shared()
-        monitor = {} if request.monitored is None else request.monitored()
+        monitor = {} if request.monitor is None else request.monitor.document()
         return self._end(replace(self._record, outcome=outcome, sharing=sharing, monitor=monitor))
 
     @property
@@ -157,7 +157,12 @@ class AttemptLoop:
         started_at = self._platform.now()
         with run_directory() as directory:
             launch = launch_request(request, decision, directory)
-            launch = replace(launch, on_progress=self._listener(decision))
+            monitored = {} if request.monitor is None else request.monitor.environment(directory)
+            launch = replace(
+                launch,
+                environment={**launch.environment, **monitored},
+                on_progress=self._listener(decision),
+            )
             self._check_program()
             self._platform.check(launch)
             if self._begun is None:
@@ -169,6 +174,8 @@ class AttemptLoop:
                 f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
             )
             outcome = self._launched(launch, decision)
+            if request.monitor is not None:
+                request.monitor.collect(directory)
         attempt = Attempt(
             number=len(self._attempts) + 1,
             started_at=started_at,

@@ -18,13 +18,12 @@ from apples.launching.launcher import LaunchRequest, Notify
 from apples.learning.shortruns import observations_of
 from apples.model.plan import Outcome
 from apples.model.template import Deployment
-from apples.monitoring.environment import monitor_environment, pages
+from apples.monitoring.environment import figures_of
+from apples.monitoring.job import MonitoredRun
 from apples.platforms.platform import Platform
 from apples.run.agent import Decision
 from nws.client import state_dir
 
-#: Name of the monitored job within its run directory.
-_JOB = "run"
 _DIRECTORY, _NAME = "APPLES_MONITOR", "APPLES_JOB"
 
 
@@ -66,7 +65,7 @@ def _monitored(launch: LaunchRequest, notify: Notify) -> LaunchRequest:
     if _DIRECTORY in launch.environment:
         return launch
     try:
-        variables = monitor_environment(launch.run_dir, _JOB)
+        variables = MonitoredRun().environment(launch.run_dir)
     except MonitorError as error:
         notify(f"this run will not improve predictions: {error}")
         return launch
@@ -79,16 +78,9 @@ def _with_observations(outcome: Outcome, launch: LaunchRequest, decision: Decisi
     if _DIRECTORY not in environment:
         return outcome
     try:
-        opened = pages(Path(environment[_DIRECTORY]), environment[_NAME])
+        counters = figures_of(Path(environment[_DIRECTORY]), environment[_NAME])
     except MonitorError:
         return outcome
-    try:
-        counters = [page.figures() for page in opened]
-    except MonitorError:
-        return outcome
-    finally:
-        for page in opened:
-            page.close()
     ranks = decision.plan.assignments
     run = {"iterations": float(decision.workload.iterations), "setup_cpu_s": decision.setup_cpu_s}
     found = observations_of(counters, decision.plan.rows, [a.host for a in ranks], run)

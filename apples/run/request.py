@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from apples.model.template import Template
 from apples.planning.options import PAPER, PlanningOptions
@@ -39,6 +39,19 @@ class Resilience:
     mtbf_s: float | None = None
 
 
+class Monitor(Protocol):
+    """The used part of `apples.monitoring.job.MonitoredRun`; `environment` and `collect` raise `MonitorError`."""
+
+    def environment(self, run_dir: Path) -> Mapping[str, str]:
+        """Return the variables for the ranks of an attempt."""
+
+    def collect(self, run_dir: Path) -> None:
+        """Read the pages of an attempt that has ended."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON document of the run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """One run as the user asked for it.
@@ -46,7 +59,7 @@ class RunRequest:
     size : total rows.  template : the application.  settings : its options
     overrides : fields of `PlanningOptions` that the user set.  environment : variables for the ranks
     time_limit_s : wall seconds of all attempts together
-    shared, monitored : return, after the run, the observations of the node manager and of the MPI monitor
+    shared : returns, after the run, the observations of the node manager.  monitor : the MPI monitor in the ranks
     starts_programs : whether missing benchmarks of a user's program may be measured now
     make_controller : returns the adaptation controller of one attempt; None for a run that is not adapted
     """
@@ -61,7 +74,7 @@ class RunRequest:
     program_output_to_stderr: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     shared: Callable[[], dict[str, Any]] | None = None
-    monitored: Callable[[], dict[str, Any]] | None = None
+    monitor: Monitor | None = None
     resilience: Resilience = field(default_factory=Resilience)
     starts_programs: bool = True
     make_controller: Callable[[RunRequest, Decision], AdaptationController] | None = None

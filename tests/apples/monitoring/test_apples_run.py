@@ -7,21 +7,56 @@ from click.testing import CliRunner
 
 from apples.cli.run import run
 from apples.coscheduling.events import Wait
-from apples.errors import ApplesError, ConfigError
+from apples.errors import ApplesError, ConfigError, MonitorError
 from apples.launching import mpirun
 from apples.launching.launcher import LaunchRequest
 from apples.launching.mpirun import HostAccess
 from apples.model.plan import Assignment, Plan
 from apples.model.template import Workload
-from apples.monitoring.job import MonitoredJob
+from apples.monitoring.job import MonitoredJob, MonitoredRun
+from apples.monitoring.names import LIBRARY
 from apples.run.loop import AttemptLoop
 from apples.run.request import RunRequest
 from apples.testing import finished
 
 
+class FakeMonitor:
+    """A monitor that observes an efficiency in each run directory."""
+
+    def __init__(self):
+        self.collected = 0
+
+    def environment(self, run_dir):
+        assert run_dir.is_dir()
+        return {"APPLES_MONITOR": str(run_dir)}
+
+    def collect(self, run_dir):
+        assert run_dir.is_dir()
+        self.collected += 1
+
+    def document(self):
+        assert self.collected == 1
+        return {"parallel_efficiency": 0.5}
+
+
+def test_monitored_run_has_library_and_pages_in_its_directory(library, tmp_path):
+    monitor = MonitoredRun(wait=Wait.SPIN_BLOCK)
+    variables = monitor.environment(tmp_path)
+    assert (tmp_path / LIBRARY).read_bytes() == library.read_bytes()
+    assert variables["LD_PRELOAD"].endswith(str(tmp_path / LIBRARY))
+    assert (variables["APPLES_MONITOR"], variables["APPLES_WAIT"]) == (str(tmp_path), "block")
+    monitor.collect(tmp_path)
+    assert monitor.document()["ranks"] == []
+
+
+def test_monitored_run_without_room_for_the_library_is_an_error(library, tmp_path):
+    with pytest.raises(MonitorError, match="cannot copy the monitor's library"):
+        MonitoredRun().environment(tmp_path / "none")
+
+
 def test_what_the_monitor_saw_is_in_the_document_and_the_record(bench, observed):
     desk = bench(script=[finished(1.0)])
-    request = RunRequest(size=8, template=desk.toy, monitored=lambda: {"parallel_efficiency": 0.5})
+    request = RunRequest(size=8, template=desk.toy, monitor=FakeMonitor())
     decision = desk.agent.decide(request)
     record = AttemptLoop(desk.agent, request).run(decision)
     assert record.monitor == {"parallel_efficiency": 0.5}

@@ -79,6 +79,19 @@ def test_the_fit_run_and_the_others_are_told(lab, state_of_its_own):
     assert said.strip() in result.stderr.splitlines()
 
 
+def test_monitor_and_waits_reach_hosts_without_the_run_directory(lab, state_of_its_own):
+    """The private /var/tmp of `own-files` hides the launcher's run directory, with the library in it."""
+    run = [*("apples-run", "12"), *HEAT, *("--launcher", "ssh", "-H", "a1:1,own-files:1", "-n", "2")]
+    words = ("env", "TMPDIR=/var/tmp", str(BIN / run[0]), *run[1:], "--wait", "block", "--monitor", "--json")
+    result = lab.run("a1", *words)
+    assert result.returncode == 0, result.stderr
+    monitor = json.loads(result.stdout)["monitor"]
+    assert monitor["missing"] == []
+    assert {entry["host"] for entry in monitor["ranks"]} == {"a1", "own-files"}
+    assert all(entry["finalized"] and entry["calls"] > 0 for entry in monitor["ranks"])
+    assert monitor["observation"]["ranks"][0]["neighbours"] != []
+
+
 @pytest.fixture
 def launch(lab):
     """Starts a launch on the first host of a chain; what still runs at the end is killed."""
