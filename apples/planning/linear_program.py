@@ -33,10 +33,11 @@ class SlabHeights:
 
 
 @cache
-def _highs() -> Any:
+def highs(limit_s: float | None = None) -> Any:
+    """Return the solver HiGHS for PuLP. limit_s : longest solution time in seconds, None for no limit."""
     import pulp
 
-    return pulp.HiGHS(msg=False)
+    return pulp.HiGHS(msg=False, timeLimit=limit_s)
 
 
 def allocate(
@@ -48,7 +49,7 @@ def allocate(
     solver : a PuLP solver; None for HiGHS
     """
     for width in (tolerance, *(t for t in RELAXED_TOLERANCES if t > tolerance)):
-        rows = _solve(problem, chain, lines, width, solver if solver is not None else _highs())
+        rows = _solve(problem, chain, lines, width, solver if solver is not None else highs())
         if rows is not None:
             return SlabHeights(rows, width)
     return None

@@ -14,15 +14,19 @@ from apples.errors import NoFeasiblePlan
 from apples.model.grid import Snapshot
 from apples.model.plan import Plan
 from apples.model.template import Costs, Workload
-from apples.planning import bounds, desirability, exact, groups, rank_order, reasons, rescue
-from apples.planning.candidates import CandidateSchedule, best_of, enumerate_orders
+from apples.planning import bounds, desirability, exact, groups, paths, placement, rank_order, reasons, rescue
+from apples.planning.candidates import CandidateSchedule, best_of, enumerate_orders, seconds_per_rank
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
-from apples.planning.problem import Problem, build
+from apples.planning.problem import IntArray, Problem, build
 from apples.planning.search import improve
 
-#: Pools up to this many processors improve the winner of every order, larger ones only the cheapest.
-MANY = 16
+#: Pools up to this many processors improve the winner of every order, larger ones begin with the cheapest `STARTS`.
+MANY, STARTS = 16, 2
+#: Larger pools improve only the cheapest.
+VAST = 64
+#: Moves after which only the best of several starts is improved further.
+TRIAL = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +82,8 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
     listed = enumerate_orders(problem, desirability.orders(problem).items(), position, options)
     if options.improve and tree is not None and position is not None:
         listed += groups.candidates(problem, tree, position, options)
+        if problem.processors > exact.MOST:
+            listed += paths.candidates(problem, options)
     finalists = _cheapest_of_each(problem, listed, options)
     if exact.applies(problem, options):
         best = exact.best_chain(problem, options, min(finalists, key=lambda s: s.makespan_s, default=None))
@@ -86,20 +92,45 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
         candidates = sum(len(chains) for _, chains in listed)
         return Choice(min([best, *finalists], key=lambda s: _rank(problem, s, options)), candidates)
     if not finalists:
-        # A last resort tries every count: like the tolerance, "even only" gives way before the run does.
-        wider = replace(options, counts="every")
-        again = enumerate_orders(problem, rescue.orders(problem), position, wider)
-        finalists = _cheapest_of_each(problem, again, options)
+        again, finalists = _last_resort(problem, position, options)
         listed += again
     if not finalists:
         raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
     candidates = sum(len(chains) for _, chains in listed)
     if options.improve:
-        starts = _distinct(finalists)
-        if problem.processors > MANY:
-            starts = starts[:1]
-        finalists = [improve(problem, s, options, turn=by_tree) for s in starts]
+        finalists = _improved(problem, _distinct(finalists), options, turn=by_tree)
     return Choice(min(finalists, key=lambda s: _rank(problem, s, options)), candidates)
+
+
+def _improved(
+    problem: Problem, starts: list[CandidateSchedule], options: PlanningOptions, *, turn: bool
+) -> list[CandidateSchedule]:
+    """Return the starts after local search, cheapest first given; of a larger pool only the most promising ones."""
+    if problem.processors <= MANY:
+        return [improve(problem, s, options, turn=turn) for s in starts]
+    some = starts[: STARTS if problem.processors <= VAST else 1]
+    if len(some) > 1:
+        some = [improve(problem, s, options, turn=turn, rounds=TRIAL) for s in some]
+    return [improve(problem, min(some, key=lambda s: s.makespan_s), options, turn=turn)]
+
+
+def _last_resort(
+    problem: Problem, position: IntArray | None, options: PlanningOptions
+) -> tuple[list[tuple[str, Chains]], list[CandidateSchedule]]:
+    """Return the candidates of other orders and the feasible ones among them; else the mixed-integer program's."""
+    # Every count is tried: like the tolerance, "even only" gives way before the run does.
+    wider = replace(options, counts="every")
+    listed = enumerate_orders(problem, rescue.orders(problem), position, wider)
+    finalists = _cheapest_of_each(problem, listed, options)
+    if finalists or not options.improve or reasons.lacks_room(problem, options) is not None:
+        return listed, finalists
+    placed = placement.most_rows(problem, options)
+    if placed is None or placed.rows.sum() < problem.size:
+        return listed, []
+    plain = CandidateSchedule(placed.chain, placed.rows, math.inf, "any that holds the work")
+    plain = replace(plain, makespan_s=float(seconds_per_rank(problem, plain, options).max()))
+    chains = Chains.of([placed.chain])
+    return [(plain.order, chains)], _cheapest_of_each(problem, [(plain.order, chains)], options) or [plain]
 
 
 def _cheapest_of_each(

@@ -11,13 +11,14 @@ import math
 import numpy as np
 
 from apples.model.plan import Assignment, LeftOut
+from apples.planning import placement
 from apples.planning.bounds import UncertainRanks
 from apples.planning.candidates import CandidateSchedule, real_makespans
 from apples.planning.chains import Chains
 from apples.planning.host_table import own_host
 from apples.planning.model import coupling, handling, overheads, rank_lines
 from apples.planning.options import PlanningOptions
-from apples.planning.problem import UNUSABLE_S, IntArray, Problem
+from apples.planning.problem import IntArray, Problem
 from apples.planning.rank_order import tree_positions
 from apples.planning.search import LEAST_GAIN
 
@@ -180,32 +181,45 @@ def lacks_room(problem: Problem, options: PlanningOptions) -> str | None:
         )
     hosts, hold = _room(problem, options)
     if hold < size:
-        limits = []
-        if problem.workload.max_rows is not None:
-            limits.append(f"array limit {problem.workload.max_rows} {row}s a rank")
-        if problem.workload.bytes_per_row > 0 and not options.allow_spill:
-            limits.append(f"memory at {problem.workload.bytes_per_row / 1e6:.3g} MB a {row}")
-        limits += [c.name for c in problem.workload.constraints if own_host(c) is not None]
         return (
             f"{size} {row}s do not fit: {hosts} host{'s' * (hosts != 1)} can hold {hold:.0f} {row}s "
-            f"({', '.join(limits)}); use a smaller size or more hosts"
+            f"({', '.join(_limits_of_rows(problem, options))}); use a smaller size or more hosts"
         )
     return None
 
 
 def why_infeasible(problem: Problem, options: PlanningOptions) -> str:
-    """Return one sentence naming the binding limit, with the numbers a user needs."""
+    """Return one sentence naming the binding limits, with the numbers a user needs.
+
+    Each limit named would by itself let the work be placed, as the mixed-integer program of `placement` found.
+    """
     lacking = lacks_room(problem, options)
     if lacking is not None:
         return lacking
     row, size = problem.workload.row, problem.size
-    binding = [f"the constraint {c.name}" for c in problem.coupling]
-    if (problem.side >= UNUSABLE_S).any():
-        binding.append("some links do not work")
-    if options.ranks is not None or options.max_ranks is not None:
-        binding.append(f"the run may use {options.most_ranks(problem.processors)} ranks at most")
-    listed = "; ".join(binding) or f"every rank takes at least {problem.min_rows}"
-    return f"no choice of hosts places all {size} {row}s: {listed}"
+    placed = placement.most_rows(problem, options)
+    most = "" if placed is None else f", {placed.rows.sum()} at most"
+    words = {
+        placement.LINKS: "some links do not work",
+        placement.RANKS: f"the run may use {options.most_ranks(problem.processors)} ranks at most",
+        placement.CAPACITY: " and ".join(_limits_of_rows(problem, options)),
+    }
+    named = placement.binding(problem, options)
+    listed = "; ".join(words.get(limit, f"the constraint {limit}") for limit in named)
+    return (
+        f"no choice of hosts places all {size} {row}s{most}: "
+        f"{listed or f'every rank takes at least {problem.min_rows}'}"
+    )
+
+
+def _limits_of_rows(problem: Problem, options: PlanningOptions) -> list[str]:
+    """Return the limits on the rows of single ranks, in words."""
+    row, limits = problem.workload.row, []
+    if problem.workload.max_rows is not None:
+        limits.append(f"array limit {problem.workload.max_rows} {row}s a rank")
+    if problem.workload.bytes_per_row > 0 and not options.allow_spill:
+        limits.append(f"memory at {problem.workload.bytes_per_row / 1e6:.3g} MB a {row}")
+    return limits + [c.name for c in problem.workload.constraints if own_host(c) is not None]
 
 
 def _room(problem: Problem, options: PlanningOptions) -> tuple[int, float]:

@@ -8,6 +8,7 @@ neighbourhoods are priced at once; the result is never worse than the start. Goe
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,26 +22,37 @@ from apples.planning.problem import IntArray, Problem
 BUDGET = 40_000
 #: A move must shorten the run by this fraction: smaller steps cost more planning than they save.
 LEAST_GAIN = 1e-4
-_ROUNDS = 40
+ROUNDS = 40
 _TRIES = 4
+#: Longest chain of which parts are moved; there are twice as many ways as pairs of members.
+_SEGMENTED = 24
 
 
 def improve(
-    problem: Problem, start: CandidateSchedule, options: PlanningOptions, *, turn: bool
+    problem: Problem, start: CandidateSchedule, options: PlanningOptions, *, turn: bool, rounds: int = ROUNDS
 ) -> CandidateSchedule:
-    """Return the best schedule reachable from `start` by single moves. turn : whether rank order matters."""
+    """Return the best schedule reachable from `start` by `rounds` moves. turn : whether rank order matters."""
     current = start
-    for _ in range(_ROUNDS):
-        chains = neighbourhood(problem, current.chain, options, turn=turn)
-        if chains is None:
-            break
-        found = best_of(problem, chains, options, below=current.makespan_s * (1 - LEAST_GAIN), tries=_TRIES)
+    for _ in range(rounds):
+        found = _better(problem, neighbourhood(problem, current.chain, options, turn=turn), current, options)
+        if found is None and turn and 3 < len(current.chain) <= _SEGMENTED:
+            found = _better(
+                problem, _chains([current.chain[_segments(len(current.chain))]]), current, options
+            )
         if found is None:
             break
-        current = CandidateSchedule(
-            found[1].chain, found[1].rows, found[1].makespan_s, start.order, found[1].relaxed
-        )
+        current = found
     return current
+
+
+def _better(
+    problem: Problem, chains: Chains | None, current: CandidateSchedule, options: PlanningOptions
+) -> CandidateSchedule | None:
+    """Return the best schedule of these chains if it is shorter than the current one by `LEAST_GAIN`."""
+    if chains is None:
+        return None
+    found = best_of(problem, chains, options, below=current.makespan_s * (1 - LEAST_GAIN), tries=_TRIES)
+    return None if found is None else replace(found[1], order=current.order)
 
 
 def neighbourhood(
@@ -73,6 +85,11 @@ def neighbourhood(
         add(lambda most: chain[_moves(n, most)])
     if not blocks:
         return None
+    return _chains(blocks)
+
+
+def _chains(blocks: list[IntArray]) -> Chains:
+    """Return the rows of all blocks as chains."""
     lengths = np.concatenate([np.full(len(b), b.shape[1]) for b in blocks])
     return Chains(np.concatenate([b.ravel() for b in blocks]), np.concatenate(([0], np.cumsum(lengths))))
 
@@ -145,3 +162,16 @@ def _moves(n: int, most: int) -> IntArray:
     forward = (column >= source) & (column < target)
     back = (column <= source) & (column > target)
     return np.where(column == target, source, column + forward.astype(np.int64) - back)
+
+
+@lru_cache(maxsize=64)
+def _segments(n: int) -> IntArray:
+    """Return chains with two or three neighbours moved together (or-opt), short ways first, int64[·, n]."""
+    rows = []
+    for d in range(1, n):
+        for length in (2, 3):
+            for i in range(n - length + 1):
+                left = [*range(i), *range(i + length, n)]
+                part = list(range(i, i + length))
+                rows += [left[:to] + part + left[to:] for to in (i + d, i - d) if 0 <= to <= n - length]
+    return np.array(rows, dtype=np.int64).reshape(-1, n)

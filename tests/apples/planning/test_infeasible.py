@@ -119,7 +119,9 @@ def test_constraints_that_contradict_each_other_are_named(pool):
 def test_links_that_do_not_work_are_named(pool):
     snapshot = pool.snapshot([1.0] * 2, bandwidth=np.zeros((2, 2)))
     message = refusal(pool, snapshot, pool.workload(100, messages=1, max_rows=60))
-    assert message == "no choice of hosts places all 100 rows: some links do not work"
+    assert message == (
+        "no choice of hosts places all 100 rows, 60 at most: array limit 60 rows a rank; some links do not work"
+    )
 
 
 def test_a_run_of_no_iterations(pool):

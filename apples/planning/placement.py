@@ -1,0 +1,179 @@
+"""The most rows that any choice of hosts can hold: a mixed-integer program, for refusals and as the last resort.
+
+Unknowns are the number of ranks of every host, its rows, and, where links are closed, the path that joins the ranks
+(arcs, with one unit of flow for every rank). The limits are those of every plan: capacity, smallest slab, number of
+ranks, links, constraints. A refusal is true if this program cannot place the work, and the limits it names are those
+without which it could. PuLP models the program and HiGHS solves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from apples.model.grid import FloatArray
+from apples.planning.linear_program import highs
+from apples.planning.options import PlanningOptions
+from apples.planning.problem import UNUSABLE_S, IntArray, Problem
+from nws.base.native_output import native_output_to_stderr
+
+#: Names of limits that `most_rows` can lift, beside the names of constraints.
+CAPACITY, LINKS, RANKS = "capacity", "links", "ranks"
+#: Largest pool, in processors, whose closed links are searched for a path; the program grows with its square.
+MOST = 64
+_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Processors in rank order and their rows, int64[n] each. proven : no other choice places more rows."""
+
+    chain: IntArray
+    rows: IntArray
+    proven: bool
+
+
+def most_rows(problem: Problem, options: PlanningOptions, lift: str = "") -> Placement | None:
+    """Return the choice of hosts that places most of the work.
+
+    None if no rank fits at all, or the program is too large to solve.
+
+    Args:
+        lift: a limit to leave out: `CAPACITY`, `LINKS`, `RANKS` or the name of a constraint.
+    """
+    import pulp
+
+    closed = lift != LINKS and has_closed_links(problem)
+    if closed and problem.processors > MOST:
+        return None
+    model = _Model(problem, pulp.LpProblem("placement", pulp.LpMaximize))
+    model.hold(problem.size if lift == CAPACITY else None)
+    most = len(problem.host_of) if lift == RANKS else options.most_ranks(len(problem.host_of))
+    model.program += pulp.lpSum(model.used) <= most
+    model.program += pulp.lpSum(model.used) >= (
+        1 if options.ranks is None or lift == RANKS else options.ranks
+    )
+    for constraint in problem.coupling:
+        if constraint.name != lift:
+            shares = (constraint.coefficients.get(host.name, 0.0) for host in problem.hosts)
+            model.program += (
+                pulp.lpSum(c * x for c, x in zip(shares, model.rows, strict=True) if c) <= constraint.bound
+            )
+    if closed:
+        model.join()
+    model.program += pulp.lpSum(model.rows) <= problem.size
+    model.program.setObjective(pulp.lpSum(model.rows))
+    return model.solve()
+
+
+def has_closed_links(problem: Problem) -> bool:
+    """Return whether any link of the pool works in no more than one direction."""
+    return bool((problem.side >= UNUSABLE_S).any())
+
+
+def binding(problem: Problem, options: PlanningOptions) -> list[str]:
+    """Return the limits each of which alone keeps the work from being placed, or all that are present."""
+    present = [CAPACITY, *(c.name for c in problem.coupling)]
+    present += [LINKS] if has_closed_links(problem) else []
+    present += [RANKS] if options.ranks is not None or options.max_ranks is not None else []
+    found = []
+    for limit in present:
+        placed = most_rows(problem, options, limit)
+        if placed is not None and placed.rows.sum() >= problem.size:
+            found.append(limit)
+    return found or [limit for limit in present if limit != CAPACITY]
+
+
+class _Model:
+    """The program and its variables. used : 0 or 1 for each processor.  rows : of each host."""
+
+    def __init__(self, problem: Problem, program: Any) -> None:
+        self.problem, self.program = problem, program
+        self.used: list[Any] = []
+        self.rows: list[Any] = []
+        self.arcs: dict[tuple[int, int], Any] = {}
+        self.first: list[Any] = []
+
+    def hold(self, cap: int | None) -> None:
+        """Add ranks and rows within each host's capacity, or within `cap` rows a rank."""
+        import pulp
+
+        problem, program = self.problem, self.program
+        kind = pulp.LpInteger if problem.coupling else pulp.LpContinuous
+        for h in range(len(problem.hosts)):
+            slots = int((problem.host_of == h).sum())
+            # count[m-1]: the host has m ranks.
+            count = [program.add_variable(f"z{h}_{m}", cat=pulp.LpBinary) for m in range(1, slots + 1)]
+            rows = program.add_variable(f"x{h}", 0, problem.size, kind)
+            each = [
+                problem.size if cap else min(float(problem.cap[h, m]), problem.size)
+                for m in range(1, slots + 1)
+            ]
+            program += pulp.lpSum(count) <= 1
+            program += rows <= pulp.lpSum(
+                m * c * z for m, (c, z) in enumerate(zip(each, count, strict=True), 1)
+            )
+            program += rows >= pulp.lpSum(m * problem.min_rows * z for m, z in enumerate(count, 1))
+            self.rows.append(rows)
+            self.used += [pulp.lpSum(count[s:]) for s in range(slots)]
+
+    def join(self) -> None:
+        """Add a path through the used processors along links that work both ways."""
+        import pulp
+
+        program, n = self.program, self.problem.processors
+        works = np.maximum(self.problem.side, self.problem.side.T) < UNUSABLE_S
+        hosts = self.problem.host_of
+        pairs = np.argwhere(works[np.ix_(hosts, hosts)] & ~np.eye(n, dtype=bool)).tolist()
+        self.first = [program.add_variable(f"s{p}", cat=pulp.LpBinary) for p in range(n)]
+        flow: dict[tuple[int, int], Any] = {}
+        into: list[list[Any]] = [[start] for start in self.first]
+        out: list[list[Any]] = [[] for _ in range(n)]
+        net: list[list[Any]] = [[program.add_variable(f"f{p}", 0, n)] for p in range(n)]
+        for p, start in enumerate(self.first):
+            program += net[p][0] <= n * start
+        for p, q in pairs:
+            self.arcs[p, q] = arc = program.add_variable(f"a{p}_{q}", cat=pulp.LpBinary)
+            flow[p, q] = program.add_variable(f"f{p}_{q}", 0, n)
+            program += flow[p, q] <= (n - 1) * arc
+            out[p].append(arc)
+            into[q].append(arc)
+            net[p].append(-flow[p, q])
+            net[q].append(flow[p, q])
+        program += pulp.lpSum(self.first) == 1
+        for p in range(n):
+            program += pulp.lpSum(into[p]) == self.used[p]
+            program += pulp.lpSum(out[p]) <= self.used[p]
+            program += pulp.lpSum(net[p]) == self.used[p]
+
+    def solve(self) -> Placement | None:
+        """Return the chain and its rows; None without a solution."""
+        with native_output_to_stderr():
+            result = self.program.solve(highs(_LIMIT_S))
+        status = int(getattr(result, "status", result))
+        used = np.flatnonzero([x.value() is not None and x.value() > 0.5 for x in self.used])
+        if status != 1 or not len(used):
+            return None
+        chain: IntArray = self._walk(used) if self.first else used
+        totals = np.floor(np.array([x.value() for x in self.rows], dtype=np.float64) + 1e-6)
+        return Placement(chain, _split(self.problem, chain, totals), True)
+
+    def _walk(self, used: IntArray) -> IntArray:
+        """Return the used processors along the arcs."""
+        following = {p: q for (p, q), arc in self.arcs.items() if arc.value() > 0.5}
+        walk = [next(p for p, start in enumerate(self.first) if start.value() > 0.5)]
+        while walk[-1] in following and len(walk) < len(used):
+            walk.append(following[walk[-1]])
+        return np.array(walk)
+
+
+def _split(problem: Problem, chain: IntArray, totals: FloatArray) -> IntArray:
+    """Return each rank's rows, its host's rows in parts that differ by one at most."""
+    rows = np.zeros(len(chain), dtype=np.int64)
+    for h in np.unique(problem.host_of[chain]):
+        ranks = np.flatnonzero(problem.host_of[chain] == h)
+        whole, more = divmod(int(totals[h]), len(ranks))
+        rows[ranks] = whole + (np.arange(len(ranks)) < more)
+    return rows

@@ -1,0 +1,73 @@
+"""Pools with closed links, several starts, and refusals that a mixed-integer program confirms."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from apples.errors import NoFeasiblePlan
+from apples.model.template import LinearConstraint
+from apples.planning import placement
+from apples.planning.options import PlanningOptions
+from apples.planning.planner import choose, make_plan
+
+
+def chain_of_links(order):
+    """Return bandwidths of a network whose only links join neighbours of `order`."""
+    n = len(order)
+    open_ = np.eye(n) * 1e9
+    for a, b in itertools.pairwise(order):
+        open_[a, b] = open_[b, a] = 1e8
+    return open_
+
+
+@pytest.mark.parametrize("hosts", [8, 14])
+def test_planner_on_one_path_of_links_uses_it(pool, hosts):
+    order = np.random.default_rng(3).permutation(hosts).tolist()
+    snapshot = pool.snapshot(np.linspace(0.3, 1, hosts).tolist(), bandwidth=chain_of_links(order))
+    plan = make_plan(snapshot, pool.workload(10 * hosts, messages=1, max_rows=10), pool.costs())
+    names = [f"h{i}" for i in order]
+    assert list(plan.hosts) in (names, names[::-1])
+
+
+def test_refusal_of_a_star_states_the_most_rows(pool):
+    star = np.eye(4) * 1e9
+    star[0, :] = star[:, 0] = 1e8
+    with pytest.raises(
+        NoFeasiblePlan, match="all 40 rows, 30 at most: array limit 10 rows a rank; some links"
+    ):
+        make_plan(
+            pool.snapshot([1.0] * 4, bandwidth=star),
+            pool.workload(40, messages=1, max_rows=10),
+            pool.costs(),
+        )
+
+
+def test_planner_meets_constraints_no_order_meets(pool):
+    # h0 at most half of h1, and h1 at most 20 rows: 30 rows need both and h2's 5.
+    limits = (
+        LinearConstraint(name="half", coefficients={"h0": 2.0, "h1": -1.0}, bound=0),
+        LinearConstraint(name="h1", coefficients={"h1": 1.0}, bound=20),
+        LinearConstraint(name="h2", coefficients={"h2": 1.0}, bound=5),
+    )
+    plan = make_plan(pool.snapshot([1.0] * 3), pool.workload(35, constraints=limits), pool.costs())
+    assert dict(zip(plan.hosts, plan.rows, strict=True)) == {"h0": 10, "h1": 20, "h2": 5}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_refusal_of_sparse_pools_is_confirmed(plan_quality, seed):
+    rng, options = np.random.default_rng(seed), PlanningOptions()
+    kind = plan_quality.Kind(processors=(11, 14), links=(0.1, 0.2), details=False)
+    for _ in range(5):
+        try:
+            problem = plan_quality.build(*plan_quality.random_case(rng, kind), options)
+        except NoFeasiblePlan:
+            continue
+        placed = placement.most_rows(problem, options)
+        feasible = placed is not None and placed.rows.sum() >= problem.size
+        try:
+            choose(problem, options)
+        except NoFeasiblePlan:
+            assert not feasible
+        else:
+            assert feasible
