@@ -11,6 +11,7 @@ import click
 
 from apples.cli.report import table
 from nws.base.files import write_whole
+from nws.base.terminal import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,7 +67,7 @@ def why(job: int, socket: Path | None) -> None:
     """Print in one sentence the reason why JOB waits."""
     from apples.livequeue.client import ask
 
-    click.echo(ask("why", job, socket))
+    click.echo(visible(ask("why", job, socket)))
 
 
 @click.command()
@@ -80,7 +81,7 @@ def cancel(jobs: tuple[int, ...], socket: Path | None) -> int:
     code = 0
     for answer in ask("cancel", list(dict.fromkeys(jobs)), socket):
         if "refused" in answer:
-            click.echo(f"apples cancel: {answer['refused']}", err=True)
+            click.echo(visible(f"apples cancel: {answer['refused']}"), err=True)
             code = max(code, int(answer["code"]))
         elif answer["is"] == "over":
             click.echo(f"apples cancel: job {answer['job']} is over already", err=True)
@@ -121,8 +122,8 @@ def _rows(found: dict[str, Any]) -> list[list[str]]:
         [
             str(job["position"] or ""),
             str(job["id"]),
-            job["name"],
-            job["user"],
+            visible(job["name"]),
+            visible(job["user"]),
             str(job["procs"]),
             format_seconds(job["request_s"]),
             format_seconds(job["estimate_s"]),
@@ -174,10 +175,12 @@ def _watch(found: dict[str, Any], survey: Any) -> None:
 
 def _grid(found: dict[str, Any]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     grid = Table(*_header(found))
     for row in _rows(found):
-        grid.add_row(*row)
+        # Not as a string: a name may look like rich's markup.
+        grid.add_row(*map(Text, row))
     return grid
 
 

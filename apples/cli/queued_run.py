@@ -35,6 +35,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
     from apples.livequeue.client import ask
     from apples.livequeue.jobs import job_document
     from nws.base.durations import format_seconds
+    from nws.base.terminal import visible
 
     processors = int(ask("queue")["processors"])
     most = min(options.plan.max_ranks or processors, processors)
@@ -68,7 +69,7 @@ def run_queued(size: int, options: RunOptions, console: Console) -> int:
         document |= {"output": str(output), "error": str(error)}
         try:
             number = ask("submit", document, retry=True)
-            console.note(ask("why", number))
+            console.note(visible(ask("why", number)))
         except BaseException as problem:
             if not isinstance(problem, Exception):
                 # Interrupted, perhaps before the answer arrived: a repeated submission returns the same number.
@@ -81,6 +82,7 @@ def _follow(number: int, output: Path, error: Path) -> int:
     """Copy the job's output until it ends, and return its exit code. On an interrupt, cancel the job."""
     from apples.errors import SharingError
     from apples.livequeue.client import ask
+    from nws.base.terminal import visible
 
     found: dict[str, Any] = {}
 
@@ -108,7 +110,7 @@ def _follow(number: int, output: Path, error: Path) -> int:
     if "lost" in found:
         raise SharingError(f"job {number}: {found['lost']}; `apples queue --all` shows how it ended")
     if found["detail"]:
-        click.echo(f"apples-run: job {number} {found['outcome']}: {found['detail']}", err=True)
+        click.echo(visible(f"apples-run: job {number} {found['outcome']}: {found['detail']}"), err=True)
     return int(found["exit_code"])
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,18 +125,17 @@ def _machine(given: QueueManagerOptions) -> Machine:
     from apples.model.hostlist import parse_hosts, read_hostfile
     from nws.client import local_host
 
+    here, cpus = local_host(), tuple(sorted(os.sched_getaffinity(0)))
     if given.hosts is not None:
-        return machine_of(parse_hosts(given.hosts))
+        return machine_of(parse_hosts(given.hosts), here=here, cpus=cpus)
     if given.hostfile is not None:
-        return machine_of(read_hostfile(Path(given.hostfile)))
-    return Machine(slots={local_host(): given.procs or len(os.sched_getaffinity(0))})
+        return machine_of(read_hostfile(Path(given.hostfile)), here=here, cpus=cpus)
+    return Machine(slots={here: given.procs or len(cpus)}, here=here, cpus=cpus)
 
 
 def _follow(server: QueueServer, own: Machine) -> None:
     """Read the connected nodes from standard input, where the manager of nodes writes them; stop at its end."""
     import os
-
-    from apples.livequeue.hosts import Machine
 
     rest = b""
 
@@ -149,7 +148,7 @@ def _follow(server: QueueServer, own: Machine) -> None:
         *lines, rest = (rest + data).split(b"\n")
         if lines:
             nodes = json.loads(lines[-1])
-            server.set_machine(Machine(slots=nodes) if nodes else own)
+            server.set_machine(replace(own, slots=nodes) if nodes else own)
 
     server.loop.watch(0, read)
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from apples.cli.optiongroups import option, with_options
+from nws.base.terminal import visible
 
 _WORDS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -71,7 +72,7 @@ def submit(command: tuple[str, ...], options: SubmitOptions) -> int:
         click.echo(json.dumps({"version": 1, "job": number, "ended": ended}))
     if ended["outcome"] != "finished":
         detail = f": {ended['detail']}" if ended["detail"] else ""
-        click.echo(f"apples submit: job {number} {ended['outcome']}{detail}", err=True)
+        click.echo(visible(f"apples submit: job {number} {ended['outcome']}{detail}"), err=True)
     return int(ended["exit_code"])
 
 

@@ -43,9 +43,11 @@ class Loop:
     """Runs handlers until `stop`. Handlers must not block.
 
     precise : alarms are exact to the microsecond, at the cost of a kernel timer; otherwise up to a millisecond late
+    failed : called with each exception that a handler or alarm raises, and the loop goes on; None: it leaves `run`
     """
 
-    def __init__(self, *, precise: bool = True) -> None:
+    def __init__(self, *, precise: bool = True, failed: Callable[[Exception], None] | None = None) -> None:
+        self._failed = failed
         self._epoll = select.epoll()
         self._timer = Timer() if precise else None
         if self._timer is not None:
@@ -105,7 +107,7 @@ class Loop:
                 self._urgent()
             for fd, _ in ready:
                 if (handler := self._ready.get(fd)) is not None:
-                    handler()
+                    self._call(handler)
                 else:
                     # The timer: due alarms run below.
                     self._armed = None
@@ -121,6 +123,14 @@ class Loop:
             self._timer.close()
         self._epoll.close()
 
+    def _call(self, handler: Handler) -> None:
+        try:
+            handler()
+        except Exception as error:
+            if self._failed is None:
+                raise
+            self._failed(error)
+
     def _ring(self) -> float | None:
         """Run due alarms; return the time to wait for descriptors, None without limit or if the timer ends it."""
         instant = now()
@@ -134,7 +144,7 @@ class Loop:
             alarm = heapq.heappop(alarms)[2]
             if alarm.call is not None:
                 self._armed = None
-                alarm.call()
+                self._call(alarm.call)
                 instant = now()
         first = alarms[0][0] if alarms else None
         if self._timer is None:

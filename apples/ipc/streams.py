@@ -30,11 +30,15 @@ class Stream:
         on_line: Callable[[bytes], None],
         on_end: Callable[[str], None],
         most_waiting: int = _MOST_WAITING,
+        drop_overlong: bool = False,
     ) -> None:
-        """Start reading. The argument `most_waiting` limits the buffered bytes; one line may have any length."""
+        """Start reading. The argument `most_waiting` limits the buffered bytes; one line may have any length.
+
+        `drop_overlong`: pass on `wire.OVERLONG` for a line that is too long, instead of closing.
+        """
         self._loop, self.socket = loop, connection
         self.on_line, self._on_end = on_line, on_end
-        self._lines = Lines()
+        self._lines = Lines(drop=drop_overlong)
         self._waiting = bytearray()
         self._most_waiting = most_waiting
         self._open, self._writing = True, False

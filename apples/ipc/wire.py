@@ -108,12 +108,17 @@ def plain(line: bytes) -> Json:
     return document
 
 
-class Lines:
-    """Cuts received bytes into lines."""
+#: Stands for a line that was too long and was dropped; no other line contains a line break.
+OVERLONG = b"\n"
 
-    def __init__(self) -> None:
+
+class Lines:
+    """Cuts received bytes into lines. `drop`: skip a line that is too long and yield `OVERLONG` in its place."""
+
+    def __init__(self, *, drop: bool = False) -> None:
         self.longest = UNTRUSTED_LINE
         self._rest = bytearray()
+        self._drop, self._dropping = drop, False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield complete lines; raises `Forged` for one that is too long."""
@@ -121,9 +126,14 @@ class Lines:
         while (end := self._rest.find(b"\n")) >= 0:
             line = bytes(self._rest[:end])
             del self._rest[: end + 1]
-            yield line
+            overlong = self._dropping or (self._drop and len(line) > self.longest)
+            self._dropping = False
+            yield OVERLONG if overlong else line
         if len(self._rest) > self.longest:
-            raise Forged(f"a line of more than {self.longest} bytes")
+            if not self._drop:
+                raise Forged(f"a line of more than {self.longest} bytes")
+            self._dropping = True
+            self._rest.clear()
 
 
 class HeartbeatMessage(NamedTuple):

@@ -1,7 +1,8 @@
 """Requests to the manager of a queue: one JSON line each, answered by one line. Starts no process.
 
-If the manager is killed during a request, the client retries for a while, because another manager may start. A
-submission carries a unique token, so a retry makes no second job.
+A client sends nothing to a socket of another user than root and its own. If the manager ends before it answers, the
+client retries for a while, because another manager may start. A submission carries a unique token, so a retry makes no
+second job.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from apples.errors import ConfigError, NoDaemon, RequestRejected, UnknownJob
+from apples.ipc.peers import connect_trusted
 from apples.livequeue.paths import known_sockets
 from nws.base.errors import ReportedError
 
@@ -22,6 +24,9 @@ Json = dict[str, Any]
 
 #: Seconds of retries after a manager was killed during a request, and seconds between them.
 _RETRY_FOR_S, _RETRY_EVERY_S = 15.0, 0.1
+#: Seconds for a connection.
+_CONNECT_S = 10.0
+_REMEDY = "Remove that socket, or name the queue's with --socket or APPLES_QUEUE_SOCKET"
 
 #: Errors that a refusal raises again here, by exit code.
 _ERRORS: dict[object, type[ReportedError]] = {error.exit_code: error for error in (ConfigError, UnknownJob)}
@@ -35,7 +40,11 @@ class QueueClient:
     """One connection to a manager; a context manager."""
 
     def __init__(self, given: Path | None = None) -> None:
-        """Connect; raise `NoManager` if no manager answers. `given`: the socket that the user names, or None."""
+        """Connect. `given`: the socket that the user names, or None.
+
+        Raises:
+            NoManager: no manager answers; `SharingError`: another user listens at the socket.
+        """
         self._socket, self.path = _connect(known_sockets(given))
         self._lines = self._socket.makefile("rb")
 
@@ -81,16 +90,18 @@ def refusal(answer: Json) -> ReportedError:
 
 
 def ask(request: str, argument: object = None, given: Path | None = None, *, retry: bool = False) -> Any:
-    """Return the answer to one request. `retry`: if the manager is killed meanwhile, ask the next one."""
+    """Return the answer to one request. `retry`: if the manager ends or restarts meanwhile, ask the next one."""
     until = time.monotonic() + _RETRY_FOR_S
-    connected = False
     while True:
         try:
             with QueueClient(given) as client:
-                connected, until = True, time.monotonic() + _RETRY_FOR_S
+                # The next manager of this queue, and no other queue: a job must not be in two.
+                given, until = client.path, time.monotonic() + _RETRY_FOR_S
                 return client.ask(request, argument)
         except NoManager:
-            if not (retry and connected) or time.monotonic() > until:
+            # A manager leaves its socket for the next one. Without any there is no queue to wait for.
+            left = any(path.is_socket() for path in known_sockets(given))
+            if not retry or not left or time.monotonic() > until:
                 raise
             time.sleep(_RETRY_EVERY_S)
 
@@ -109,13 +120,13 @@ def survey(given: Path | None = None, *, everything: bool = False) -> Json:
 def _connect(paths: Sequence[Path]) -> tuple[socket.socket, Path]:
     reasons = []
     for path in paths:
-        one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            one.connect(str(path))
+            one = connect_trusted(path, timeout_s=_CONNECT_S, remedy=_REMEDY)
         except OSError as error:
-            one.close()
             reasons.append(f"{path}: {error.strerror or error}")
             continue
+        # The end of a job may be waited for without limit.
+        one.settimeout(None)
         return one, path
     raise NoManager(
         f"no manager of a queue answers ({'; '.join(reasons)}); start one with `apples manager --queue`, or name its "

@@ -2,7 +2,7 @@
 
 An instant is one transaction. The disk always has the state after a whole instant, so a new manager continues where the
 last one ended. A replay of the log (`livequeue.log`) makes the same decisions at the same instants. If a transaction
-fails, memory is built again from the disk. This module has no processes and no sockets.
+fails, memory is built again from the disk before the next one. This module has no processes and no sockets.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from apples.errors import ConfigError
 from apples.livequeue.clock import Clock
 from apples.livequeue.hosts import Machine
+from apples.livequeue.predictions import StoredPredictions
 from apples.livequeue.records import (
     CANCELLED,
     CODE_CANCELLED,
@@ -104,12 +105,18 @@ class LiveQueue:
         Raises:
             HistoryError: the store cannot be written. Then no event of this instant was applied.
         """
+        self.refresh()
         try:
             with self.store.transaction():
                 return self._instant(ended, cancelled, submitted)
         except Exception:
-            self._build()
+            self._stale = True
             raise
+
+    def refresh(self) -> None:
+        """Build memory again from the disk if an instant failed; raise `HistoryError` if that is not possible."""
+        if self._stale:
+            self._build()
 
     def _instant(
         self, ended: Sequence[int], cancelled: Sequence[int], submitted: Sequence[Submission]
@@ -123,7 +130,7 @@ class LiveQueue:
                 left.append(self._end(job_id, now))
         ids = tuple(self._submit(submission, now) for submission in submitted)
         started = tuple(self._start(job, now) for job in self.queue.start(now))
-        self._store_predictions()
+        self._predictions.write(self.store, self.queue, self.chosen.queue.backfill)
         self.store.set_numbers(last=now, policy=self._policy())
         return Instant(at_s=now, submitted=ids, started=started, left=tuple(left))
 
@@ -134,8 +141,7 @@ class LiveQueue:
             self.too_wide.discard(job_id)
         else:
             self.queue.end(job_id)
-        ended = self.store.job(job_id)
-        assert ended is not None
+        ended = self.record(job_id)
         if record.start_s is None or ended.outcome == LOST:
             self.board.forget(job_id)
         else:
@@ -144,40 +150,18 @@ class LiveQueue:
 
     def _submit(self, submission: Submission, now: float) -> int:
         job_id = self.store.add(submission, now)
-        record = self.store.job(job_id)
-        assert record is not None
-        estimate = ModelFirst(self.board).estimate(job_of(record), now)
+        estimate = ModelFirst(self.board).estimate(job_of(self.record(job_id)), now)
         self.store.set_estimates(job_id, estimate.seconds, self.board.estimates(job_id))
-        record = self.store.job(job_id)
-        assert record is not None
-        self._enqueue(record)
+        self._enqueue(self.record(job_id))
         return job_id
 
     def _start(self, job: QueueJob, now: float) -> JobRecord:
-        taken = (record.hosts for record in self.jobs.values() if record.start_s is not None)
-        hosts = self.machine.share(taken, job.procs)
-        self.store.start(job.id, now, hosts, backfilled=self.queue.overtook(job.id))
-        record = self.store.job(job.id)
-        assert record is not None
-        self.jobs[job.id] = record
-        return record
-
-    def _store_predictions(self) -> None:
-        """Store expected ends, and reservations of conservative backfilling: both must survive a restart."""
-        expected: list[tuple[float, int]] = []
-        planned: list[tuple[float, int]] = []
-        for job in self.queue.running:
-            end = self.queue.expected_end_s(job.id)
-            if end is not None and self._stored_ends.get(job.id) != end:
-                expected.append((end, job.id))
-                self._stored_ends[job.id] = end
-        if self.chosen.queue.backfill == "conservative":
-            for job in self.queue.waiting:
-                at = self.queue.planned_start_s(job.id)
-                if at is not None and self._stored_plans.get(job.id) != at:
-                    planned.append((at, job.id))
-                    self._stored_plans[job.id] = at
-        self.store.set_predictions(expected=expected, planned=planned)
+        running = [record for record in self.jobs.values() if record.start_s is not None]
+        hosts = self.machine.share((record.hosts for record in running), job.procs)
+        cpus = self.machine.cpus_for(hosts, (record.cpus for record in running), self.jobs[job.id].affinity)
+        self.store.start(job.id, now, hosts, cpus, backfilled=self.queue.overtook(job.id))
+        self.jobs[job.id] = self.record(job.id)
+        return self.jobs[job.id]
 
     def predicted_starts(self) -> dict[int, PredictedStart]:
         """Return the predicted starts of waiting jobs by id, as of the last instant."""
@@ -196,6 +180,12 @@ class LiveQueue:
             self._positions = {job_id: position for position, job_id in enumerate(order, 1)}
         return self._positions
 
+    def record(self, job_id: int) -> JobRecord:
+        """Return a job of the store that is known to exist."""
+        record = self.store.job(job_id)
+        assert record is not None
+        return record
+
     @property
     def processors(self) -> int:
         """Return the processors of the machine."""
@@ -209,16 +199,18 @@ class LiveQueue:
 
     def _policy(self) -> float:
         """Return a checksum of the policy. If it changed, waiting jobs may start without another event."""
-        return float(zlib.crc32(f"{self.chosen} {self.processors}".encode()))
+        chosen = f"{self.chosen.queue} {self.chosen.estimates} {self.processors}"
+        return float(zlib.crc32(chosen.encode()))
 
     def _build(self) -> None:
+        # True until memory is complete: reading may fail, too.
+        self._stale = True
         self.clock.last_s = max(self.clock.last_s, self.store.numbers()["last"])
         self.queue = JobQueue(self.chosen.queue.settings(), self.processors)
         self.board = self.chosen.estimates.scoreboard()
         self.jobs: dict[int, JobRecord] = {}
         self.too_wide: set[int] = set()
-        self._stored_ends: dict[int, float] = {}
-        self._stored_plans: dict[int, float] = {}
+        self._predictions = StoredPredictions()
         self._predicted = self._positions = None
         window_s = self.chosen.estimates.scheme.window_s
         for record in self.store.past(self.clock.last_s - window_s):
@@ -228,6 +220,7 @@ class LiveQueue:
         for record in self.store.present():
             self.board.restore(record.id, record.estimates)
             self._enqueue(record)
+        self._stale = False
 
     def _enqueue(self, record: JobRecord) -> None:
         """Add a job to the queue in memory, in its state on disk."""
@@ -240,14 +233,14 @@ class LiveQueue:
             self.queue.submit(job, beliefs)
             if record.planned_s is not None:
                 self.queue.promise(record.id, record.planned_s)
-                self._stored_plans[record.id] = record.planned_s
+                self._predictions.plans[record.id] = record.planned_s
             return
         if record.procs > self.processors:
             # The machine has shrunk since the start: the job occupies all processors until it ends.
             job = job_of(record, procs=self.processors)
         self.queue.resume(job, beliefs, record.start_s, record.expected_s)
         if record.expected_s is not None:
-            self._stored_ends[record.id] = record.expected_s
+            self._predictions.ends[record.id] = record.expected_s
 
     def _beliefs(self, record: JobRecord) -> Beliefs:
         return self.chosen.estimates.switches().beliefs(record.request_s, record.estimate_s)

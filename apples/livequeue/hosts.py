@@ -7,7 +7,8 @@ slots.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,16 @@ HOSTS_VARIABLE = "APPLES_QUEUE_HOSTS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Hosts of one queue. `slots`: processors by host, preferred hosts first."""
+    """Hosts of one queue.
+
+    slots: processors by host, preferred hosts first.
+    here: name of the manager's host, on which jobs start.
+    cpus: CPUs of that host that jobs may use.
+    """
 
     slots: Mapping[str, int]
+    here: str = ""
+    cpus: tuple[int, ...] = ()
 
     @property
     def processors(self) -> int:
@@ -54,10 +62,29 @@ class Machine:
                 procs -= part
         return {host: given[host] for host in free if host in given} if procs == 0 else {}
 
+    def cpus_for(
+        self, hosts: Mapping[str, int], taken: Iterable[Sequence[int]], affinity: Sequence[int]
+    ) -> tuple[int, ...]:
+        """Return the CPUs of this host for one job: as many as its processors here, the least used ones.
 
-def machine_of(hosts: Iterable[HostSlots]) -> Machine:
+        Args:
+            hosts: processors of the job by host.
+            taken: CPUs of each running job.
+            affinity: CPUs to choose from, if the machine has one of them.
+
+        Returns:
+            CPU numbers, or none if the job has no processors of this host.
+        """
+        jobs = Counter(cpu for cpus in taken for cpu in cpus)
+        allowed = [cpu for cpu in self.cpus if cpu in affinity] or list(self.cpus)
+        least_used = sorted(allowed, key=lambda cpu: (jobs[cpu], cpu))
+        return tuple(sorted(least_used[: hosts.get(self.here, 0)]))
+
+
+def machine_of(hosts: Iterable[HostSlots], *, here: str = "", cpus: Sequence[int] = ()) -> Machine:
     """Return the machine of a host list. A host without slots has one processor."""
-    return Machine(slots={host.name: host.slots or 1 for host in hosts})
+    slots = {host.name: host.slots or 1 for host in hosts}
+    return Machine(slots=slots, here=here, cpus=tuple(cpus))
 
 
 def listed(hosts: Mapping[str, int]) -> str:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from apples.launching.kernel import PR_SET_PDEATHSIG
 from apples.livequeue.hosts import HOSTS_VARIABLE, listed
+from apples.livequeue.inherited import inherit
 from apples.livequeue.records import JobRecord, Submission
 
 T = TypeVar("T")
@@ -81,6 +82,8 @@ def _become(job: JobRecord, submission: Submission, guard: tuple[ctypes.CDLL, in
         guard: the C library, and the process id of the supervisor.
     """
     os.umask(submission.umask)
+    # Before the change of the user, which takes the right to raise limits.
+    inherit(submission.nice, submission.rlimits, job.cpus or submission.affinity)
     if os.geteuid() != submission.uid:
         _step("user", submission.user, lambda: os.initgroups(submission.user, submission.gid))
         os.setgid(submission.gid)

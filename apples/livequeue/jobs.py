@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from apples.errors import ConfigError
 from apples.livequeue.client import ask, refusal
 from apples.livequeue.records import JobEnd
 
@@ -31,7 +32,10 @@ class SubmittedJob:
         """Wait for the end of the job and return it; raise `NoDaemon` if no manager answers for 15 seconds."""
         row = ask("wait", self.id, self.socket, retry=True)
         return JobEnd(
-            outcome=row["outcome"], exit_code=row["exit_code"], ended_at=row["ended"], detail=row["detail"]
+            outcome=row["outcome"],
+            exit_code=row["exit_code"],
+            ended_at=row["ended"],
+            detail=row["detail"] or "",
         )
 
     def why(self) -> str:
@@ -95,13 +99,16 @@ def job_document(
         directory: working directory, by default this process's.
         output: file, relative to the directory; by default apples-%j.out, %j being the job's number.
         error: file, by default the output's.
+
+    Raises:
+        ConfigError: a path, a word or a variable is not UTF-8.
     """
     # The mask can be read by setting it only.
     umask = os.umask(0)
     os.umask(umask)
     place = Path(directory or ".").absolute()
     output = place / (output or "apples-%j.out")
-    return {
+    document = {
         # With the same token, a repeated submission makes no second job.
         "token": secrets.token_hex(16),
         "name": name or Path(command[0]).name,
@@ -116,3 +123,23 @@ def job_document(
         "request_s": request_s,
         "model_s": model_s,
     }
+    problems = list(_not_text(document))
+    if problems:
+        raise ConfigError(problems)
+    return document
+
+
+def _not_text(value: object, place: str = "") -> Iterator[str]:
+    """Yield a problem for each text that is not UTF-8: the queue's protocol and store are UTF-8."""
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _not_text(name, f"{place} name".strip())
+            yield from _not_text(item, f"{place} {name}".strip())
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _not_text(item, f"{place} {number}")
+    elif isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            yield f"{place} {value!r}: is not UTF-8 text, which the queue needs; rename or unset it"

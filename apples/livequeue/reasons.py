@@ -14,13 +14,13 @@ from apples.queueing.queue import Reservation
 from nws.base.durations import format_seconds
 
 
-def why(live: LiveQueue, job_id: int) -> str | None:
-    """Return the reason as one sentence, or None if there is no such job."""
+def why(live: LiveQueue, job_id: int, *, private: bool = True) -> str | None:
+    """Return the reason as one sentence, or None if there is no such job. `private`: include details with paths."""
     record = live.store.job(job_id)
     if record is None:
         return None
     if record.state == ENDED:
-        return _ended(record)
+        return _ended(record, private=private)
     if record.start_s is not None:
         return _running(live, record)
     if job_id in live.too_wide:
@@ -31,11 +31,11 @@ def why(live: LiveQueue, job_id: int) -> str | None:
     return f"{_waiting(live, record)}; {_start(live, job_id)}"
 
 
-def _ended(record: JobRecord) -> str:
+def _ended(record: JobRecord, *, private: bool) -> str:
     assert record.ended_at is not None
     if record.start_s is None and record.outcome == CANCELLED:
         return f"job {record.id} was cancelled at {clock_time(record.ended_at)} before it started"
-    detail = f": {record.detail}" if record.detail else ""
+    detail = f": {record.detail}" if record.detail and private else ""
     return (
         f"job {record.id} ended at {clock_time(record.ended_at)}: {record.outcome}, "
         f"exit code {record.exit_code}{detail}"

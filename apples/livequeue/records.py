@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 WAITING, STARTING, RUNNING, ENDED = "waiting", "starting", "running", "ended"
@@ -29,6 +29,7 @@ class Submission:
     request_s: wall time after which the job is ended.
     model_s: run time by a performance model, or None.
     output, error: paths in which %j, %x and %u are replaced when the job starts. Equal paths make one file.
+    nice, rlimits, affinity: of the process that submitted; rlimits as (soft, hard) by name, affinity as CPU numbers.
     """
 
     token: str
@@ -46,6 +47,16 @@ class Submission:
     procs: int
     request_s: float
     model_s: float | None = None
+    nice: int = 0
+    rlimits: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    affinity: tuple[int, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes that the store needs for it, without its row's numbers."""
+        texts = (self.token, self.name, self.project, self.directory, self.output, self.error, *self.command)
+        pairs = (text for pair in self.environment.items() for text in pair)
+        return sum(len(text.encode()) + 4 for text in (*texts, *pairs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +74,9 @@ class JobRecord:
     supervisor: process id.
     attempts: number of supervisors started for the job. At most one of them ran it.
     hosts: processors by host, set at the start. Empty if the machine had shrunk by then.
+    affinity: CPUs of the process that submitted.
+    cpus: CPUs of this host that the job is held to, set at the start. Empty if it has no processors of this host.
+    bytes: size of its submission.
     """
 
     id: int
@@ -95,6 +109,9 @@ class JobRecord:
     supervisor: int | None = None
     attempts: int = 0
     hosts: Mapping[str, int] = field(default_factory=dict)
+    affinity: tuple[int, ...] = ()
+    cpus: tuple[int, ...] = ()
+    bytes: int = 0
 
     @property
     def held_s(self) -> float | None:

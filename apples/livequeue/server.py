@@ -7,35 +7,29 @@ adopts them.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from apples.errors import ApplesError, ConfigError, HistoryError, RequestRejected, SharingError
-from apples.ipc.loop import Alarm, EndSignals, Loop
-from apples.ipc.wire import Json
-from apples.livequeue import views
+from apples.errors import HistoryError, SharingError
+from apples.ipc.loop import Alarm, Loop, run_until_signal
+from apples.livequeue.cancellations import Cancellations
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.hosts import Machine, listed
-from apples.livequeue.listener import ClientConnection, QueueListener, refusal_document
+from apples.livequeue.listener import ClientConnection, QueueListener
 from apples.livequeue.locks import MANAGER, queue_locks
+from apples.livequeue.models import Cancelled, stored_job
 from apples.livequeue.paths import SYSTEM_SOCKET, own_socket
-from apples.livequeue.records import (
-    CANCELLED,
-    CODE_CANCELLED,
-    ENDED,
-    RUNNING,
-    STARTING,
-    WAITING,
-    JobEnd,
-    JobRecord,
-    Submission,
-)
-from apples.livequeue.requests import read_submission
+from apples.livequeue.records import ENDED, RUNNING, STARTING
 from apples.livequeue.status import StatusRequests
 from apples.livequeue.store import Store
+from apples.livequeue.submissions import Submissions
 from apples.livequeue.supervisors import Supervisors
 from apples.queueing.configuration import QueueFile
+from nws.base.terminal import visible
 
 #: Seconds until the next attempt when the store rejects an instant.
 _RETRY_S = 1.0
@@ -73,22 +67,22 @@ class QueueServer:
             HistoryError: the store cannot be used.
             SharingError: another manager serves the store, or the socket cannot be opened.
         """
-        self._log = log
-        self._store = Store(path, create=True)
+        self._write_log = log
+        self._store = Store(path, create=True, record=stored_job)
         locks = queue_locks(path)
         if not locks.take(MANAGER):
             raise SharingError(
                 f"{path}: another manager serves this queue already; end it first, or name another file"
             )
         self.live = LiveQueue(self._store, chosen, machine)
-        self._loop = Loop()
+        self._loop = Loop(failed=self._failed)
         self._supervisors = Supervisors(
-            self._loop, self._store, locks, grace_s=grace_s, on_end=self._job_ended, log=log
+            self._loop, self._store, locks, grace_s=grace_s, on_end=self._job_ended, log=self._log
         )
         self._ended: list[int] = []
-        self._cancelled: list[int] = []
-        self._submitted: list[tuple[ClientConnection, Submission]] = []
         self._requests: list[tuple[ClientConnection, str, Any]] = []
+        self._submissions = Submissions(self._store, chosen.limits)
+        self._cancellations = Cancellations(self.live, self._supervisors)
         self._status = StatusRequests(self.live)
         self._due: Alarm | None = None
         self._recover()
@@ -96,27 +90,20 @@ class QueueServer:
             self._loop,
             socket or (SYSTEM_SOCKET if all_users else own_socket(path)),
             all_users=all_users,
+            limits=chosen.limits,
+            log=self._log,
             on_request=self._receive,
             on_close=self._status.disconnected,
         )
 
     def run(self, *, ready: Callable[[], None] = lambda: None) -> int | None:
         """Serve until a signal arrives, and return its number. `ready` is called when clients can connect."""
-        ended_by: list[int] = []
 
-        def end(number: int) -> None:
-            ended_by.append(number)
-            self._loop.stop()
-
-        signals = EndSignals(self._loop, end)
-        try:
+        def starting() -> None:
             self._log(self._summary())
             ready()
-            self._loop.run()
-        finally:
-            signals.close()
-            self.close()
-        return ended_by[0] if ended_by else None
+
+        return run_until_signal(self._loop, self.close, starting=starting)
 
     def _summary(self) -> str:
         machine, chosen = self.live.machine, self.live.chosen
@@ -147,10 +134,9 @@ class QueueServer:
 
     def _recover(self) -> None:
         """Adopt the jobs of an earlier manager."""
-        present = [self._store.job(job_id) for job_id in list(self.live.jobs)]
+        present = [self.live.record(job_id) for job_id in list(self.live.jobs)]
         running = 0
         for record in present:
-            assert record is not None
             if record.state == ENDED:
                 self._job_ended(record.id)
             elif record.state == RUNNING:
@@ -179,47 +165,43 @@ class QueueServer:
     def _instant(self) -> None:
         """Handle all events since the last instant in one transaction, then answer."""
         self._due = None
-        arrived, self._submitted = self._submitted, []
-        # A client that lost the answer submits again with the same token: still one job.
-        new = {s.token: s for _, s in arrived if self._store.by_token(s.token) is None}
-        ended, cancelled = list(self._ended), list(self._cancelled)
+        ended, cancelled = list(self._ended), list(self._cancellations.waiting)
         try:
-            instant = self.live.instant(ended=ended, cancelled=cancelled, submitted=list(new.values()))
-        except HistoryError as error:
-            self._log(str(error))
-            for client, _ in arrived:
-                client.refuse(error)
+            submitted = self._submissions.admitted()
+            instant = self.live.instant(ended=ended, cancelled=cancelled, submitted=submitted)
+        except Exception as error:
+            expected = isinstance(error, HistoryError)
+            self._log(str(error) if expected else traceback.format_exc())
+            text = str(error) if expected else "the manager failed; its log has the reason"
+            self._submissions.refuse(HistoryError(text))
             self._schedule_instant(_RETRY_S)
-            return
-        del self._ended[: len(ended)], self._cancelled[: len(cancelled)]
-        for record in instant.started:
-            self._supervisors.launch(record.id)
-        for client, submission in arrived:
-            self._answer_submission(client, submission)
-        for record in instant.left:
-            self._status.job_ended(record)
+        else:
+            del self._ended[: len(ended)], self._cancellations.waiting[: len(cancelled)]
+            for record in instant.started:
+                self._supervisors.launch(record.id)
+            for record in instant.left:
+                self._status.job_ended(record)
+            self._submissions.answer()
         requests, self._requests = self._requests, []
         for client, request, argument in requests:
-            self._answer(client, request, argument)
+            self._listener.guarded(client, partial(self._answer, client, request, argument))
 
-    def _answer_submission(self, client: ClientConnection, submission: Submission) -> None:
-        record = self._store.by_token(submission.token)
-        assert record is not None
-        if record.uid == submission.uid:
-            client.answer({"job": record.id})
-        else:
-            client.refuse(RequestRejected("token: that of another user's job"))
+    def _log(self, text: str) -> None:
+        # The disk of the log may be full, or its reader may have gone.
+        with suppress(OSError):
+            for line in text.splitlines():
+                self._write_log(visible(line))
+
+    def _failed(self, error: Exception) -> None:
+        """Log an error of a handler that should have none. The queue goes on, and the next instant sets it right."""
+        self._log("".join(traceback.format_exception(error)))
+        self._schedule_instant(_RETRY_S)
 
     # requests
 
-    def _receive(self, client: ClientConnection, request: str, argument: object) -> None:
+    def _receive(self, client: ClientConnection, request: str, argument: Any) -> None:
         if request == "submit":
-            try:
-                submission = read_submission(argument, client.uid, self.live.processors)
-            except ConfigError as error:
-                client.refuse(error)
-                return
-            self._submitted.append((client, submission))
+            self._submissions.add(client, argument, self.live.processors)
             self._schedule_instant()
         elif self._due is not None:
             # Answered after the instant that is due, so that requests stay in order.
@@ -228,50 +210,25 @@ class QueueServer:
             self._answer(client, request, argument)
 
     def _answer(self, client: ClientConnection, request: str, argument: Any) -> None:
-        try:
-            if request == "cancel":
-                client.answer({"cancel": self._cancel(client, argument)})
-            else:
-                self._status.answer(client, request, argument)
-        except ApplesError as error:
-            client.refuse(error)
+        if request == "cancel":
+            client.answer(cancel=self._cancel(client, argument))
+        else:
+            self._status.answer(client, request, argument)
 
-    def _cancel(self, client: ClientConnection, job_ids: object) -> list[Json]:
+    def _cancel(self, client: ClientConnection, job_ids: list[int]) -> list[Cancelled]:
         """Return the state of each job: cancelled, ending or over, or why it was refused."""
-        answers: list[Json] = []
-        for job_id in job_ids if isinstance(job_ids, list) else [job_ids]:
+        answers = []
+        for job_id in job_ids:
             try:
-                state = self._cancel_one(client, self._status.record(job_id))
-                answers.append({"job": job_id, "is": state})
+                state = self._cancellations.cancel(client, self._status.record(job_id))
+                answers.append(Cancelled(job=job_id, state=state))
             except SharingError as error:
-                answers.append({"job": job_id, **refusal_document(error)})
-        if self._cancelled or self._ended:
+                answers.append(Cancelled(job=job_id, refused=str(error), code=error.exit_code))
+        if self._cancellations.waiting or self._ended:
             # The answer must be on disk before it is sent.
             if self._due is not None:
                 self._due.cancel()
             self._instant()
-        if self._cancelled:
+        if self._cancellations.waiting:
             raise SharingError("the queue's store cannot be written now; try again")
         return answers
-
-    def _cancel_one(self, client: ClientConnection, record: JobRecord) -> str:
-        if not client.may_control(record.uid):
-            raise RequestRejected(f"job {record.id} belongs to {record.user}; only its owner may cancel it")
-        if record.state == ENDED:
-            return "over"
-        if record.state == WAITING:
-            if record.id not in self._cancelled:
-                self._cancelled.append(record.id)
-            return "cancelled"
-        if record.state == STARTING and self._cancel_start(record.id):
-            return "cancelled"
-        with self._store.transaction():
-            self._store.ask_to_end(record.id, str(client.uid))
-        self._supervisors.ask_to_end(record.id)
-        return "ending"
-
-    def _cancel_start(self, job_id: int) -> bool:
-        """End a job that no supervisor has claimed. Its supervisor will find nothing to do."""
-        end = JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=views.now())
-        with self._store.transaction():
-            return self._store.end(job_id, end, only_from=(STARTING,))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from apples.errors import RequestRejected, UnknownJob
-from apples.ipc.wire import Json
+from apples.errors import UnknownJob
 from apples.livequeue import views
 from apples.livequeue.core import LiveQueue
 from apples.livequeue.listener import ClientConnection
+from apples.livequeue.models import PageRequest
 from apples.livequeue.reasons import why
 from apples.livequeue.records import JobRecord
 
@@ -24,22 +24,25 @@ class StatusRequests:
         """Answer one request, or keep the client until its job ends.
 
         Raises:
-            RequestRejected: the request or its argument is not legal.
+            UnknownJob: there is no such job.
+            HistoryError: the store cannot be read.
         """
+        self._live.refresh()
         if request == "queue":
-            client.answer({"queue": self._page(client, argument)})
+            page = argument or PageRequest()
+            client.answer(queue=views.document(self._live, client.uid, everything=page.all, after=page.after))
         elif request == "why":
-            client.answer({"why": why(self._live, self.record(argument).id) or ""})
-        elif request == "wait":
-            self._wait(client, self.record(argument))
+            record = self.record(argument)
+            reason = why(self._live, record.id, private=client.may_control(record.uid))
+            client.answer(why=reason or "")
         else:
-            raise RequestRejected(f"{request!r} is no request; legal are submit, queue, why, cancel, wait")
+            self._wait(client, self.record(argument))
 
-    def record(self, job_id: object) -> JobRecord:
+    def record(self, job_id: int) -> JobRecord:
         """Return the job with this id; raise `UnknownJob` if there is none."""
-        record = self._live.store.job(job_id) if isinstance(job_id, int) else None
+        record = self._live.store.job(job_id)
         if record is None:
-            raise UnknownJob(f"there is no job {job_id!r}; `apples queue --all` lists all jobs")
+            raise UnknownJob(f"there is no job {job_id}; `apples queue --all` lists all jobs")
         return record
 
     def job_ended(self, record: JobRecord) -> None:
@@ -53,14 +56,6 @@ class StatusRequests:
             if client in clients:
                 clients.remove(client)
 
-    def _page(self, client: ClientConnection, argument: Any) -> Json:
-        """Return one page. `argument`: {"all": flag, "after": job id}."""
-        options = argument if isinstance(argument, dict) else {}
-        after = options.get("after", 0)
-        if not isinstance(after, int):
-            raise RequestRejected(f"queue after {after!r}: the number of a job is legal")
-        return views.document(self._live, client.uid, everything=bool(options.get("all")), after=after)
-
     def _wait(self, client: ClientConnection, record: JobRecord) -> None:
         if record.freed_s is not None:
             self._send_end(client, record)
@@ -68,4 +63,4 @@ class StatusRequests:
             self._waiting.setdefault(record.id, []).append(client)
 
     def _send_end(self, client: ClientConnection, record: JobRecord) -> None:
-        client.answer({"ended": views.row(self._live, record, client.uid)})
+        client.answer(ended=views.row(self._live, record, client.uid))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -29,20 +29,28 @@ CREATE TABLE jobs (
     estimate_s REAL NOT NULL, said TEXT NOT NULL, state TEXT NOT NULL, submitted_s REAL NOT NULL,
     start_s REAL, freed_s REAL, expected_s REAL, planned_s REAL, backfilled INTEGER NOT NULL DEFAULT 0,
     ended_at REAL, exit_code INTEGER, outcome TEXT, detail TEXT, cancel TEXT,
-    supervisor INTEGER, attempts INTEGER NOT NULL DEFAULT 0, hosts TEXT NOT NULL DEFAULT '{}'
+    supervisor INTEGER, attempts INTEGER NOT NULL DEFAULT 0, hosts TEXT NOT NULL DEFAULT '{}',
+    nice INTEGER NOT NULL, rlimits TEXT NOT NULL, affinity TEXT NOT NULL,
+    cpus TEXT NOT NULL DEFAULT '[]', bytes INTEGER NOT NULL
 );
 CREATE INDEX jobs_in_the_system ON jobs (id) WHERE freed_s IS NULL;
 CREATE INDEX jobs_by_end ON jobs (freed_s);
 CREATE TABLE queue (key TEXT PRIMARY KEY, value REAL NOT NULL)
 """
+
+
+class StoreFull(HistoryError):
+    """The disk of a store has no room. Every write fails until there is room again."""
+
+
 _FORMAT = SqliteFormat(
     application_id=0x41705175,
-    version=2,
+    version=3,
     schema=_SCHEMA,
     # A state that is reported is on disk, also after a power failure.
     pragmas={"synchronous": "FULL"},
     error=HistoryError,
-    error_if_full=HistoryError,
+    error_if_full=StoreFull,
     elsewhere="name another file",
     loss="begin a new queue; the jobs in it are lost",
 )
@@ -53,14 +61,33 @@ _BUSY_S = 60.0
 _FIELDS = tuple(field.name for field in fields(JobRecord))
 _COLUMNS = ", ".join("said" if name == "estimates" else name for name in _FIELDS)
 _SUBMITTED = tuple(field.name for field in fields(Submission))
+#: Fields that are JSON text in the store; those in `_TUPLES` are tuples.
+_TUPLES = ("command", "affinity", "cpus")
+_JSON = (*_TUPLES, "environment", "rlimits", "estimates", "hosts")
+
+
+def _stored_job(values: dict[str, Any]) -> JobRecord:
+    return JobRecord(**values)
 
 
 class Store:
     """One connection to the jobs of one queue."""
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
-        """Open the database; raise `HistoryError` if that is not possible. `create`: make it if there is none."""
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        *,
+        create: bool = False,
+        record: Callable[[dict[str, Any]], JobRecord] = _stored_job,
+    ) -> None:
+        """Open the database; raise `HistoryError` if that is not possible.
+
+        Args:
+            path: the file.
+            create: make it if there is none.
+            record: makes a record of the values of a row, and raises `HistoryError` if they are damaged.
+        """
+        self.path, self._record = path, record
         try:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,10 +111,12 @@ class Store:
 
     def numbers(self) -> dict[str, float]:
         """Return the queue's values: `origin`, s since the epoch, `last`, its last instant, and `policy`."""
-        return dict(self._db.execute("SELECT key, value FROM queue").fetchall())
+        return dict(self._rows("SELECT key, value FROM queue"))
 
     def job(self, job_id: int) -> JobRecord | None:
         """Return one job, or None."""
+        if job_id >= 1 << 63:
+            return None
         return next(iter(self._jobs("id = ?", (job_id,))), None)
 
     def by_token(self, token: str) -> JobRecord | None:
@@ -109,17 +138,40 @@ class Store:
     def launch(self, job_id: int) -> tuple[JobRecord, Submission]:
         """Return a job and its submission; raise `HistoryError` if the job has ended."""
         job = self.job(job_id)
-        row = self._db.execute(f"SELECT {', '.join(_SUBMITTED)} FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        if job is None or row is None or row[_SUBMITTED.index("environment")] is None:
+        rows = self._rows(f"SELECT {', '.join(_SUBMITTED)} FROM jobs WHERE id = ?", (job_id,))
+        if job is None or not rows or rows[0][_SUBMITTED.index("environment")] is None:
             raise HistoryError(f"{self.path}: job {job_id} has ended, its environment is deleted")
-        values = dict(zip(_SUBMITTED, row, strict=True))
-        values["command"] = tuple(json.loads(values["command"]))
-        values["environment"] = json.loads(values["environment"])
-        return job, Submission(**values)
+        return job, Submission(**self._values(_SUBMITTED, rows[0]))
+
+    def usage(self, uid: int) -> tuple[int, int, int]:
+        """Return (waiting jobs, processors, bytes) of a user's jobs that are waiting or hold processors."""
+        ((waiting, procs, size),) = self._rows(
+            "SELECT count(*) FILTER (WHERE state = ?), total(procs), total(bytes) FROM jobs "
+            "WHERE freed_s IS NULL AND uid = ?",
+            (WAITING, uid),
+        )
+        return int(waiting), int(procs), int(size)
 
     def _jobs(self, where: str, values: tuple[Any, ...]) -> list[JobRecord]:
-        rows = self._db.execute(f"SELECT {_COLUMNS} FROM jobs WHERE {where}", values).fetchall()
-        return [_record(row) for row in rows]
+        rows = self._rows(f"SELECT {_COLUMNS} FROM jobs WHERE {where}", values)
+        return [self._record(self._values(_FIELDS, row)) for row in rows]
+
+    def _rows(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._file.explained():
+            return self._db.execute(statement, values).fetchall()
+
+    def _values(self, names: tuple[str, ...], row: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the values of a row by field; raise `HistoryError` if the row is damaged."""
+        values = dict(zip(names, row, strict=True))
+        try:
+            for name in values.keys() & _JSON:
+                found = json.loads(values[name])
+                values[name] = tuple(found) if name in _TUPLES else found
+        except (TypeError, ValueError) as error:
+            raise HistoryError(f"{self.path}: a job is damaged ({error}); move the file away") from None
+        if "backfilled" in values:
+            values["backfilled"] = bool(values["backfilled"])
+        return values
 
     # changes, within `transaction`
 
@@ -130,9 +182,10 @@ class Store:
     def add(self, submission: Submission, at_s: float) -> int:
         """Add a waiting job and return its id. Its estimates follow with `set_estimates`."""
         values = {name: getattr(submission, name) for name in _SUBMITTED}
-        values["command"] = json.dumps(submission.command)
-        values["environment"] = json.dumps(dict(submission.environment))
+        for name in values.keys() & _JSON:
+            values[name] = json.dumps(values[name])
         values |= {"estimate_s": submission.request_s, "said": "{}", "state": WAITING, "submitted_s": at_s}
+        values["bytes"] = submission.bytes
         names = ", ".join(values)
         marks = ", ".join("?" * len(values))
         cursor = self._db.execute(f"INSERT INTO jobs ({names}) VALUES ({marks})", tuple(values.values()))
@@ -146,12 +199,20 @@ class Store:
             (estimate_s, json.dumps(dict(estimates)), job_id),
         )
 
-    def start(self, job_id: int, at_s: float, hosts: Mapping[str, int], *, backfilled: bool) -> None:
-        """Set a waiting job to `starting`. `hosts`: its processors by host."""
+    def start(
+        self,
+        job_id: int,
+        at_s: float,
+        hosts: Mapping[str, int],
+        cpus: Sequence[int] = (),
+        *,
+        backfilled: bool,
+    ) -> None:
+        """Set a waiting job to `starting`. `hosts`: its processors by host. `cpus`: those of this host."""
         self._db.execute(
-            "UPDATE jobs SET state = ?, start_s = ?, hosts = ?, backfilled = ?, attempts = 1 "
+            "UPDATE jobs SET state = ?, start_s = ?, hosts = ?, cpus = ?, backfilled = ?, attempts = 1 "
             "WHERE id = ? AND state = ?",
-            (STARTING, at_s, json.dumps(dict(hosts)), backfilled, job_id, WAITING),
+            (STARTING, at_s, json.dumps(dict(hosts)), json.dumps(cpus), backfilled, job_id, WAITING),
         )
 
     def set_predictions(
@@ -190,11 +251,3 @@ class Store:
     def ask_to_end(self, job_id: int, user: str) -> None:
         """Record that a user cancelled a running job. The supervisor is informed by a signal."""
         self._db.execute("UPDATE jobs SET cancel = ? WHERE id = ? AND cancel IS NULL", (user, job_id))
-
-
-def _record(row: tuple[Any, ...]) -> JobRecord:
-    values = dict(zip(_FIELDS, row, strict=True))
-    values["command"] = tuple(json.loads(values["command"]))
-    values["estimates"], values["hosts"] = json.loads(values["estimates"]), json.loads(values["hosts"])
-    values["backfilled"] = bool(values["backfilled"])
-    return JobRecord(**values)

@@ -17,7 +17,10 @@ if __name__ == "__main__":
     # With `-I -S` only the standard library is on the path.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from apples.errors import HistoryError
 from apples.launching.kernel import PR_SET_CHILD_SUBREAPER, children, prctl, reaped
@@ -34,11 +37,12 @@ from apples.livequeue.records import (
     TIME_LIMIT,
     JobEnd,
 )
-from apples.livequeue.store import Store
+from apples.livequeue.store import Store, StoreFull
 
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: Longest wait for a signal, seconds.
-_LONGEST_SLEEP_S = 3600.0
+#: Longest wait for a signal, and time between attempts to write the store, seconds.
+_LONGEST_SLEEP_S, _RETRY_S = 3600.0, 1.0
+T = TypeVar("T")
 
 
 class SupervisedJob:
@@ -121,9 +125,13 @@ def job_end(status: int, reason: str | None) -> JobEnd:
 
 def supervise(store: Store, job_id: int, grace_s: float) -> JobEnd | None:
     """Run the job and return its end, or None if another supervisor has claimed it."""
-    with store.transaction():
-        if not store.claim(job_id, os.getpid()):
-            return None
+
+    def claim() -> bool:
+        with store.transaction():
+            return store.claim(job_id, os.getpid())
+
+    if not persistently(job_id, claim, StoreFull):
+        return None
     job, submission = store.launch(job_id)
     if job.cancel is not None:
         return JobEnd(outcome=CANCELLED, exit_code=CODE_CANCELLED, ended_at=time.time())
@@ -136,6 +144,18 @@ def supervise(store: Store, job_id: int, grace_s: float) -> JobEnd | None:
     return job_end(status, reason)
 
 
+def persistently(job_id: int, act: Callable[[], T], error: type[HistoryError]) -> T:
+    """Return the result of `act`. While it raises `error`, for example because the disk is full, try every second."""
+    while True:
+        try:
+            return act()
+        except error as problem:
+            # The file of messages may be on the same full disk.
+            with suppress(OSError):
+                print(f"job {job_id}: {problem}", file=sys.stderr, flush=True)
+            time.sleep(_RETRY_S)
+
+
 def main(arguments: list[str]) -> int:
     """Run the supervisor; return 0 when the end of the job is recorded, or another supervisor runs it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -144,17 +164,17 @@ def main(arguments: list[str]) -> int:
     if not locks.take(job_id):
         return 0
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    store = Store(path)
+    store = persistently(job_id, lambda: Store(path), StoreFull)
     end = supervise(store, job_id, grace_s)
-    while end is not None:
-        try:
+    if end is not None:
+        recorded = end
+
+        def record() -> None:
             with store.transaction():
-                store.end(job_id, end, only_from=(RUNNING,))
-            break
-        except HistoryError as error:
-            # For example a full disk: the job keeps its processors until its end is recorded.
-            print(f"job {job_id}: {error}", file=sys.stderr, flush=True)
-            time.sleep(1.0)
+                store.end(job_id, recorded, only_from=(RUNNING,))
+
+        # The job keeps its processors until its end is recorded.
+        persistently(job_id, record, HistoryError)
     return 0
 
 

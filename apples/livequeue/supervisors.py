@@ -6,6 +6,7 @@ has no result and no process holds the job's lock, the job is lost. Its processe
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from apples.errors import HistoryError
 from apples.ipc.loop import Loop
 from apples.livequeue import supervisor
 from apples.livequeue.jobprocess import TOKEN_VARIABLE
@@ -24,6 +26,8 @@ from nws.base.lock import ByteLocks
 
 #: Seconds until a supervisor that ended without claiming its job is replaced, and the number of attempts.
 _RETRY_S, _ATTEMPTS = 0.2, 5
+#: Seconds until a step is repeated that lacked space, memory or descriptors.
+_SCARCE_S = 1.0
 
 Log = Callable[[str], None]
 
@@ -60,27 +64,58 @@ class Supervisors:
 
     def launch(self, job_id: int) -> None:
         """Start a supervisor for a job in state `starting`. It claims the job, or ends if another has claimed it."""
-        command = [sys.executable, "-I", "-S", supervisor.__file__]
-        command += [str(self._store.path), str(job_id), str(self._grace_s)]
-        try:
-            with self._stderr_path.open("ab") as file:
-                child = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=file,
-                    stderr=file,
-                    cwd="/",
-                    start_new_session=True,
-                )
-        except OSError as error:
-            self._log(f"job {job_id}: no supervisor can be started now ({error})")
-            self._retry(job_id)
-            return
-        self._children[job_id] = child
-        self._watch(job_id, os.pidfd_open(child.pid))
+        self._surely(job_id, self._start)
 
     def adopt(self, job_id: int) -> None:
         """Watch the supervisor of a job that was claimed under an earlier manager."""
+        self._surely(job_id, self._adopt)
+
+    def relaunch(self, job_id: int) -> None:
+        """Start another supervisor for a job that none has claimed. The first of them that claims the job runs it."""
+        self._surely(job_id, self._restart)
+
+    def ask_to_end(self, job_id: int) -> None:
+        """Send TERM to the supervisor of a running job."""
+        self._surely(job_id, self._terminate)
+
+    def _surely(self, job_id: int, step: Callable[[int], None]) -> None:
+        """Call a step, again after a second as long as store or system lack something, as space or descriptors."""
+        try:
+            step(job_id)
+        except (HistoryError, OSError) as error:
+            self._log(
+                f"job {job_id}: its supervisor cannot be started or watched now ({error}); trying again"
+            )
+            self._loop.after(_SCARCE_S, lambda: self._surely(job_id, step))
+
+    def _start(self, job_id: int) -> None:
+        command = [sys.executable, "-I", "-S", supervisor.__file__]
+        command += [str(self._store.path), str(job_id), str(self._grace_s)]
+        with self._stderr_path.open("ab") as file:
+            self._children[job_id] = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                cwd="/",
+                start_new_session=True,
+            )
+        self._surely(job_id, self._watch_child)
+
+    def _watch_child(self, job_id: int) -> None:
+        # It is not waited for yet, so its process id cannot belong to another process.
+        self._watch(job_id, os.pidfd_open(self._children[job_id].pid))
+
+    def _restart(self, job_id: int) -> None:
+        record = self._store.job(job_id)
+        if record is None or record.state != STARTING:
+            self._supervisor_ended(job_id)
+            return
+        with self._store.transaction():
+            self._store.attempted(job_id)
+        self._start(job_id)
+
+    def _adopt(self, job_id: int) -> None:
         record = self._store.job(job_id)
         assert record is not None
         assert record.supervisor is not None
@@ -96,8 +131,7 @@ class Supervisors:
             os.close(descriptor)
             self._supervisor_ended(job_id)
 
-    def ask_to_end(self, job_id: int) -> None:
-        """Send TERM to the supervisor of a running job."""
+    def _terminate(self, job_id: int) -> None:
         record = self._store.job(job_id)
         if record is None or record.state != RUNNING or record.supervisor is None:
             return
@@ -117,8 +151,12 @@ class Supervisors:
         self._watched.clear()
 
     def _watch(self, job_id: int, descriptor: int) -> None:
+        try:
+            self._loop.watch(descriptor, lambda: self._watched_ended(job_id))
+        except OSError:
+            os.close(descriptor)
+            raise
         self._watched[job_id] = descriptor
-        self._loop.watch(descriptor, lambda: self._watched_ended(job_id))
 
     def _watched_ended(self, job_id: int) -> None:
         descriptor = self._watched.pop(job_id)
@@ -127,7 +165,7 @@ class Supervisors:
         child = self._children.pop(job_id, None)
         if child is not None:
             child.wait()
-        self._supervisor_ended(job_id)
+        self._surely(job_id, self._supervisor_ended)
 
     def _supervisor_ended(self, job_id: int) -> None:
         record = self._store.job(job_id)
@@ -138,7 +176,7 @@ class Supervisors:
         if record.state == RUNNING:
             if self._locks.held(job_id):
                 # Another supervisor has claimed the job.
-                self.adopt(job_id)
+                self._adopt(job_id)
                 return
             self._lose(job_id, record.token)
         self._failures.pop(job_id, None)
@@ -152,12 +190,6 @@ class Supervisors:
         detail = f"its supervisor does not start; {self._stderr_path} says why"
         self._end(job_id, NOT_STARTED, detail, STARTING)
         self._on_end(job_id)
-
-    def relaunch(self, job_id: int) -> None:
-        """Start another supervisor for a job that none has claimed. The first of them that claims the job runs it."""
-        with self._store.transaction():
-            self._store.attempted(job_id)
-        self.launch(job_id)
 
     def _lose(self, job_id: int, token: str) -> None:
         killed = kill_marked(token)
@@ -197,6 +229,8 @@ def _process_ids() -> list[int]:
 def _environment(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         # The process has ended, or belongs to another user.
         return b""

@@ -7,10 +7,8 @@ import time
 from typing import Any
 
 from apples.livequeue.core import LiveQueue
+from apples.livequeue.models import FirstJob, Instants, JobRow, QueuePage
 from apples.livequeue.records import ENDED, JobRecord
-from apples.run.documents import strict
-
-Json = dict[str, Any]
 
 VERSION = 1
 
@@ -23,7 +21,7 @@ def now() -> float:
     return time.time()
 
 
-def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> Json:
+def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> QueuePage:
     """Return one page of the queue: at most `PAGE` jobs.
 
     Args:
@@ -39,59 +37,60 @@ def document(live: LiveQueue, uid: int, *, everything: bool, after: int = 0) -> 
     records = find(after, PAGE)
     rows = [row(live, record, uid) for record in records]
     head = live.queue.reservation(live.clock.now())
-    page: Json = strict(
-        {
-            "version": VERSION,
-            "processors": live.processors,
-            "hosts": dict(live.machine.slots),
-            "free": max(live.queue.free, 0),
-            "priority": live.chosen.queue.priority,
-            "backfill": live.chosen.queue.backfill,
-            "estimates": live.chosen.estimates.source,
-            "first": None if head is None else {"job": head.job.id, "at": live.clock.time_of_day(head.at_s)},
-            "origin": live.clock.origin,
-            "more": records[-1].id if len(records) == PAGE else None,
-            "jobs": rows,
-        }
+    return QueuePage(
+        processors=live.processors,
+        hosts=dict(live.machine.slots),
+        free=max(live.queue.free, 0),
+        priority=live.chosen.queue.priority,
+        backfill=live.chosen.queue.backfill,
+        estimates=live.chosen.estimates.source,
+        first=None if head is None else FirstJob(job=head.job.id, at=live.clock.time_of_day(head.at_s)),
+        origin=live.clock.origin,
+        more=records[-1].id if len(records) == PAGE else None,
+        jobs=rows,
+        version=VERSION,
     )
-    return page
 
 
-def row(live: LiveQueue, record: JobRecord, uid: int) -> Json:
-    """Return one job. Values `start_early` and `start_late` are None if the job is not waiting or has no prediction."""
+def row(live: LiveQueue, record: JobRecord, uid: int) -> JobRow:
+    """Return one job. `uid`: user of the client. Paths, command and details of other users are not shown."""
     instant = live.clock.now()
     until = next(s for s in (record.start_s, record.freed_s, instant) if s is not None)
+    waits = record.start_s is None and record.state != ENDED
+    predicted = live.predicted_starts().get(record.id) if waits else None
     mine = uid in (record.uid, os.geteuid(), 0)
-    found: Json = {
-        "id": record.id,
-        "name": record.name,
-        "user": record.user,
-        "project": record.project,
-        "procs": record.procs,
-        "hosts": dict(record.hosts),
-        "request_s": record.request_s,
-        "estimate_s": record.estimate_s,
-        "state": record.state,
-        "position": live.positions().get(record.id) if record.start_s is None else None,
-        "submitted": live.clock.time_of_day(record.submitted_s),
-        "waited_s": max(until - record.submitted_s, 0.0),
-        "start": None if record.start_s is None else live.clock.time_of_day(record.start_s),
-        "start_early": None,
-        "start_late": None,
-        "backfilled": record.backfilled,
-        "ended": record.ended_at,
-        "held_s": record.held_s,
-        "outcome": record.outcome,
-        "exit_code": record.exit_code,
-        "detail": record.detail,
-        "attempts": record.attempts,
-        "instants": {"submitted_s": record.submitted_s, "start_s": record.start_s, "freed_s": record.freed_s},
-    }
-    if mine:
-        found |= {"command": list(record.command), "directory": record.directory, "output": record.output}
-    if record.start_s is None and record.state != ENDED:
-        predicted = live.predicted_starts().get(record.id)
-        if predicted is not None:
-            found["start_early"] = live.clock.time_of_day(max(predicted.early_s, instant))
-            found["start_late"] = live.clock.time_of_day(max(predicted.late_s, instant))
-    return found
+
+    def at_least_now(at_s: float) -> float:
+        return live.clock.time_of_day(max(at_s, instant))
+
+    return JobRow(
+        id=record.id,
+        name=record.name,
+        user=record.user,
+        project=record.project,
+        procs=record.procs,
+        hosts=dict(record.hosts),
+        cpus=list(record.cpus),
+        request_s=record.request_s,
+        estimate_s=record.estimate_s,
+        state=record.state,
+        position=live.positions().get(record.id) if record.start_s is None else None,
+        submitted=live.clock.time_of_day(record.submitted_s),
+        waited_s=max(until - record.submitted_s, 0.0),
+        start=None if record.start_s is None else live.clock.time_of_day(record.start_s),
+        start_early=None if predicted is None else at_least_now(predicted.early_s),
+        start_late=None if predicted is None else at_least_now(predicted.late_s),
+        backfilled=record.backfilled,
+        ended=record.ended_at,
+        held_s=record.held_s,
+        outcome=record.outcome,
+        exit_code=record.exit_code,
+        detail=record.detail if mine else None,
+        attempts=record.attempts,
+        instants=Instants(submitted_s=record.submitted_s, start_s=record.start_s, freed_s=record.freed_s),
+        **_private(record) if mine else {},
+    )
+
+
+def _private(record: JobRecord) -> dict[str, Any]:
+    return {"command": list(record.command), "directory": record.directory, "output": record.output}

@@ -121,11 +121,30 @@ class EstimatesSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsSection:
+    """Section `limits`: of each user of a live queue. The simulator ignores them.
+
+    connections: open connections to the manager.
+    waiting: waiting jobs.
+    processors: that waiting and running jobs request together, None without limit.
+    job_bytes: of one request, with command and environment.
+    stored_bytes: of all waiting and running jobs in the store.
+    """
+
+    connections: Annotated[int, Field(ge=1)] = 128
+    waiting: Annotated[int, Field(ge=1)] = 10_000
+    processors: Annotated[int, Field(ge=1)] | None = None
+    job_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
+    stored_bytes: Annotated[int, Field(ge=1024)] = 128 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFile:
     """Contents of the file."""
 
     queue: QueueSection = field(default_factory=QueueSection)
     estimates: EstimatesSection = field(default_factory=EstimatesSection)
+    limits: LimitsSection = field(default_factory=LimitsSection)
 
 
 def load_queue_file(name: str | Path) -> QueueFile:

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from nws.base.errors import ReportedError
+from nws.base.terminal import visible
 
 INTERRUPTED = 130
 
@@ -65,7 +66,7 @@ def run_program(
 
     def report(text: str) -> None:
         if reports():
-            _print_error("\n".join(f"{name}: {line}" for line in text.splitlines() or [""]))
+            _print_error("\n".join(f"{name}: {visible(line)}" for line in text.splitlines() or [""]))
 
     _occupy_standard_descriptors()
     if unwind:

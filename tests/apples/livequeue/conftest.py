@@ -300,6 +300,30 @@ def state_file():
 
 
 @pytest.fixture
+def request_document(tmp_path):
+    """Makes the argument of `submit` for a command."""
+
+    def make(*command, **more):
+        plain = {
+            "token": os.urandom(8).hex(),
+            "name": "x",
+            "project": "",
+            "command": list(command) or ["true"],
+            "directory": str(tmp_path),
+            "environment": {"PATH": os.environ["PATH"]},
+            "umask": 0o022,
+            "output": "/dev/null",
+            "error": "/dev/null",
+            "procs": 1,
+            "request_s": 60,
+            "model_s": None,
+        }
+        return plain | more
+
+    return make
+
+
+@pytest.fixture
 def dumps():
     """One JSON line."""
     return lambda document: json.dumps(document).encode() + b"\n"

@@ -198,6 +198,6 @@ def test_a_long_queue_is_told_page_by_page(bench, asked, monkeypatch):
     pages, after = [], 0
     while after is not None:
         page = views.document(one.live, 0, everything=False, after=after)
-        pages.append([(job["id"], job["position"]) for job in page["jobs"]])
-        after = page["more"]
+        pages.append([(job.id, job.position) for job in page.jobs])
+        after = page.more
     assert pages == [[(1, None), (2, 1)], [(3, 2), (4, 3)], [(5, 4)]]

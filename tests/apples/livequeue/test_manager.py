@@ -119,8 +119,8 @@ def test_lines_that_are_no_requests(manager, dumps, state_file):
         answers = [json.loads(lines.readline())["refused"] for _ in range(3)]
     assert "expected one JSON object a line" in answers[0]
     assert "'fly' is no request; legal are submit, queue, why, cancel, wait" in answers[1]
-    assert "command []: a program and its arguments are legal" in answers[2]
-    assert "procs True: this machine has 1 processors" in answers[2]
+    assert "command []: list should have at least 1 item" in answers[2]
+    assert "procs True: input should be a valid integer" in answers[2]
 
 
 def test_the_socket_is_its_owners_only(manager, state_file):

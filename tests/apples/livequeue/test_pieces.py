@@ -1,6 +1,8 @@
 """Clock, locks, requests, reasons and log: each alone."""
 
+import json
 import multiprocessing
+import os
 import time
 
 import pytest
@@ -9,9 +11,10 @@ from apples.errors import ConfigError, HistoryError
 from apples.livequeue.clock import Clock, rounded_up
 from apples.livequeue.locks import queue_locks
 from apples.livequeue.log import swf_lines
+from apples.livequeue.models import JobRequest, read_request
 from apples.livequeue.reasons import clock_time, why
-from apples.livequeue.requests import read_submission
 from apples.livequeue.store import Store
+from apples.livequeue.submissions import submission_of
 
 
 def test_instants_are_exact_and_grow():
@@ -51,25 +54,31 @@ def test_a_lock_ends_with_its_process(tmp_path):
 
 
 def test_everything_that_is_wrong_with_a_submission_is_said():
+    wrong = {"procs": 0, "request_s": -1, "umask": True, "environment": {"A=": "x"}, "directory": "here"}
     with pytest.raises(ConfigError) as caught:
-        read_submission(
-            {"procs": 9, "request_s": float("inf"), "umask": True, "environment": {"A=": "x"}}, 0, 4
-        )
+        read_request(json.dumps({"submit": wrong}).encode())
     said = str(caught.value)
     for part in (
-        "token None: a word of at most 200",
-        "command None: a program and its arguments",
-        "directory None: an absolute path",
-        "procs 9: this machine has 4 processors; 1 to 4 are legal",
-        "request_s inf: a time above 0 s",
-        "umask True: a mask of file modes",
-        "environment {'A=': 'x'}: variables by name",
+        "submit: token: field required",
+        "submit: command: field required",
+        "submit: directory 'here': an absolute path is legal",
+        "submit: procs 0: input should be greater than or equal to 1",
+        "submit: request_s -1: input should be greater than 0",
+        "submit: umask True: input should be a valid integer",
+        "submit: environment.A=.[key] 'A=': a name without '=' is legal",
     ):
         assert part in said
-    with pytest.raises(ConfigError, match="expected one object with command"):
-        read_submission([], 0, 4)
-    with pytest.raises(ConfigError, match="user 54321 has no entry on this host"):
-        read_submission({}, 54321, 4)
+    with pytest.raises(ConfigError, match="submit \\[\\]: Input should be a valid dictionary"):
+        read_request(b'{"submit": []}')
+
+
+def test_a_submission_that_this_machine_cannot_run(request_document):
+    request = JobRequest.model_validate(request_document("true", procs=9))
+    with pytest.raises(
+        ConfigError, match="procs 9: this machine has 4 processors; 1 to 4 are legal"
+    ) as caught:
+        submission_of(request, 54321, os.getpid(), 4)
+    assert "user 54321 has no entry on this host" in str(caught.value)
 
 
 def test_a_store_that_is_not_there(tmp_path):
