@@ -12,8 +12,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-#: Kinds of limits by name.
-_KINDS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
+#: Limits by their name in /proc/PID/limits, which shows those of every process; `prlimit` needs a right for that.
+_NAMES = {
+    "Max cpu time": "RLIMIT_CPU",
+    "Max file size": "RLIMIT_FSIZE",
+    "Max data size": "RLIMIT_DATA",
+    "Max stack size": "RLIMIT_STACK",
+    "Max core file size": "RLIMIT_CORE",
+    "Max resident set": "RLIMIT_RSS",
+    "Max processes": "RLIMIT_NPROC",
+    "Max open files": "RLIMIT_NOFILE",
+    "Max locked memory": "RLIMIT_MEMLOCK",
+    "Max address space": "RLIMIT_AS",
+    "Max pending signals": "RLIMIT_SIGPENDING",
+    "Max msgqueue size": "RLIMIT_MSGQUEUE",
+    "Max nice priority": "RLIMIT_NICE",
+    "Max realtime priority": "RLIMIT_RTPRIO",
+    "Max realtime timeout": "RLIMIT_RTTIME",
+}
+#: Width of the column of names.
+_COLUMN = 26
 
 
 class Inherited(NamedTuple):
@@ -25,10 +43,10 @@ class Inherited(NamedTuple):
 
 
 def of_process(pid: int, uid: int) -> Inherited:
-    """Return the limits of a process of a user; raise `OSError` if it has ended."""
+    """Return the limits of a process of a user; raise `ProcessLookupError` if it has ended, or `OSError`."""
     found = Inherited(
         os.getpriority(os.PRIO_PROCESS, pid),
-        {name: resource.prlimit(pid, kind) for name, kind in _KINDS.items()},
+        _rlimits(pid),
         tuple(sorted(os.sched_getaffinity(pid))),
     )
     # The number may belong to a process of another user by now.
@@ -37,11 +55,29 @@ def of_process(pid: int, uid: int) -> Inherited:
     return found
 
 
+def _rlimits(pid: int) -> dict[str, Sequence[int]]:
+    found: dict[str, Sequence[int]] = {}
+    for line in _lines(pid, "limits"):
+        name = _NAMES.get(line[:_COLUMN].strip())
+        if name is not None:
+            soft, hard = line[_COLUMN:].split()[:2]
+            found[name] = _number(soft), _number(hard)
+    return found
+
+
+def _number(text: str) -> int:
+    return resource.RLIM_INFINITY if text == "unlimited" else int(text)
+
+
 def _effective_user(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_bytes().splitlines():
-        if line.startswith(b"Uid:"):
-            return int(line.split()[2])
-    raise ProcessLookupError
+    return next(int(line.split()[2]) for line in _lines(pid, "status") if line.startswith("Uid:"))
+
+
+def _lines(pid: int, file: str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        raise ProcessLookupError from None
 
 
 def inherit(nice: int, rlimits: Mapping[str, Sequence[int]], cpus: Iterable[int]) -> None:
@@ -50,10 +86,12 @@ def inherit(nice: int, rlimits: Mapping[str, Sequence[int]], cpus: Iterable[int]
     cpus: those that the process may use; none to leave the affinity.
     """
     for name, (soft, hard) in rlimits.items():
-        kind = _KINDS.get(name)
-        if kind is not None:
-            with suppress(OSError, ValueError):
-                resource.setrlimit(kind, _possible(kind, soft, hard))
+        kind = getattr(resource, name)
+        try:
+            resource.setrlimit(kind, (soft, hard))
+        except (OSError, ValueError):
+            most = resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (_least(soft, most), _least(hard, most)))
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, nice)
     cpus = set(cpus)
@@ -63,13 +101,5 @@ def inherit(nice: int, rlimits: Mapping[str, Sequence[int]], cpus: Iterable[int]
             os.sched_setaffinity(0, cpus)
 
 
-def _possible(kind: int, soft: int, hard: int) -> tuple[int, int]:
-    """Return the limits, at most this process's hard limit unless it may raise it."""
-    most = resource.getrlimit(kind)[1]
-    if os.geteuid() == 0 or most == resource.RLIM_INFINITY:
-        return soft, hard
-    return _least(soft, most), _least(hard, most)
-
-
 def _least(limit: int, most: int) -> int:
-    return most if limit == resource.RLIM_INFINITY else min(limit, most)
+    return max(limit, most) if resource.RLIM_INFINITY in (limit, most) else min(limit, most)

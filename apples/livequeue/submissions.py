@@ -114,10 +114,14 @@ def submission_of(request: JobRequest, uid: int, pid: int, processors: int) -> S
 def _limits(pid: int, uid: int) -> Inherited:
     try:
         return of_process(pid, uid)
-    except OSError as error:
+    except ProcessLookupError:
         raise RequestRejected(
-            f"the limits of process {pid} cannot be read ({error.strerror or 'it has ended'}); a job inherits them, so "
+            f"the limits of process {pid} cannot be read, it has ended; a job inherits them, so "
             "submit from a process of this host that waits for the answer"
+        ) from None
+    except OSError as error:
+        raise SharingError(
+            f"the limits of process {pid} cannot be read now ({error.strerror}); try again"
         ) from None
 
 
