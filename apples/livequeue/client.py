@@ -62,11 +62,16 @@ class QueueClient:
             for first in range(0, len(arguments), 64):
                 batch = arguments[first : first + 64]
                 lines = [json.dumps({request: argument}).encode() + b"\n" for argument in batch]
-                self._socket.sendall(b"".join(lines))
+                # A manager that refuses the connection closes it. Its reason can be read all the same.
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    self._socket.sendall(b"".join(lines))
                 for _ in batch:
-                    answers.append(json.loads(self._lines.readline() or b"null"))
-                    if not answers[-1]:
+                    line = self._lines.readline()
+                    if not line and answers and "refused" in answers[-1]:
+                        raise refusal(answers[-1])
+                    if not line.endswith(b"\n"):
                         raise NoManager("the queue's manager ended before it answered")
+                    answers.append(json.loads(line))
         except (OSError, ValueError) as error:
             raise NoManager(f"{self.path}: the queue's manager does not answer ({error})") from error
         return answers
