@@ -144,7 +144,10 @@ def test_calibrating_hosts_that_nobody_named(run):
 def test_calibrating_an_unknown_application(run):
     ended = run("apples", "calibrate", "--app", "weather")
     assert ended.code == 2
-    assert ended.err == "apples: unknown application 'weather'; legal are mhd3d, heat, jacobi2d\n"
+    assert ended.err == (
+        "apples: unknown application 'weather'; legal are mhd3d, heat, jacobi2d, or the path of an application file "
+        "(apples app new)\n"
+    )
 
 
 @pytest.mark.parametrize("scheduler", ["default", "smart-user", "paper"])
