@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import platform as python_platform
-import signal
 import subprocess
 import tempfile
 import time
@@ -179,9 +178,9 @@ class Platform(ABC):
 
 def launched_benchmark(platform: Platform, request: BenchmarkRequest) -> Benchmark:
     """Run the application's benchmark with real ranks; raise `LaunchError`."""
-    if isinstance(request.template, Deployable):
-        from apples.platforms.shortruns import observed_benchmark
+    from apples.platforms.shortruns import check_finished, observed_benchmark
 
+    if isinstance(request.template, Deployable):
         return observed_benchmark(platform, request, request.template)
     with tempfile.TemporaryDirectory(prefix="apples-benchmark-") as directory:
         run_dir = Path(directory)
@@ -199,16 +198,6 @@ def launched_benchmark(platform: Platform, request: BenchmarkRequest) -> Benchma
         )
         check_finished(outcome, f"the benchmark of {template.name} on {request.host.name}")
         return template.read_benchmark(output, outcome.observed_s)
-
-
-def check_finished(outcome: Outcome, what: str) -> None:
-    """Raise `LaunchError` if a launch of this package's own failed, the signal's exception if it was interrupted."""
-    if outcome.ended == "interrupted":
-        # The launcher handled the signal for the ranks; it also meant this process.
-        signal.raise_signal(outcome.exit_code - 128)
-        raise KeyboardInterrupt
-    if not outcome.finished:
-        raise LaunchError(f"{what} failed: {outcome.message}")
 
 
 def run_warm_command(command: Sequence[str], notify: Notify) -> None:

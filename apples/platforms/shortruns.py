@@ -5,14 +5,16 @@ What the counters mean is decided in `apples.learning.shortruns`; here are the l
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from apples.errors import ConfigError, LaunchError
 from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
-from apples.launching.launcher import LaunchRequest
+from apples.launching.launcher import LaunchRequest, Notify
 from apples.learning.shortruns import (
     ENOUGH_CPU_S,
     ShortRun,
@@ -22,12 +24,11 @@ from apples.learning.shortruns import (
     memory_of,
     messages_of,
 )
-from apples.model.plan import unplanned
+from apples.model.plan import Outcome, unplanned
 from apples.model.template import Benchmark, BenchmarkRequest, Deployable, Workload
 from apples.monitoring.counters import PageCounters
 from apples.monitoring.environment import figures_of
 from apples.monitoring.job import JOB, MonitoredRun
-from apples.platforms.platform import Platform, check_finished
 
 #: The shorter run's part of the iterations, and the most by which both are multiplied to take long enough.
 _SHORTER, _MOST_TIMES = 4, 64
@@ -38,11 +39,22 @@ _UNEVEN = 3
 _QUOTED = 400
 
 
+class Launches(Protocol):
+    """What short runs need of a platform."""
+
+    @property
+    def several_hosts(self) -> bool:
+        """Whether it may start ranks on more than one host."""
+
+    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
+        """Launch and return the outcome; raise `LaunchError`."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Starter:
     """Starts short runs of one program on one host."""
 
-    platform: Platform
+    platform: Launches
     request: BenchmarkRequest
     template: Deployable
     directory: Path
@@ -95,7 +107,17 @@ class _Starter:
         return self.run(rows, fewer), self.run(rows, max(iterations, fewer + 1))
 
 
-def observed_benchmark(platform: Platform, request: BenchmarkRequest, template: Deployable) -> Benchmark:
+def check_finished(outcome: Outcome, what: str) -> None:
+    """Raise `LaunchError` if a launch of this package's own failed, the signal's exception if it was interrupted."""
+    if outcome.ended == "interrupted":
+        # The launcher handled the signal for the ranks; it also meant this process.
+        signal.raise_signal(outcome.exit_code - 128)
+        raise KeyboardInterrupt
+    if not outcome.finished:
+        raise LaunchError(f"{what} failed: {outcome.message}")
+
+
+def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: Deployable) -> Benchmark:
     """Return the costs of a user's program on one host, measured under the monitor in CPU time.
 
     Raises:

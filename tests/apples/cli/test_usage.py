@@ -109,7 +109,7 @@ def test_problems_of_different_kinds_are_told_at_once(problems, tmp_path):
         (["--scenario", "nope"], "nope.yaml: no such file, .* shipped are mock/centurion"),
         (
             ["--mock", "--app", "weather"],
-            "unknown application 'weather'; legal are mhd3d, heat, jacobi2d, pmhd3d, or the path of an application file",
+            "legal are mhd3d, heat, jacobi2d, pmhd3d, or the path of an application file",
         ),
         (["--mock", "--load", "heavy"], "has no load 'heavy'; legal are loaded, unloaded"),
         (["--json", "--json-lines"], "--json and --json-lines exclude each other"),
