@@ -55,6 +55,29 @@ class _Commands:
 Commands = Annotated[tuple[tuple[str, ...], ...], _Commands()]
 
 
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """A regular expression with a group."""
+
+    def parse(self, value: object) -> str:
+        try:
+            if isinstance(value, str) and re.compile(value).groups:
+                return value
+        except re.error as error:
+            raise ValueError(f"is no regular expression: {error}") from None
+        raise ValueError(
+            "should be a regular expression with a group for the iteration, such as 'step +([0-9]+)'"
+        )
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+
+Pattern = Annotated[str, _Pattern()]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShortRun:
     """Length of the runs that measure the program. size : rows of `apples app check` without SIZE"""
@@ -72,6 +95,7 @@ class ApplicationEntry:
     pieces : how the program gets them; None finds it from the templates
     parameters : further variables of the templates, changed by --set
     directory : where the program starts, relative to the file
+    progress : finds the iteration in a line of the program's output; None for the monitor's count
     """
 
     name: str
@@ -87,6 +111,7 @@ class ApplicationEntry:
     prepare: Commands = ()
     finish: Commands = ()
     directory: str = "."
+    progress: Pattern | None = None
     memory_per_row: Amount_bytes = 0.0
     min_rows: Count = 1
     max_rows: Count | None = None

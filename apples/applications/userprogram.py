@@ -108,6 +108,7 @@ class UserProgram:
             command=self._resolved(_words(texts, ("command",), len(entry.command))),
             directory=directory,
             mpi=entry.mpi,
+            progress=entry.progress,
             files={directory / name: texts["files", name] for name in entry.files},
             environment={name: texts["environment", name] for name in entry.environment},
             prepare=self._commands(texts, "prepare", entry.prepare),

@@ -74,6 +74,12 @@ def benchmark_of(name: str, short: ShortRun, long: ShortRun) -> Benchmark:
     )
 
 
+def counted_each(short: ShortRun, long: ShortRun) -> float | None:
+    """Return the iterations that rank 0's monitor counts for each of the program's; None if it sees no loop."""
+    counted = long.ranks[0].iterations - short.ranks[0].iterations
+    return counted / (long.iterations - short.iterations) if counted > 0 else None
+
+
 def messages_of(short: ShortRun, long: ShortRun) -> float:
     """Return the messages to one neighbour in each iteration, from two runs of a pair of ranks.
 

@@ -127,6 +127,7 @@ class Benchmark:
     bytes_fixed : resident memory of a rank beside its rows
     setup_cpu_s : CPU seconds of a rank between MPI_Init and MPI_Finalize outside its iterations
     messages, bytes_exchanged : to one neighbour in each iteration, None where they were not measured
+    counted_each : iterations that the monitor counts for each of the program's, None where that was not measured
     """
 
     ranks: int
@@ -137,6 +138,7 @@ class Benchmark:
     setup_cpu_s: float = 0.0
     messages: float | None = None
     bytes_exchanged: float | None = None
+    counted_each: float | None = None
 
 
 def _silent(line: str) -> None:
@@ -244,6 +246,7 @@ class Deployment:
     files : text of files to write before the start, by path.  environment : variables of the ranks
     prepare, finish : commands to run once, in `directory`, before the start and after a complete run
     mpi : its MPI library: "mpich", "openmpi" or "intelmpi"; None to find it from the program
+    progress : regular expression whose group is the iteration in a line of its output; None for none
     """
 
     command: tuple[str, ...]
@@ -253,6 +256,7 @@ class Deployment:
     prepare: tuple[tuple[str, ...], ...] = ()
     finish: tuple[tuple[str, ...], ...] = ()
     mpi: str | None = None
+    progress: str | None = None
 
 
 @runtime_checkable

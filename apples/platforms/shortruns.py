@@ -19,6 +19,7 @@ from apples.learning.shortruns import (
     ENOUGH_CPU_S,
     ShortRun,
     benchmark_of,
+    counted_each,
     cpu_growth_s,
     ignores_pieces,
     memory_of,
@@ -132,7 +133,7 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
         short, long = _long_enough(start, [rows] * request.ranks)
         found = benchmark_of(request.template.name, short, long)
         if request.ranks > 1:
-            return replace(found, messages=messages_of(short, long))
+            return replace(found, messages=messages_of(short, long), counted_each=counted_each(short, long))
         more = rows * _UNEVEN if limits.max_rows is None else min(rows * _UNEVEN, limits.max_rows)
         pieces = [rows, rows] if template.even else [rows, more]
         pair = start.two(pieces, long.iterations)
@@ -140,7 +141,13 @@ def observed_benchmark(platform: Launches, request: BenchmarkRequest, template: 
             raise ConfigError(_ignored(template, pair[1]))
         taller = [start.run([2 * rows], short.iterations)] if template.even else []
         row_bytes, fixed_bytes = memory_of([short, *taller] if template.even else [pair[1]])
-        return replace(found, messages=messages_of(*pair), bytes_per_row=row_bytes, bytes_fixed=fixed_bytes)
+        return replace(
+            found,
+            messages=messages_of(*pair),
+            counted_each=counted_each(*pair),
+            bytes_per_row=row_bytes,
+            bytes_fixed=fixed_bytes,
+        )
 
 
 def _long_enough(start: _Starter, rows: Sequence[int]) -> tuple[ShortRun, ShortRun]:

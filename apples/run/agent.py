@@ -63,6 +63,7 @@ class Decision:
     workload : of the remaining iterations.  first_iteration : iterations done before.  platform : its name
     keep, interval : the checkpoints and how often they are written; None for none
     setup_cpu_s : CPU seconds of a rank of a user's program beside its iterations
+    counted_each : iterations that the monitor counts for each of the program's, None if unknown
     """
 
     plan: Plan
@@ -78,6 +79,7 @@ class Decision:
     keep: Checkpointing | None = None
     interval: Interval | None = None
     setup_cpu_s: float = 0.0
+    counted_each: float | None = None
 
     def document(self, record: Record | None = None) -> dict[str, Any]:
         """Return the plan's JSON document, with the observations if `record` has an outcome."""
@@ -168,6 +170,7 @@ class Agent:
             notes=self._notes(snapshot, costs),
             first_iteration=done,
             setup_cpu_s=self._costing.setup_cpu_s(self.platform, request),
+            counted_each=self._costing.counted_each(self.platform, request),
         )
 
     def _prices(self, request: RunRequest, snapshot: Snapshot, after: Decision | None) -> tuple[str, Costs]:

@@ -110,6 +110,11 @@ class Costing:
         found = self._kept(platform, self._measured_key(platform, request))
         return max((b.setup_cpu_s for b in found), default=0.0)
 
+    def counted_each(self, platform: Platform, request: RunRequest) -> float | None:
+        """Return the iterations that the monitor counts for each of the program's; None if they are unknown."""
+        found = self._kept(platform, self._measured_key(platform, request))
+        return next((b.counted_each for b in reversed(found) if b.counted_each is not None), None)
+
     def calibrate(self, platform: Platform, request: RunRequest, notify: Notify) -> None:
         """Measure every benchmark anew, whatever is kept."""
         for host in _one_of_each_type(platform):

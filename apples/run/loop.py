@@ -197,6 +197,7 @@ class AttemptLoop:
             first=decision.first_iteration,
             iterations=decision.workload.iterations,
             predicted_s=decision.plan.predicted_s,
+            counted_each=decision.counted_each,
             now=self._platform.now,
             report=lambda document: self._on_event("progress", document),
         ).hear
@@ -279,6 +280,7 @@ def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> La
         run_dir=run_dir,
         directory=None if start is None else start.directory,
         mpi=None if start is None else start.mpi,
+        progress_pattern=None if start is None else start.progress,
         environment={**({} if start is None else start.environment), **request.environment},
         label=request.label,
         time_limit_s=request.time_limit_s,

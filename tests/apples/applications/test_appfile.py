@@ -120,6 +120,14 @@ mpi: lam
             ("iterations: 500", "pieces: file\niterations: 500"),
             "app.yaml:4: pieces: got file, but no template",
         ),
+        (
+            ("iterations: 500", "iterations: 500\nprogress: step [0-9]+"),
+            "app.yaml:5: progress: should be a regular expression with a group",
+        ),
+        (
+            ("iterations: 500", "iterations: 500\nprogress: ("),
+            "app.yaml:5: progress: is no regular expression",
+        ),
         (("{{ rows |", "{{ rows | |"), "app.yaml:3: command.6: not a template: "),
         (
             ("iterations: 500", "iterations: 500\nparameters: {rows: 3}"),
@@ -134,6 +142,13 @@ mpi: lam
 def test_unusable_file_names_line_and_remedy(problems, change, message):
     (found,) = problems(WAVE.replace(*change))
     assert found.startswith(message)
+
+
+def test_progress_expression_is_part_of_the_start(program, tmp_path):
+    assert program(WAVE).deployment([4], tmp_path, {}).progress is None
+    assert (
+        program(WAVE + "progress: step ([0-9]+)\n").deployment([4], tmp_path, {}).progress == "step ([0-9]+)"
+    )
 
 
 def test_even_program_needs_no_pieces(program, tmp_path):

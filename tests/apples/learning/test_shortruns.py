@@ -8,6 +8,7 @@ from apples.errors import LaunchError
 from apples.learning.shortruns import (
     ShortRun,
     benchmark_of,
+    counted_each,
     ignores_pieces,
     memory_of,
     messages_of,
@@ -28,6 +29,7 @@ def short_run(rows, iterations, *, cost=ROW_S, loads=None, peaks=()):
             elapsed_s=2 * (SETUP_S + iterations * load * cost) + 0.01,
             sent=3 + 2 * iterations,
             c_comm=1 + iterations,
+            iterations=2 * iterations,
         )
         for rank, load in enumerate(loads or rows)
     ]
@@ -47,6 +49,14 @@ def test_two_runs_give_the_cost_of_a_row():
 def test_iterations_without_cost_are_an_error():
     with pytest.raises(LaunchError, match=r"0\.000 s more CPU time for 25 than for 5 iterations"):
         benchmark_of("toy", short_run([10], 5, cost=0.0), short_run([10], 25, cost=0.0))
+
+
+def test_counted_iterations_of_each_iteration_cancel_the_rest():
+    assert counted_each(short_run([1, 3], 5), short_run([1, 3], 25)) == 2
+    silent = [short_run([1, 3], n) for n in (5, 25)]
+    for run in silent:
+        run.ranks[0].iterations = 0
+    assert counted_each(*silent) is None
 
 
 def test_messages_are_counted_by_iteration():
