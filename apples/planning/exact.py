@@ -5,9 +5,11 @@ A makespan T is reachable if some chain can place all rows by T. The rows that a
 and the same last two, only the one with more rows matters (Held and Karp 1962). Prefixes that cannot place the work
 are dropped, all sets are advanced at once, and T falls to the makespan of the best chain found until none is left.
 
-Exact in whole rows if each host has one slot and reductions are free. Otherwise the exchanges of a host whose slots are
-not adjacent, and the slowest link of a reduction, are known only at the end of a chain: prefixes are compared by
-their least cost and their slowest link, and the `LEAVES` best chains of a set are priced.
+A reduction waits for the slowest link of the chain. So each set is tried with limits of the latency of its links, at
+the price of that limit.
+
+Exact in whole rows if each host has one slot. The exchanges of a host whose slots are not adjacent are known only at
+the end of a chain: prefixes are compared by their least cost, and the `LEAVES` best chains of a set are priced.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ BoolArray = NDArray[np.bool_]
 MOST = 10
 #: Chains priced of each set and round if the dynamic program only bounds their cost.
 LEAVES = 8
+#: Most limits of the slowest latency that a set is tried with; between two of them the higher one is the price.
+LIMITS = 28
 #: Most prefixes kept at once; more are dropped, the least promising first.
 WIDTH = 60_000
 #: Sets advanced at once; the most promising come first, so that later ones are dropped by their bound.
@@ -50,10 +54,10 @@ def best_chain(
 
     start : a known schedule; it is returned if nothing is better
     """
-    sets = _Sets.of(problem, options)
+    current, finish = start, UNUSABLE_S / 2 if start is None else start.makespan_s
+    sets = _Sets.of(problem, options, finish)
     if sets is None:
         return start
-    current, finish = start, UNUSABLE_S / 2 if start is None else start.makespan_s
     done = 0
     for size in (*_BATCHES, len(sets.member)):
         # The order of the bounds does not depend on the finish: later batches hold what earlier ones left.
@@ -87,7 +91,8 @@ class _Sets:
     less : float64[K, N], seconds of its cheapest exchange, for the ends of the chain
     busy : int64[K], 1 if every exchange between hosts has to share an interface with another one
     link : float64[2, N, N+1], seconds of an exchange by `busy`; column N is no neighbour
-    latency : float64[N, N+1], seconds of the slower direction.  earliest : float64[K], lower bound of the makespan
+    latency : float64[N, N+1], seconds of the slower direction.  limit : float64[K], slowest latency of a set's links
+    earliest : float64[K], lower bound of the makespan
     """
 
     member: BoolArray
@@ -101,13 +106,14 @@ class _Sets:
     busy: IntArray
     link: FloatArray
     latency: FloatArray
+    limit: FloatArray
     earliest: FloatArray
     size: int
     min_rows: int
 
     @classmethod
-    def of(cls, problem: Problem, options: PlanningOptions) -> _Sets | None:
-        """Return the sets whose members can hold the work; None if there is none."""
+    def of(cls, problem: Problem, options: PlanningOptions, finish: float) -> _Sets | None:
+        """Return the sets whose members can hold the work and might place it by `finish`; None if there is none."""
         member = _slot_sets(problem, options)
         if not len(member):
             return None
@@ -117,38 +123,48 @@ class _Sets:
         if not holds.any():
             return None
         chains, where = chains.select(holds)
+        lines = lines.take(where)
+        rate = 1 / lines.slope
+        early = (problem.size + chains.total(rate * lines.fixed)) / chains.total(rate) < finish
+        if not early.any():
+            return None
+        chains, where = chains.select(early)
+        holds[holds] = early
         return cls._dense(problem, member[holds], lines.take(where))
 
     @classmethod
     def _dense(cls, problem: Problem, member: BoolArray, lines: RankLines) -> _Sets:
+        hosts, processors = problem.host_of, member.shape[1]
+        pair = problem.side[np.ix_(hosts, hosts)]
+        more = problem.transfer[np.ix_(hosts, hosts)]
+        # A link that is broken one way is of no use to either end.
+        broken = np.maximum(pair, pair.T) >= UNUSABLE_S
+        link = np.where(broken, UNUSABLE_S, np.stack([pair, pair + more]))
+        latency = problem.latency_s[np.ix_(hosts, hosts)]
+        slowest = np.maximum(latency, latency.T)
+        limits = _latency_limits(slowest) if problem.reduction_hops else np.array([np.inf])
+        copies = len(limits)
+
         def dense(values: FloatArray, outside: float) -> FloatArray:
             table = np.full(member.shape, outside)
             table[member] = values
-            return table
+            return np.repeat(table, copies, axis=0)
 
-        hosts = problem.host_of
         on = np.zeros((len(member), len(problem.hosts)), dtype=bool)
         np.logical_or.at(on.T, hosts, member.T)
-        busy = (on.sum(axis=1) > 2).astype(np.int64)
-        pair = problem.side[np.ix_(hosts, hosts)]
-        more = problem.transfer[np.ix_(hosts, hosts)]
-        link = np.stack([pair, pair + more])
-        # A link that is broken one way is of no use to either end.
-        link = np.where(np.maximum(pair, pair.T) < UNUSABLE_S, link, UNUSABLE_S)
-        alone = np.where(member[:, None, :] & ~np.eye(len(hosts), dtype=bool), link[busy], np.inf)
-        cheapest = np.sort(alone, axis=2)[:, :, :2]
-        ranks = member.sum(axis=1)[:, None]
-        less = np.where(ranks > 1, cheapest[:, :, 0], 0.0)
-        least = np.where(ranks > 2, cheapest[:, :, min(1, len(hosts) - 1)], less)
-        latency = problem.latency_s[np.ix_(hosts, hosts)]
-        slowest = np.maximum(latency, latency.T)
+        busy = np.repeat((on.sum(axis=1) > 2).astype(np.int64), copies)
+        limit = np.tile(limits, len(member))
         fixed = dense(lines.fixed, 0.0)
+        members = np.repeat(member, copies, axis=0)
+        ranks = members.sum(axis=1)[:, None]
         if problem.reduction_hops:
-            near = np.where(member[:, None, :] & ~np.eye(len(hosts), dtype=bool), slowest, np.inf).min(axis=2)
-            lowest = np.where(ranks > 1, np.where(member, near, 0.0), 0.0).max(axis=1)
-            fixed = fixed + problem.reduction_hops * lowest[:, None]
+            fixed = fixed + np.where(ranks > 1, problem.reduction_hops * limit[:, None], 0.0)
+        joined = members[:, None, :] & ~np.eye(processors, dtype=bool) & (slowest <= limit[:, None, None])
+        cheapest = np.sort(np.where(joined, link[busy], np.inf), axis=2)[:, :, :2]
+        less = np.where(ranks > 1, cheapest[:, :, 0], 0.0)
+        least = np.where(ranks > 2, cheapest[:, :, min(1, processors - 1)], less)
         found = cls(
-            member=member,
+            member=members,
             slope=dense(lines.slope, 1.0),
             fixed=fixed,
             cap=np.minimum(dense(lines.cap, 0.0), problem.size),
@@ -157,14 +173,15 @@ class _Sets:
             least=least,
             less=less,
             busy=busy,
-            link=np.concatenate((link, np.zeros((2, len(hosts), 1))), axis=2),
-            latency=np.concatenate((slowest, np.zeros((len(hosts), 1))), axis=1),
-            earliest=np.zeros(len(member)),
+            link=np.concatenate((link, np.zeros((2, processors, 1))), axis=2),
+            latency=np.concatenate((slowest, np.zeros((processors, 1))), axis=1),
+            limit=limit,
+            earliest=np.zeros(len(members)),
             size=problem.size,
             min_rows=problem.min_rows,
         )
-        rate = np.where(member, 1 / found.slope, 0.0)
-        starts = np.where(member, fixed + np.minimum(less, UNUSABLE_S), 0.0)
+        rate = np.where(members, 1 / found.slope, 0.0)
+        starts = np.where(members, fixed + np.minimum(less, UNUSABLE_S), 0.0)
         found.earliest[:] = (problem.size + (rate * starts).sum(axis=1)) / rate.sum(axis=1)
         return found
 
@@ -199,6 +216,13 @@ class _Sets:
         return left
 
 
+def _latency_limits(slowest: FloatArray) -> FloatArray:
+    """Return the latencies that may be the slowest of a chain, ascending; at most `LIMITS` of them."""
+    values = np.unique(slowest)
+    some: FloatArray = values[np.unique(np.ceil(np.linspace(0, len(values) - 1, LIMITS)).astype(np.int64))]
+    return some
+
+
 def _slot_sets(problem: Problem, options: PlanningOptions) -> BoolArray:
     """Return every set of processors with an allowed number of ranks, bool[K, N]; a host's slots fill in order."""
     n = problem.processors
@@ -222,7 +246,7 @@ class _Prefixes:
     """S prefixes. members : int64[S, l], processors in rank order.  place : index in the batch's sets, int64[S]
 
     used : int64[S], bit mask of the members.  placed : rows of all members but the last, float64[S]
-    open : rows that members outside and the last one can place at most.  slow : slowest link so far, seconds
+    open : rows that members outside and the last one can place at most
     """
 
     members: IntArray
@@ -230,7 +254,6 @@ class _Prefixes:
     used: IntArray
     placed: FloatArray
     open: FloatArray
-    slow: FloatArray
 
     def take(self, where: IntArray | BoolArray) -> _Prefixes:
         return _Prefixes(
@@ -239,7 +262,6 @@ class _Prefixes:
             self.used[where],
             self.placed[where],
             self.open[where],
-            self.slow[where],
         )
 
 
@@ -258,7 +280,6 @@ def _advance(problem: Problem, sets: _Sets, some: IntArray, finish: float) -> _L
         used=1 << first,
         placed=np.zeros(len(place)),
         open=inside.sum(axis=1)[place],
-        slow=np.zeros(len(place)),
     )
     leaves: list[tuple[IntArray, IntArray]] = []
     n = problem.processors
@@ -287,7 +308,7 @@ def _finished(
     good = np.flatnonzero(total >= sets.size)
     order = good[np.lexsort((-total[good], front.place[good]))]
     starts = np.searchsorted(front.place[order], front.place[order], side="left")
-    keep = order[np.arange(len(order)) - starts < (1 if _is_exact(problem) else LEAVES)]
+    keep = order[np.arange(len(order)) - starts < (1 if problem.single_slots else LEAVES)]
     return [(front.place[keep], front.members[keep])] if len(keep) else []
 
 
@@ -300,6 +321,7 @@ def _last_rows(
     these = some[front.place]
     busy = sets.busy[these]
     wait = np.maximum(sets.link[busy, last, before], sets.link[busy, last, following])
+    wait = np.where(sets.latency[last, following] > sets.limit[these], UNUSABLE_S, wait)
     return sets.rows(these, last, finish - sets.fixed[these, last] - wait)
 
 
@@ -332,27 +354,18 @@ def _extended(
         used=base.used | (1 << following),
         placed=reach[good],
         open=left[good],
-        slow=np.maximum(base.slow, sets.latency[base.members[:, -1], following]),
     )
 
 
-def _is_exact(problem: Problem) -> bool:
-    return problem.single_slots and not problem.reduction_hops
-
-
 def _undominated(problem: Problem, front: _Prefixes, n: int) -> _Prefixes:
-    """Return the prefixes of each set, members and last two that place most rows, and that have the fastest links."""
+    """Return the prefixes of each set, members and last two that place most rows."""
     if len(front.place) < 2:
         return front
     key = ((front.place << n | front.used) * n + front.members[:, -2]) * n + front.members[:, -1]
-    order = np.lexsort((front.slow, -front.placed, key))
+    order = np.lexsort((-front.placed, key))
     first = np.ones(len(order), dtype=bool)
     first[1:] = key[order[1:]] != key[order[:-1]]
     kept = order[first]
-    if not _is_exact(problem):
-        order = np.lexsort((-front.placed, front.slow, key))
-        first[1:] = key[order[1:]] != key[order[:-1]]
-        kept = np.union1d(kept, order[first])
     if len(kept) > WIDTH:
         score = (front.placed + front.open)[kept]
         kept = kept[np.argsort(-score, kind="stable")[:WIDTH]]
