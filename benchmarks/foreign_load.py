@@ -4,10 +4,10 @@
                                       [--spinners 0,1,2] [--nice 0] [--seconds 4] [--repetitions 5] [--mpi "MPICH 4"]
 
 A mix is two or more synthetic jobs that start together on one node of all cores. `plain` is without node manager, with
-MPI's own waits. `block` is `apples share --wait block`. `serial` is one job after the other. Policies alternate within
-a repetition. A spinner computes without end, in a session of its own, at the given niceness. Prints for each mix and
-number of spinners the seconds until the mix ends: median and largest, and the median of the ratios to `plain` in the
-same repetition.
+MPI's own waits. `block` and `adaptive` are `apples share --wait`. `serial` is one job after the other. Policies
+alternate within a repetition. A spinner computes without end, in a session of its own, at the given niceness. Prints
+for each mix and number of spinners the seconds until the mix ends: median and largest, and the median of the ratios to
+`plain` in the same repetition.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from pathlib import Path
 from monitor_mpis import Mpi, found
 from shared_jobs import measured_rate, wait_for
 
-from apples.coscheduling.events import Wait
 from apples.coscheduling.policies import POLICIES
 from apples.daemons.settings import parse_time
-from apples.monitoring.environment import monitor_environment
+from apples.monitoring.environment import WAITS, monitor_environment
 from apples.testing.localcluster import LocalCluster
 
 STENCIL_APP = str(Path(sys.executable).parent / "stencil-app")
@@ -103,8 +102,8 @@ def seconds_of(mpi: Mpi, commands: list[list[str]], policy: str) -> float:
         started = time.monotonic()
         for number, words in enumerate(commands):
             environment = {**os.environ, **mpi.environment, **node}
-            if node or policy == "block":
-                wait = Wait.SPIN_BLOCK if policy == "block" else None
+            if node or policy in WAITS:
+                wait = WAITS.get(policy)
                 environment |= monitor_environment(directory, f"job{number}", wait=wait, base=environment)
             jobs[f"job{number}"] = subprocess.Popen(
                 words,
@@ -130,7 +129,7 @@ def end(jobs: dict[str, subprocess.Popen]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mix", action="append", choices=MIXES)
-    parser.add_argument("--policy", action="append", choices=["plain", "block", "serial", *POLICIES])
+    parser.add_argument("--policy", action="append", choices=["plain", "serial", *WAITS, *POLICIES])
     parser.add_argument("--spinners", default="0,1,2")
     parser.add_argument("--nice", type=int, default=0, help="of the spinners")
     parser.add_argument("--seconds", type=float, default=4.0, help="of one job, alone")

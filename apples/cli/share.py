@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 @click.option("--node-socket", type=click.Path(path_type=Path), help="Socket of the node manager.")
 @click.option(
     "--wait",
-    type=click.Choice(["block", "poll", "mpi"]),
-    help="How ranks wait for messages, without a node manager: block frees the core for other processes.",
+    type=click.Choice(["block", "adaptive", "poll", "mpi"]),
+    help="How ranks wait for messages, without a node manager: block frees the core for other processes, adaptive does "
+    "so while others want it.",
 )
 @click.option("--monitor", is_flag=True, help="Afterwards, print how efficiently the ranks used their time.")
 @click.argument("command", nargs=-1, required=True)

@@ -24,10 +24,11 @@ class Process(NamedTuple):
 
 
 class Wait(Enum):
-    """How a process waits for a message."""
+    """How a process waits for a message. Adaptive: it blocks while its job has to share processors, and else polls."""
 
     POLL = "poll"
     SPIN_BLOCK = "spin-block"
+    ADAPTIVE = "adaptive"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ SHARED_MEMORY = Path("/dev/shm")
 SPIN_S = 120e-6
 
 #: Legal values of `--wait` and `APPLES_WAIT`: how processes wait, None as their MPI does.
-WAITS = {"block": Wait.SPIN_BLOCK, "poll": Wait.POLL, "mpi": None}
+WAITS = {"block": Wait.SPIN_BLOCK, "adaptive": Wait.ADAPTIVE, "poll": Wait.POLL, "mpi": None}
 _WORDS = {wait: word for word, wait in WAITS.items()}
 
 

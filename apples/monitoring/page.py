@@ -98,7 +98,7 @@ _SEQUENCE_AT = _offset(PROCESS_FIELDS, "sequence")
 _AT = {name: MANAGED + _offset(MANAGER_FIELDS, name) for name, _ in MANAGER_FIELDS}
 
 #: How a wait is written into the page; 0 leaves it to the MPI library.
-_WAITS = {None: 0, Wait.POLL: 1, Wait.SPIN_BLOCK: 2}
+_WAITS = {None: 0, Wait.POLL: 1, Wait.SPIN_BLOCK: 2, Wait.ADAPTIVE: 3}
 
 
 _STATES = frozenset(MonitorState)

@@ -56,7 +56,7 @@ static inline void count_gap(struct process_half *p, struct thread *t) {
 static __attribute__((noinline)) void look_at_gap(struct thread *t, uint64_t off) {
     uint64_t before = t->queued;
     t->off = off;
-    if (!t->first || (t->queued = monitor_queued()) < before)
+    if (!t->first || (t->queued = monitor_queued(NULL)) < before)
         return;
     t->wanted = t->queued - before < off ? t->queued - before : off;
 }
@@ -130,7 +130,7 @@ void monitor_leave(int kind) {
     read_clocks(t, &now, kind & BLOCKING ? t->entered_wall - t->anchor_wall + FOLLOW_WAIT_NS : FOLLOW_NS + FOLLOW_WAIT_NS);
     /* What it waited for a processor inside MPI is not to count after it. */
     if (UNLIKELY(t->first && now.wall_after - t->entered_wall > now.cpu_after - t->entered_cpu + OFF_NS))
-        t->queued = monitor_queued();
+        t->queued = monitor_queued(NULL);
     monitor_begin_write(p);
     if (t->first)
         p->phase_queued_ns = t->queued;
@@ -213,8 +213,10 @@ static void read_settings(struct manager_half *m) {
         m->wait = WAIT_POLL;
     else if (wait != NULL && !strcmp(wait, "block"))
         m->wait = WAIT_SPIN_BLOCK;
+    else if (wait != NULL && !strcmp(wait, "adaptive"))
+        m->wait = WAIT_ADAPTIVE;
     else if (wait != NULL && *wait && strcmp(wait, "mpi"))
-        fprintf(stderr, "apples monitor: APPLES_WAIT is '%s', legal are block, poll and mpi; taken as mpi\n", wait);
+        fprintf(stderr, "apples monitor: APPLES_WAIT is '%s', legal are block, adaptive, poll and mpi; taken as mpi\n", wait);
     if (spin != NULL && *spin) {
         double us = strtod(spin, &end);
         if (*end == '\0' && us >= 0 && us < 1e9)

@@ -139,7 +139,7 @@ void monitor_forget_communicators(void);
 uint64_t monitor_pattern(uint32_t symbol, uint32_t *period);
 
 /* usage.c: what the kernel knows of the process and of its first thread */
-uint64_t monitor_queued(void);
+uint64_t monitor_queued(uint64_t *running);
 void monitor_usage_start(struct process_half *p);
 void monitor_usage_end(struct process_half *p);
 

@@ -15,7 +15,7 @@
 
 enum { STATE_STARTING = 0, STATE_RUNNING = 1, STATE_FINALIZED = 2 };
 enum { PHASE_UNKNOWN = 0, PHASE_COMPUTING = 1, PHASE_WAITING = 2 };
-enum { WAIT_AS_MPI = 0, WAIT_POLL = 1, WAIT_SPIN_BLOCK = 2 };
+enum { WAIT_AS_MPI = 0, WAIT_POLL = 1, WAIT_SPIN_BLOCK = 2, WAIT_ADAPTIVE = 3 };
 
 /* Messages that the process has sent to one rank of MPI_COMM_WORLD. */
 struct neighbour {

@@ -18,11 +18,14 @@ static uint64_t now_of(clockid_t clock) {
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-/* Nanoseconds that the first thread has spent in the run queue; 0 where the kernel does not tell. The program may have
-   closed the file, and another have its number: then there are not three numbers in it. */
-uint64_t monitor_queued(void) {
+/* Nanoseconds that the first thread has spent in the run queue; 0 where the kernel does not tell. `running`: if not
+   null, those for which it ran. The program may have closed the file, and another have its number: then there are not
+   three numbers in it. */
+uint64_t monitor_queued(uint64_t *running) {
     char text[80];
     unsigned long long ran, queued, slices;
+    if (running != NULL)
+        *running = 0;
     ssize_t length = schedule < 0 ? -1 : pread(schedule, text, sizeof text - 1, 0);
     if (length <= 0)
         return 0;
@@ -31,8 +34,11 @@ uint64_t monitor_queued(void) {
     ran = strtoull(end, &end, 10);
     queued = strtoull(end, &end, 10);
     slices = strtoull(end, &end, 10);
-    (void)ran;
-    return *end == '\n' && slices > 0 ? queued : 0;
+    if (*end != '\n' || slices == 0)
+        return 0;
+    if (running != NULL)
+        *running = ran;
+    return queued;
 }
 
 /* Start of the process on CLOCK_MONOTONIC, to a tick of the kernel's clock (10 ms); 0 if it is not known. */
@@ -73,7 +79,7 @@ void monitor_usage_start(struct process_half *p) {
     p->begun_ns = begun();
     p->cpu_ns = p->init_cpu_ns = now_of(CLOCK_PROCESS_CPUTIME_ID);
     p->peak_bytes = peak();
-    p->phase_queued_ns = monitor_queued();
+    p->phase_queued_ns = monitor_queued(NULL);
 }
 
 void monitor_usage_end(struct process_half *p) {

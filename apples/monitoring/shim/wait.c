@@ -1,6 +1,7 @@
 /* How a process waits: it tests MPI again and again, and in the mode spin-block sleeps in between.
 
-   Polling asks without end. Spin-block asks for T_spin, then sleeps on a bell that all processes of the job on this
+   Polling asks without end. Adaptive polls, and spin-blocks while some rank of the job on this node has to share its
+   processor. Spin-block asks for T_spin, then sleeps on a bell that all processes of the job on this
    node share, a futex word in shared memory, for a millisecond at most: a message from another node rings no bell.
    Whoever leaves an MPI call rings while somebody sleeps. Whoever is about to sleep rings first, because asking also
    moves messages on, and others may be waiting for these; but only a few times in one wait, or two sleepers would
@@ -21,12 +22,20 @@
 #include "monitor.h"
 
 #define NAP_NS 1000000
+/* Time between two looks at the run queue, and for which one of them counts. */
+#define LOOK_NS 10000000ull
+#define CONTENDED_NS 100000000ull
+/* A rank that ran for less of the time for which it was ready has to share its processor, in percent; the same value as
+   in apples/coscheduling/contention.py. Shorter times in the run queue are those of waking up. */
+#define LEAST_SHARE 85u
+#define LEAST_QUEUED_NS 500000ull
 
 /* Shared by the processes of a job on a node. `sleepers` of a process that was killed in its sleep stays counted;
    ringing for nobody is the whole harm. */
 struct bell {
     uint32_t rung;
     uint32_t sleepers;
+    uint64_t contended_until; /* instant until which ranks in the mode adaptive spin-block */
 };
 
 static struct bell own_bell;
@@ -100,6 +109,22 @@ static int sleep_until_rung(const struct question *q, int *rc) {
     return over;
 }
 
+/* Does some rank of the job on this node have to share its processor? All of its ranks have to know: one that polls
+   keeps others from moving to its processor. */
+static int contended(uint64_t now) {
+    static uint64_t look_at, ran_then, queued_then;
+    if (monitor_thread.first && now >= look_at) {
+        uint64_t ran, queued = monitor_queued(&ran);
+        uint64_t ready = ran - ran_then + queued - queued_then, waited = queued - queued_then;
+        if (look_at != 0 && waited > LEAST_QUEUED_NS && (100 - LEAST_SHARE) * ready < 100 * waited)
+            __atomic_store_n(&bell->contended_until, now + CONTENDED_NS, __ATOMIC_RELAXED);
+        ran_then = ran;
+        queued_then = queued;
+        look_at = now + LOOK_NS;
+    }
+    return now < __atomic_load_n(&bell->contended_until, __ATOMIC_RELAXED);
+}
+
 int monitor_wait(const struct question *q) {
     uint64_t spin_until = 0;
     int rings = q->rings, rc;
@@ -109,12 +134,13 @@ int monitor_wait(const struct question *q) {
             return rc;
         if (UNLIKELY(monitor_page->manager.scheduled != 1 || monitor_travelling) && asked % 64 == 0)
             monitor_travel_look();
-        if (monitor_mode() != WAIT_SPIN_BLOCK) {
+        int mode = monitor_mode();
+        uint64_t now = mode == WAIT_POLL ? 0 : monitor_wall();
+        if (mode != WAIT_SPIN_BLOCK && !(mode == WAIT_ADAPTIVE && contended(now))) {
             spin_until = 0;
             breathe();
             continue;
         }
-        uint64_t now = monitor_wall();
         if (spin_until == 0)
             spin_until = now + __atomic_load_n(&monitor_page->manager.spin_ns, __ATOMIC_RELAXED);
         if (now < spin_until)

@@ -11,7 +11,7 @@ from apples.monitoring.counters import MonitorState
 from apples.monitoring.environment import page_path
 from apples.monitoring.page import MonitorPage
 
-WAITS = {"as MPI": None, "poll": Wait.POLL, "block": Wait.SPIN_BLOCK}
+WAITS = {"as MPI": None, "poll": Wait.POLL, "adaptive": Wait.ADAPTIVE, "block": Wait.SPIN_BLOCK}
 ITERATIONS = 40
 
 
@@ -82,6 +82,13 @@ def test_who_blocks_sleeps_and_who_polls_does_not(mpi, compiled, start):
     assert asleep["polls"] == 0 < asleep["blocks"]
 
 
+def test_adaptive_ranks_on_one_processor_sleep(mpi, compiled, start):
+    started = start(
+        mpi, 2, ["taskset", "-c", "0", *compiled(mpi, "known.c"), "ring", ITERATIONS, 1000], Wait.ADAPTIVE
+    )
+    assert sum(figures.sleeps for figures in check(started, ranks=2)) > 0
+
+
 def test_the_node_manager_switches_how_a_running_program_waits(mpi, compiled, start, pages_directory):
     started = start(mpi, 2, [*compiled(mpi, "known.c"), "ring", 20000, 1000], Wait.POLL)
     started.page_figures(2, lambda figures: all(f.c_comm > 5 for f in figures))
@@ -146,7 +153,7 @@ def test_a_page_in_use_is_not_taken_by_another_program(mpi, compiled, start):
         (
             "APPLES_WAIT",
             "sometimes",
-            "APPLES_WAIT is 'sometimes', legal are block, poll and mpi; taken as mpi",
+            "APPLES_WAIT is 'sometimes', legal are block, adaptive, poll and mpi; taken as mpi",
         ),
         ("APPLES_SPIN_US", "-1", "APPLES_SPIN_US is '-1', legal are microseconds from 0; taken as 120"),
         ("APPLES_COALESCE_US", "x", "APPLES_COALESCE_US is 'x', legal are microseconds from 0; taken as 100"),
