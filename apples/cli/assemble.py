@@ -85,6 +85,7 @@ def assemble(
         environment={} if session is None else session.environment,
         shared=None if session is None else session.observed,
         monitor=monitor,
+        adaptive_waits=options.sharing.policy == "auto" and options.sharing.wait is None and session is None,
         resilience=resilience,
         starts_programs=not options.output.dry_run,
         make_controller=controllers(platform, adapt, console.note, hosts=run.adapt == "hosts"),

@@ -59,7 +59,7 @@ def pool_conflicts(pool: PoolOptions, sharing: SharingOptions | None = None) -> 
         "scenario": pool.scenario,
         "monitor": sharing.monitor,
         "wait": sharing.wait,
-        "policy": sharing.policy,
+        "policy": sharing.coscheduled,
         "queue": sharing.queue,
     }
     try:
@@ -122,11 +122,11 @@ def sharing_conflicts(options: RunOptions) -> list[str]:
     monitored = "--monitor" if sharing.monitor else wait
     real = [
         (f"--queue is for real ranks, {where} has no queue", sharing.queue),
-        (f"--policy {sharing.policy} is for real hosts", sharing.policy),
+        (f"--policy {sharing.coscheduled} is for real hosts", sharing.coscheduled),
         (f"{monitored} is for real ranks, {where} has none", monitored),
     ]
     found += [f"{text}; leave {flag} out" for text, given in real if given for flag in flags]
-    if wait is not None and sharing.policy is not None:
+    if wait is not None and sharing.coscheduled is not None:
         found.append(
             f"{wait} and --policy exclude each other: under a policy the node manager sets how ranks wait"
         )

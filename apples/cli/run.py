@@ -59,12 +59,24 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
         return queued_run.run_queued(size, options, console)
     with ExitStack() as stack:
         session = None
-        if sharing.policy is not None:
-            session = stack.enter_context(_session(sharing.policy, output, console))
+        policy = sharing.coscheduled or _policy_here(options)
+        if policy is not None:
+            session = stack.enter_context(_session(policy, output, console))
         monitor: Monitor | None = None
         if (sharing.monitor or sharing.wait is not None) and not output.dry_run:
             monitor = _monitor(sharing, session, stack)
         return _plan_and_run(assemble(size, options, console, session, monitor), options, console)
+
+
+def _policy_here(options: RunOptions) -> str | None:
+    """Return the policy of the node manager of this machine, if the run is to share by itself; None without one."""
+    sharing, pool = options.sharing, options.pool
+    if sharing.policy != "auto" or sharing.wait is not None or pool.simulated or pool.several_hosts:
+        return None
+    from apples.daemons.client import find_node
+
+    found = find_node()
+    return None if found is None else str(found[1]["policy"])
 
 
 def _monitor(sharing: SharingOptions, session: SharingSession | None, stack: ExitStack) -> Monitor:
@@ -128,7 +140,7 @@ def _run(
         if "sharing" in document:
             from apples.cli.sharingreport import sharing_lines
 
-            console.lines(sharing_lines(document["sharing"]["ranks"]))
+            console.lines(sharing_lines(document["sharing"]))
     if outcome.message and not outcome.finished:
         click.echo(f"apples-run: {outcome.message}", err=True)
     return outcome.exit_code

@@ -253,11 +253,15 @@ class LaunchOptions:
 class SharingOptions:
     """How the run shares its hosts with other jobs."""
 
-    policy: str | None = _sharing(
+    policy: str = _sharing(
         "--policy",
         metavar="NAME",
-        help="Coschedule with other jobs on these hosts: fcs, gang, batch, spin-block, message-driven, "
-        "uncoordinated.",
+        envvar="APPLES_POLICY",
+        default="auto",
+        show_default=True,
+        help="Share hosts with other jobs. auto: joins a node manager that runs here; else ranks that share CPUs leave "
+        "them to others while they wait. none: no sharing. fcs, gang, batch, spin-block, message-driven, "
+        "uncoordinated: coschedule (env APPLES_POLICY).",
     )
     monitor: bool = _sharing(
         "--monitor", is_flag=True, help="Measure how ranks compute and wait, and print the efficiencies."
@@ -275,6 +279,11 @@ class SharingOptions:
     project: str | None = _sharing(
         "--project", metavar="NAME", help="With --queue: project that the job is charged to."
     )
+
+    @property
+    def coscheduled(self) -> str | None:
+        """Return the policy that the user named, None for `auto` and `none`."""
+        return None if self.policy in ("auto", "none") else self.policy
 
 
 @options_record

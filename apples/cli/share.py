@@ -117,11 +117,11 @@ def _monitored(name: str) -> MonitoredJob:
 
 def _seen(client: NodeClient, job: str) -> list[str]:
     """Return the node manager's report of the job, or the reason for none."""
-    from apples.cli.sharingreport import sharing_lines
+    from apples.cli.sharingreport import process_lines
     from apples.errors import SharingError
 
     try:
-        return sharing_lines(client.ask("job", job))
+        return process_lines(client.ask("job", job))
     except SharingError as error:
         return [f"no report of the job: {error}"]
 

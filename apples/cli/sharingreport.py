@@ -8,7 +8,18 @@ from typing import Any
 from apples.cli.report import seconds, table
 
 
-def sharing_lines(processes: Iterable[Mapping[str, Any]]) -> list[str]:
+def sharing_lines(sharing: Mapping[str, Any]) -> list[str]:
+    """Return the lines on a run that shared its hosts: by a node manager, or by its own waits."""
+    if "ranks" in sharing:
+        return process_lines(sharing["ranks"])
+    waited_s, used_s = sharing["waited_s"], sharing["used_s"]
+    return [
+        f"ranks waited {seconds(waited_s)} in MPI, slept {sharing['sleeps']} times and used {seconds(used_s)} of CPU "
+        "time for it"
+    ]
+
+
+def process_lines(processes: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return a table of the ranks, and the efficiencies if they were measured."""
     from apples.daemons.client import efficiencies
 

@@ -93,15 +93,18 @@ class MonitoredRun:
         self._library = monitor_library()
         self._figures: list[PageCounters] = []
 
-    def environment(self, run_dir: Path) -> dict[str, str]:
-        """Copy the library to a run directory, and return the variables for its ranks; raises `MonitorError`."""
+    def environment(self, run_dir: Path, wait: Wait | None = None) -> dict[str, str]:
+        """Copy the library to a run directory, and return the variables for its ranks; raises `MonitorError`.
+
+        The argument `wait` is used if the run has none of its own.
+        """
         library = run_dir.absolute() / LIBRARY
         try:
             shutil.copyfile(self._library, library)
         except OSError as error:
             raise MonitorError(f"{library}: cannot copy the monitor's library: {error.strerror}") from error
         pages = self._directory or run_dir.absolute()
-        return monitor_environment(pages, self._job, wait=self._wait, library=library)
+        return monitor_environment(pages, self._job, wait=self._wait or wait, library=library)
 
     def collect(self, run_dir: Path) -> None:
         """Read the pages of an attempt that has ended; raises `MonitorError`."""

@@ -30,6 +30,7 @@ from apples.run.programruns import run_program
 from apples.run.progress import RunProgress
 from apples.run.records import ended_text, new_record, outcome_of_error
 from apples.run.request import RunRequest
+from apples.run.waits import RankWaits
 from nws.base.errors import ReportedError
 
 OnEvent = Callable[[str, dict[str, Any]], None]
@@ -55,6 +56,7 @@ class AttemptLoop:
         self._agent, self._request, self._on_event = agent, request, on_event
         self._platform, self._notify = agent.platform, agent.notify
         self._checkpoints = Checkpoints(request.resilience, agent.platform, agent.history)
+        self._waits = RankWaits(request, agent.notify)
         self._attempts: list[Attempt] = []
         self._failures = 0
         self._started_at = 0.0
@@ -92,8 +94,8 @@ class AttemptLoop:
                 self._checkpoints.sweep()
             outcome = self._finished(outcome)
         request = self._request
-        sharing = {} if request.shared is None else request.shared()
-        monitor = {} if request.monitor is None else request.monitor.document()
+        sharing = self._waits.document() if request.shared is None else request.shared()
+        monitor = {} if self._waits.monitor is None else self._waits.monitor.document()
         return self._end(replace(self._record, outcome=outcome, sharing=sharing, monitor=monitor))
 
     @property
@@ -157,7 +159,8 @@ class AttemptLoop:
         started_at = self._platform.now()
         with run_directory() as directory:
             launch = launch_request(request, decision, directory)
-            monitored = {} if request.monitor is None else request.monitor.environment(directory)
+            wait, monitor = self._waits.wait(decision), self._waits.monitor
+            monitored = {} if monitor is None else monitor.environment(directory, wait)
             launch = replace(
                 launch,
                 environment={**launch.environment, **monitored},
@@ -174,8 +177,8 @@ class AttemptLoop:
                 f"{hosts} host{'s' * (hosts != 1)}; predicted {decision.plan.predicted_s:.3g} s"
             )
             outcome = self._launched(launch, decision)
-            if request.monitor is not None:
-                request.monitor.collect(directory)
+            if monitor is not None:
+                monitor.collect(directory)
         attempt = Attempt(
             number=len(self._attempts) + 1,
             started_at=started_at,
@@ -198,6 +201,7 @@ class AttemptLoop:
             iterations=decision.workload.iterations,
             predicted_s=decision.plan.predicted_s,
             counted_each=decision.counted_each,
+            own_lines=not isinstance(self._request.template, Deployable),
             now=self._platform.now,
             report=lambda document: self._on_event("progress", document),
         ).hear

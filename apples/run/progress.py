@@ -21,6 +21,7 @@ class RunProgress:
 
     first : iterations done before it.  iterations : that it does.  predicted_s : its predicted run time
     counted_each : iterations that the monitor counts for one of the program, None if unknown
+    own_lines : the application writes lines, so the monitor's count is ignored
     now : clock, seconds.  report : receives a document for each report, at most one each `EVERY_S`
     """
 
@@ -31,6 +32,7 @@ class RunProgress:
         iterations: int,
         predicted_s: float,
         counted_each: float | None = None,
+        own_lines: bool = False,
         now: Callable[[], float],
         report: Callable[[dict[str, Any]], None],
     ) -> None:
@@ -42,7 +44,7 @@ class RunProgress:
         #: Instant and iterations of the first report.
         self._begin: tuple[float, float] | None = None
         #: Whether some source counts the program's own iterations.
-        self._exact = False
+        self._exact = own_lines
 
     def hear(self, line: bytes) -> None:
         """Handle one line of progress; ignored if it has no iteration, or follows too soon."""

@@ -12,6 +12,7 @@ from apples.planning.options import PAPER, PlanningOptions
 
 if TYPE_CHECKING:
     from apples.adapting.progress import AdaptationController
+    from apples.coscheduling.events import Wait
     from apples.run.agent import Decision
 
 
@@ -42,8 +43,8 @@ class Resilience:
 class Monitor(Protocol):
     """The used part of `apples.monitoring.job.MonitoredRun`; `environment` and `collect` raise `MonitorError`."""
 
-    def environment(self, run_dir: Path) -> Mapping[str, str]:
-        """Return the variables for the ranks of an attempt."""
+    def environment(self, run_dir: Path, wait: Wait | None = None) -> Mapping[str, str]:
+        """Return the variables for the ranks of an attempt. `wait`: how they wait, None as the user decided."""
 
     def collect(self, run_dir: Path) -> None:
         """Read the pages of an attempt that has ended."""
@@ -60,6 +61,7 @@ class RunRequest:
     overrides : fields of `PlanningOptions` that the user set.  environment : variables for the ranks
     time_limit_s : wall seconds of all attempts together
     shared : returns, after the run, the observations of the node manager.  monitor : the MPI monitor in the ranks
+    adaptive_waits : ranks that share CPUs with other processes leave them to these while they wait
     starts_programs : whether missing benchmarks of a user's program may be measured now
     make_controller : returns the adaptation controller of one attempt; None for a run that is not adapted
     """
@@ -75,6 +77,7 @@ class RunRequest:
     environment: Mapping[str, str] = field(default_factory=dict)
     shared: Callable[[], dict[str, Any]] | None = None
     monitor: Monitor | None = None
+    adaptive_waits: bool = False
     resilience: Resilience = field(default_factory=Resilience)
     starts_programs: bool = True
     make_controller: Callable[[RunRequest, Decision], AdaptationController] | None = None

@@ -26,7 +26,7 @@ class FakeMonitor:
     def __init__(self):
         self.collected = 0
 
-    def environment(self, run_dir):
+    def environment(self, run_dir, wait=None):
         assert run_dir.is_dir()
         return {"APPLES_MONITOR": str(run_dir)}
 

@@ -1,0 +1,97 @@
+"""Ranks that share CPUs with others wait adaptively, and the report says so."""
+
+from dataclasses import replace
+
+import pytest
+
+from apples.coscheduling.events import Wait
+from apples.errors import MonitorError
+from apples.model.grid import Estimate, Host, Snapshot
+from apples.monitoring import job
+from apples.run.loop import AttemptLoop
+from apples.run.request import RunRequest
+from apples.testing import finished
+
+
+class FakeMonitor:
+    """A monitor of two ranks; `waits` are those that it was asked for."""
+
+    def __init__(self, **options):
+        self.waits = []
+
+    def environment(self, run_dir, wait=None):
+        self.waits.append(wait)
+        return {"LD_PRELOAD": "monitor.so"}
+
+    def collect(self, run_dir):
+        pass
+
+    def document(self):
+        rank = {"finalized": True, "communication_s": 4.0, "cpu_s": 3.5, "compute_cpu_s": 3.0}
+        ended = [
+            rank,
+            rank | {"communication_s": 1.0, "cpu_s": 2.9},
+            rank | {"finalized": False, "cpu_s": None},
+        ]
+        return {"ranks": [{"sleeps": 7}, {"sleeps": 3}, {"sleeps": 0}], "observation": {"ranks": ended}}
+
+
+@pytest.fixture
+def busy(bench):
+    """Runs a request on a host of two CPUs of which a new process gets this share; returns the record."""
+
+    def make(share, **request):
+        desk = bench(Host(name="alpha", slots=2), script=[finished(1.0)])
+        nominal = Snapshot.nominal(desk.platform.pool, memory_bytes=8e9, taken_at=1.7e9)
+        conditions = replace(
+            nominal.conditions[0], availability=Estimate(value=share), capacity=Estimate(value=2 * share)
+        )
+        desk.platform.weather = replace(nominal, conditions=(conditions,))
+        asked = RunRequest(size=800, template=desk.toy, overrides={"ranks": 2}, **request)
+        loop = AttemptLoop(desk.agent, asked)
+        record = loop.run(loop.decide())
+        return record, desk
+
+    return make
+
+
+def test_ranks_on_shared_cpus_wait_adaptively(busy, monkeypatch):
+    made = []
+    monkeypatch.setattr(job, "MonitoredRun", lambda: made.append(FakeMonitor()) or made[0])
+    record, desk = busy(0.5, adaptive_waits=True)
+    assert made[0].waits == [Wait.ADAPTIVE]
+    assert desk.platform.launcher.requests[0].environment == {"LD_PRELOAD": "monitor.so"}
+    assert record.sharing == {
+        "policy": "auto",
+        "waits": "adaptive",
+        "why": {"alpha": "2 ranks, 50% of a CPU each"},
+        "waited_s": 5.0,
+        "used_s": 0.5,
+        "sleeps": 10,
+    }
+    assert any("alpha: 2 ranks, 50% of a CPU each" in line for line in desk.said)
+
+
+@pytest.mark.parametrize(("share", "wanted"), [(0.95, True), (0.5, False)], ids=["own CPUs", "switched off"])
+def test_ranks_wait_as_their_mpi_does_otherwise(busy, monkeypatch, share, wanted):
+    monkeypatch.setattr(job, "MonitoredRun", lambda: pytest.fail("no monitor is wanted"))
+    record, desk = busy(share, adaptive_waits=wanted)
+    assert record.sharing == {}
+    assert desk.platform.launcher.requests[0].environment == {}
+
+
+def test_ranks_of_a_monitored_run_wait_adaptively_too(busy):
+    monitor = FakeMonitor()
+    record, _ = busy(0.5, adaptive_waits=True, monitor=monitor)
+    assert monitor.waits == [Wait.ADAPTIVE]
+    assert record.sharing["waits"] == "adaptive"
+
+
+def test_shared_cpus_without_a_compiler_are_noted(busy, monkeypatch):
+    def refuse():
+        raise MonitorError("no C compiler")
+
+    monkeypatch.setattr(job, "MonitoredRun", refuse)
+    record, desk = busy(0.5, adaptive_waits=True)
+    assert record.sharing == {}
+    assert any("do not leave them to others: no C compiler" in line for line in desk.said)
