@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Options of the pool that choose machines to measure; a mock grid has none.
 POOL = (
-    *("grid_file", "hosts", "hostfile", "launcher"),
+    *("grid_file", "hosts", "hostfile", "launcher", "mpi", "mpi_args"),
     *("partition", "account", "qos", "reservation", "constraint", "nodes", "exclusive", "immediate"),
 )
 

@@ -36,6 +36,8 @@ def run_conflicts(options: RunOptions) -> list[str]:
         found.append(f"--nws {weather.nws} and a mock grid exclude each other: its weather is simulated too")
     if not weather.nws and weather.nws_stale_after is not None:
         found.append(f"--nws-stale-after {weather.nws_stale_after} is for a weather service; add --nws URL")
+    if pool.simulated and (pool.mpi or pool.mpi_args):
+        found.append("--mpi and --mpi-args are for real ranks, the mock grid has none; leave them out")
     found += pool_conflicts(pool, options.sharing)
     for one, other, both in (
         ("--json", "--json-lines", output.as_json and output.json_lines),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 from apples.cli.runoptions import SERVICE_GRID, PoolOptions, WeatherOptions
 from apples.cli.settings import parse_settings
 from apples.errors import ConfigError
+from apples.launching.launcher import MpiChoice
+from apples.launching.mpis import Family
 from apples.launching.preflight import names_of_this_machine
 from apples.livequeue.hosts import HOSTS_VARIABLE
 from apples.model.grid import Grid, Host
@@ -84,7 +87,18 @@ def open_platform(
             state=state_dir() / "hosts",
         )
     )
+    platform.mpi = mpi_choice(options)
     return platform, file or platform.grid_file
+
+
+def mpi_choice(options: PoolOptions) -> MpiChoice:
+    """Return the MPI that the options choose; raise `ConfigError`."""
+    if options.mpi is not None and os.sep not in options.mpi and options.mpi not in tuple(Family):
+        raise ConfigError(f"--mpi {options.mpi}: legal are {', '.join(Family)}, or the path of an mpiexec")
+    try:
+        return MpiChoice(which=options.mpi, arguments=tuple(shlex.split(options.mpi_args or "")))
+    except ValueError as error:
+        raise ConfigError(f"--mpi-args {options.mpi_args}: {error}; quote it as for a shell") from error
 
 
 def launcher_options(options: PoolOptions, kind: type[Platform]) -> dict[str, str]:

@@ -56,6 +56,15 @@ class PoolOptions:
         help="mpiexec: ranks on this machine; ssh: on all hosts of the pool that pass a check; slurm: on nodes of a "
         "new or the current Slurm allocation; or another installed platform.",
     )
+    mpi: str | None = _hosts(
+        "--mpi",
+        metavar="NAME|PATH",
+        help="MPI of the program: mpich, openmpi, intelmpi, or the path of an mpiexec (default: found from the "
+        "program).",
+    )
+    mpi_args: str | None = _hosts(
+        "--mpi-args", metavar="TEXT", help="More arguments of mpiexec or srun, quoted as for a shell."
+    )
     launcher_options: tuple[str, ...] = _hosts(
         "--launcher-option",
         multiple=True,
@@ -260,8 +269,8 @@ class SharingOptions:
         default="auto",
         show_default=True,
         help="Share hosts with other jobs. auto: joins a node manager that runs here; else ranks that share CPUs leave "
-        "them to others while they wait. none: no sharing. fcs, gang, batch, spin-block, share-by-need, "
-        "message-driven, uncoordinated: coschedule (env APPLES_POLICY).",
+        "them to others while they wait. none: no sharing. fcs, gang, batch, spin-block, message-driven, "
+        "uncoordinated: coschedule (env APPLES_POLICY).",
     )
     monitor: bool = _sharing(
         "--monitor", is_flag=True, help="Measure how ranks compute and wait, and print the efficiencies."

@@ -15,9 +15,6 @@ from typing import NamedTuple, TypeAlias
 
 from apples.coscheduling.classes import MonitorCounts
 
-#: Seconds from one `Measured` to the next.
-MEASURED_EVERY_S = 1.0
-
 
 class Process(NamedTuple):
     """One rank of one job."""
@@ -41,7 +38,6 @@ class Order:
     run : True if the process may run, False if it is stopped
     wait : how it waits for messages
     favoured : True if it runs ahead of every other process on its processor
-    nice : steps of niceness above its own
     share : strict limit on the CPU share of its job on the node; None for no limit
     """
 
@@ -49,7 +45,6 @@ class Order:
     wait: Wait = Wait.POLL
     favoured: bool = False
     share: float | None = None
-    nice: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +100,6 @@ class SliceEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Another `MEASURED_EVERY_S` is over. `readings`: by process, the monitor's counts since its start."""
-
-    readings: Mapping[Process, MonitorCounts]
-    now: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageArrived:
     """A process has received a message.
 
@@ -134,5 +121,5 @@ class HeartbeatLost:
 
 
 NodeEvent: TypeAlias = (
-    JobArrived | JobLeft | ProcessLeft | Heartbeat | SliceEnded | Measured | MessageArrived | HeartbeatLost
+    JobArrived | JobLeft | ProcessLeft | Heartbeat | SliceEnded | MessageArrived | HeartbeatLost
 )

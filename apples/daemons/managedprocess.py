@@ -51,7 +51,7 @@ class ManagedProcess:
     off_s, queued_s : its time outside MPI without a CPU, and while others had the CPU
     ready_s : its running time and its time in the run queue, as of the last `share`
     looked_at : last check for a stop by another program
-    wait, favoured, nice, processors, scheduled : values set last.  limited_at : last write of its quota
+    wait, favoured, processors, scheduled : values set last.  limited_at : last write of its quota
     limited : True if its limit needs pulses, because no quota can be set
     refused : reason why the manager does not accept its job
     """
@@ -64,7 +64,6 @@ class ManagedProcess:
     stopped_s: float = 0.0
     wait: Wait | None = None
     favoured: bool = False
-    nice: int = 0
     processors: float | None = None
     limited: bool = False
     limited_at: float = 0.0
@@ -118,11 +117,6 @@ class ManagedProcess:
         if on != self.favoured:
             self.favoured = on
             self.control.favour(on)
-
-    def renice(self, steps: int) -> None:
-        """Set its steps of niceness."""
-        self.nice = steps
-        self.control.renice(steps)
 
     def announce(self, scheduled: bool) -> None:
         """Write into its page whether its job is the scheduled one, if the value is new."""

@@ -15,7 +15,6 @@ from apples.coscheduling.events import (
     HeartbeatLost,
     JobArrived,
     JobLeft,
-    Measured,
     MessageArrived,
     Order,
     Process,
@@ -148,11 +147,6 @@ class ManagedNode:
         self.silent = True
         self.policy.on(HeartbeatLost(now=now))
 
-    def measure(self, now: float) -> None:
-        """Report the counts of all processes to the policy."""
-        readings = {process: managed.reading for process, managed in self.processes.items() if managed.read()}
-        self.policy.on(Measured(readings=readings, now=now))
-
     def timer(self, now: float) -> None:
         """End the node's own slice (CMDCSW)."""
         self.policy.on(SliceEnded(cpu_s=self._used_cpu_s(), now=now))
@@ -189,8 +183,6 @@ class ManagedNode:
             if wait is not managed.wait or order.favoured is not managed.favoured:
                 managed.set_wait(wait, spin_s)
                 managed.favour(order.favoured)
-            if order.nice != managed.nice:
-                managed.renice(order.nice)
             if order.share is not None or managed.processors is not None:
                 self._limit(managed, order, now)
             if announces:

@@ -151,8 +151,6 @@ class NodeDaemon:
 
     def _second(self) -> None:
         instant = now()
-        if self.node.kind.measured:
-            self.node.measure(instant)
         if not self.node.kind.own_timer and not self.node.kind.coordinated:
             self._enforce()
         if self._manager.connection is not None:

@@ -20,6 +20,7 @@ from itertools import groupby
 from pathlib import Path
 
 from apples.launching.launcher import LaunchRequest
+from apples.launching.mpis import Family, Mpi
 
 RANK_WRAPPER = Path(__file__).with_name("rankwrapper.py")
 HOST_AGENT = Path(__file__).with_name("hostagent.py")
@@ -28,7 +29,10 @@ HOST_AGENT = Path(__file__).with_name("hostagent.py")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
 #: Variables of an enclosing mpiexec, with which the ranks would join the wrong job.
-FOREIGN = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "APPLES_RANK_FDS")
+FOREIGN = ("PMI_", "PMIX_", "HYDI_", "MPI_LOCAL", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "APPLES_RANK_FDS")
+
+#: Variables that choose the network interface of MPI's messages: UCX, libfabric, Open MPI.
+INTERFACE_VARIABLES = ("UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include")
 
 #: `python -I -S` leaves out site-packages and the user's settings. The helpers need neither, and start sooner.
 BARE = ("-I", "-S")
@@ -55,6 +59,17 @@ HOST_ONLY = frozenset(
 )
 HOST_ONLY_PREFIXES = ("SSH_", "XDG_", "DBUS_", "HYDRA_", *FOREIGN)
 
+#: Options of hydra that make it fork, or start its proxies by a remote shell, whatever allocation encloses it. Intel
+#: MPI calls a launcher bootstrap server.
+_HYDRA_FORK = {
+    Family.MPICH: ("-launcher", "fork", "-rmk", "user"),
+    Family.INTEL: ("-bootstrap", "fork", "-rmk", "user"),
+}
+_HYDRA_REMOTE = {
+    Family.MPICH: ("-rmk", "user", "-launcher", "rsh", "-launcher-exec"),
+    Family.INTEL: ("-rmk", "user", "-bootstrap", "rsh", "-bootstrap-exec"),
+}
+
 #: Names that hydra can carry: it separates names by commas.
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -80,25 +95,27 @@ def with_parent_death(command: list[str], launcher_pid: int) -> list[str]:
     return helper("exec", str(launcher_pid), *command)
 
 
-def mpiexec_command(request: LaunchRequest, mpiexec: str, program: str) -> list[str]:
+def mpiexec_command(request: LaunchRequest, mpi: Mpi, program: str) -> list[str]:
     """Return the command line of a run on this machine; `program` is the resolved path of the request's program."""
     ranks = str(len(request.plan.assignments))
     return [
-        *(mpiexec, "-launcher", "fork", "-rmk", "user", "-hosts", "localhost", "-n", ranks),
+        *(mpi.mpiexec, *_HYDRA_FORK[mpi.family], "-hosts", "localhost", "-n", ranks),
+        *request.mpi.arguments,
         *wrapped(request, program),
     ]
 
 
 def spread_command(
-    request: LaunchRequest, mpiexec: str, program: str, rendezvous: Rendezvous, names: list[str]
+    request: LaunchRequest, mpi: Mpi, program: str, rendezvous: Rendezvous, names: list[str]
 ) -> list[str]:
     """Return the command line of a run over several hosts; `names` are the variables that every rank gets."""
     return [
         # "rsh" is hydra's name for a remote shell to which it adds no options of ssh.
-        *(mpiexec, "-launcher", "rsh", "-launcher-exec", sys.executable, "-rmk", "user"),
+        *(mpi.mpiexec, *_HYDRA_REMOTE[mpi.family], sys.executable),
         *("-f", str(hosts_path(request.run_dir.absolute()))),
         *("-localhost", rendezvous.launcher, "-wdir", rendezvous.directory),
         *("-genvlist", ",".join(names), "-n", str(len(request.plan.assignments))),
+        *request.mpi.arguments,
         *wrapped(request, program),
     ]
 
@@ -130,6 +147,11 @@ def hostfile(request: LaunchRequest) -> str:
     return "".join(f"{host}:{ranks}\n" for host, ranks in groups_of(request))
 
 
+def hosts_by_rank(request: LaunchRequest) -> str:
+    """Return the text of a host file with the host of each rank on a line of its own."""
+    return "".join(f"{host}\n" * ranks for host, ranks in groups_of(request))
+
+
 def hosts_path(run_dir: Path) -> Path:
     """Return the path of the host file of a run."""
     return run_dir / "hosts.txt"
@@ -157,6 +179,11 @@ def rank_environment(
     return {**ONE_THREAD, **user, **request.environment}
 
 
+def local_environment(request: LaunchRequest, base: Mapping[str, str], _socket: str) -> dict[str, str]:
+    """Return the environment of an `mpiexec` on this machine, which needs no remote shells."""
+    return rank_environment(request, base)
+
+
 def launch_environment(request: LaunchRequest, base: Mapping[str, str], socket: str) -> dict[str, str]:
     """Return the environment of an `mpiexec` for several hosts; `socket` is the name for its remote shells."""
     return {
@@ -172,7 +199,7 @@ def network_environment(interface: str | None, base: Mapping[str, str]) -> dict[
     """Return variables that make MPI use a network interface, except those that the user has set in `base`."""
     if interface is None:
         return {}
-    wanted = {"UCX_NET_DEVICES": interface, "FI_TCP_IFACE": interface}
+    wanted = dict.fromkeys(INTERFACE_VARIABLES, interface)
     return {name: value for name, value in wanted.items() if name not in base}
 
 

@@ -151,6 +151,7 @@ def launch(request: LaunchRequest, method: LaunchMethod, grace: GracePeriods, no
             observed_s=time.monotonic() - started,
             time_limit_s=request.time_limit_s,
             lost=processes.lost_hosts(),
+            names=method.names,
         ),
         termination,
     )

@@ -1,10 +1,10 @@
-"""Passes descriptors from a host agent to ranks that Slurm starts: lifeline, events, stdout, stderr, and variables.
+"""Passes descriptors from a host agent to ranks that inherit none: lifeline, events, stdout, stderr, and variables.
 
     hostagent.py fds NAME RANKS          started by the host agent, as it starts a proxy of `mpiexec`
 
-Ranks of a Slurm step are children of slurmstepd and inherit no descriptor from the agent. Each rank wrapper therefore
-connects to an abstract socket (`fetch`), whose name is random and which accepts the same user only. The server ends
-when all ranks have connected, or with the lifeline.
+Ranks of a Slurm step are children of slurmstepd, and Open MPI closes all descriptors of its ranks. Each rank wrapper
+therefore connects to an abstract socket (`fetch`), whose name is random and which accepts the same user only. The
+server ends when all ranks have connected, or with the lifeline.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 import time
 
 #: Variables of the agent that its ranks get: the network interface that MPI is to use on this host.
-HANDED = ("UCX_NET_DEVICES", "FI_TCP_IFACE")
+HANDED = ("UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include")
 
 #: Seconds until the server has to listen, and between attempts: it is started before the ranks are.
 OPEN_S, RETRY_S = 30.0, 0.02
@@ -49,25 +49,33 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def group_of(rank: int, hosts: str) -> int:
-    """Return the index of the entry of `alpha:2,beta:1` that a rank belongs to; each entry has its own server."""
-    before = 0
-    for number, entry in enumerate(hosts.split(",")):
-        before += int(entry.rpartition(":")[2])
-        if rank < before:
-            return number
-    raise ValueError(f"no rank {rank} in {hosts}")
+def ranks_by_host(hosts: str) -> dict[str, int]:
+    """Return the hosts of `alpha:2,beta:1,alpha:1` with their ranks, in the order of their first ranks.
+
+    >>> ranks_by_host("alpha:2,beta:1,alpha:1")
+    {'alpha': 3, 'beta': 1}
+    """
+    found: dict[str, int] = {}
+    for entry in hosts.split(","):
+        host, _, ranks = entry.rpartition(":")
+        found[host] = found.get(host, 0) + int(ranks)
+    return found
 
 
-def fetch(name: str, rank: int, hosts: str) -> tuple[tuple[int, ...], dict[str, str]]:
-    """Return the descriptors and variables for a rank; raises `OSError` if its server does not listen in time."""
+def server_of(name: str, host: str, hosts: str) -> str:
+    """Return the name of a host's server."""
+    return f"{name}-{list(ranks_by_host(hosts)).index(host)}"
+
+
+def fetch(server_name: str) -> tuple[tuple[int, ...], dict[str, str]]:
+    """Return the descriptors and variables for a rank; raises `OSError` if the server does not listen in time."""
     import _socket
 
     deadline = time.monotonic() + OPEN_S
     while True:
         server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
-            server.connect(f"\0{name}-{group_of(rank, hosts)}")
+            server.connect("\0" + server_name)
         except ConnectionRefusedError:
             server.close()
             if time.monotonic() > deadline:

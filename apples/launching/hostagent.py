@@ -43,7 +43,6 @@ COMMANDS = {
     "rsh": "remoteshell",
     "exec": "parentdeath",
     "fds": "fdserver",
-    "step": "slurmstep",
     "guard": "allocationkeepalive",
     "hold": "allocationkeepalive",
 }

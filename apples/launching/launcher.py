@@ -16,6 +16,18 @@ from apples.model.template import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MpiChoice:
+    """The user's choice of an MPI.
+
+    which : a family (mpich, openmpi, intelmpi) or the path of an `mpiexec`; None to find it from the program
+    arguments : further arguments of that `mpiexec`, or of `srun`
+    """
+
+    which: str | None = None
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
     """One run to be started.
 
@@ -26,7 +38,7 @@ class LaunchRequest:
     time_limit_s : wall seconds after which the run is ended (exit code 124)
     checkpoint_every : iterations between checkpoints, None for none; real ranks get it in their command
     program_output_to_stderr : keep stdout free for one JSON document
-    mpi : MPI library of the program: "mpich", "openmpi" or "intelmpi"; None if the user did not state it
+    mpi : the MPI that starts the ranks
     output : file for all output of the ranks instead, None for none
     controller : receives the progress of the run and may move its slabs or end it; None for a run without adaptation
     on_progress : receives each line of progress of the run (`apples.adapting.progress`)
@@ -47,7 +59,7 @@ class LaunchRequest:
     progress_pattern: str | None = None
     directory: Path | None = None
     output: Path | None = None
-    mpi: str | None = None
+    mpi: MpiChoice = field(default_factory=MpiChoice)
 
 
 Notify = Callable[[str], None]

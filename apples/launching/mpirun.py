@@ -9,22 +9,25 @@ it; the caller decides how to continue. Paper: Wolski et al. 2000, §2.1 (the ac
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apples.launching import preflight
+from apples.launching import openmpi, preflight
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.command import (
     Rendezvous,
     carried,
     helper,
+    launch_environment,
     mpiexec_command,
     rank_environment,
     spread_command,
 )
 from apples.launching.engine import launch
 from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.mpis import Family, Mpi
 from apples.launching.processes import LaunchMethod
 from apples.launching.steering import steered
 from apples.launching.termination import GracePeriods
@@ -38,7 +41,7 @@ class HostAccess:
 
     addresses : host → its address
     here : only this machine runs ranks; hosts of plans are this machine by address or name, and need no entry
-    bin_dir : directory of `mpiexec`, by default that of the interpreter; the same path on every host
+    bin_dir : directory of this environment's `mpiexec`, by default that of the interpreter; the same on every host
     grace : time that ranks have to end before they are killed.  timeouts : when a silent host counts as lost
     """
 
@@ -58,45 +61,80 @@ def check(request: LaunchRequest, access: HostAccess) -> None:
         preflight.check_known(request, access.addresses, "that were checked")
     preflight.check_time_limit(request)
     preflight.check_run_dir(request)
-    command_line(request, access)
-    if access.here:
+    mpi = preflight.find_mpi(request, access.bin_dir)
+    if access.here and mpi.family is not Family.OPEN_MPI:
         preflight.check_shared_memory(len(request.plan.assignments))
-    elif any(access.addresses[host].address is not None for host in request.plan.hosts):
+    if not access.here and any(access.addresses[h].address is not None for h in request.plan.hosts):
         find_ssh()
 
 
 def command_line(request: LaunchRequest, access: HostAccess) -> list[str]:
     """Return the command that `run` executes, without the address and directory that agents report.
 
-    Raises `ProgramNotFound` or `NotExecutable`.
+    Raises `LaunchError`, `ProgramNotFound` or `NotExecutable`.
     """
-    return _command(request, access, Rendezvous(launcher="ADDRESS", directory=os.getcwd()))
+    return _method(request, access).command(Rendezvous(launcher="ADDRESS", directory=os.getcwd()))
 
 
 def run(request: LaunchRequest, access: HostAccess, notify: Notify) -> Outcome:
     """Run to the end and return the outcome. No process is left on any host. Raises `LaunchError`."""
     check(request, access)
     request = steered(request)
-    agents = (
-        {"localhost": (HostAddress(host="localhost"), None)}
-        if access.here
-        else {host: (access.addresses[host], _agent(access.addresses[host])) for host in request.plan.hosts}
-    )
-    method = LaunchMethod(
+    return launch(request, _method(request, access), access.grace, notify)
+
+
+def _method(request: LaunchRequest, access: HostAccess) -> LaunchMethod:
+    """Return the launch that the MPI of the program needs."""
+    mpi, program = preflight.find_mpi(request, access.bin_dir), preflight.find_program(request)
+    if access.here:
+        agents: dict[str, tuple[HostAddress, list[str] | None]]
+        agents = {"localhost": (HostAddress(host="localhost"), None)}
+    else:
+        agents = {
+            host: (access.addresses[host], _agent(access.addresses[host])) for host in request.plan.hosts
+        }
+    if mpi.family is Family.OPEN_MPI:
+        return _open_mpi(request, access, mpi, program, agents)
+    if access.here:
+        here_command = mpiexec_command(request, mpi, program)
+        return LaunchMethod(agents=agents, command=lambda _: here_command, here=True)
+    names = carried(rank_environment(request, os.environ))
+    return LaunchMethod(
         agents=agents,
-        command=lambda rendezvous: _command(request, access, rendezvous),
+        command=lambda rendezvous: spread_command(request, mpi, program, rendezvous, names),
+        environment=launch_environment,
+        timeouts=access.timeouts,
+    )
+
+
+def _open_mpi(
+    request: LaunchRequest,
+    access: HostAccess,
+    mpi: Mpi,
+    program: str,
+    agents: Mapping[str, tuple[HostAddress, list[str] | None]],
+) -> LaunchMethod:
+    fd_servers = f"apples-{secrets.token_hex(16)}"
+    own = [host for host, (_, command) in agents.items() if command is None]
+    names = carried(rank_environment(request, os.environ))
+
+    def command(rendezvous: Rendezvous) -> list[str]:
+        if access.here:
+            return openmpi.here_command(request, mpi, program, fd_servers)
+        return openmpi.spread_command(request, mpi, program, rendezvous, names, fd_servers)
+
+    return LaunchMethod(
+        agents=agents,
+        command=command,
+        environment=lambda request, base, shells: openmpi.environment(request, mpi, base, shells),
+        hostfile=lambda request: openmpi.hostfile(request, own),
+        fd_servers=fd_servers,
+        daemons={host: 1 for host in agents if host not in own},
+        shell=True,
+        names=openmpi.NAMES,
         here=access.here,
         timeouts=access.timeouts,
     )
-    return launch(request, method, access.grace, notify)
-
-
-def _command(request: LaunchRequest, access: HostAccess, rendezvous: Rendezvous) -> list[str]:
-    mpiexec, program = preflight.find_mpiexec(access.bin_dir), preflight.find_program(request)
-    if access.here:
-        return mpiexec_command(request, mpiexec, program)
-    names = carried(rank_environment(request, os.environ))
-    return spread_command(request, mpiexec, program, rendezvous, names)
 
 
 def _agent(address: HostAddress) -> list[str] | None:

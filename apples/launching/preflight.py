@@ -17,6 +17,7 @@ from pathlib import Path
 from apples.errors import LaunchError, NotExecutable, ProgramNotFound
 from apples.launching.command import search_path
 from apples.launching.launcher import LaunchRequest
+from apples.launching.mpis import Family, Mpi, in_environment, mpi_of
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -37,6 +38,18 @@ def find_mpiexec(beside: Path | None = None) -> str:
             f"{path} may not be executed; give it the permission (chmod +x) or reinstall mpich"
         )
     return str(path)
+
+
+def find_mpi(request: LaunchRequest, beside: Path | None = None) -> Mpi:
+    """Return the MPI that starts the request's program; raises `LaunchError` if it is missing, or another one's.
+
+    Args:
+        beside: directory of the environment's own `mpiexec`, by default that of the interpreter
+    """
+    program = find_program(request)
+    if request.mpi.which is None and (beside is not None or in_environment(program)):
+        return Mpi(family=Family.MPICH, mpiexec=find_mpiexec(beside))
+    return mpi_of(program, request.mpi.which, lambda: find_mpiexec(beside), search_path(request))
 
 
 def find_program(request: LaunchRequest) -> str:

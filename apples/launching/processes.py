@@ -15,8 +15,9 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL, Signals
 from typing import Any
@@ -30,12 +31,15 @@ from apples.launching.agentconnection import (
 )
 from apples.launching.command import (
     Rendezvous,
+    chain_of_hosts,
     groups_of,
+    helper,
     hostfile,
     hosts_path,
+    local_environment,
     network_environment,
-    rank_environment,
 )
+from apples.launching.fdserver import ranks_by_host, server_of
 from apples.launching.hostagents import HostAgents
 from apples.launching.launcher import LaunchRequest
 from apples.launching.outputreader import OutputReader
@@ -49,6 +53,9 @@ from nws.base.files import write_whole
 #: Seconds that processes may take to end after they were asked to, and killed ones the same again.
 GONE_S = 8.0
 
+#: Numbers of orders that no remote shell waits for: the command of a run on this machine, file-descriptor servers.
+COMMAND, FD_SERVER = -1, -2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchMethod:
@@ -56,12 +63,24 @@ class LaunchMethod:
 
     agents : host → its address, and the command that starts its agent; None forks the agent on this machine
     command : builds the command that starts all ranks, once the agents have reported
+    environment : builds its environment from the user's and the name of the socket for its remote shells
+    hostfile : builds the text of its host file
+    fd_servers : name of the servers from which ranks fetch their descriptors; None if they inherit them
+    daemons : host → number of processes that the command starts there by remote shells; None for one for each group
+        of consecutive ranks.  shell : it gives remote shells one text for a shell, as for ssh
+    names : of the command and its daemons, for messages
     here : the run needs this machine only: its agent starts the command, and no host can be lost
     timeouts : when a silent host counts as lost
     """
 
     agents: Mapping[str, tuple[HostAddress, Sequence[str] | None]]
     command: Callable[[Rendezvous], list[str]]
+    environment: Callable[[LaunchRequest, Mapping[str, str], str], dict[str, str]] = local_environment
+    hostfile: Callable[[LaunchRequest], str] = hostfile
+    fd_servers: str | None = None
+    daemons: Mapping[str, int] | None = None
+    shell: bool = False
+    names: tuple[str, str] = ("mpiexec", "hydra_pmi_proxy")
     here: bool = False
     timeouts: LivenessTimeouts = field(default_factory=LivenessTimeouts)
 
@@ -78,8 +97,7 @@ class RunProcesses:
         self._request, self._method = request, method
         self._run_dir: Path = request.run_dir
         self._log = self._run_dir / "mpiexec.log"
-        groups = list(method.agents) if method.here else [host for host, _ in groups_of(request)]
-        self._first_host = groups[0]
+        self._first_host = next(iter(method.agents)) if method.here else groups_of(request)[0][0]
         self._progress: list[bytes] = []
         pattern = request.progress_pattern if request.on_progress is not None else None
         self._reader = None if pattern is None else OutputReader(pattern)
@@ -100,7 +118,7 @@ class RunProcesses:
             (self._run_dir / self._token).touch()
             sys.stdout.flush()
             for host, (address, command) in method.agents.items():
-                self._connect(address, command, groups.count(host))
+                self._connect(address, command, _proxies(request, method, host))
         except OSError as error:
             self.close()
             raise _refused("the host agents", error) from error
@@ -228,11 +246,14 @@ class RunProcesses:
         command = self._method.command(
             _rendezvous([a.found or {} for a in self._agents.values()], self._run_dir)
         )
+        for host, words in _fd_servers(request, self._method):
+            self._order(host if host in self._agents else self._first_host, FD_SERVER, words)
+        environment = partial(self._method.environment, request, os.environ)
         if self._method.here:
-            self._order(self._first_host, 0, command, environment=rank_environment(request, os.environ))
+            self._order(self._first_host, COMMAND, command, environment=environment(""))
             return
-        hosts_path(self._run_dir).write_text(hostfile(request))
-        self._starter = Starter(command, request, self._log)
+        hosts_path(self._run_dir).write_text(self._method.hostfile(request))
+        self._starter = Starter(command, environment, self._log, shell=self._method.shell)
         for fd in (self._starter.fd, self._starter.shells.fileno()):
             self._poll.register(fd, select.EPOLLIN)
 
@@ -247,7 +268,7 @@ class RunProcesses:
     def _answer(self, number: int, code: int) -> None:
         if self._starter is not None:
             self._starter.shells.answer(number, code)
-        else:
+        elif number == COMMAND:
             self._starter_code = code
 
     def _take_frames(self, fd: int, changed: dict[int, RankRecord]) -> None:
@@ -296,6 +317,23 @@ def _opened(output: Path | None) -> int | None:
 def _refused(what: str, error: OSError) -> LaunchError:
     where = f"{error.filename}: " if error.filename else ""
     return LaunchError(f"cannot start {what}: {where}{error.strerror}")
+
+
+def _proxies(request: LaunchRequest, method: LaunchMethod, host: str) -> int:
+    """Return the number of processes that the agent of a host will be ordered to start."""
+    if method.here:
+        return 1 + len(list(_fd_servers(request, method)))
+    if method.daemons is None:
+        return [name for name, _ in groups_of(request)].count(host)
+    return method.daemons.get(host, 0) + (method.fd_servers is not None)
+
+
+def _fd_servers(request: LaunchRequest, method: LaunchMethod) -> Iterator[tuple[str, list[str]]]:
+    """Yield the hosts with the commands of their file-descriptor servers."""
+    if method.fd_servers is not None:
+        hosts = chain_of_hosts(request)
+        for host, ranks in ranks_by_host(hosts).items():
+            yield host, helper("fds", server_of(method.fd_servers, host, hosts), str(ranks))
 
 
 def _log_text(log: Path) -> str:

@@ -1,4 +1,5 @@
-"""The rank wrapper, which hydra or Slurm starts for every rank: it forks the supervisor and ends as the program did.
+"""The rank wrapper, which hydra, Open MPI or Slurm starts for every rank. It forks the supervisor, and ends as the
+program did.
 
 A bare script, `python -I -S rankwrapper.py [--fds NAME] RUN_DIR HOSTS [--label] [--directory DIRECTORY] -- PROGRAM
 ARGUMENTS`. It and the modules it imports avoid every import that they can, because each delays every rank. Per rank
@@ -13,8 +14,8 @@ dies. The wrapper also closes descriptors that hydra leaks into its ranks. While
 detect the death of its proxy.
 
 The variable `APPLES_RANK_FDS` holds four inherited descriptors: lifeline, events, stdout, stderr. Without it (a command
-pasted from `--dry-run`) output goes through hydra and only the parents are watched. Ranks of a Slurm step inherit no
-descriptors; with `--fds` they fetch them from the file-descriptor server NAME of their host.
+pasted from `--dry-run`) output goes through hydra and only the parents are watched. Ranks of Slurm and of Open MPI
+inherit no descriptors; with `--fds` they fetch them from the file-descriptor server NAME of their host.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main(arguments: list[str]) -> None:
     close_all_but(set(fds.values()))
     split = arguments.index("--")
     (run_dir, hosts, *options), command = arguments[:split], arguments[split + 1 :]
-    rank = int(os.environ.get("PMI_RANK", "0"))
+    rank = own_rank()
     wrapper = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     pid = os.fork()
@@ -70,13 +71,19 @@ def main(arguments: list[str]) -> None:
     die_like(os.waitpid(pid, 0)[1])
 
 
-def fetch_fds(name: str, hosts: str) -> None:
-    """Fetch descriptors and variables for a rank of a Slurm step, which inherits none."""
-    from apples.launching.fdserver import fetch
+def own_rank() -> int:
+    """Return the rank of this process, from the variables of hydra, Open MPI or Slurm."""
+    names = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+    return int(next((os.environ[name] for name in names if name in os.environ), "0"))
 
-    rank = os.environ.setdefault("PMI_RANK", os.environ.get("SLURM_PROCID", "0"))
+
+def fetch_fds(name: str, hosts: str) -> None:
+    """Fetch descriptors and variables for a rank that inherits none."""
+    from apples.launching.fdserver import fetch, server_of
+
+    rank = own_rank()
     try:
-        fds, variables = fetch(name, int(rank), hosts)
+        fds, variables = fetch(server_of(name, host_of(rank, hosts), hosts))
     except OSError as error:
         os.write(
             2, f"apples: rank {rank} got no descriptors from its host agent: {error.strerror}\n".encode()

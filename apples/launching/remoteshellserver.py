@@ -18,7 +18,9 @@ class RemoteShellServer:
     name : of the abstract socket. It is random, and only processes of the same user are accepted
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, shell: bool = False) -> None:
+        """shell : commands are run by a shell; else their words, quoted for a shell, are the command."""
+        self._shell = shell
         self.name = f"apples-{secrets.token_hex(16)}"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind("\0" + self.name)
@@ -86,4 +88,5 @@ class RemoteShellServer:
         number, self._orders = self._orders, self._orders + 1
         self._waiting[number] = (asked["host"], connection)
         # ssh joins the words, and the shell on the host splits them: hydra quotes its words for that.
-        return [(number, asked["host"], shlex.split(" ".join(asked["command"])))]
+        text = " ".join(asked["command"])
+        return [(number, asked["host"], ["/bin/sh", "-c", text] if self._shell else shlex.split(text))]

@@ -10,25 +10,25 @@ import math
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from apples.errors import LaunchError
 from apples.launching import preflight
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
-from apples.launching.command import helper
+from apples.launching.command import helper, hosts_by_rank
 from apples.launching.engine import launch
 from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.mpis import Family
 from apples.launching.processes import LaunchMethod
 from apples.launching.slurmallocation import Allocation, AllocationRefused, OwnAllocation
-from apples.launching.slurmcommand import END_S, shape, step_command, wanted_s
+from apples.launching.slurmcommand import END_S, shape, step_command, step_environment, wanted_s
 from apples.launching.slurmverdict import explained, needs_explaining
 from apples.launching.steering import steered
 from apples.launching.termination import GracePeriods
 from apples.model.plan import Outcome
 from apples.slurm import commands, runner
-from apples.slurm.commands import PMI, Wishes, on_node
+from apples.slurm.commands import PMI, PMIX, Wishes, on_node
 from apples.slurm.records import Job, parse_mpi_types, parse_nodes
 from nws.base.durations import format_seconds
 
@@ -81,17 +81,16 @@ def check(request: LaunchRequest, cluster: Cluster) -> None:
     preflight.check_known(request, cluster.hosts, "of Slurm's that are free")
     preflight.check_time_limit(request)
     preflight.check_run_dir(request)
-    preflight.find_program(request)
     _check_time(request, cluster)
     runner.find("salloc")
-    check_pmi()
+    check_pmi(_pmi(request))
 
 
 def command_line(request: LaunchRequest, cluster: Cluster) -> list[str]:
     """Return the command that `run` executes: `srun`, inside `salloc` unless there is an allocation already."""
     job = cluster.enclosing or "JOB"
     where = (preflight.find_program(request), os.getcwd())
-    step = step_command(request, runner.find("srun"), job, "NAME", where)
+    step = step_command(request, runner.find("srun"), job, _pmi(request), name="NAME", where=where)
     if cluster.enclosing is not None:
         return step
     return commands.salloc(_shape(request, cluster), cluster.wishes, step)
@@ -138,7 +137,7 @@ def _run_in(
         return _not_started(what, nodes.unfit)
     limited = _limited(request, allocation.left_s)
     srun, name = runner.find("srun"), f"apples-{secrets.token_hex(16)}"
-    program, inside = preflight.find_program(request), runner.without_enclosing()
+    program, pmi, inside = preflight.find_program(request), _pmi(request), runner.without_enclosing()
     method = LaunchMethod(
         agents={
             host: (
@@ -148,16 +147,19 @@ def _run_in(
             for host in request.plan.hosts
         },
         command=lambda rendezvous: step_command(
-            limited, srun, allocation.number, name, (program, rendezvous.directory)
+            limited, srun, allocation.number, pmi, name=name, where=(program, rendezvous.directory)
         ),
+        environment=step_environment,
+        hostfile=hosts_by_rank,
+        fd_servers=name,
+        daemons={},
+        names=("srun", "slurmstepd"),
         timeouts=cluster.timeouts,
     )
     outcome = launch(limited, method, cluster.grace, notify)
     if outcome.ended == "time limit" and limited.time_limit_s != request.time_limit_s:
         more = "what the allocation leaves; give more with --time-limit"
         outcome = replace(outcome, message=f"{outcome.message}, {more}")
-    with suppress(FileNotFoundError):
-        (request.run_dir / "slurm-hosts.txt").unlink()
     return outcome
 
 
@@ -185,13 +187,19 @@ def _check_time(request: LaunchRequest, cluster: Cluster) -> None:
         )
 
 
-def check_pmi() -> None:
-    """Raise `LaunchError` if `srun` does not offer the PMI that MPICH's ranks use."""
+def _pmi(request: LaunchRequest) -> str:
+    """Return the type of PMI that the MPI of the program uses."""
+    return PMIX if preflight.find_mpi(request).family is Family.OPEN_MPI else PMI
+
+
+def check_pmi(pmi: str) -> None:
+    """Raise `LaunchError` if `srun` does not offer the PMI that the ranks use."""
     types = parse_mpi_types(runner.asked(["srun", "--mpi=list"]))
-    if PMI not in types:
+    if pmi not in types:
+        whose = "Open MPI's" if pmi == PMIX else "MPICH's"
         raise LaunchError(
-            f"srun cannot start MPICH's ranks here: it offers --mpi={', '.join(types) or 'nothing'} and they need "
-            f"{PMI}; install Slurm's plugin mpi_{PMI}, or use --launcher ssh inside the allocation"
+            f"srun cannot start {whose} ranks here: it offers --mpi={', '.join(types) or 'nothing'} and they need "
+            f"{pmi}; install Slurm's plugin mpi_{pmi}, or use --launcher ssh inside the allocation"
         )
 
 

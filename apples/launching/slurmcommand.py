@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 
-from apples.launching.command import chain_of_hosts, helper, wrapped
+from apples.launching.command import FOREIGN, hosts_path, rank_environment, wrapped
 from apples.launching.launcher import LaunchRequest
 from apples.slurm import commands
 from apples.slurm.commands import Shape
@@ -18,19 +19,32 @@ UNPREDICTED_S = 600.0
 RANK_BYTES = 128 * 2**20
 
 
-def step_command(request: LaunchRequest, srun: str, job: str, name: str, where: tuple[str, str]) -> list[str]:
+def step_command(
+    request: LaunchRequest, srun: str, job: str, pmi: str, *, name: str, where: tuple[str, str]
+) -> list[str]:
     """Return the whole command that starts the ranks.
 
     Args:
+        pmi: type of PMI, a value of `srun --mpi`
         name: of the file-descriptor servers
         where: the program, and its directory
     """
     program, directory = where
     return [
-        *helper("step", name, chain_of_hosts(request), str(request.run_dir.absolute())),
-        *commands.ranks(srun, job, len(request.plan.assignments), directory),
+        *commands.ranks(srun, job, len(request.plan.assignments), directory, pmi),
+        *request.mpi.arguments,
         *wrapped(request, program, "--fds", name),
     ]
+
+
+def step_environment(request: LaunchRequest, base: Mapping[str, str], _socket: str) -> dict[str, str]:
+    """Return the environment of `srun`, without variables of an enclosing job, which it would take for options."""
+    kept = {
+        name: value
+        for name, value in rank_environment(request, base, (*FOREIGN, "HYDRA_")).items()
+        if name == "SLURM_CONF" or not name.startswith(("SLURM_", "SRUN_"))
+    }
+    return {**kept, "SLURM_HOSTFILE": str(hosts_path(request.run_dir.absolute()))}
 
 
 def wanted_s(request: LaunchRequest) -> float:

@@ -15,8 +15,6 @@ from apples.slurm.records import Job
 
 TERMINATED, KILLED = 143, 137
 
-#: Messages about `mpiexec` and its proxies are valid for their replacements.
-_WORDS = {"(mpiexec ": "(srun ", "mpiexec or hydra_pmi_proxy": "srun or slurmstepd"}
 #: Printed by every step on clusters that do not bind ranks to CPUs, as intended.
 _NOISE = "lacks support for cpu binding"
 
@@ -31,7 +29,7 @@ def explained(outcome: Outcome, fate: Job | None, away: Mapping[str, str] | None
         fate: Slurm's record of the job, None if it has none
         away: hosts that Slurm itself has lost, each with a predicate
     """
-    outcome = replace(outcome, message=_with_slurm_names(outcome.message))
+    outcome = replace(outcome, message=_without_noise(outcome.message))
     if outcome.ended != "failed" or fate is None or fate.state in _OURS:
         return outcome
     job = f"job {fate.number}"
@@ -72,7 +70,5 @@ def needs_explaining(outcome: Outcome) -> bool:
     return outcome.ended == "failed" and outcome.exit_code in (LAUNCHER_FAILED, TERMINATED, KILLED)
 
 
-def _with_slurm_names(message: str) -> str:
-    for name, replacement in _WORDS.items():
-        message = message.replace(name, replacement)
+def _without_noise(message: str) -> str:
     return "\n".join(line for line in message.splitlines() if not line.endswith(_NOISE))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from apples.launching.command import launch_environment, with_parent_death
-from apples.launching.launcher import LaunchRequest
+from apples.launching.command import with_parent_death
 from apples.launching.remoteshellserver import RemoteShellServer
 
 #: Seconds that the command may take to end when no process is left on any host.
@@ -23,23 +22,27 @@ class Starter:
     kill_at : when it will be killed (`time.monotonic`), None for not yet known
     """
 
-    def __init__(self, command: Sequence[str], request: LaunchRequest, log: Path) -> None:
+    def __init__(
+        self, command: list[str], environment: Callable[[str], Mapping[str, str]], log: Path, *, shell: bool
+    ) -> None:
         """Start it; raises `OSError`.
 
         Args:
+            environment: builds its environment from the name of the socket for its remote shells
             log: file for its output
+            shell: its remote shells are given texts for a shell
         """
         self.over = False
         self.kill_at: float | None = None
-        self.shells = RemoteShellServer()
+        self.shells = RemoteShellServer(shell=shell)
         try:
             with log.open("wb") as output:
                 self._process = subprocess.Popen(
-                    with_parent_death(list(command), os.getpid()),
+                    with_parent_death(command, os.getpid()),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env=launch_environment(request, os.environ, self.shells.name),
+                    env=environment(self.shells.name),
                     # A Ctrl-C at the terminal must reach the ranks once, through the launcher.
                     start_new_session=True,
                 )

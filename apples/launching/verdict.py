@@ -26,7 +26,7 @@ class LaunchResult:
 
     hosts : host of every rank, in rank order.  records : their records, None for ranks without one
     mpiexec_code : exit code of `mpiexec`, negative for a signal.  mpiexec_stderr : its output
-    lost : lost hosts, each with the reason
+    lost : lost hosts, each with the reason.  names : of `mpiexec` and its daemons
     """
 
     hosts: Sequence[str]
@@ -36,6 +36,7 @@ class LaunchResult:
     observed_s: float
     time_limit_s: float | None = None
     lost: Mapping[str, str] = field(default_factory=dict)
+    names: tuple[str, str] = ("mpiexec", "hydra_pmi_proxy")
 
 
 def judge(launch: LaunchResult, ending: Termination) -> Outcome:
@@ -112,11 +113,11 @@ def _launcher_lost(launch: LaunchResult) -> Outcome:
     elif lost:
         what = f"rank {lost[0].rank} on {lost[0].host} vanished without a status: its supervisor was killed"
     else:
-        what = "the ranks were ended because mpiexec or hydra_pmi_proxy was killed; none failed by itself"
+        what = f"the ranks were ended because {' or '.join(launch.names)} was killed; none failed by itself"
     code = launch.mpiexec_code
     how = f"was killed by signal {-code} ({signal_name(-code)})" if code < 0 else f"ended with code {code}"
     stderr = launch.mpiexec_stderr.strip()
-    message = f"{what} (mpiexec {how})" + (f": {stderr}" if stderr else "")
+    message = f"{what} ({launch.names[0]} {how})" + (f": {stderr}" if stderr else "")
     return replace(_outcome(launch, "failed", LAUNCHER_FAILED, message), lost=absent)
 
 

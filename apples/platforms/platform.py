@@ -15,7 +15,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import LaunchError
 from apples.launching import mpirun
-from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.launcher import LaunchRequest, MpiChoice, Notify
 from apples.launching.mpirun import HostAccess
 from apples.launching.preflight import names_of_this_machine
 from apples.model.grid import Grid, Host, Snapshot
@@ -105,6 +105,7 @@ class Platform(ABC):
 
     name : value of `--launcher`, and name of the platform in records.  pool : the hosts
     grid_file : file that the platform itself chose for its pool; it may know costs of applications
+    mpi : the user's choice of an MPI, which takes precedence over that of the application
     several_hosts : ranks run on several machines, so a run can continue without a lost host
     simulated : ranks are not real processes
     excludes : option of `apples-run` that this platform cannot be combined with → reason
@@ -120,6 +121,7 @@ class Platform(ABC):
     def __init__(self, pool: Grid) -> None:
         self.pool = pool
         self.grid_file: GridFile | None = None
+        self.mpi = MpiChoice()
         self._dropped: dict[str, str] = {}
 
     @classmethod
@@ -138,15 +140,19 @@ class Platform(ABC):
 
     def check(self, request: LaunchRequest) -> None:
         """Raise `LaunchError` if the run cannot start; change nothing."""
-        mpirun.check(request, self.access)
+        mpirun.check(self.with_mpi(request), self.access)
 
     def command_line(self, request: LaunchRequest) -> list[str]:
         """Return the command that `run` would execute."""
-        return mpirun.command_line(request, self.access)
+        return mpirun.command_line(self.with_mpi(request), self.access)
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run the plan to its end, leave no process behind, and return the outcome; raise `LaunchError`."""
-        return mpirun.run(request, self.access, notify)
+        return mpirun.run(self.with_mpi(request), self.access, notify)
+
+    def with_mpi(self, request: LaunchRequest) -> LaunchRequest:
+        """Return the request with the user's choice of an MPI instead of the application's."""
+        return replace(request, mpi=replace(self.mpi, which=self.mpi.which or request.mpi.which))
 
     def drop(self, hosts: Mapping[str, str]) -> None:
         """Remove hosts, each with a reason, from the pool; later snapshots list them as absent."""

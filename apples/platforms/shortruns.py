@@ -14,7 +14,7 @@ from typing import Protocol
 
 from apples.errors import ConfigError, LaunchError
 from apples.launching.deployment import SCRATCH_PREFIX, deploy, scratch_copy
-from apples.launching.launcher import LaunchRequest, Notify
+from apples.launching.launcher import LaunchRequest, MpiChoice, Notify
 from apples.learning.shortruns import (
     ENOUGH_CPU_S,
     ShortRun,
@@ -79,7 +79,7 @@ class _Starter:
                     command=start.command,
                     run_dir=run_dir,
                     directory=start.directory,
-                    mpi=start.mpi,
+                    mpi=MpiChoice(which=start.mpi),
                     environment={**start.environment, **MonitoredRun().environment(run_dir)},
                     output=run_dir / "output.txt",
                 )

@@ -116,15 +116,15 @@ class SlurmPlatform(Platform):
 
     def check(self, request: LaunchRequest) -> None:
         """Raise `LaunchError` if the run cannot start; change nothing."""
-        launching.check(request, self.cluster)
+        launching.check(self.with_mpi(request), self.cluster)
 
     def command_line(self, request: LaunchRequest) -> list[str]:
         """Return the command that `run` would execute."""
-        return launching.command_line(request, self.cluster)
+        return launching.command_line(self.with_mpi(request), self.cluster)
 
     def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
         """Run the plan in an allocation of its hosts, or in the current one."""
-        return launching.run(request, self.cluster, notify, ready=self._ready)
+        return launching.run(self.with_mpi(request), self.cluster, notify, ready=self._ready)
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Return the usable nodes; raise `NoFeasiblePlan` with all reasons, `ConfigError`, `LaunchError`."""

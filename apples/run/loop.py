@@ -18,7 +18,7 @@ from typing import Any
 from apples.applications.known import KnownByModel
 from apples.errors import ProgramNotFound
 from apples.launching.filelock import locked
-from apples.launching.launcher import LaunchRequest
+from apples.launching.launcher import LaunchRequest, MpiChoice
 from apples.model.plan import Attempt, Outcome, Record
 from apples.model.template import Deployable, Deployment, Restartable
 from apples.run.agent import Agent, Decision
@@ -283,7 +283,7 @@ def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> La
         command=tuple(command),
         run_dir=run_dir,
         directory=None if start is None else start.directory,
-        mpi=None if start is None else start.mpi,
+        mpi=MpiChoice(which=None if start is None else start.mpi),
         progress_pattern=None if start is None else start.progress,
         environment={**({} if start is None else start.environment), **request.environment},
         label=request.label,

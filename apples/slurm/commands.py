@@ -16,8 +16,9 @@ from apples.model.hostlist import fold
 _SELECTORS = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT")
 _FOREIGN = ("SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "SBATCH_", "PMI_", "PMIX_", "PMI2_")
 
-#: MPICH's protocol for the start of ranks, which the rank supervisors relay.
-PMI = "pmi2"
+#: Protocols for the start of ranks, values of `srun --mpi`: of MPICH and Intel MPI, relayed by the rank supervisors; of
+#: Open MPI.
+PMI, PMIX = "pmi2", "pmix"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,13 +111,13 @@ def on_node(srun: str, job: str, node: str) -> list[str]:
     ]
 
 
-def ranks(srun: str, job: str, count: int, directory: str) -> list[str]:
+def ranks(srun: str, job: str, count: int, directory: str, pmi: str = PMI) -> list[str]:
     """Return a command prefix that runs a command as every rank of one step, on the hosts in SLURM_HOSTFILE.
 
     The end of a rank does not end the others: `apples.launching.termination` decides that.
     """
     return [
         *(srun, f"--jobid={job}", "--overlap", "--distribution=arbitrary", f"--ntasks={count}"),
-        *(f"--mpi={PMI}", "--mem=0", "--kill-on-bad-exit=0", "--wait=0", "--input=none", "--export=ALL"),
+        *(f"--mpi={pmi}", "--mem=0", "--kill-on-bad-exit=0", "--wait=0", "--input=none", "--export=ALL"),
         *("--cpu-bind=none", f"--chdir={directory}"),
     ]

@@ -41,9 +41,6 @@ class FakeControl:
     def favour(self, on):
         self.log.append(f"{'favour' if on else 'unfavour'} {self.name}")
 
-    def renice(self, steps):
-        self.log.append(f"nice {self.name} {steps}")
-
     def limit(self, processors):
         self.log.append(f"limit {self.name} {processors}")
         return self.quota

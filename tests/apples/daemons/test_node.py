@@ -310,15 +310,3 @@ def test_shares_of_a_process_come_from_the_kernel_between_two_calls(bench):
     made.control.ready = (1.3, 0.1)
     assert made.share() == pytest.approx(0.75)
     assert made.share() is None
-
-
-def test_share_by_need_renices_from_the_counts_of_a_second(bench):
-    made = bench("share-by-need", processors=2)
-    for job, part in (("x", 1.0), ("y", 0.5)):
-        made.add(job)
-        made.pages[f"{job}.0"].counted = MonitorCounts(part, 1.0 - part, 100)
-    made.node.enforce(0.0, may_stop=True)
-    made.done()
-    made.node.measure(1.0)
-    made.node.enforce(1.0, may_stop=True)
-    assert made.done() == ["nice y.0 3"]

@@ -16,12 +16,15 @@ from apples.launching.command import (
     rank_environment,
     with_parent_death,
 )
+from apples.launching.mpis import Family, Mpi
 from apples.launching.statusfile import host_of
+
+OWN = Mpi(family=Family.MPICH, mpiexec="/env/bin/mpiexec")
 
 
 def test_every_rank_starts_through_the_rank_wrapper(runs) -> None:
     request = runs.request("app", "--size", "64", hosts=["alpha", "alpha", "beta"])
-    command = mpiexec_command(request, "/env/bin/mpiexec", "/opt/app")
+    command = mpiexec_command(request, OWN, "/opt/app")
     assert " ".join(command[:9]) == "/env/bin/mpiexec -launcher fork -rmk user -hosts localhost -n 3"
     assert command[9] == sys.executable
     assert command[12].endswith("launching/rankwrapper.py")
@@ -29,9 +32,9 @@ def test_every_rank_starts_through_the_rank_wrapper(runs) -> None:
 
 
 def test_labels_are_an_option_of_the_rank_wrapper(runs) -> None:
-    command = mpiexec_command(runs.request("app", label=True), "mpiexec", "/opt/app")
+    command = mpiexec_command(runs.request("app", label=True), OWN, "/opt/app")
     assert command[-3:] == ["--label", "--", "/opt/app"]
-    assert "--label" not in mpiexec_command(runs.request("app"), "mpiexec", "/opt/app")
+    assert "--label" not in mpiexec_command(runs.request("app"), OWN, "/opt/app")
 
 
 def test_the_parent_death_wrapper_comes_first() -> None:

@@ -11,6 +11,7 @@ from apples.launching.command import (
     network_environment,
     spread_command,
 )
+from apples.launching.mpis import Family, Mpi
 
 
 def test_rank_i_stands_on_the_host_of_the_plan(runs):
@@ -22,9 +23,10 @@ def test_rank_i_stands_on_the_host_of_the_plan(runs):
 def test_the_whole_command(runs):
     request = runs.request("prog", "--size", "4", hosts=["alpha", "beta"], label=True)
     spread = Rendezvous(launcher="10.0.0.1", directory="/home/me")
-    command = spread_command(request, "/venv/bin/mpiexec", "/bin/prog", spread, ["LANG", "PATH"])
+    mpi = Mpi(family=Family.MPICH, mpiexec="/venv/bin/mpiexec")
+    command = spread_command(request, mpi, "/bin/prog", spread, ["LANG", "PATH"])
     assert command[:15] == [
-        *("/venv/bin/mpiexec", "-launcher", "rsh", "-launcher-exec", sys.executable, "-rmk", "user"),
+        *("/venv/bin/mpiexec", "-rmk", "user", "-launcher", "rsh", "-launcher-exec", sys.executable),
         *("-f", f"{runs.directory}/hosts.txt", "-localhost", "10.0.0.1", "-wdir", "/home/me"),
         *("-genvlist", "LANG,PATH"),
     ]
@@ -61,6 +63,7 @@ def test_the_environment_of_mpiexec(runs):
 
 
 def test_the_interface_is_passed_unless_the_user_has_chosen():
-    assert network_environment("ens3", {}) == {"UCX_NET_DEVICES": "ens3", "FI_TCP_IFACE": "ens3"}
-    assert network_environment("ens3", {"UCX_NET_DEVICES": "ib0"}) == {"FI_TCP_IFACE": "ens3"}
+    names = {"UCX_NET_DEVICES", "FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include"}
+    assert network_environment("ens3", {}) == dict.fromkeys(names, "ens3")
+    assert network_environment("ens3", {"UCX_NET_DEVICES": "ib0"}).keys() == names - {"UCX_NET_DEVICES"}
     assert network_environment(None, {}) == {}

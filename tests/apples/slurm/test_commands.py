@@ -3,11 +3,12 @@
 import pytest
 
 from apples.errors import HistoryError
-from apples.launching.fdserver import group_of
+from apples.launching.fdserver import server_of
 from apples.launching.launcher import LaunchRequest
 from apples.launching.slurmallocation import waiting_text
 from apples.launching.slurmcommand import shape, wanted_s
 from apples.launching.slurmverdict import explained, needs_explaining
+from apples.launching.statusfile import host_of
 from apples.model.plan import Outcome, RankStatus, unplanned
 from apples.model.template import Workload
 from apples.remote.speed import LinkSpeed
@@ -172,10 +173,9 @@ def test_messages_speak_of_what_stands_in_the_place_of_mpiexec():
     assert "mpiexec" not in found.message
 
 
-def test_which_door_a_rank_goes_to():
-    assert [group_of(rank, "a:2,b:1,a:1") for rank in range(4)] == [0, 0, 1, 2]
-    with pytest.raises(ValueError, match="no rank 4 in a:4"):
-        group_of(4, "a:4")
+def test_each_host_has_one_server_of_descriptors():
+    hosts = "a:2,b:1,a:1"
+    assert [server_of("x", host_of(rank, hosts), hosts) for rank in range(4)] == ["x-0", "x-0", "x-1", "x-0"]
 
 
 def link(source, target, latency_s=0.001):

@@ -1,0 +1,102 @@
+"""Commands and environments of runs with Open MPI, 4 and 5; runs nothing.
+
+Its `mpiexec` starts the ranks on its own host itself, and one daemon on each other host through our remote shell, as
+hydra starts its proxies. Settings go into the environment, so that options of the user (`--mpi-args`) take precedence.
+Open MPI closes all descriptors of its ranks; they fetch theirs from the file-descriptor server of their host.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Collection, Mapping
+
+from apples.launching.command import (
+    BARE,
+    FOREIGN,
+    HOST_AGENT,
+    Rendezvous,
+    groups_of,
+    hosts_path,
+    rank_environment,
+    wrapped,
+)
+from apples.launching.launcher import LaunchRequest
+from apples.launching.mpis import Mpi
+
+#: `mpiexec` and the process that it starts on each other host, for messages.
+NAMES = ("mpiexec", "Open MPI's daemon")
+
+#: Components that would take over an enclosing allocation, by the names of Open MPI 4 and of PRRTE.
+_ALLOCATORS = {False: "^slurm,tm,gridengine,loadleveler,lsf,alps", True: "^slurm,pbs,gridengine,lsf,flux"}
+
+
+def here_command(request: LaunchRequest, mpi: Mpi, program: str, fd_servers: str) -> list[str]:
+    """Return the command line of a run on this machine; `program` is the resolved path of the request's program."""
+    return [
+        *(mpi.mpiexec, "-n", str(len(request.plan.assignments))),
+        *(("--map-by", ":oversubscribe") if mpi.of_prrte else ("--oversubscribe",)),
+        *("--bind-to", "none", *request.mpi.arguments),
+        *wrapped(request, program, "--fds", fd_servers),
+    ]
+
+
+def spread_command(
+    request: LaunchRequest,
+    mpi: Mpi,
+    program: str,
+    rendezvous: Rendezvous,
+    names: Collection[str],
+    fd_servers: str,
+) -> list[str]:
+    """Return the command line of a run over several hosts; `names` are the variables that every rank gets."""
+    return [
+        *(mpi.mpiexec, "-n", str(len(request.plan.assignments))),
+        *("--hostfile", str(hosts_path(request.run_dir.absolute()))),
+        *(("--map-by", "seq:oversubscribe") if mpi.of_prrte else ("--map-by", "seq", "--oversubscribe")),
+        *("--bind-to", "none", "--wdir", rendezvous.directory),
+        *(word for name in names for word in ("-x", name)),
+        *request.mpi.arguments,
+        *wrapped(request, program, "--fds", fd_servers),
+    ]
+
+
+def hostfile(request: LaunchRequest, here: Collection[str]) -> str:
+    """Return the text of the host file: the host of each rank on a line of its own.
+
+    Args:
+        here: hosts that are this machine, which Open MPI knows by its host name only
+    """
+    own = socket.gethostname()
+    return "".join(f"{own if host in here else host}\n" * ranks for host, ranks in groups_of(request))
+
+
+def environment(
+    request: LaunchRequest, mpi: Mpi, base: Mapping[str, str], remote_shells: str
+) -> dict[str, str]:
+    """Return the environment of `mpiexec`.
+
+    Args:
+        base: the user's environment
+        remote_shells: name of the socket for its remote shells; empty on this machine alone
+    """
+    agent = " ".join([sys.executable, *BARE, str(HOST_AGENT), "rsh"])
+    ssh, runtime = ("ssh", "prte") if mpi.of_prrte else ("rsh", "orte")
+    settings = {
+        "ras": _ALLOCATORS[mpi.of_prrte],
+        "plm": ssh,
+        f"plm_{ssh}_agent": agent,
+        # One connection to each host, so that daemons are children of the host agents.
+        f"plm_{ssh}_no_tree_spawn": "1",
+        f"{runtime}_leave_session_attached": "1",
+        f"{runtime}_keep_fqdn_hostnames": "1",
+    }
+    prefix = "PRTE_MCA_" if mpi.of_prrte else "OMPI_MCA_"
+    allowed = ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] if os.geteuid() == 0 else []
+    return {
+        **{prefix + name: value for name, value in settings.items()},
+        **{name + more: "1" for name in allowed for more in ("", "_CONFIRM")},
+        **rank_environment(request, base, (*FOREIGN, "HYDRA_")),
+        "APPLES_RSH": remote_shells,
+    }

@@ -1,0 +1,211 @@
+"""Programs of every MPI of this machine: found from the program, started as one job, ended without a rank left."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from apples.errors import LaunchError, NotExecutable, ProgramNotFound
+from apples.launching import mpirun, preflight
+from apples.launching.agentconnection import HostAddress, LivenessTimeouts
+from apples.launching.launcher import MpiChoice
+from apples.launching.mpirun import HostAccess
+from apples.launching.mpis import Family, family_of, linked_mpi
+from apples.launching.termination import GracePeriods
+
+QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
+HERE = HostAccess(grace=QUICK, here=True)
+
+SOURCE = """
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int rank, ranks, line;
+    char text[80];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Barrier(MPI_COMM_WORLD);
+    line = sprintf(text, "%d of %d %s\\n", rank, ranks, getenv("GIVEN") ? getenv("GIVEN") : "");
+    if (write(1, text, line) != line) return 1;
+    if (argc > 2 && rank == 1) _exit(atoi(argv[2]));
+    if (argc > 1) sleep(atoi(argv[1]));
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+COMPILERS = {
+    "own": str(Path(sys.executable).with_name("mpicc")),
+    "mpich": "mpicc.mpich",
+    "openmpi": "mpicc.openmpi",
+}
+FAMILIES = {"own": Family.MPICH, "mpich": Family.MPICH, "openmpi": Family.OPEN_MPI}
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory) -> dict[str, str]:
+    """Return the compiled programs by the name of their MPI."""
+    directory = tmp_path_factory.mktemp("programs")
+    (directory / "program.c").write_text(SOURCE)
+    found = {}
+    for name, compiler in COMPILERS.items():
+        if shutil.which(compiler) and shutil.which("gcc"):
+            path = str(directory / name)
+            subprocess.run([compiler, directory / "program.c", "-o", path], check=True, capture_output=True)
+            found[name] = path
+    return found
+
+
+@pytest.fixture(params=COMPILERS)
+def program(request, programs) -> str:
+    return needed(programs, request.param)
+
+
+def needed(programs: dict[str, str], name: str) -> str:
+    if name not in programs:
+        pytest.skip(
+            f"{COMPILERS[name]} is not installed on this machine (Debian: libmpich-dev, libopenmpi-dev)"
+        )
+    return programs[name]
+
+
+def chosen(request, which: str | None, *arguments: str):
+    return dataclasses.replace(request, mpi=MpiChoice(which=which, arguments=arguments))
+
+
+def run(request, access: HostAccess = HERE):
+    return mpirun.run(request, access, lambda line: None)
+
+
+@pytest.mark.mpi
+def test_program_of_any_mpi_runs_as_one_job(program, runs, capfd) -> None:
+    outcome = run(runs.request(program, hosts=["localhost"] * 3))
+    assert (outcome.ended, outcome.exit_code, outcome.message) == ("finished", 0, "")
+    assert sorted(capfd.readouterr().out.splitlines()) == [f"{rank} of 3 " for rank in range(3)]
+    assert sorted(path.name for path in runs.directory.iterdir()) == [
+        f"status-{r:05d}.json" for r in range(3)
+    ]
+
+
+@pytest.mark.mpi
+def test_program_of_any_mpi_fails_with_its_code(program, runs) -> None:
+    outcome = run(runs.request(program, "600", "7"))
+    assert (outcome.ended, outcome.exit_code) == ("failed", 7)
+    assert "rank 1 on localhost ended with exit code 7" in outcome.message
+
+
+@pytest.mark.mpi
+@pytest.mark.usefixtures("fake_ssh")
+def test_program_of_any_mpi_runs_over_ssh(program, runs, capfd) -> None:
+    addresses = {host: HostAddress(host=host, address=host) for host in ("alpha", "beta")}
+    addresses["here"] = HostAddress(host="here")
+    silence = LivenessTimeouts(connect_s=60.0, lost_s=60.0)
+    access = HostAccess(addresses=addresses, grace=QUICK, timeouts=silence)
+    chain = ["alpha", "beta", "alpha", "here"]
+    outcome = run(runs.request(program, hosts=chain, environment={"GIVEN": "a b"}), access)
+    assert (outcome.ended, outcome.message) == ("finished", "")
+    assert [status.host for status in outcome.statuses] == chain
+    assert sorted(capfd.readouterr().out.splitlines()) == [f"{rank} of 4 a b" for rank in range(4)]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("part", ["launcher", "agent", "mpiexec", "wrapper", "supervisor", "program"])
+def test_killed_process_leaves_no_rank_of_open_mpi(programs, launch, runs, wait_for, part) -> None:
+    launched = launch(needed(programs, "openmpi"), "600")
+    for _ in range(2):
+        assert " of 2 " in launched.process.stdout.readline()
+    parts = ("launcher", "agent", "mpiexec", "wrapper", "supervisor", "program")
+    chain = dict(zip(parts, launched.chain().values(), strict=False))
+    os.kill(chain[part][-1], signal.SIGKILL)
+    wait_for(lambda: not runs.left())
+    code, _, err = launched.ended()
+    assert code == {"launcher": -signal.SIGKILL, "program": 137}.get(part, 125), err
+
+
+@pytest.mark.mpi
+def test_mpi_arguments_reach_mpiexec(programs, runs, capfd) -> None:
+    request = runs.request(needed(programs, "openmpi"))
+    assert run(chosen(request, "openmpi", "-x", "GIVEN=passed on")).finished
+    assert sorted(capfd.readouterr().out.splitlines()) == ["0 of 2 passed on", "1 of 2 passed on"]
+
+
+def test_mpi_is_found_from_the_libraries(program) -> None:
+    linked = linked_mpi(program, "")
+    assert linked is not None
+    assert linked.family is FAMILIES[Path(program).name]
+    assert linked.path is not None
+
+
+@pytest.mark.parametrize(
+    ("built", "which", "legal"), [("openmpi", "mpich", "--mpi openmpi"), ("own", "openmpi", "--mpi mpich")]
+)
+def test_other_mpi_than_the_programs_is_an_error(programs, runs, built, which, legal) -> None:
+    request = chosen(runs.request(needed(programs, built)), which)
+    with pytest.raises(LaunchError, match=f"--mpi {which}, but .* loads libmpi.* use {legal}"):
+        preflight.find_mpi(request)
+
+
+def test_path_of_another_mpiexec_is_an_error(programs, runs) -> None:
+    own = str(Path(sys.executable).with_name("mpiexec"))
+    with pytest.raises(LaunchError, match=r"mpiexec is of MPICH, but .*loads libmpi\.so"):
+        preflight.find_mpi(chosen(runs.request(needed(programs, "openmpi")), own))
+
+
+def executable(path: Path, text: str = "#!/bin/sh\n") -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("neighbour", "family"),
+    [
+        ("ompirun_wrapper", Family.OPEN_MPI),
+        ("hydra_pmi_proxy", Family.MPICH),
+        ("hydra_bstrap_proxy", Family.INTEL),
+        ("other", None),
+    ],
+)
+def test_family_of_an_mpiexec_shows_beside_it(tmp_path, neighbour, family) -> None:
+    mpiexec = executable(tmp_path / "bin" / "mpiexec")
+    for name in {neighbour, "hydra_pmi_proxy"} if family is Family.INTEL else {neighbour}:
+        executable(tmp_path / "bin" / name)
+    assert family_of(mpiexec) is family
+
+
+def test_wrong_choices_of_an_mpi_are_explained(runs, tmp_path) -> None:
+    request = runs.request("true")
+    for which, error, text in (
+        ("lam", LaunchError, "--mpi lam: legal are mpich, openmpi, intelmpi, or the path of an mpiexec"),
+        (f"{tmp_path}/nothing", ProgramNotFound, "no such file"),
+        (str(tmp_path), ProgramNotFound, "bin/mpiexec: no such file"),
+        (executable(tmp_path / "other"), LaunchError, "is of no known MPI"),
+    ):
+        with pytest.raises(error, match=text):
+            preflight.find_mpi(chosen(request, which))
+    (tmp_path / "other").chmod(0o600)
+    with pytest.raises(NotExecutable, match="may not be executed"):
+        preflight.find_mpi(chosen(request, str(tmp_path / "other")))
+
+
+def test_missing_mpiexec_names_the_package(runs, monkeypatch, tmp_path) -> None:
+    executable(tmp_path / "program")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    request = chosen(runs.request(str(tmp_path / "program")), "openmpi")
+    with pytest.raises(
+        ProgramNotFound, match=re.escape("neither beside its library nor on PATH; install it")
+    ):
+        preflight.find_mpi(request)
