@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from apples.applications.rendering import PIECES, TemplateProblem, Text
+from apples.model.limits import Limits
 from nws.base.quantities import Amount_bytes, Count
 from nws.base.reader import Document, read_yaml, validate
 from nws.base.yamltree import Location, Problem
@@ -115,6 +116,8 @@ class ApplicationEntry:
     memory_per_row: Amount_bytes = 0.0
     min_rows: Count = 1
     max_rows: Count | None = None
+    memory_shared: Amount_bytes = 0.0
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

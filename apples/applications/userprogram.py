@@ -64,6 +64,8 @@ class UserProgram:
             min_rows=entry.min_rows,
             max_rows=entry.max_rows,
             row=entry.row,
+            bytes_shared=entry.memory_shared,
+            limits=entry.limits,
         )
 
     def command(self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str]) -> list[str]:

@@ -15,6 +15,7 @@ from apples.cli.runoptions import RunOptions
 from apples.cli.settings import parse_settings
 from apples.errors import ConfigError
 from apples.learning.stores import open_benchmarks, open_history
+from apples.model.limits import Limits
 from apples.model.template import Restartable
 from apples.platforms.platform import Preparation
 from apples.run.agent import Agent
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.model.template import Template
     from apples.run.request import Monitor
+
+
+def _limited(limits: Limits) -> dict[str, Limits]:
+    """Return the field of `PlanningOptions`, none without limits."""
+    return {"limits": limits} if limits or limits.prices else {}
 
 
 def assemble(
@@ -52,6 +58,9 @@ def assemble(
     turns = None if session is None else session.turns
     opened = problems.collect(lambda: open_platform(pool, service, console.note, turns))
     platform, file = opened or (None, None)
+    limits = problems.collect(options.limits.read) or Limits()
+    if platform is not None:
+        problems += limits.unknown((platform.pool if file is None else file.grid).hosts)
     template: Template | None = None
     # An unreadable grid file may describe the application; then only the file's problems are reported.
     if platform is not None or run.app in (None, *applications.names()):
@@ -78,7 +87,7 @@ def assemble(
         template=template,
         settings=settings,
         scheduler=options.plan.scheduler,
-        overrides=options.plan.overrides,
+        overrides=options.plan.overrides | _limited(limits if file is None else file.limits | limits),
         label=options.output.label,
         time_limit_s=limit_s,
         program_output_to_stderr=options.output.as_json or options.output.json_lines,

@@ -16,6 +16,7 @@ _PLANNING = (
     *("mock", "scenario", "load", "seed", "nws", "nws_token_file", "nws_ca", "nws_stale_after"),
     *("scheduler", "ranks", "max_ranks", "model", "counts", "allocation", "rank_order", "improve"),
     *("quantile", "tolerance", "allow_spill", "app", "settings", "quiet"),
+    *("at_most", "licences", "together", "apart", "price", "budget", "deadline"),
 )
 
 

@@ -14,6 +14,7 @@ from apples.cli.optiongroups import headed, options_record
 from nws.base.errors import ConfigError
 
 if TYPE_CHECKING:
+    from apples.model.limits import Limits
     from apples.platforms.platform import Platform
 
 #: Launcher without --launcher: this machine.
@@ -24,6 +25,7 @@ SERVICE_GRID = "nws"
 
 _hosts, _slurm, _mock = headed("Which hosts"), headed("Slurm"), headed("Mock grid")
 _weather, _plan, _run = headed("Forecasts"), headed("Plan"), headed("Run")
+_limits = headed("Limits")
 _safety, _adapt = headed("Checkpoints and attempts"), headed("Adaptation")
 _sharing, _output = headed("Sharing hosts"), headed("Output")
 
@@ -200,6 +202,59 @@ class PlanOptions:
 
 
 @options_record
+class LimitOptions:
+    """Limits on the choice of hosts; a selector is a site, a host or a bracket expression."""
+
+    at_most: tuple[str, ...] = _limits(
+        "--at-most",
+        multiple=True,
+        default=(),
+        metavar="SELECTOR=N",
+        help="Use at most N hosts of a site or of some hosts (lyon=4, node[01-08]=2); may be repeated.",
+    )
+    licences: tuple[str, ...] = _limits(
+        "--licences",
+        multiple=True,
+        default=(),
+        metavar="SELECTOR=N",
+        help="Run at most N ranks there; may be repeated.",
+    )
+    together: tuple[str, ...] = _limits(
+        "--together",
+        multiple=True,
+        default=(),
+        metavar="SELECTOR",
+        help="Use all of these hosts or none; may be repeated.",
+    )
+    apart: tuple[str, ...] = _limits(
+        "--apart",
+        multiple=True,
+        default=(),
+        metavar="SELECTOR",
+        help="Use at most one of these hosts; may be repeated.",
+    )
+    price: tuple[str, ...] = _limits(
+        "--price",
+        multiple=True,
+        default=(),
+        metavar="SELECTOR=AMOUNT",
+        help="Money or energy for an hour of each host; may be repeated, the last that fits counts.",
+    )
+    budget: str | None = _limits("--budget", metavar="AMOUNT", help="Most that the run may cost.")
+    deadline: str | None = _limits(
+        "--deadline", metavar="TIME", help="Plan only runs that take at most 90 (s), 1:30:00, 15m or 2h."
+    )
+
+    def read(self) -> Limits:
+        """Return the limits; raise `ConfigError` with every problem."""
+        from apples.model.limits import parse_limits
+
+        given = {each.name.replace("_", "-"): getattr(self, each.name) for each in fields(self)}
+        several = {name: (x,) if isinstance(x, str) else x or () for name, x in given.items()}
+        return parse_limits(several)
+
+
+@options_record
 class LaunchOptions:
     """The program to run, its limits, and the actions when the run fails or load changes."""
 
@@ -319,6 +374,7 @@ class RunOptions:
     pool: PoolOptions = field(default_factory=PoolOptions)
     weather: WeatherOptions = field(default_factory=WeatherOptions)
     plan: PlanOptions = field(default_factory=PlanOptions)
+    limits: LimitOptions = field(default_factory=LimitOptions)
     run: LaunchOptions = field(default_factory=LaunchOptions)
     sharing: SharingOptions = field(default_factory=SharingOptions)
     output: OutputOptions = field(default_factory=OutputOptions)

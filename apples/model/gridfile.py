@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from apples.errors import ConfigError
 from apples.model.grid import Grid, Host, LinkRule
 from apples.model.gridcheck import addresses, clashes
 from apples.model.hostlist import expand
+from apples.model.limits import Limits
 from apples.model.template import Costs, Overhead, Workload
 from nws.base.quantities import (
     SECONDS,
@@ -102,6 +104,7 @@ class Demands:
     max_rows: Count | None = None
     min_rows: Count = 1
     row: str = "row"
+    bytes_shared: Amount_bytes = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,14 +135,16 @@ class GridEntry:
     hosts: tuple[HostEntry, ...]
     links: LinksEntry = field(default_factory=LinksEntry)
     applications: dict[str, KnownApplication] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridFile:
-    """A grid and the applications its file describes."""
+    """A grid, the applications its file describes, and limits on the choice of its hosts."""
 
     grid: Grid
     applications: Mapping[str, KnownApplication]
+    limits: Limits = field(default_factory=Limits)
 
     def workload(self, application: str, size: int) -> Workload | None:
         """Return the demands of a run of `size` rows; None if the file does not state them."""
@@ -158,6 +163,7 @@ class GridFile:
             max_rows=demands.max_rows,
             min_rows=demands.min_rows,
             row=demands.row,
+            bytes_shared=demands.bytes_shared,
         )
 
 
@@ -185,7 +191,10 @@ def load_grid_file(path: str | Path) -> GridFile:
         links.insert(0, LinkRule(latency_s=default.latency, bandwidth_Bps=default.bandwidth))
     hosts = tuple(host for part in entry.hosts for host in _hosts(part))
     grid = Grid(name=entry.name, hosts=hosts, links=tuple(links), source=str(path))
-    return GridFile(grid=grid, applications=entry.applications)
+    unknown = entry.limits.unknown(hosts)
+    if unknown:
+        raise ConfigError(f"{path}:{document.tree.line(('limits',))}: {problem}" for problem in unknown)
+    return GridFile(grid=grid, applications=entry.applications, limits=entry.limits)
 
 
 def _hosts(entry: HostEntry) -> Iterator[Host]:

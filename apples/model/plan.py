@@ -46,6 +46,8 @@ class Plan:
     order : its desirability order.  relaxed : constraints that had to be widened, in order
     taken : host → reason to take it.  left_out : the other hosts, with reasons
     candidates : number of schedules compared.  communication : factor on all exchanges (`apples.model.template.Costs`)
+    prices : seconds that one unit more of each binding limit would save, a sentence each
+    cost : predicted, in the unit of the hosts' prices; None without prices
     """
 
     scheduler: str
@@ -62,6 +64,8 @@ class Plan:
     left_out: tuple[LeftOut, ...] = ()
     candidates: int = 1
     communication: float = 1.0
+    prices: tuple[str, ...] = ()
+    cost: float | None = None
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from apples.model.grid import Host
+from apples.model.limits import Limits
 from apples.model.plan import RankObservation
 
 
@@ -37,6 +38,8 @@ class Workload:
     min_rows : smallest slab of one rank
     constraints : further linear constraints
     row : the user's name for a row, for messages
+    bytes_shared : memory that the ranks of a host share, beside that of each rank
+    limits : limits on the choice of hosts
     """
 
     application: str
@@ -50,6 +53,8 @@ class Workload:
     min_rows: int = 1
     constraints: tuple[LinearConstraint, ...] = ()
     row: str = "row"
+    bytes_shared: float = 0.0
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

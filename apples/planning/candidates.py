@@ -56,8 +56,30 @@ def seconds_per_rank(problem: Problem, schedule: CandidateSchedule, options: Pla
 
 
 def real_makespans(problem: Problem, chains: Chains, options: PlanningOptions) -> FloatArray:
-    """Return the best common finish of every chain in real rows, float64[K]. Constraints that tie hosts are ignored."""
-    return makespans(rank_lines(problem, chains, options), chains, problem.size, problem.min_rows)
+    """Return the best common finish of every chain in real rows, float64[K]; inf if a limit on hosts forbids it.
+
+    Constraints on the rows of several hosts are ignored.
+    """
+    return _finishes(problem, chains, rank_lines(problem, chains, options))[0]
+
+
+def _finishes(problem: Problem, chains: Chains, lines: RankLines) -> tuple[FloatArray, FloatArray]:
+    """Return the best common finish of every chain and the latest one that the limits on hosts allow, seconds."""
+    finish = makespans(lines, chains, problem.size, problem.min_rows)
+    if problem.limits is None:
+        return finish, np.full(len(chains), np.inf)
+    ranks_on = chains.ranks_by_host(problem)
+    latest = problem.limits.latest(ranks_on)
+    return np.where(problem.limits.allow(ranks_on) & (finish <= latest), finish, np.inf), latest
+
+
+def keeps_limits(problem: Problem, schedule: CandidateSchedule) -> bool:
+    """Return whether a schedule keeps people's limits on hosts, budget and deadline."""
+    if problem.limits is None:
+        return True
+    ranks_on = Chains.of([schedule.chain]).ranks_by_host(problem)
+    in_time = schedule.makespan_s <= problem.limits.latest(ranks_on)[0]
+    return bool(problem.limits.allow(ranks_on)[0]) and bool(in_time)
 
 
 def best_of(
@@ -73,7 +95,7 @@ def best_of(
     tries : largest number of chains to round, the most promising first; None for no limit
     """
     lines = rank_lines(problem, chains, options)
-    finish = makespans(lines, chains, problem.size, problem.min_rows)
+    finish, latest = _finishes(problem, chains, lines)
     best: tuple[int, CandidateSchedule] | None = None
     for k in np.argsort(finish, kind="stable")[:tries]:
         if not finish[k] < below:
@@ -81,7 +103,7 @@ def best_of(
         schedule = _settle(
             problem, chains.chain(k), lines.take(chains.part(int(k))), options, float(finish[k])
         )
-        if schedule is not None and schedule.makespan_s < below:
+        if schedule is not None and schedule.makespan_s < below and schedule.makespan_s <= latest[k]:
             best, below = (int(k), schedule), schedule.makespan_s
     return best
 

@@ -81,6 +81,13 @@ class Chains:
         """Return the maximum over the members of each chain."""
         return np.maximum.reduceat(per_member, self.starts[:-1])
 
+    def ranks_by_host(self, problem: Problem) -> FloatArray:
+        """Return the ranks of every chain on every host, float64[K, H]."""
+        hosts = len(problem.hosts)
+        key = self.spread(np.arange(len(self), dtype=np.float64)).astype(np.int64) * hosts
+        counts = np.bincount(key + problem.host_of[self.members], minlength=len(self) * hosts)
+        return counts.reshape(len(self), hosts).astype(np.float64)
+
     def ranks_on_host(self, problem: Problem) -> IntArray:
         """Return the number of ranks of the same chain on each member's host, int64[L]."""
         if problem.single_slots:

@@ -92,7 +92,7 @@ class _Sets:
     busy : int64[K], 1 if every exchange between hosts has to share an interface with another one
     link : float64[2, N, N+1], seconds of an exchange by `busy`; column N is no neighbour
     latency : float64[N, N+1], seconds of the slower direction.  limit : float64[K], slowest latency of a set's links
-    earliest : float64[K], lower bound of the makespan
+    latest : float64[K], longest makespan that people's limits allow.  earliest : float64[K], lower bound of it
     """
 
     member: BoolArray
@@ -107,6 +107,7 @@ class _Sets:
     link: FloatArray
     latency: FloatArray
     limit: FloatArray
+    latest: FloatArray
     earliest: FloatArray
     size: int
     min_rows: int
@@ -120,20 +121,26 @@ class _Sets:
         chains = Chains(np.nonzero(member)[1], np.concatenate(([0], np.cumsum(member.sum(axis=1)))))
         lines = unordered_lines(problem, chains, options)
         holds = (chains.total(lines.cap) >= problem.size) & (chains.highest(-lines.cap) <= -problem.min_rows)
+        latest = np.full(len(chains), np.inf)
+        if problem.limits is not None:
+            ranks_on = chains.ranks_by_host(problem)
+            holds &= problem.limits.allow(ranks_on)
+            latest = problem.limits.latest(ranks_on)
         if not holds.any():
             return None
         chains, where = chains.select(holds)
         lines = lines.take(where)
         rate = 1 / lines.slope
-        early = (problem.size + chains.total(rate * lines.fixed)) / chains.total(rate) < finish
+        due = np.minimum(finish, latest[holds] * (1 + 1e-12))
+        early = (problem.size + chains.total(rate * lines.fixed)) / chains.total(rate) < due
         if not early.any():
             return None
         chains, where = chains.select(early)
         holds[holds] = early
-        return cls._dense(problem, member[holds], lines.take(where))
+        return cls._dense(problem, member[holds], lines.take(where), latest[holds])
 
     @classmethod
-    def _dense(cls, problem: Problem, member: BoolArray, lines: RankLines) -> _Sets:
+    def _dense(cls, problem: Problem, member: BoolArray, lines: RankLines, latest: FloatArray) -> _Sets:
         hosts, processors = problem.host_of, member.shape[1]
         pair = problem.side[np.ix_(hosts, hosts)]
         more = problem.transfer[np.ix_(hosts, hosts)]
@@ -176,6 +183,7 @@ class _Sets:
             link=np.concatenate((link, np.zeros((2, processors, 1))), axis=2),
             latency=np.concatenate((slowest, np.zeros((processors, 1))), axis=1),
             limit=limit,
+            latest=np.repeat(latest, copies),
             earliest=np.zeros(len(members)),
             size=problem.size,
             min_rows=problem.min_rows,
@@ -193,10 +201,15 @@ class _Sets:
         rows = np.floor(np.minimum(rows, cap) + 1e-9)
         return np.where(rows >= self.min_rows, rows, -np.inf)
 
+    def by(self, sets: IntArray, finish: float) -> FloatArray:
+        """Return the seconds within which each set has to end to end before `finish` and in time for its limits."""
+        found: FloatArray = np.minimum(finish, self.latest[sets])
+        return found
+
     def most(self, sets: IntArray, finish: float) -> tuple[FloatArray, FloatArray]:
         """Return the most rows of each member between two others, and at an end, float64[K', N] each."""
         everyone = np.arange(self.member.shape[1])[None, :]
-        left = finish - self.fixed[sets]
+        left = self.by(sets, finish)[:, None] - self.fixed[sets]
         inside = self.rows(sets[:, None], everyone, left - self.least[sets])
         end = self.rows(sets[:, None], everyone, left - self.less[sets])
         outside = ~self.member[sets]
@@ -322,7 +335,7 @@ def _last_rows(
     busy = sets.busy[these]
     wait = np.maximum(sets.link[busy, last, before], sets.link[busy, last, following])
     wait = np.where(sets.latency[last, following] > sets.limit[these], UNUSABLE_S, wait)
-    return sets.rows(these, last, finish - sets.fixed[these, last] - wait)
+    return sets.rows(these, last, sets.by(these, finish) - sets.fixed[these, last] - wait)
 
 
 def _extended(

@@ -113,7 +113,8 @@ def _memory_rows(conditions: Conditions, workload: Workload, ranks: int) -> floa
     if workload.bytes_per_row <= 0 or math.isinf(conditions.memory_bytes.value):
         return math.inf
     error = conditions.memory_bytes.error
-    free = (conditions.memory_bytes.value - (error if is_known(error) else 0.0)) / ranks
+    free = conditions.memory_bytes.value - (error if is_known(error) else 0.0) - workload.bytes_shared
+    free /= ranks
     return math.floor(max(free - workload.bytes_fixed, 0.0) / workload.bytes_per_row)
 
 

@@ -32,12 +32,16 @@ class SlabHeights:
     tolerance: float
 
 
+#: Mixed-integer programs are solved to this fraction of the optimum.
+GAP = 1e-6
+
+
 @cache
 def highs(limit_s: float | None = None) -> Any:
     """Return the solver HiGHS for PuLP. limit_s : longest solution time in seconds, None for no limit."""
     import pulp
 
-    return pulp.HiGHS(msg=False, timeLimit=limit_s)
+    return pulp.HiGHS(msg=False, timeLimit=limit_s, gapRel=GAP)
 
 
 def allocate(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from apples.errors import ConfigError
+from apples.model.limits import Limits
 
 ModelName = Literal["exchange", "paper"]
 Counts = Literal["every", "even"]
@@ -29,6 +30,7 @@ class PlanningOptions:
     spill_factor : slowdown of a row outside memory ("two orders of magnitude", §3.3)
     max_ranks : use at most this many ranks; None for no limit
     ranks : use exactly this many ranks; None leaves the number to the planner
+    limits : people's limits on the choice of hosts, beside those of the workload
     """
 
     model: ModelName = "exchange"
@@ -42,6 +44,7 @@ class PlanningOptions:
     spill_factor: float = 100.0
     max_ranks: int | None = None
     ranks: int | None = None
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         """Raise `ConfigError` with every value that is out of its range."""

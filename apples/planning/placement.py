@@ -1,4 +1,4 @@
-"""The most rows that any choice of hosts can hold: a mixed-integer program, for refusals and as the last resort.
+"""Hosts and slabs chosen together by a mixed-integer program: for refusals, people's limits and the last resort.
 
 Unknowns are the number of ranks of every host, its rows, and, where links are closed, the path that joins the ranks
 (arcs, with one unit of flow for every rank). The limits are those of every plan: capacity, smallest slab, number of
@@ -8,6 +8,7 @@ without which it could. PuLP models the program and HiGHS solves it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,21 +29,36 @@ _LIMIT_S = 10.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Processors in rank order and their rows, int64[n] each. proven : no other choice places more rows."""
+    """Processors in rank order and their rows, int64[n] each. seconds : length of the run, a lower bound."""
 
     chain: IntArray
     rows: IntArray
-    proven: bool
+    seconds: float = 0.0
 
 
 def most_rows(problem: Problem, options: PlanningOptions, lift: str = "") -> Placement | None:
-    """Return the choice of hosts that places most of the work.
+    """Return the choice of hosts that places most of the work, whatever its length.
 
     None if no rank fits at all, or the program is too large to solve.
 
     Args:
         lift: a limit to leave out: `CAPACITY`, `LINKS`, `RANKS` or the name of a constraint.
     """
+    model = _model(problem, options, lift)
+    return None if model is None else model.most_rows()
+
+
+def soonest(problem: Problem, options: PlanningOptions) -> Placement | None:
+    """Return the choice of hosts and whole rows that ends soonest, within budget and deadline; None if there is none.
+
+    Each host pays for its cheapest exchange only, and waiting for ranks without a CPU costs nothing. So `seconds` is
+    a lower bound of every plan, and the makespan itself where ranks neither exchange nor wait.
+    """
+    model = _model(problem, options, "")
+    return None if model is None else model.soonest()
+
+
+def _model(problem: Problem, options: PlanningOptions, lift: str) -> _Model | None:
     import pulp
 
     closed = lift != LINKS and has_closed_links(problem)
@@ -61,11 +77,10 @@ def most_rows(problem: Problem, options: PlanningOptions, lift: str = "") -> Pla
             model.program += (
                 pulp.lpSum(c * x for c, x in zip(shares, model.rows, strict=True) if c) <= constraint.bound
             )
+    model.choose()
     if closed:
         model.join()
-    model.program += pulp.lpSum(model.rows) <= problem.size
-    model.program.setObjective(pulp.lpSum(model.rows))
-    return model.solve()
+    return model
 
 
 def has_closed_links(problem: Problem) -> bool:
@@ -87,12 +102,16 @@ def binding(problem: Problem, options: PlanningOptions) -> list[str]:
 
 
 class _Model:
-    """The program and its variables. used : 0 or 1 for each processor.  rows : of each host."""
+    """The program and its variables. used : 0 or 1 for each processor.  rows : of each host.
+
+    count : for each host, 0 or 1 for each number of ranks.  arcs, first : the path, if links are closed
+    """
 
     def __init__(self, problem: Problem, program: Any) -> None:
         self.problem, self.program = problem, program
         self.used: list[Any] = []
         self.rows: list[Any] = []
+        self.count: list[list[Any]] = []
         self.arcs: dict[tuple[int, int], Any] = {}
         self.first: list[Any] = []
 
@@ -101,7 +120,7 @@ class _Model:
         import pulp
 
         problem, program = self.problem, self.program
-        kind = pulp.LpInteger if problem.coupling else pulp.LpContinuous
+        kind = pulp.LpInteger if problem.coupling or problem.limits else pulp.LpContinuous
         for h in range(len(problem.hosts)):
             slots = int((problem.host_of == h).sum())
             # count[m-1]: the host has m ranks.
@@ -117,7 +136,106 @@ class _Model:
             )
             program += rows >= pulp.lpSum(m * problem.min_rows * z for m, z in enumerate(count, 1))
             self.rows.append(rows)
+            self.count.append(count)
             self.used += [pulp.lpSum(count[s:]) for s in range(slots)]
+
+    def choose(self) -> None:
+        """Add people's limits on hosts and ranks."""
+        import pulp
+
+        limits = self.problem.limits
+        if limits is None:
+            return
+        for uses, ranks, most in zip(limits.uses, limits.ranks, limits.most, strict=True):
+            hosts = pulp.lpSum(float(uses[h]) * pulp.lpSum(self.count[h]) for h in np.flatnonzero(uses))
+            slots = pulp.lpSum(float(ranks[h]) * self._ranks(int(h)) for h in np.flatnonzero(ranks))
+            self.program += hosts + slots <= float(most)
+
+    def _ranks(self, h: int) -> Any:
+        import pulp
+
+        return pulp.lpSum(m * z for m, z in enumerate(self.count[h], 1))
+
+    def most_rows(self) -> Placement | None:
+        """Solve for most rows."""
+        import pulp
+
+        self.program += pulp.lpSum(self.rows) <= self.problem.size
+        self.program.setObjective(pulp.lpSum(self.rows))
+        return self.solve()
+
+    def soonest(self) -> Placement | None:
+        """Solve for the earliest finish of all work."""
+        import pulp
+
+        problem, program = self.problem, self.program
+        unit_s = float(problem.slope[:, 1].max())
+        finish = program.add_variable("T", 0)
+        ranks = [program.add_variable(f"n{n}", cat=pulp.LpBinary) for n in range(1, problem.processors + 1)]
+        program += pulp.lpSum(ranks) == 1
+        program += pulp.lpSum(n * e for n, e in enumerate(ranks, 1)) == pulp.lpSum(self.used)
+        over = pulp.lpSum(float(problem.overhead[n] / unit_s) * e for n, e in enumerate(ranks, 1))
+        start = program.add_variable("start", 0)
+        cheapest = _cheapest_exchange(problem)
+        for h, count in enumerate(self.count):
+            parts = self._rows_by_ranks(h)
+            for m, (z, rows) in enumerate(zip(count, parts, strict=True), 1):
+                slowness = 1 / problem.priced_share[h, m]
+                program += start >= float(problem.start_cpu_s * slowness / unit_s) * z
+                talks = float((problem.messages_cpu_s * slowness + cheapest[h]) / unit_s)
+                work = float(problem.slope[h, m] / m / unit_s) * rows
+                program += finish >= over + start + work + talks * (z - ranks[0])
+        program += pulp.lpSum(self.rows) == problem.size
+        self._pay(finish, unit_s)
+        program.sense = pulp.LpMinimize
+        program.setObjective(finish)
+        return self.solve(lambda: float(finish.value()) * unit_s)
+
+    def _rows_by_ranks(self, h: int) -> list[Any]:
+        """Return the rows of a host for each number of its ranks; all but one of them are 0."""
+        import pulp
+
+        if len(self.count[h]) == 1:
+            return [self.rows[h]]
+        parts = [self.program.add_variable(f"x{h}_{m}", 0) for m in range(1, len(self.count[h]) + 1)]
+        self.program += pulp.lpSum(parts) == self.rows[h]
+        for part, z in zip(parts, self.count[h], strict=True):
+            self.program += part <= self.problem.size * z
+        return parts
+
+    def _pay(self, finish: Any, unit_s: float) -> None:
+        """Add deadline and budget: each used host is paid until the finish."""
+        import pulp
+
+        limits = self.problem.limits
+        if limits is None:
+            return
+        if limits.stated.deadline is not None:
+            self.program += finish <= limits.stated.deadline / unit_s
+        budget = limits.stated.budget
+        if budget is None:
+            return
+        paid = []
+        for h in np.flatnonzero(limits.price):
+            # The budget pays a used host for `most` at the longest, so the product finish · used is linear.
+            price = float(limits.price[h]) * unit_s
+            hours = self.program.add_variable(f"w{h}", 0)
+            longest = self._longest() / unit_s
+            self.program += hours >= finish - longest * (1 - pulp.lpSum(self.count[h]))
+            paid.append(price * hours)
+        self.program += pulp.lpSum(paid) <= budget
+        self.program += finish <= self._longest() / unit_s
+
+    def _longest(self) -> float:
+        """Return seconds that no sensible run exceeds: all rows on the slowest host after all fixed costs."""
+        problem = self.problem
+        slowness = float((1 / problem.priced_share[:, 1:]).max())
+        fixed = float(problem.overhead.max()) + (problem.start_cpu_s + problem.messages_cpu_s) * slowness
+        return (
+            fixed
+            + float(_cheapest_exchange(problem).max())
+            + float(problem.slope[:, 1:].max()) * problem.size
+        )
 
     def join(self) -> None:
         """Add a path through the used processors along links that work both ways."""
@@ -148,8 +266,8 @@ class _Model:
             program += pulp.lpSum(out[p]) <= self.used[p]
             program += pulp.lpSum(net[p]) == self.used[p]
 
-    def solve(self) -> Placement | None:
-        """Return the chain and its rows; None without a solution."""
+    def solve(self, seconds: Callable[[], float] = lambda: 0.0) -> Placement | None:
+        """Return the chain, its rows and its length; None without a solution."""
         with native_output_to_stderr():
             result = self.program.solve(highs(_LIMIT_S))
         status = int(getattr(result, "status", result))
@@ -158,7 +276,7 @@ class _Model:
             return None
         chain: IntArray = self._walk(used) if self.first else used
         totals = np.floor(np.array([x.value() for x in self.rows], dtype=np.float64) + 1e-6)
-        return Placement(chain, _split(self.problem, chain, totals), True)
+        return Placement(chain, _split(self.problem, chain, totals), seconds())
 
     def _walk(self, used: IntArray) -> IntArray:
         """Return the used processors along the arcs."""
@@ -167,6 +285,15 @@ class _Model:
         while walk[-1] in following and len(walk) < len(used):
             walk.append(following[walk[-1]])
         return np.array(walk)
+
+
+def _cheapest_exchange(problem: Problem) -> FloatArray:
+    """Return the seconds of each host's cheapest exchange with any neighbour, float64[H]; 0 if it works with none."""
+    hosts = problem.host_of
+    pair = np.where(np.eye(len(hosts), dtype=bool), np.inf, problem.side[np.ix_(hosts, hosts)]).min(axis=1)
+    cheapest = np.full(len(problem.hosts), np.inf)
+    np.minimum.at(cheapest, hosts, pair)
+    return np.where(cheapest < UNUSABLE_S, cheapest, 0.0)
 
 
 def _split(problem: Problem, chain: IntArray, totals: FloatArray) -> IntArray:

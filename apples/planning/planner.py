@@ -11,11 +11,30 @@ import math
 from dataclasses import dataclass, replace
 
 from apples.errors import NoFeasiblePlan
-from apples.model.grid import Snapshot
+from apples.model.grid import Host, Snapshot
+from apples.model.limits import Limits
 from apples.model.plan import Plan
 from apples.model.template import Costs, Workload
-from apples.planning import bounds, desirability, exact, groups, paths, placement, rank_order, reasons, rescue
-from apples.planning.candidates import CandidateSchedule, best_of, enumerate_orders, seconds_per_rank
+from apples.planning import (
+    bounds,
+    desirability,
+    exact,
+    groups,
+    hostlimits,
+    paths,
+    placement,
+    prices,
+    rank_order,
+    reasons,
+    rescue,
+)
+from apples.planning.candidates import (
+    CandidateSchedule,
+    best_of,
+    enumerate_orders,
+    keeps_limits,
+    seconds_per_rank,
+)
 from apples.planning.chains import Chains
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem, build
@@ -62,7 +81,29 @@ def make_plan(
         left_out=reasons.left_out(problem, schedule, options),
         candidates=choice.candidates,
         communication=problem.communication,
+        prices=_prices(problem, schedule, options),
+        cost=_cost(problem, schedule),
     )
+
+
+def _prices(problem: Problem, schedule: CandidateSchedule, options: PlanningOptions) -> tuple[str, ...]:
+    """Return the prices of the limits that bind the schedule, a sentence each."""
+
+    def replan(limits: Limits) -> float:
+        found = search(with_limits(problem, limits), options)
+        return math.inf if found is None else found.schedule.makespan_s
+
+    sentences = prices.memory_prices(problem, schedule, options)
+    if problem.limits is not None:
+        sentences += prices.limit_prices(problem.limits.stated, schedule.makespan_s, replan)
+    return tuple(sentences)
+
+
+def _cost(problem: Problem, schedule: CandidateSchedule) -> float | None:
+    """Return the cost of the run in the unit of its hosts' prices; None without prices."""
+    if problem.limits is None or not problem.limits.price.any():
+        return None
+    return hostlimits.cost(problem.limits, problem.host_of[schedule.chain], schedule.makespan_s)
 
 
 def check_room(snapshot: Snapshot, workload: Workload, options: PlanningOptions) -> None:
@@ -74,7 +115,19 @@ def check_room(snapshot: Snapshot, workload: Workload, options: PlanningOptions)
 
 
 def choose(problem: Problem, options: PlanningOptions) -> Choice:
-    """Return the cheapest schedule; raises `NoFeasiblePlan` naming the limit that binds."""
+    """Return the cheapest schedule; raises `NoFeasiblePlan` naming the limits that bind."""
+    found = search(problem, options)
+    if found is None:
+        raise NoFeasiblePlan(
+            refused(problem, options)
+            if problem.limits and reasons.lacks_room(problem, options) is None
+            else reasons.why_infeasible(problem, options)
+        )
+    return found
+
+
+def search(problem: Problem, options: PlanningOptions) -> Choice | None:
+    """Return the cheapest schedule; None if none is feasible."""
     uniform = rank_order.is_uniform(problem)
     by_tree = options.rank_order == "tree" and not uniform
     tree = rank_order.spanning_tree(problem) if by_tree else None
@@ -85,21 +138,44 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
         if problem.processors > exact.MOST:
             listed += paths.candidates(problem, options)
     finalists = _cheapest_of_each(problem, listed, options)
+    candidates = sum(len(chains) for _, chains in listed)
     if exact.applies(problem, options):
         best = exact.best_chain(problem, options, min(finalists, key=lambda s: s.makespan_s, default=None))
         if best is None:
-            raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
-        candidates = sum(len(chains) for _, chains in listed)
+            return None
         return Choice(min([best, *finalists], key=lambda s: _rank(problem, s, options)), candidates)
     if not finalists:
         again, finalists = _last_resort(problem, position, options)
-        listed += again
+        candidates += again
+    elif problem.limits and options.improve:
+        finalists += _by_program(problem, options)
     if not finalists:
-        raise NoFeasiblePlan(reasons.why_infeasible(problem, options))
-    candidates = sum(len(chains) for _, chains in listed)
+        return None
     if options.improve:
         finalists = _improved(problem, _distinct(finalists), options, turn=by_tree)
     return Choice(min(finalists, key=lambda s: _rank(problem, s, options)), candidates)
+
+
+def refused(problem: Problem, options: PlanningOptions) -> str:
+    """Return why no plan keeps people's limits: those without which, one at a time, there is a plan."""
+    assert problem.limits is not None
+    named = []
+    for name in problem.limits.stated.names:
+        other = search(with_limits(problem, problem.limits.stated.without(name)), options)
+        if other is not None:
+            seconds = other.schedule.makespan_s
+            cost = hostlimits.cost(problem.limits, problem.host_of[other.schedule.chain], seconds)
+            money = f" and costs {cost:.4g}" if cost else ""
+            named.append(f"without {name} the run takes {seconds:.4g} s{money}")
+    row, size = problem.workload.row, problem.size
+    listed = "; ".join(named) or "more than one has to give: " + ", ".join(problem.limits.stated.names)
+    return f"no choice of hosts places all {size} {row}s within the limits: {listed}"
+
+
+def with_limits(problem: Problem, limits: Limits) -> Problem:
+    """Return the problem under other limits. Hosts that were left out stay unusable."""
+    pool = (*problem.hosts, *(Host(name=name) for name, _ in problem.excluded))
+    return replace(problem, limits=hostlimits.host_limits(limits, problem.hosts, pool))
 
 
 def _improved(
@@ -116,21 +192,28 @@ def _improved(
 
 def _last_resort(
     problem: Problem, position: IntArray | None, options: PlanningOptions
-) -> tuple[list[tuple[str, Chains]], list[CandidateSchedule]]:
-    """Return the candidates of other orders and the feasible ones among them; else the mixed-integer program's."""
+) -> tuple[int, list[CandidateSchedule]]:
+    """Return the number of candidates of other orders and the feasible ones; else the mixed-integer program's."""
     # Every count is tried: like the tolerance, "even only" gives way before the run does.
     wider = replace(options, counts="every")
     listed = enumerate_orders(problem, rescue.orders(problem), position, wider)
     finalists = _cheapest_of_each(problem, listed, options)
+    count = sum(len(chains) for _, chains in listed)
     if finalists or not options.improve or reasons.lacks_room(problem, options) is not None:
-        return listed, finalists
-    placed = placement.most_rows(problem, options)
+        return count, finalists
+    return count + 1, _by_program(problem, options)
+
+
+def _by_program(problem: Problem, options: PlanningOptions) -> list[CandidateSchedule]:
+    """Return the schedule of the mixed-integer program, with its own slabs or better ones; none if it finds none."""
+    solve = placement.soonest if problem.limits else placement.most_rows
+    placed = solve(problem, options)
     if placed is None or placed.rows.sum() < problem.size:
-        return listed, []
+        return []
     plain = CandidateSchedule(placed.chain, placed.rows, math.inf, "any that holds the work")
     plain = replace(plain, makespan_s=float(seconds_per_rank(problem, plain, options).max()))
-    chains = Chains.of([placed.chain])
-    return [(plain.order, chains)], _cheapest_of_each(problem, [(plain.order, chains)], options) or [plain]
+    cut = _cheapest_of_each(problem, [(plain.order, Chains.of([placed.chain]))], options)
+    return cut or ([plain] if keeps_limits(problem, plain) else [])
 
 
 def _cheapest_of_each(

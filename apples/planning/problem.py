@@ -17,6 +17,7 @@ from apples.model.grid import FloatArray, Host, Snapshot
 from apples.model.hostlist import fold
 from apples.model.template import Costs, LinearConstraint, Workload
 from apples.planning.host_table import HostDemands, host_table, is_known, own_host
+from apples.planning.hostlimits import HostLimits, host_limits
 from apples.planning.options import PlanningOptions
 
 IntArray = NDArray[np.int64]
@@ -43,6 +44,7 @@ class Problem:
     start_cpu_s : CPU seconds of a rank until its first iteration (`apples.model.template.Costs`)
     messages_cpu_s : CPU seconds of a rank for its messages, all iterations
     reduction_hops : latencies of a chain's slowest link that its reductions take, all iterations
+    limits : people's limits on the choice of hosts, None for none
     """
 
     size: int
@@ -72,6 +74,7 @@ class Problem:
     coupling: tuple[LinearConstraint, ...]
     excluded: tuple[tuple[str, str], ...]
     workload: Workload
+    limits: HostLimits | None = None
 
     @property
     def single_slots(self) -> bool:
@@ -148,6 +151,7 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         coupling=tuple(c for c in workload.constraints if _is_coupling(c, hosts)),
         excluded=tuple(excluded),
         workload=workload,
+        limits=host_limits(workload.limits | options.limits, hosts, snapshot.hosts),
     )
 
 

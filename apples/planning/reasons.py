@@ -142,7 +142,8 @@ def _why_not(
         finish.tolist(), new.tolist(), more.tolist(), later.tolist(), strict=True
     ):
         if not math.isfinite(t):
-            reasons.append("with it the work cannot be placed")
+            limits = " within the limits" if problem.limits else ""
+            reasons.append(f"with it the work cannot be placed{limits}")
             continue
         change = t / schedule.makespan_s - 1
         costs = f"overhead {longer:+.3g} s, slowest exchange {comm - float(old):+.3g} s"

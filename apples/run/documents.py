@@ -35,6 +35,8 @@ def plan_document(
         "taken": [{"host": host, "reason": reason} for host, reason in plan.taken],
         "left_out": [{"host": left.host, "reason": left.reason} for left in plan.left_out],
         "relaxed": list(plan.relaxed),
+        "prices": list(plan.prices),
+        "cost": plan.cost,
         "notes": list(notes),
         "snapshot": snapshot.as_json(),
         "planning": {"candidates": plan.candidates, "planning_s": planning_s, "weather_s": weather_s},

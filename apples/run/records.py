@@ -8,6 +8,7 @@ from dataclasses import asdict
 from apples.errors import LaunchError
 from apples.learning.history import new_id
 from apples.model.hostlist import fold
+from apples.model.limits import Limits
 from apples.model.plan import Outcome, Record
 from apples.run.agent import Decision
 from apples.run.request import RunRequest
@@ -29,7 +30,7 @@ def new_record(request: RunRequest, decision: Decision, started_at: float) -> Re
         options={
             "settings": dict(request.settings),
             "scheduler": request.scheduler,
-            **request.overrides,
+            **{n: asdict(x) if isinstance(x, Limits) else x for n, x in request.overrides.items()},
             **({} if decision.keep is None else {"checkpoint": str(decision.keep.file)}),
             **({} if decision.interval is None else {"checkpoint_bytes": decision.interval.size_bytes}),
         },
