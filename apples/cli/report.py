@@ -121,7 +121,7 @@ def explanation_lines(document: dict[str, Any]) -> list[str]:
     lines += [f"  + {entry['host']}: {entry['reason']}" for entry in document["taken"]]
     lines += [f"  - {entry['host']}: {entry['reason']}" for entry in document["left_out"]]
     lines += [f"  ~ {text}" for text in document["relaxed"]]
-    lines += [f"  $ {text}" for text in document["prices"]]
+    lines += [f"  $ {text}" for text in document.get("prices", ())]
     lines += [f"  · {text}" for text in document["notes"]]
     lines += _checkpoint_lines(document.get("checkpoints"))
     weather = document["snapshot"]

@@ -118,9 +118,8 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     if not keep:
         raise NoFeasiblePlan(_nobody(workload, excluded))
     hosts = tuple(snapshot.hosts[h] for h in keep)
-    tables = _side_by_side(rows)
+    tables, network = _side_by_side(rows), _network(snapshot, keep, workload)
     costs = _as_modelled(costs, workload, options)
-    network = _network(snapshot, keep, workload)
     # More ranks than each can have its smallest slab on a host are never of use.
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
     return Problem(

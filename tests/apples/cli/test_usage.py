@@ -212,6 +212,15 @@ def test_help_has_headings_in_order():
     lines = CliRunner().invoke(apples_run, ["--help"]).output.splitlines()
     headings = [line[:-1] for line in lines if re.fullmatch(r"\S.*:", line)]
     assert headings == [
-        *("Which hosts", "Slurm", "Mock grid", "Forecasts", "Plan", "Run", "Checkpoints and attempts"),
+        *(
+            "Which hosts",
+            "Slurm",
+            "Mock grid",
+            "Forecasts",
+            "Plan",
+            "Limits",
+            "Run",
+            "Checkpoints and attempts",
+        ),
         *("Adaptation", "Sharing hosts", "Output", "Options"),
     ]

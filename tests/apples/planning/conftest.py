@@ -81,14 +81,24 @@ def pool() -> Pool:
     return Pool()
 
 
-@pytest.fixture(scope="session")
-def plan_quality() -> ModuleType:
-    """The benchmark that compares the planner with brute force."""
-    path = Path(__file__).parents[3] / "benchmarks" / "plan_quality.py"
-    spec = importlib.util.spec_from_file_location("plan_quality", path)
+def _benchmark(name: str) -> ModuleType:
+    path = Path(__file__).parents[3] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def plan_quality() -> ModuleType:
+    """The benchmark that compares the planner with brute force."""
+    return _benchmark("plan_quality")
+
+
+@pytest.fixture(scope="session")
+def limit_quality() -> ModuleType:
+    """The benchmark that compares plans within people's limits with brute force."""
+    return _benchmark("limit_quality")

@@ -1,0 +1,136 @@
+"""People's limits on the choice of hosts: the plan keeps them, and the refusal names them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from apples.errors import ConfigError, NoFeasiblePlan
+from apples.model.gridfile import load_grid_file
+from apples.model.limits import AtMost, Limits, parse_limits
+from apples.planning.options import PlanningOptions
+from apples.planning.planner import make_plan
+
+GRID = """\
+name: two
+hosts:
+  - {name: "a[1-4]", site: lyon}
+  - {name: beta, site: nice}
+limits:
+  at_most: [{of: lyon, hosts: 2}, {of: "a[1-3]", ranks: 5}]
+  together: ["a1,beta"]
+  prices: {lyon: 0.5, a2: 1}
+  budget: 2.5
+  deadline: 2h
+"""
+
+
+@pytest.fixture
+def plan(pool):
+    """Return a planner of 120 rows of 1 s on equal hosts, six in site s0 and the others in s1."""
+
+    def planned(limits, hosts=8, **snapshot):
+        at = pool.snapshot([1.0] * hosts, sites=[0] * 6 + [1] * (hosts - 6), **snapshot)
+        return make_plan(at, pool.workload(120), pool.costs(), PlanningOptions(limits=limits))
+
+    return planned
+
+
+@pytest.mark.parametrize("hosts", [8, 14])
+def test_plan_within_limits_uses_allowed_hosts(plan, hosts):
+    limits = Limits(
+        at_most=(AtMost(of="s0", hosts=3), AtMost(of="h[0-2]", ranks=1)),
+        together=("h3,h6",),
+        apart=("h4,h7",),
+    )
+    used = set(plan(limits, hosts).hosts)
+    assert len(used & {f"h{i}" for i in range(6)}) == 3
+    assert len(used & {"h0", "h1", "h2"}) <= 1
+    assert len(used & {"h3", "h6"}) in (0, 2)
+    assert len(used & {"h4", "h7"}) <= 1
+
+
+@pytest.mark.parametrize("hosts", [8, 14])
+def test_plan_within_budget_costs_at_most_it(plan, hosts):
+    prices = {"s0": 3600.0, "s1": 1800.0}
+    free = plan(Limits(prices=prices), hosts)
+    assert free.cost == pytest.approx(free.predicted_s * (6 + (hosts - 6) / 2))
+    # The cheap hosts alone: any use of another one costs more for each row.
+    bound = plan(Limits(prices=prices, budget=60.0), hosts)
+    assert bound.cost <= 60.0 + 1e-9
+    assert set(bound.hosts) == {f"h{i}" for i in range(6, hosts)}
+
+
+def test_deadline_too_early_is_refused_with_the_soonest(plan):
+    with pytest.raises(NoFeasiblePlan, match="without a deadline of 10 s the run takes 15 s"):
+        plan(Limits(deadline=10.0))
+    assert plan(Limits(deadline=15.0)).predicted_s == pytest.approx(15.0)
+
+
+def test_price_of_a_limit_is_the_effect_of_one_more(plan):
+    found = plan(Limits(at_most=(AtMost(of="s0", hosts=2),)))
+    assert found.predicted_s == pytest.approx(30.0)
+    assert found.prices == ("one host more of s0 would save 6 s",)
+    wider = plan(Limits(at_most=(AtMost(of="s0", hosts=3),)))
+    assert found.predicted_s - wider.predicted_s == pytest.approx(6.0)
+
+
+def test_price_of_memory_is_confirmed_by_more(pool):
+    def planned(first):
+        at = pool.snapshot([1.0] * 3, memory=[first, 90e9, 90e9])
+        return make_plan(at, pool.workload(120, bytes_per_row=1e9), pool.costs())
+
+    assert planned(20e9).prices == ("1 GB more on h0 would save 0.5 s",)
+    assert planned(20e9).predicted_s - planned(22e9).predicted_s == pytest.approx(1.0)
+    assert planned(90e9).prices == ()
+
+
+def test_shared_memory_counts_once_for_a_host(pool):
+    at = pool.snapshot([1.0], memory=[30e9], slots=2)
+    work = pool.workload(20, bytes_per_row=1e9, bytes_shared=10e9)
+    assert make_plan(at, work, pool.costs()).rows == (10, 10)
+    with pytest.raises(NoFeasiblePlan, match="1 host can hold 20 rows"):
+        make_plan(at, replace(work, size=21), pool.costs())
+
+
+def test_program_and_planner_equal_brute_force(limit_quality):
+    rng, tally = np.random.default_rng(4), limit_quality.Tally()
+    for _ in range(25):
+        limit_quality.examine(limit_quality.random_case(rng), tally)
+    assert tally.wrong == []
+    assert tally.feasible >= 10
+    assert tally.refusals >= 3
+
+
+def test_limits_of_a_grid_file_are_read(tmp_path):
+    path = tmp_path / "grid.yaml"
+    path.write_text(GRID)
+    limits = load_grid_file(path).limits
+    assert limits.at_most == (AtMost(of="lyon", hosts=2), AtMost(of="a[1-3]", ranks=5))
+    assert (limits.together, limits.apart) == (("a1,beta",), ())
+    assert (limits.prices, limits.budget, limits.deadline) == ({"lyon": 0.5, "a2": 1.0}, 2.5, 7200.0)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("of: lyon", "of: lion", "grid.yaml:5: limits: 'lion' fits no host and no site"),
+        ("budget: 2.5", "budget: -1", "is no amount; legal are numbers from 0"),
+        ("deadline: 2h", "deadline: soon", "soon"),
+        ("hosts: 2}", "hosts: 0}", "limits.at_most"),
+    ],
+)
+def test_illegal_limits_of_a_grid_file_are_named(tmp_path, old, new, words):
+    path = tmp_path / "grid.yaml"
+    path.write_text(GRID.replace(old, new))
+    with pytest.raises(ConfigError, match=words):
+        load_grid_file(path)
+
+
+def test_limits_of_a_command_line_name_every_problem():
+    given = {"at-most": ["lyon=2", "lyon"], "licences": ["a1=x"], "budget": ["-1"], "deadline": ["1:30:00"]}
+    with pytest.raises(ConfigError) as caught:
+        parse_limits(given)
+    assert len(caught.value.problems) == 3
+    del given["at-most"][1], given["licences"], given["budget"]
+    assert parse_limits(given) == Limits(at_most=(AtMost(of="lyon", hosts=2),), deadline=5400.0)
