@@ -101,5 +101,6 @@ def assemble(
     )
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
     costing = Costing(open_benchmarks(), history := open_history(), stated)
-    report = service.report if service else None
-    return Agent(platform, history, costing, console.note, report=report), request
+    return Agent(
+        platform, history, costing, console.note, report=service.report if service else None
+    ), request
