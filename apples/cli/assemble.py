@@ -59,8 +59,7 @@ def assemble(
     opened = problems.collect(lambda: open_platform(pool, service, console.note, turns))
     platform, file = opened or (None, None)
     limits = problems.collect(options.limits.read) or Limits()
-    if platform is not None:
-        problems += limits.unknown((platform.pool if file is None else file.grid).hosts)
+    problems += [] if platform is None else limits.unknown((file.grid if file else platform.pool).hosts)
     template: Template | None = None
     # An unreadable grid file may describe the application; then only the file's problems are reported.
     if platform is not None or run.app in (None, *applications.names()):
@@ -101,6 +100,5 @@ def assemble(
     )
     stated = {} if file is None else {n: a.costs for n, a in file.applications.items() if a.costs is not None}
     costing = Costing(open_benchmarks(), history := open_history(), stated)
-    return Agent(
-        platform, history, costing, console.note, report=service.report if service else None
-    ), request
+    report = service.report if service else None
+    return Agent(platform, history, costing, console.note, report=report), request
