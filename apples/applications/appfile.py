@@ -118,6 +118,7 @@ class ApplicationEntry:
     max_rows: Count | None = None
     memory_shared: Amount_bytes = 0.0
     limits: Limits = field(default_factory=Limits)
+    moves_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ class UserProgram:
         self.name, self.source, self.even = file.entry.name, file.path, file.even
         self.summary = f"the user's own program ({file.path})"
         self.short_size = file.entry.benchmark.size
+        self.moves_rows = file.entry.moves_rows
 
     @staticmethod
     def read(path: str | Path) -> UserProgram:

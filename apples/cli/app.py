@@ -22,6 +22,7 @@ app = LazyGroup(
     lazy={
         "new": ("Write a commented application file.", "apples.cli.app:new"),
         "check": ("Check an application file and measure its program.", "apples.cli.app:check"),
+        "include": ("Print the directory of apples.h and apples.f90.", "apples.cli.app:include"),
     },
 )
 
@@ -50,6 +51,7 @@ benchmark: {{iterations: 20}}       # of the short runs that measure the program
 # min_rows: 2                     # of one rank
 # max_rows: 5000
 # memory_per_row: 1.5MB           # instead of the measured value
+# moves_rows: true                # it uses apples.h, apples.f90 or apples.client, for --adapt slabs
 """
 
 
@@ -68,6 +70,12 @@ def new(file: Path) -> None:
     except OSError as error:
         raise ConfigError(f"{file}: cannot be written: {error.strerror}") from None
     click.echo(f"{file}: change the command to that of your program, then: apples app check {file}")
+
+
+@click.command(cls=HeadedCommand)
+def include() -> None:
+    """Print the directory of apples.h, apples.f90 and apples_f.c: mpicc -I"$(apples app include)"."""
+    click.echo(Path(__file__).parent.with_name("client") / "include")
 
 
 @click.command(cls=HeadedCommand)

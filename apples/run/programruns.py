@@ -73,9 +73,12 @@ def _monitored(launch: LaunchRequest, notify: Notify) -> LaunchRequest:
 
 
 def _with_observations(outcome: Outcome, launch: LaunchRequest, decision: Decision) -> Outcome:
-    """Return the outcome with the observations that the monitor left; unchanged without any."""
+    """Return the outcome with the observations that the monitor left; unchanged without any.
+
+    After moves of rows the ranks' totals belong to no cut, so such a run teaches nothing.
+    """
     environment: Mapping[str, str] = launch.environment
-    if _DIRECTORY not in environment:
+    if _DIRECTORY not in environment or outcome.moves:
         return outcome
     try:
         counters = figures_of(Path(environment[_DIRECTORY]), environment[_NAME])
