@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -71,7 +71,7 @@ def parse_hosts(text: str, *, where: str = "-H") -> tuple[HostSlots, ...]:
     hosts: list[HostSlots] = []
     problems: list[str] = []
     for element in _elements(text, problems):
-        hosts += _with_slots(element, problems)
+        hosts += parse_entry(element, problems)
     if problems:
         raise ConfigError(f"{where}: {problem}" for problem in problems)
     return _merged(hosts)
@@ -79,6 +79,16 @@ def parse_hosts(text: str, *, where: str = "-H") -> tuple[HostSlots, ...]:
 
 def read_hostfile(path: Path) -> tuple[HostSlots, ...]:
     """Return the hosts of a hostfile; raises `ConfigError` with every problem as `file:line: …`."""
+    return read_hosts(path, parse_entry)
+
+
+def read_hosts(path: Path, parse: Callable[[str, list[str]], list[HostSlots]]) -> tuple[HostSlots, ...]:
+    """Return the hosts of a file with one entry a line; raises `ConfigError` as `read_hostfile` does.
+
+    Args:
+        path: of the file
+        parse: returns the hosts of one entry, and appends to a list of problems
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -90,7 +100,7 @@ def read_hostfile(path: Path) -> tuple[HostSlots, ...]:
         entry = line.partition("#")[0].strip()
         if entry:
             found: list[str] = []
-            hosts += _with_slots(entry, found)
+            hosts += parse(entry, found)
             problems += [f"{path}:{number}: {problem}" for problem in found]
     if not hosts and not problems:
         problems.append(f"{path}: names no host; give one per line, as `host`, `host:4` or `host slots=4`")
@@ -99,7 +109,8 @@ def read_hostfile(path: Path) -> tuple[HostSlots, ...]:
     return _merged(hosts)
 
 
-def _with_slots(entry: str, problems: list[str]) -> list[HostSlots]:
+def parse_entry(entry: str, problems: list[str]) -> list[HostSlots]:
+    """Return the hosts of one entry, such as `host:4` or `host slots=4`; append to `problems`."""
     match = _SLOTS.fullmatch(entry.strip())
     assert match is not None
     expression, colon, keyword = match.groups()

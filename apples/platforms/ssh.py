@@ -7,6 +7,7 @@ These values are used where no weather service has better ones.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
 from apples.launching.launcher import Notify
 from apples.launching.mpirun import HostAccess
+from apples.model.allocations import allocated_hosts
 from apples.model.grid import Grid, Host, Snapshot
 from apples.platforms.platform import (
     Platform,
@@ -91,11 +93,17 @@ class SshPlatform(Platform):
         service, state = setup.service, setup.state
         if setup.grid is not None or setup.of_service:
             return cls(setup.restrict(setup.grid or this_machine()), service=service, state=state)
+        source = "the hosts named"
+        if not setup.listed and (allocated := allocated_hosts(os.environ)) is not None:
+            system, hosts = allocated
+            source = f"the allocation of {system}"
+            setup = replace(setup, listed={host.name: host.slots for host in hosts})
         if not setup.listed:
             raise ConfigError(
-                "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE"
+                "--launcher ssh needs hosts; name them with -H LIST, --hostfile FILE or --grid FILE, or "
+                "start in an allocation of PBS, LSF, Grid Engine, OAR or the MPI Operator"
             )
-        pool = setup.restrict(setup.listed_grid())
+        pool = setup.restrict(replace(setup.listed_grid(), source=source))
         return cls(
             pool, open_slots=setup.open_slots, open_types=setup.open_types, service=service, state=state
         )

@@ -7,7 +7,7 @@ import pytest
 from apples.errors import HistoryError, LaunchError, NoFeasiblePlan
 from apples.model.grid import Grid, Host, LinkRule
 from apples.platforms import ssh as ssh_platform
-from apples.platforms.platform import Preparation
+from apples.platforms.platform import PlatformSetup, Preparation
 from apples.platforms.ssh import SshPlatform
 from apples.remote.facts import HostFacts, Survey
 from apples.remote.preflight import Checked
@@ -120,6 +120,16 @@ def test_each_host_has_the_interface_at_which_it_was_reached(told):
         "alpha": ("alpha.example.org", "ens2"),
         "beta": ("beta", "ens3"),
     }
+
+
+def test_pool_is_the_allocation_if_no_host_is_named(tmp_path, monkeypatch):
+    (tmp_path / "nodes").write_text("n1\nn1\nn2\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
+    opened = SshPlatform.open(PlatformSetup(state=tmp_path)).pool
+    assert [(host.name, host.slots) for host in opened.hosts] == [("n1", 2), ("n2", 1)]
+    assert opened.source == "the allocation of PBS"
+    named = SshPlatform.open(PlatformSetup(listed={"n9": None}, state=tmp_path)).pool
+    assert [host.name for host in named.hosts] == ["n9"]
 
 
 def test_nobody_is_fit(told):
