@@ -324,8 +324,8 @@ class SharingOptions:
         default="auto",
         show_default=True,
         help="Share hosts with other jobs. auto: joins a node manager that runs here; else ranks that share CPUs leave "
-        "them to others while they wait. none: no sharing. fcs, gang, batch, spin-block, message-driven, "
-        "uncoordinated: coschedule (env APPLES_POLICY).",
+        "them to others while they wait. none: no sharing. fcs, gang, batch, spin-block, share-by-need, "
+        "message-driven, uncoordinated: coschedule (env APPLES_POLICY).",
     )
     monitor: bool = _sharing(
         "--monitor", is_flag=True, help="Measure how ranks compute and wait, and print the efficiencies."

@@ -13,7 +13,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from apples.coscheduling.classes import MonitorCounts
+from apples.coscheduling.classes import MonitorCounts, ProcessClass
+
+#: Seconds from one `Measured` to the next.
+MEASURED_EVERY_S = 1.0
 
 
 class Process(NamedTuple):
@@ -38,6 +41,7 @@ class Order:
     run : True if the process may run, False if it is stopped
     wait : how it waits for messages
     favoured : True if it runs ahead of every other process on its processor
+    nice : steps of niceness above its own
     share : strict limit on the CPU share of its job on the node; None for no limit
     """
 
@@ -45,14 +49,20 @@ class Order:
     wait: Wait = Wait.POLL
     favoured: bool = False
     share: float | None = None
+    nice: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobArrived:
-    """Processes of a job are on the node. `processors`: by process, the number of its processor, from 0."""
+    """Processes of a job are on the node.
+
+    processors : by process, the number of its processor, from 0
+    classes : by process, its class in an earlier run; without processes of which none is known
+    """
 
     job: str
     processors: Mapping[Process, int]
+    classes: Mapping[Process, ProcessClass] = field(default_factory=dict)
     now: float = 0.0
 
 
@@ -100,6 +110,14 @@ class SliceEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Another `MEASURED_EVERY_S` is over. `readings`: by process, the monitor's counts since its start."""
+
+    readings: Mapping[Process, MonitorCounts]
+    now: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageArrived:
     """A process has received a message.
 
@@ -121,5 +139,5 @@ class HeartbeatLost:
 
 
 NodeEvent: TypeAlias = (
-    JobArrived | JobLeft | ProcessLeft | Heartbeat | SliceEnded | MessageArrived | HeartbeatLost
+    JobArrived | JobLeft | ProcessLeft | Heartbeat | SliceEnded | Measured | MessageArrived | HeartbeatLost
 )

@@ -45,7 +45,14 @@ class Fcs(SlottedPolicy):
     def _arrived(self, event: JobArrived) -> None:
         super()._arrived(event)
         for process in event.processors:
-            self._classifications.setdefault(process, Classification())
+            if process in self._classifications:
+                continue
+            known = event.classes.get(process)
+            self._classifications[process] = (
+                Classification()
+                if known is None
+                else Classification(process_class=known, tslots=self._constants.cslots_min)
+            )
 
     def _forget(self, process: Process) -> None:
         super()._forget(process)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from apples.coscheduling.classes import FcsConstants
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
+from apples.coscheduling.needs import ShareByNeed
 from apples.coscheduling.node import Gang, NodePolicy, SpinBlock, Uncoordinated
 from apples.errors import ConfigError
 
@@ -29,7 +30,7 @@ class PolicyKind:
 
     summary : one line of help.  node : makes the state machine of one node
     coordinated : needs heartbeats of a machine manager.  exclusive : one job at a time on a processor
-    own_timer : nodes have time slices of their own
+    own_timer : nodes have time slices of their own.  measured : nodes report the counts of all processes every second
     """
 
     name: str
@@ -38,6 +39,7 @@ class PolicyKind:
     coordinated: bool = False
     exclusive: bool = False
     own_timer: bool = False
+    measured: bool = False
 
 
 POLICIES: dict[str, PolicyKind] = {
@@ -72,6 +74,12 @@ POLICIES: dict[str, PolicyKind] = {
             summary="no manager: messages bring the processes of a job together",
             node=lambda constants: MessageDriven(constants.message_driven),
             own_timer=True,
+        ),
+        PolicyKind(
+            name="share-by-need",
+            summary="the operating system decides, with weights by how much each process computes",
+            node=lambda constants: ShareByNeed(),
+            measured=True,
         ),
         PolicyKind(
             name="uncoordinated",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from apples.coscheduling.classes import Classification, MonitorCounts
+from apples.coscheduling.classes import Classification, MonitorCounts, ProcessClass
 from apples.coscheduling.events import Wait
 from apples.daemons.processcontrol import ProcessControl
 from apples.daemons.processes import ProcessRegistration
@@ -51,7 +51,8 @@ class ManagedProcess:
     off_s, queued_s : its time outside MPI without a CPU, and while others had the CPU
     ready_s : its running time and its time in the run queue, as of the last `share`
     looked_at : last check for a stop by another program
-    wait, favoured, processors, scheduled : values set last.  limited_at : last write of its quota
+    wait, favoured, nice, processors, scheduled : values set last.  limited_at : last write of its quota
+    known : class of its program in an earlier run, None without one
     limited : True if its limit needs pulses, because no quota can be set
     refused : reason why the manager does not accept its job
     """
@@ -64,6 +65,8 @@ class ManagedProcess:
     stopped_s: float = 0.0
     wait: Wait | None = None
     favoured: bool = False
+    nice: int = 0
+    known: ProcessClass | None = None
     processors: float | None = None
     limited: bool = False
     limited_at: float = 0.0
@@ -117,6 +120,11 @@ class ManagedProcess:
         if on != self.favoured:
             self.favoured = on
             self.control.favour(on)
+
+    def renice(self, steps: int) -> None:
+        """Set its steps of niceness."""
+        self.nice = steps
+        self.control.renice(steps)
 
     def announce(self, scheduled: bool) -> None:
         """Write into its page whether its job is the scheduled one, if the value is new."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from apples.coscheduling.classes import ProcessClass
 from apples.coscheduling.events import (
     Heartbeat,
     HeartbeatLost,
     JobArrived,
     JobLeft,
+    Measured,
     MessageArrived,
     Order,
     Process,
@@ -77,10 +79,21 @@ class ManagedNode:
         self._waits_free = kind.coordinated and self.policy.needs_monitor
 
     def add(
-        self, registration: ProcessRegistration, control: ProcessControl, page: Page | None, now: float
+        self,
+        registration: ProcessRegistration,
+        control: ProcessControl,
+        page: Page | None,
+        now: float,
+        *,
+        known: ProcessClass | None = None,
     ) -> ManagedProcess:
-        """Add a registered process (CMDREG). An earlier process of the same rank must have been removed."""
-        managed = ManagedProcess(registration=registration, control=control, page=page, arrived_at=now)
+        """Add a registered process (CMDREG). An earlier process of the same rank must have been removed.
+
+        The argument `known` is the class of its program in an earlier run.
+        """
+        managed = ManagedProcess(
+            registration=registration, control=control, page=page, arrived_at=now, known=known
+        )
         process = registration.process
         self.processes[process] = managed
         self._plans.clear()
@@ -147,6 +160,11 @@ class ManagedNode:
         self.silent = True
         self.policy.on(HeartbeatLost(now=now))
 
+    def measure(self, now: float) -> None:
+        """Report the counts of all processes to the policy."""
+        readings = {process: managed.reading for process, managed in self.processes.items() if managed.read()}
+        self.policy.on(Measured(readings=readings, now=now))
+
     def timer(self, now: float) -> None:
         """End the node's own slice (CMDCSW)."""
         self.policy.on(SliceEnded(cpu_s=self._used_cpu_s(), now=now))
@@ -183,6 +201,8 @@ class ManagedNode:
             if wait is not managed.wait or order.favoured is not managed.favoured:
                 managed.set_wait(wait, spin_s)
                 managed.favour(order.favoured)
+            if order.nice != managed.nice:
+                managed.renice(order.nice)
             if order.share is not None or managed.processors is not None:
                 self._limit(managed, order, now)
             if announces:
@@ -197,6 +217,12 @@ class ManagedNode:
         for managed in runs:
             managed.resume(now)
         return stopped
+
+    def class_of(self, process: Process) -> ProcessClass | None:
+        """Return the class of a process that was in enough slots to be classified; None for others."""
+        found = self.policy.classifications.get(process)
+        enough = found is not None and found.tslots >= self._constants.fcs.cslots_min
+        return found.process_class if found is not None and enough else None
 
     def release(self, now: float) -> None:
         """Resume all processes now."""
@@ -222,7 +248,8 @@ class ManagedNode:
     def _place(self, job: str, here: Mapping[Process, int], now: float) -> None:
         if self._placed.get(job) != here:
             self._placed[job] = here
-            self.policy.on(JobArrived(job=job, processors=here, now=now))
+            known = {p: m.known for p, m in self.processes.items() if p in here and m.known is not None}
+            self.policy.on(JobArrived(job=job, processors=here, classes=known, now=now))
 
     def _plan(self) -> list[tuple[ManagedProcess, Order, Wait | None]]:
         """Return the steps to the wanted state, cached by slot if the policy repeats its orders."""

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 
 from apples.coscheduling.events import Process
+from apples.daemons.classmemory import ClassMemory
 from apples.daemons.journal import Journal
 from apples.daemons.managersession import Answer, ManagerSession
 from apples.daemons.node import ManagedNode
@@ -28,6 +29,7 @@ from apples.ipc.loop import Loop, become_realtime, run_until_signal, settle_memo
 from apples.ipc.timer import between_heartbeats, now
 from apples.ipc.wire import PULSE_S, Json
 from nws.base.detach import notify
+from nws.base.paths import state_dir
 
 #: Slices, and seconds more, without a new deadline before the watchdog resumes everything.
 _HUNG_SLICES, _LATE_S = 2.0, 0.05
@@ -81,7 +83,13 @@ class NodeDaemon:
             self._loop, settings.socket, self, most_of_user=descriptors // _DESCRIPTORS_EACH
         )
         self._registry = ProcessRegistry(
-            self.node, self._loop, self._watchdog, self._capabilities, self._journal, removed=self._removed
+            self.node,
+            self._loop,
+            self._watchdog,
+            self._capabilities,
+            self._journal,
+            ClassMemory(state_dir() / "classes.json"),
+            removed=self._removed,
         )
         adopted = self._registry.adopt()
         if adopted:
@@ -151,6 +159,8 @@ class NodeDaemon:
 
     def _second(self) -> None:
         instant = now()
+        if self.node.kind.measured:
+            self.node.measure(instant)
         if not self.node.kind.own_timer and not self.node.kind.coordinated:
             self._enforce()
         if self._manager.connection is not None:

@@ -24,6 +24,7 @@ from apples.errors import SharingError
 #: Nearly nine tenths of a processor against a process of niceness 0.
 _FAVOURED_NICE = -10
 _CAP_SYS_NICE = 23
+_MOST_NICE = 19
 
 
 class ProcessControl(Protocol):
@@ -40,6 +41,9 @@ class ProcessControl(Protocol):
 
     def favour(self, on: bool) -> None:
         """Run it ahead of others on its processor, or like them again."""
+
+    def renice(self, steps: int) -> None:
+        """Raise its niceness by this many steps above its own, or restore it with 0."""
 
     def limit(self, processors: float | None) -> bool:
         """Limit it to a number of processors, None for no limit; return False if the caller has to use pulses."""
@@ -144,7 +148,7 @@ class HostProcessControl:
         self._limited: Group | None = None
         # Unknown: one that is taken over may have been favoured by a node manager that was killed.
         self._favoured: bool | None = None
-        self._nice = 0
+        self._nice = self._steps = 0
         self._schedule = _opened(f"/proc/{self._pid}/schedstat")
         self._were = (
             {} if capabilities.cpus is None or not alive(pidfd) else pin(self._pid, capabilities.cpus)
@@ -181,11 +185,23 @@ class HostProcessControl:
             with suppress(ProcessLookupError):
                 self._nice = os.getpriority(os.PRIO_PROCESS, self._pid)
         self._favoured = on
-        value = _FAVOURED_NICE if on else self._nice
+        self._set_nice(_FAVOURED_NICE if on else self._nice, None if on else _FAVOURED_NICE)
+
+    def renice(self, steps: int) -> None:
+        """Set the niceness of all its threads."""
+        if not self._capabilities.nice or not alive(self._pidfd):
+            return
+        if self._steps == 0:
+            with suppress(ProcessLookupError):
+                self._nice = os.getpriority(os.PRIO_PROCESS, self._pid)
+        before, self._steps = min(self._nice + self._steps, _MOST_NICE), steps
+        self._set_nice(min(self._nice + steps, _MOST_NICE), before)
+
+    def _set_nice(self, value: int, only: int | None) -> None:
+        """Set the niceness of all threads; with `only`, of those that have that one, as others got theirs elsewhere."""
         for thread in threads(self._pid):
             with suppress(ProcessLookupError, PermissionError):
-                # What has another niceness has not got it from us.
-                if on or os.getpriority(os.PRIO_PROCESS, thread) == _FAVOURED_NICE:
+                if only is None or os.getpriority(os.PRIO_PROCESS, thread) == only:
                     os.setpriority(os.PRIO_PROCESS, thread, value)
         # Where sessions are scheduled as groups, niceness within a group of one has no effect.
         with suppress(OSError), open(f"/proc/{self._pid}/autogroup", "wb", buffering=0) as file:
@@ -232,6 +248,8 @@ class HostProcessControl:
             self.resume()
             if self._favoured:
                 self.favour(False)
+            if self._steps:
+                self.renice(0)
             if self._capabilities.cpus is not None:
                 unpin(self._pid, self._capabilities.cpus, self._were)
         for group in (self._frozen, self._limited):

@@ -12,6 +12,7 @@ import os
 import select
 import socket
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from apples.coscheduling.events import Process
@@ -24,6 +25,8 @@ from apples.monitoring.names import LEGAL
 _GENERATIONS = 16
 #: A line of 52 numbers, bytes.
 _LONGEST_STAT = 2048
+#: Words of a command line that name a program, and bytes of it that are read.
+_WORDS, _LONGEST_COMMAND = 3, 4096
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 #: Ranks of one job; more is a mistake in the line. No pid of Linux is larger either.
 _MOST_RANKS = _LARGEST_PID = 1 << 22
@@ -49,7 +52,7 @@ class ProcessRegistration:
     """One registered process.
 
     uid : its owner.  started : ticks since boot, a value that no later process with the same pid has
-    page : path of its monitor page, None without one
+    page : path of its monitor page, None without one.  program : its name on the command line, None if unknown
     """
 
     process: Process
@@ -58,6 +61,7 @@ class ProcessRegistration:
     uid: int
     started: int
     page: str | None = None
+    program: str | None = None
 
 
 def facts(pid: int) -> Facts | None:
@@ -110,6 +114,17 @@ def group_members(group: int) -> list[int]:
     return [pid for pid, about in found if about is not None and about.group == group != pid]
 
 
+def program_of(pid: int) -> str | None:
+    """Return the words that name the program of a process; None if it has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(_LONGEST_COMMAND).decode("utf-8", "replace").split("\0")
+    except OSError:
+        return None
+    named = takewhile(lambda word: word and not word.startswith("-"), words[:_WORDS])
+    return " ".join(named) or None
+
+
 def alive(pidfd: int) -> bool:
     """Return whether the process of a descriptor is alive."""
     poll = select.poll()
@@ -143,7 +158,13 @@ def check(request: Any, connection: socket.socket) -> tuple[ProcessRegistration,
         os.close(pidfd)
         raise
     made = ProcessRegistration(
-        process=process, ranks=ranks, pid=pid, uid=uid, started=about.started, page=page
+        process=process,
+        ranks=ranks,
+        pid=pid,
+        uid=uid,
+        started=about.started,
+        page=page,
+        program=program_of(pid),
     )
     return made, pidfd
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from apples.coscheduling.events import Process
 from apples.daemons import cgroups, processes
+from apples.daemons.classmemory import ClassMemory
 from apples.daemons.journal import Journal
 from apples.daemons.managedprocess import ManagedProcess, Page
 from apples.daemons.node import ManagedNode, check_free
@@ -40,11 +41,13 @@ class ProcessRegistry:
         watchdog: WatchdogClient,
         capabilities: Capabilities,
         journal: Journal,
+        memory: ClassMemory,
         *,
         removed: Callable[[Process], None],
     ) -> None:
         self._node, self._loop, self._watchdog = node, loop, watchdog
         self._capabilities, self._journal, self._removed = capabilities, journal, removed
+        self._memory = memory
         self._pidfds: dict[Process, int] = {}
         self.ended: dict[str, dict[int, Json]] = {}
 
@@ -90,6 +93,8 @@ class ProcessRegistry:
         managed = self._node.processes.get(process)
         if managed is None:
             return
+        if (seen := self._node.class_of(process)) is not None:
+            self._memory.note(managed.registration, seen)
         self._remanaged(process, why)
         self._loop.forget(self._pidfds.pop(process))
         for number, _ in enumerate(managed.control.guards()):
@@ -104,7 +109,8 @@ class ProcessRegistry:
             # A new job of a name that was there before.
             self.ended.pop(process.job, None)
         self.ended.get(process.job, {}).pop(process.rank, None)
-        managed = self._node.add(registration, self._capabilities.control(registration, pidfd), page, now())
+        control, known = self._capabilities.control(registration, pidfd), self._memory.recall(registration)
+        managed = self._node.add(registration, control, page, now(), known=known)
         self._pidfds[process] = pidfd
         self._loop.watch(pidfd, lambda: self._seen(process, pidfd))
         self.hold(managed)

@@ -46,7 +46,7 @@ class OrderWriter:
                 self._cached.clear()
             rows = [self._number[process] for of_node in orders for process in of_node]
             wants = [
-                (order.run, order.wait is Wait.POLL, self._favoured_nice if order.favoured else 0)
+                (order.run, order.wait is Wait.POLL, self._favoured_nice if order.favoured else order.nice)
                 for of_node in orders
                 for order in of_node.values()
             ]

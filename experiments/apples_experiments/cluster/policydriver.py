@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from apples.coscheduling.classes import ProcessClass
-from apples.coscheduling.events import Heartbeat, MessageArrived, NodeEvent, Process, SliceEnded
+from apples.coscheduling.events import Heartbeat, Measured, MessageArrived, NodeEvent, Process, SliceEnded
 from apples.coscheduling.machine import MachineSlot
 from apples.coscheduling.node import NodePolicy, changes
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind
@@ -98,6 +98,12 @@ class PolicyDriver:
     def end_slice(self, node: int, now: int) -> None:
         """Report to a node's policy that its time slice is over."""
         self.notify(node, SliceEnded(cpu_s=self._used(node, now), now=now / 1e9), now)
+
+    def measure(self, jobs: Iterable[BspJob], now: int) -> None:
+        """Report the counts of all processes of these jobs to the policies of their nodes."""
+        for node, seen in enumerate(self.pages.by_node(now, jobs)):
+            if seen:
+                self.notify(node, Measured(readings=seen, now=now / 1e9), now)
 
     def report_messages(self) -> None:
         """Report messages from scheduled senders that ranks of other jobs have received (CMDSCH)."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from apples.coscheduling.events import JobArrived, JobLeft, Process, ProcessLeft
+from apples.coscheduling.events import MEASURED_EVERY_S, JobArrived, JobLeft, Process, ProcessLeft
 from apples.coscheduling.machine import MachineScheduler, MachineSlot
 from apples.coscheduling.matrix import Allotment
 from apples.coscheduling.policies import CoschedulingConstants, PolicyKind, policy_kind
@@ -104,6 +104,7 @@ class Simulation:
             else []
         )
         self._next_heartbeat, self._stale = 0, True
+        self._next_measure = ns(MEASURED_EVERY_S)
         self._last: MachineSlot | None = None
         self._now = 0
         self._left = {job.name: len(job.nodes) for job in jobs}
@@ -122,6 +123,11 @@ class Simulation:
                     self._driver.end_slice(node, self._now)
             if self._manager is not None and self._now >= self._next_heartbeat:
                 self._heartbeat(self._manager)
+            if self._kind.measured and self._now >= self._next_measure:
+                self._next_measure += ns(MEASURED_EVERY_S)
+                self._driver.measure(
+                    [self._jobs[name] for name in self._running if name not in self._finished], self._now
+                )
         pages = self._driver.pages.read(self._now).tolist()
         times = {name: (self._running[name], when) for name, when in self._finished.items()}
         measured = dict(zip(self._process, pages, strict=True))
@@ -129,6 +135,8 @@ class Simulation:
 
     def _next_decision(self) -> int:
         times = [*self._timers]
+        if self._kind.measured:
+            times.append(self._next_measure)
         if self._manager is not None:
             times.append(self._next_heartbeat)
         if self._arrivals:

@@ -9,6 +9,7 @@ from apples.coscheduling.events import (
     HeartbeatLost,
     JobArrived,
     JobLeft,
+    Measured,
     MessageArrived,
     Process,
     ProcessLeft,
@@ -17,6 +18,7 @@ from apples.coscheduling.events import (
 )
 from apples.coscheduling.fcs import Fcs
 from apples.coscheduling.messagedriven import MessageDriven, MessageDrivenConstants
+from apples.coscheduling.needs import ShareByNeed
 from apples.coscheduling.node import Gang, SpinBlock, Uncoordinated, changes
 from apples.coscheduling.policies import POLICIES, CoschedulingConstants, policy_kind
 from apples.errors import ConfigError
@@ -239,6 +241,45 @@ class TestFcs:
         beat(policy, "one")
         beat(policy, "two")
         assert policy.classifications[ONE].tslots == 0
+
+
+class TestShareByNeed:
+    @pytest.fixture
+    def policy(self):
+        policy = ShareByNeed()
+        arrived(policy, ONE, TWO)
+        return policy
+
+    def measured(self, policy, second, **duty):
+        """Report what processes of these duty cycles have counted by the end of this second."""
+        readings = {
+            Process(job, 0): MonitorCounts(part * second, (1 - part) * second, second)
+            for job, part in duty.items()
+        }
+        policy.on(Measured(readings=readings, now=float(second)))
+        return {process.job: order.nice for process, order in policy.wanted().items()}
+
+    def test_all_run_and_block_and_are_equal_before_the_first_reading(self, policy):
+        assert running(policy) == {"one", "two"}
+        assert {order.wait for order in policy.wanted().values()} == {Wait.SPIN_BLOCK}
+        assert {order.nice for order in policy.wanted().values()} == {0}
+
+    def test_half_the_duty_cycle_is_half_the_weight(self, policy):
+        """1.25 to the third power is 1.95."""
+        assert self.measured(policy, 1, one=1.0, two=0.5) == {"one": 0, "two": 3}
+
+    def test_a_small_change_of_the_duty_cycle_changes_nothing(self, policy):
+        for second, part in enumerate((0.5, 0.45, 0.55, 0.5), start=1):
+            assert self.measured(policy, second, one=1.0, two=part) == {"one": 0, "two": 3}
+
+    def test_a_process_that_never_computes_keeps_a_tenth(self, policy):
+        assert self.measured(policy, 1, one=1.0, two=0.0)["two"] == 10
+
+    def test_weights_follow_who_computes_most_now(self, policy):
+        self.measured(policy, 1, one=1.0, two=0.5)
+        policy.on(ProcessLeft(process=ONE))
+        arrived(policy, THREE)
+        assert self.measured(policy, 2, two=0.5, three=0.25) == {"two": 0, "three": 3}
 
 
 class TestMessageDriven:

@@ -41,6 +41,9 @@ class FakeControl:
     def favour(self, on):
         self.log.append(f"{'favour' if on else 'unfavour'} {self.name}")
 
+    def renice(self, steps):
+        self.log.append(f"nice {self.name} {steps}")
+
     def limit(self, processors):
         self.log.append(f"limit {self.name} {processors}")
         return self.quota
@@ -106,14 +109,14 @@ class Bench:
         self.node = ManagedNode(processors, POLICIES[policy], CoschedulingConstants(**constants))
         self.controls, self.pages = {}, {}
 
-    def add(self, job, rank=0, ranks=1, now=0.0, *, page=True, quota=False):
+    def add(self, job, rank=0, ranks=1, now=0.0, *, page=True, quota=False, known=None):
         name = f"{job}.{rank}"
         registration = ProcessRegistration(
             process=Process(job, rank), ranks=ranks, pid=1000 + rank, uid=7, started=1
         )
         self.controls[name] = FakeControl(name, self.log, quota=quota)
         self.pages[name] = FakePage(name, self.log) if page else None
-        return self.node.add(registration, self.controls[name], self.pages[name], now)
+        return self.node.add(registration, self.controls[name], self.pages[name], now, known=known)
 
     def learn(self, *rows, waiting=(), version=1, settled=True, now=0.0):
         """Rows of one processor each name their job; who waits has no row."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apples.coscheduling.classes import FcsConstants, MonitorCounts
+from apples.coscheduling.classes import FcsConstants, MonitorCounts, ProcessClass
 from apples.coscheduling.events import Process
 from apples.coscheduling.messagedriven import MessageDrivenConstants
 from apples.daemons.managedprocess import LIMIT_AGAIN_S, LOOK_AGAIN_S
@@ -310,3 +310,25 @@ def test_shares_of_a_process_come_from_the_kernel_between_two_calls(bench):
     made.control.ready = (1.3, 0.1)
     assert made.share() == pytest.approx(0.75)
     assert made.share() is None
+
+
+def test_share_by_need_renices_from_the_counts_of_a_second(bench):
+    made = bench("share-by-need", processors=2)
+    for job, part in (("x", 1.0), ("y", 0.5)):
+        made.add(job)
+        made.pages[f"{job}.0"].counted = MonitorCounts(part, 1.0 - part, 100)
+    made.node.enforce(0.0, may_stop=True)
+    made.done()
+    made.node.measure(1.0)
+    made.node.enforce(1.0, may_stop=True)
+    assert made.done() == ["nice y.0 3"]
+
+
+def test_a_program_starts_in_the_class_of_its_last_run(bench):
+    made = bench("fcs", fcs=FcsConstants(cslots_min=2))
+    made.add("x", known=ProcessClass.DC)
+    made.learn("x")
+    assert made.node.class_of(Process("x", 0)) is ProcessClass.DC
+    made.add("y")
+    made.learn("x", "y", version=2)
+    assert made.node.class_of(Process("y", 0)) is None

@@ -256,6 +256,18 @@ def test_favouring_is_undone_or_not_done(family):
     one.control.close()
 
 
+def test_niceness_is_raised_in_steps_and_restored(family):
+    means = find_capabilities("signals", limits=False, cpus=None)
+    one = family(means)
+    os.setpriority(os.PRIO_PROCESS, one.process.pid, 4)
+    for steps, niceness in ((3, 7), (5, 9), (18, 19), (2, 6), (0, 4)):
+        one.control.renice(steps)
+        assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == (niceness if means.nice else 4)
+    one.control.renice(3)
+    one.control.close()
+    assert os.getpriority(os.PRIO_PROCESS, one.process.pid) == 4
+
+
 def test_a_quota_is_kept(family):
     try:
         means = Capabilities(quota=cgroups.find("cpu"))

@@ -46,8 +46,10 @@ def test_polling_out_of_step_is_slow_and_spinning_helps(machine, ring):
 
 def test_imbalanced_jobs_that_complement_each_other_overlap(machine, ring):
     jobs = [ring("a", compute_s=(1e-3, 3e-3)), ring("b", compute_s=(3e-3, 1e-3))]
-    done = {p: simulate(machine(), jobs, p, seed=1, constants=QUICK) for p in ("gang", "spin-block", "fcs")}
+    policies = ("gang", "spin-block", "share-by-need", "fcs")
+    done = {p: simulate(machine(), jobs, p, seed=1, constants=QUICK) for p in policies}
     assert done["spin-block"].turnaround_s < 0.75 * done["gang"].turnaround_s
+    assert done["share-by-need"].turnaround_s < 0.9 * done["gang"].turnaround_s
     assert done["fcs"].turnaround_s < 0.75 * done["gang"].turnaround_s
     wanted = {"a": ("F", "DC"), "b": ("DC", "F")}
     assert {p: c.value for p, c in done["fcs"].classes.items()} == {
@@ -71,7 +73,9 @@ def test_ranks_migrate_to_idle_processors(machine, ring):
         assert job.finished_s == pytest.approx(3.0, rel=0.1)
 
 
-@pytest.mark.parametrize("policy", ["batch", "gang", "spin-block", "fcs", "message-driven", "uncoordinated"])
+@pytest.mark.parametrize(
+    "policy", ["batch", "gang", "spin-block", "fcs", "share-by-need", "message-driven", "uncoordinated"]
+)
 def test_the_same_seed_gives_the_same_bits_and_another_does_not(machine, ring, policy):
     noisy = machine(noise_burst_s=1e-3, noise_mean_s=0.05, heartbeat_spread_s=1e-3, start_spread_s=0.01)
     jobs = [ring("a", variation=0.2, iterations=300), ring("b", iterations=300, pattern="barrier")]
