@@ -10,7 +10,7 @@ from apples.cli.optiongroups import HeadedCommand, with_options
 from apples.cli.runoptions import OutputOptions, RunOptions
 
 #: Options of `apples-run` that shape a plan.
-_PLANNING = (
+PLANNING = (
     *("grid_file", "hosts", "hostfile", "include", "exclude", "launcher", "launcher_options"),
     *("partition", "account", "qos", "reservation", "constraint", "nodes"),
     *("mock", "scenario", "load", "seed", "nws", "nws_token_file", "nws_ca", "nws_stale_after"),
@@ -22,7 +22,7 @@ _PLANNING = (
 
 @click.command(cls=HeadedCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("size", type=click.IntRange(min=1))
-@with_options(RunOptions, only=_PLANNING)
+@with_options(RunOptions, only=PLANNING)
 @click.option(
     "--format",
     "form",

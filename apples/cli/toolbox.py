@@ -13,6 +13,7 @@ toolbox = LazyGroup(
             "Print the numbers of a plan, for jobs that you start yourself.",
             "apples.cli.pieces:pieces",
         ),
+        "advise": ("Advise how many hosts to use: time against cost.", "apples.cli.advise:advise"),
         "probe": ("Check hosts over ssh, and explain which is slow.", "apples.cli.probe:probe"),
         "calibrate": (
             "Measure an application's benchmarks and show the corrections learned from runs.",

@@ -120,7 +120,7 @@ def choose(problem: Problem, options: PlanningOptions) -> Choice:
     if found is None:
         raise NoFeasiblePlan(
             refused(problem, options)
-            if problem.limits and reasons.lacks_room(problem, options) is None
+            if problem.limits and problem.limits.stated and reasons.lacks_room(problem, options) is None
             else reasons.why_infeasible(problem, options)
         )
     return found
@@ -147,7 +147,7 @@ def search(problem: Problem, options: PlanningOptions) -> Choice | None:
     if not finalists:
         again, finalists = _last_resort(problem, position, options)
         candidates += again
-    elif problem.limits and options.improve:
+    elif problem.limits and problem.limits.stated and options.improve:
         finalists += _by_program(problem, options)
     if not finalists:
         return None

@@ -102,7 +102,7 @@ def plan(
         template=find_template(None if app is None else str(app), platform, file),
         settings={name: str(value) for name, value in (settings or {}).items()},
         scheduler=scheduler,
-        overrides=options,
+        overrides=options if file is None or not file.limits else {"limits": file.limits, **options},
         time_limit_s=time_limit_s,
         starts_programs=False,
     )

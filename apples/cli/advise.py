@@ -1,0 +1,159 @@
+"""`apples advise SIZE`: how many hosts, which, until when and at what cost, as a table, JSON or a plot."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apples.cli.optiongroups import HeadedCommand, with_options
+from apples.cli.pieces import PLANNING
+from apples.cli.runoptions import OutputOptions, RunOptions
+from apples.errors import ConfigError
+
+if TYPE_CHECKING:
+    from apples.planning.advice import Offer
+
+
+@click.command(cls=HeadedCommand, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("size", type=click.IntRange(min=1))
+@with_options(RunOptions, only=PLANNING)
+@click.option("--by", metavar="TIME", help="The run must end by 18:00, or within 90 (s), 15m or 2h.")
+@click.option(
+    "--offers",
+    metavar="FILE",
+    help="Advise on the hosts of this grid file as if idle: instance types on offer, with their prices under limits.",
+)
+@click.option("--plot", metavar="FILE", help="Also write the table as a plot (PNG, SVG or PDF).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def advise(
+    size: int, by: str | None, offers: str | None, plot: str | None, as_json: bool, options: RunOptions
+) -> None:
+    """Print the plans for SIZE rows of which none is both slower and dearer, and the cheapest that ends in time.
+
+    Cost is money if hosts have prices (--price, or limits of the grid file), host-hours otherwise.
+    """
+    from apples.planning.advice import advice, cheapest_by
+
+    now = time.time()
+    left_s = None if by is None else seconds_until(by, now)
+    if offers is not None:
+        options = replace(options, pool=replace(options.pool, grid_file=offers, mock=True))
+    options = replace(options, output=OutputOptions(dry_run=True, quiet=options.output.quiet))
+    found = advice(*_inputs(size, options, on_offer=offers is not None))
+    chosen = None if left_s is None else cheapest_by(found, left_s)
+    if plot is not None:
+        _plot(found, Path(plot), size)
+    if as_json:
+        click.echo(
+            json.dumps({"size": size, "offers": [_document(o) for o in found], "chosen": _document(chosen)})
+        )
+        return
+    click.echo("\n".join(_lines(found, now, chosen, by)))
+
+
+def seconds_until(by: str, now: float) -> float:
+    """Return the seconds from `now` (since the epoch) to a time of day such as 18:00, or of a duration."""
+    from nws.base.durations import parse_period
+
+    hours, colon, minutes = by.partition(":")
+    if not (colon and hours.isdecimal() and len(minutes) == 2 and minutes.isdecimal()):
+        return parse_period(by, what="--by")
+    if int(hours) > 23 or int(minutes) > 59:
+        raise ConfigError(f"--by {by} is no time of day; legal are 00:00 to 23:59")
+    today = time.localtime(now)
+    at = time.mktime((*today[:3], int(hours), int(minutes), 0, *today[6:8], -1))
+    return at - now if at > now else at - now + 86400
+
+
+def _inputs(size: int, options: RunOptions, *, on_offer: bool) -> tuple[Any, ...]:
+    """Return snapshot, workload, costs and planning options. on_offer : the hosts are not there yet, but idle"""
+    from apples.cli.assemble import assemble
+    from apples.cli.console import Console
+    from apples.cli.pool import open_grid_file
+    from apples.model.grid import Snapshot
+    from apples.run.loop import AttemptLoop
+
+    agent, request = assemble(size, options, Console(quiet=options.output.quiet))
+    if not on_offer:
+        decision = AttemptLoop(agent, request).decide()
+        return decision.snapshot, decision.workload, decision.costs, request.planning
+    file = open_grid_file(options.pool.grid_file)
+    costs = None if file is None else file.applications.get(request.template.name)
+    if file is None or costs is None or costs.costs is None:
+        raise ConfigError(
+            f"{options.pool.grid_file}: no seconds_per_row of {request.template.name}; offers are hosts that cannot be "
+            f"measured, so state them under applications"
+        )
+    workload = request.template.workload(size, request.settings)
+    return Snapshot.nominal(file.grid), workload, costs.costs, request.planning
+
+
+def _document(offer: Offer | None) -> dict[str, Any] | None:
+    return None if offer is None else {**asdict(offer), "host_hours": offer.host_hours}
+
+
+def _lines(offers: tuple[Offer, ...], now: float, chosen: Offer | None, by: str | None) -> list[str]:
+    """Return the table, and the plan to take if there is a time."""
+    from apples.cli.report import seconds, table
+    from apples.model.hostlist import fold
+
+    priced = offers[0].cost is not None
+    rows = [
+        [
+            str(len(o.hosts)),
+            str(o.ranks),
+            seconds(o.predicted_s),
+            f"{seconds(o.low_s)} … {seconds(o.high_s)}",
+            time.strftime("%H:%M:%S", time.localtime(now + o.predicted_s)),
+            f"{o.host_hours:.3g}",
+            *([f"{o.cost:.4g}"] if priced else []),
+            fold(o.hosts),
+        ]
+        for o in offers
+    ]
+    header = [
+        "hosts",
+        "ranks",
+        "takes",
+        "likely",
+        "ends",
+        "host-hours",
+        *(["cost"] if priced else []),
+        "which",
+    ]
+    lines = table(header, rows)
+    if by is not None and chosen is None:
+        lines.append(f"no plan probably ends by {by}")
+    elif chosen is not None:
+        lines.append(f"cheapest that probably ends by {by}: {len(chosen.hosts)} hosts, {fold(chosen.hosts)}")
+    return lines
+
+
+def _plot(offers: tuple[Offer, ...], path: Path, size: int) -> None:
+    """Write cost against length, with the likely range of each length."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError("--plot needs matplotlib; install apples-grid[plot]") from None
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    priced = offers[0].cost is not None
+    cost = [o.host_hours if o.cost is None else o.cost for o in offers]
+    ends = [o.predicted_s for o in offers]
+    ranges = [[o.predicted_s - o.low_s for o in offers], [o.high_s - o.predicted_s for o in offers]]
+    axes.errorbar(ends, cost, xerr=ranges, marker="o", capsize=3)
+    for o, x, y in zip(offers, ends, cost, strict=True):
+        axes.annotate(f"{len(o.hosts)}", (x, y), textcoords="offset points", xytext=(5, 5))
+    axes.set_xlabel("predicted length in s (bars: likely range)")
+    axes.set_ylabel("cost" if priced else "host-hours")
+    axes.set_title(f"Plans for {size} rows; labels are numbers of hosts")
+    try:
+        figure.savefig(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--plot {path}: {error}") from None

@@ -1,0 +1,68 @@
+"""`apples advise`: table, JSON and plot of the plans on offer."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from apples.cli.advise import advise, seconds_until
+from apples.errors import ConfigError
+
+OFFERS = """\
+name: cloud
+hosts:
+  - {name: "small[1-2]", site: small, cpu_type: small, memory: 8GB}
+  - {name: "big[1-2]", site: big, cpu_type: big, memory: 32GB}
+applications:
+  heat:
+    seconds_per_row: {small: 20ms, big: 5ms}
+limits:
+  prices: {small: 0.1, big: 0.9}
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run the command over the offers; return its result."""
+    monkeypatch.setenv("APPLES_STATE", str(tmp_path / "state"))
+    (tmp_path / "offers.yaml").write_text(OFFERS)
+
+    def call(*arguments):
+        offers = ("--offers", str(tmp_path / "offers.yaml"))
+        return CliRunner().invoke(
+            advise, ["200", "-a", "heat", "-q", *offers, *arguments], catch_exceptions=False
+        )
+
+    return call
+
+
+def test_advise_prints_plans_and_the_cheapest_in_time(run):
+    lines = run("--by", "1h").stdout.splitlines()
+    assert lines[0].split() == ["hosts", "ranks", "takes", "likely", "ends", "host-hours", "cost", "which"]
+    assert lines[-1].startswith("cheapest that probably ends by 1h: ")
+    assert run("--by", "1s").stdout.splitlines()[-1] == "no plan probably ends by 1s"
+
+
+def test_advise_in_json_is_ordered_and_plotted(run, tmp_path):
+    plot = tmp_path / "offers.svg"
+    document = json.loads(run("--json", "--budget", "0.5", "--plot", str(plot)).stdout)
+    offers = document["offers"]
+    assert document["chosen"] is None
+    assert [o["predicted_s"] for o in offers] == sorted(o["predicted_s"] for o in offers)
+    assert all(o["low_s"] <= o["predicted_s"] <= o["high_s"] and o["cost"] <= 0.5 for o in offers)
+    assert "<svg" in plot.read_text()
+
+
+def test_advise_on_offers_without_costs_is_refused(run, tmp_path):
+    (tmp_path / "offers.yaml").write_text(OFFERS.partition("applications")[0])
+    with pytest.raises(ConfigError, match="no seconds_per_row of heat"):
+        CliRunner().invoke(
+            advise, ["200", "-a", "heat", "--offers", str(tmp_path / "offers.yaml")], catch_exceptions=False
+        )
+
+
+def test_seconds_until_a_time_of_day_is_within_a_day():
+    assert 0 < seconds_until("18:00", 1_700_000_000.0) <= 86400
+    assert seconds_until("15m", 0.0) == 900
+    with pytest.raises(ConfigError, match="00:00 to 23:59"):
+        seconds_until("25:00", 0.0)
