@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from apples.launching import openmpi, preflight
@@ -40,12 +40,14 @@ class HostAccess:
     """The hosts of plans, and how the launcher reaches them.
 
     addresses : host → its address
+    launcher : address of this machine at which all hosts reach it, None for that from which they were reached by ssh
     here : only this machine runs ranks; hosts of plans are this machine by address or name, and need no entry
     bin_dir : directory of this environment's `mpiexec`, by default that of the interpreter; the same on every host
     grace : time that ranks have to end before they are killed.  timeouts : when a silent host counts as lost
     """
 
     addresses: Mapping[str, HostAddress] = field(default_factory=dict)
+    launcher: str | None = None
     here: bool = False
     bin_dir: Path | None = None
     grace: GracePeriods = field(default_factory=GracePeriods)
@@ -101,7 +103,9 @@ def _method(request: LaunchRequest, access: HostAccess) -> LaunchMethod:
     names = carried(rank_environment(request, os.environ))
     return LaunchMethod(
         agents=agents,
-        command=lambda rendezvous: spread_command(request, mpi, program, rendezvous, names),
+        command=lambda rendezvous: spread_command(
+            request, mpi, program, replace(rendezvous, launcher=access.launcher or rendezvous.launcher), names
+        ),
         environment=launch_environment,
         timeouts=access.timeouts,
     )

@@ -135,7 +135,7 @@ class SshPlatform(Platform):
             if address is None and facts is not None and here is not None:
                 interface = next((name for name, own in facts.interfaces.items() if here in own), None)
             places[host.name] = HostAddress(host=host.name, address=address, interface=interface)
-        return HostAccess(addresses=places, timeouts=LivenessTimeouts(connect_s=CONNECT_S))
+        return HostAccess(addresses=places, launcher=here, timeouts=LivenessTimeouts(connect_s=CONNECT_S))
 
     def snapshot(self, notify: Notify) -> Snapshot:
         """Check every host and return forecasts of the usable ones; raise `NoFeasiblePlan` with all reasons."""
@@ -231,9 +231,12 @@ class SshPlatform(Platform):
         return {name: f"its kernels could not be compiled: {why}" for name, why in failed.items()}
 
     def _address_here(self) -> str | None:
-        """Return the address under which other hosts see this machine; None without other hosts."""
+        """Return an address of this machine at which all other hosts reach it; None without other hosts."""
+        called = [facts.called_back for facts in self._facts.values() if facts.called_back is not None]
+        if called:
+            return next((one for one in called[0] if all(one in others for others in called)), None)
         return next(
-            (facts.reached_from for facts in self._facts.values() if facts.reached_from is not None), None
+            (facts.our_address for facts in self._facts.values() if facts.our_address is not None), None
         )
 
 

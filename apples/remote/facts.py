@@ -54,6 +54,7 @@ class HostFacts:
 
     name : its own host name.  resolved : numeric addresses of that name, on the host
     reached_at, reached_from : its address and ours on the ssh connection, None without one (this machine)
+    called_back : our addresses at which it reached us; None if it was not asked to
     interfaces : interface → numeric addresses.  skew_s : its clock minus ours
     survey : None if it failed, with the reason in `survey_error`
     """
@@ -71,6 +72,12 @@ class HostFacts:
     skew_s: float
     survey: Survey | None
     survey_error: str | None
+    called_back: tuple[str, ...] | None = None
+
+    @property
+    def our_address(self) -> str | None:
+        """Return our address as this host reaches us; None if that is not known."""
+        return next(iter(self.called_back or ()), self.reached_from)
 
     @property
     def interface(self) -> str | None:
@@ -78,10 +85,16 @@ class HostFacts:
         return next((name for name, own in self.interfaces.items() if self.reached_at in own), None)
 
 
-def request(needs: Needs) -> dict[str, Any]:
-    """Return the request of a check, as `apples.remote.hostcheck` reads it."""
+def request(needs: Needs, callback: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the request of a check, as `apples.remote.hostcheck` reads it.
+
+    Args:
+        needs: of the run
+        callback: our addresses, and the port and token of a listener; None for a host that need not call back
+    """
     return {
         "files": list(needs.files),
+        "callback": callback,
         "disks": {path: needs.tokens.get(path) for path in (*needs.disk_bytes, *needs.wished)},
     }
 
@@ -92,7 +105,7 @@ def parse(document: Mapping[str, Any], received_s: float) -> HostFacts:
     Args:
         received_s: the time of our clock when the answer arrived
     """
-    network, survey = document["network"], document["survey"]
+    network, survey, called = document["network"], document["survey"], document["called_back"]
     return HostFacts(
         name=str(network["name"]),
         resolved=tuple(network["resolved"]),
@@ -107,6 +120,7 @@ def parse(document: Mapping[str, Any], received_s: float) -> HostFacts:
         skew_s=float(document["clock_s"]) - received_s,
         survey=None if survey is None else Survey(**survey),
         survey_error=document["survey_error"],
+        called_back=None if called is None else tuple(called),
     )
 
 
@@ -151,6 +165,12 @@ def _named(facts: HostFacts, known_as: tuple[str, ...]) -> list[str]:
     if facts.reached_at is None or _loopback(facts.reached_at):
         return []
     found = []
+    if facts.called_back == ():
+        found.append(
+            f"cannot connect to this machine (it came from {facts.reached_from} by ssh), and ranks must: a jump host "
+            "(ProxyJump) passes on ssh only; start the run on a machine that it reaches, or open the firewall for "
+            "the ports in MPIEXEC_PORT_RANGE"
+        )
     loopback = [address for address in known_as if _loopback(address)]
     if loopback:
         found.append(

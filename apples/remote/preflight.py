@@ -6,6 +6,7 @@ which hosts remain for a plan.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from apples.remote import facts
+from apples.remote.callback import CallbackListener
 from apples.remote.facts import HostFacts, Needs
 from apples.remote.hostconnection import HostCheckError, HostConnection
 
@@ -73,14 +75,17 @@ def asked(
     candidates: Sequence[Candidate], needs: Needs, *, limit_s: float = LIMIT_S
 ) -> Iterator[list[tuple[Checked, HostConnection]]]:
     """Return the same with the connections still open for orders; all are closed at the end, whatever happens."""
-    connections = []
+    connections: list[HostConnection] = []
+    over_ssh = [candidate.address is not None and not candidate.through for candidate in candidates]
     try:
-        for candidate in candidates:
-            connections.append(HostConnection(candidate.address, facts.request(needs), candidate.through))
-        pairs = list(zip(candidates, connections, strict=True))
-        checked = together(
-            lambda pair: _check(*pair, needs, limit_s), pairs, stop=lambda pair: pair[1].stop()
-        )
+        with CallbackListener() if any(over_ssh) else contextlib.nullcontext() as listener:
+            for candidate, calls in zip(candidates, over_ssh, strict=True):
+                request = facts.request(needs, listener.request() if listener and calls else None)
+                connections.append(HostConnection(candidate.address, request, candidate.through))
+            pairs = list(zip(candidates, connections, strict=True))
+            checked = together(
+                lambda pair: _check(*pair, needs, limit_s), pairs, stop=lambda pair: pair[1].stop()
+            )
         yield list(zip(_without_duplicates(checked), connections, strict=True))
     finally:
         together(HostConnection.close, connections)

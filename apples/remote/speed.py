@@ -87,7 +87,7 @@ def links(hosts: Sequence[CheckedConnection]) -> list[LinkSpeed]:
 def addresses_among(checked: Sequence[Checked]) -> dict[str, str]:
     """Return the numeric address of each host as the others reach it, in their order. Unknown ones are missing."""
     reports = [one.facts for one in checked]
-    here = next((facts.reached_from for facts in reports if facts is not None and facts.reached_from), None)
+    here = next((ours for facts in reports if facts is not None and (ours := facts.our_address)), None)
     found: dict[str, str] = {}
     for one in checked:
         reached_at = None if one.facts is None else one.facts.reached_at

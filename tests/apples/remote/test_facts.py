@@ -94,6 +94,13 @@ def test_too_little_memory():
     assert problems(poor, NEEDS, ())[0].startswith("has 20 MB of memory left")
 
 
+def test_host_that_cannot_connect_to_us_cannot_take_part():
+    (problem,) = problems(replace(WELL, called_back=()), NEEDS, ())
+    assert problem.startswith("cannot connect to this machine (it came from 10.0.0.1 by ssh), and ranks must")
+    assert problems(replace(WELL, called_back=("10.0.0.7",)), NEEDS, ()) == ()
+    assert replace(WELL, called_back=("10.0.0.7",)).our_address == "10.0.0.7"
+
+
 def test_a_name_that_means_us_here():
     (problem,) = problems(WELL, NEEDS, ("127.0.1.1",))
     assert problem.startswith("has a name that resolves to 127.0.1.1 here, which is this machine")
@@ -111,6 +118,6 @@ def test_everything_is_told_at_once():
 
 
 def test_what_is_asked():
-    assert request(NEEDS) == {"files": [], "disks": {"/data/run.chk": ".token"}}
+    assert request(NEEDS) == {"files": [], "callback": None, "disks": {"/data/run.chk": ".token"}}
     with pytest.raises(KeyError):
         parse({"network": {}}, 0.0)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from testbed.host import ssh_config
 
 BIN = Path(sys.executable).parent
 LAUNCH = Path(__file__).with_name("launch_in_lab.py")
@@ -77,6 +78,33 @@ def test_the_fit_run_and_the_others_are_told(lab, state_of_its_own):
     said = subprocess.run([BIN / alone[0], *alone[1:]], capture_output=True, text=True, check=True).stdout
     # one line of the program, and the same answer as on one machine
     assert said.strip() in result.stderr.splitlines()
+
+
+def test_jump_host_is_no_obstacle_unless_ranks_cannot_connect(lab, tmp_path):
+    (tmp_path / "config").write_text(f"Host a3\n  ProxyJump a2\n{ssh_config()}")
+    jumping = (
+        "unshare",
+        "-m",
+        "sh",
+        "-c",
+        f'mount --bind {tmp_path}/config /etc/ssh/ssh_config; exec "$@"',
+        "sh",
+    )
+    address = lab.run("a1", "hostname", "-i").stdout.strip()
+    lab.run("a3", "ip", "route", "add", "blackhole", f"{address}/32")
+    try:
+        result = lab.run("a1", *jumping, str(BIN / "apples"), "probe", "a1", "a3", "--no-speed", "--json")
+    finally:
+        lab.run("a3", "ip", "route", "del", "blackhole", f"{address}/32")
+    hosts = {host["host"]: host for host in json.loads(result.stdout)["hosts"]}
+    assert (result.returncode, hosts["a1"]["problems"]) == (1, [])
+    (problem,) = hosts["a3"]["problems"]
+    assert "cannot connect to this machine" in problem
+    assert "a jump host (ProxyJump) passes on ssh only" in problem
+    run = (str(BIN / "apples-run"), "12", *HEAT, "--launcher", "ssh", "-H", "a1:1,a3:1", "-n", "2", "--json")
+    result = lab.run("a1", *jumping, *run)
+    assert result.returncode == 0, result.stderr
+    assert [host["exit_code"] for host in json.loads(result.stdout)["hosts"]] == [0, 0]
 
 
 def test_monitor_and_waits_reach_hosts_without_the_run_directory(lab, state_of_its_own):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from apples.remote import hostcheck, preflight
+from apples.remote.callback import CallbackListener
 from apples.remote.facts import Needs
 from apples.remote.hostconnection import HostCheckError, HostConnection
 from apples.remote.preflight import Candidate
@@ -89,6 +90,28 @@ def test_orders_after_the_check(fake_ssh):
         program = "import sys; open(sys.argv[1], 'w').write('{\"seconds_per_cell\": 1e-9}')"
         command = [sys.executable, "-c", program, "OUTPUT"]
         assert alpha.ask({"do": "kernel", "command": command}, 30.0) == {"seconds_per_cell": 1e-9}
+
+
+def test_host_reports_the_addresses_at_which_it_reaches_us(fake_ssh):
+    with CallbackListener() as listener:
+        wanted = {**listener.request(), "addresses": ["127.0.0.1"]}
+        found = []
+        for first, callback in (
+            ("127.0.0.1", wanted),
+            (None, {**wanted, "token": "other"}),
+            (None, {**wanted, "addresses": []}),
+        ):
+            found.append(hostcheck.called_back(callback, first))
+    assert found == [["127.0.0.1"], [], None]
+    assert hostcheck.called_back(wanted, None) == []
+
+
+def test_listener_uses_the_ports_that_mpi_may_use(monkeypatch):
+    with CallbackListener() as other:
+        taken = other.request()["port"]
+        monkeypatch.setenv("MPIEXEC_PORT_RANGE", f"{taken}:{taken}")
+        with pytest.raises(OSError, match=f"no port of {taken}:{taken} is free"):
+            CallbackListener()
 
 
 def test_a_host_that_breaks_off_is_told(fake_ssh):
