@@ -20,7 +20,7 @@ from nws.sensors.registry import SensorContext
 from nws.sensors.sharing import (
     IDLE_POLICY_WEIGHT,
     NORMAL_WEIGHT,
-    Group,
+    SchedulingGroup,
     Task,
     flattened,
     joined,
@@ -169,7 +169,7 @@ def _placements(share: float, load: Load) -> tuple[float, float]:
     return 1.0 / math.ceil(sharers), 1.0 / math.floor(sharers)
 
 
-def _share(load: Load, members: Sequence[Task | Group], count: int, weight: float) -> float:
+def _share(load: Load, members: Sequence[Task | SchedulingGroup], count: int, weight: float) -> float:
     """Return the share of each of `count` newcomers on the usable CPUs.
 
     Tasks confined to our CPUs leave their idle time; tasks that can go elsewhere compete over the whole machine.

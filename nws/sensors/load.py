@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from nws.sensors.cgroups import Cgroups, CpuGroup, CpuLimit
 from nws.sensors.procfs import CpuTimes, ProcFs, TaskTimes, TaskTraits
-from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, Group, Task, weight_of_nice
+from nws.sensors.sharing import NORMAL_WEIGHT, REALTIME_WEIGHT, SchedulingGroup, Task, weight_of_nice
 
 #: Threads below this part of a CPU are summed: each is indistinguishable from noise.
 _SMALL = 0.05
@@ -49,7 +49,7 @@ class Load:
     interval_s: float
     available: Mapping[int, float]
     usable: frozenset[int]
-    competitors: tuple[Task | Group, ...]
+    competitors: tuple[Task | SchedulingGroup, ...]
     quotas: tuple[Quota, ...]
     home: tuple[str, ...] = ()
     newcomers_grouped: bool = False
@@ -95,10 +95,10 @@ class _Members:
             here = here.groups.setdefault(group, _Members())
         return here
 
-    def closed(self) -> tuple[Task | Group, ...]:
+    def closed(self) -> tuple[Task | SchedulingGroup, ...]:
         """Return the hierarchy."""
         groups = (
-            Group(name=about.name, weight=about.weight, limit=about.cpus, members=inside.closed())
+            SchedulingGroup(name=about.name, weight=about.weight, limit=about.cpus, members=inside.closed())
             for about, inside in self.groups.items()
         )
         return (*self.tasks, *groups)
@@ -166,7 +166,7 @@ class LoadMeter:
             newcomers_grouped=not home and self.proc.groups_sessions(),
         )
 
-    def _hierarchy(self, seen: list[_Seen], home: tuple[CpuGroup, ...]) -> tuple[Task | Group, ...]:
+    def _hierarchy(self, seen: list[_Seen], home: tuple[CpuGroup, ...]) -> tuple[Task | SchedulingGroup, ...]:
         """Return the competitors in the groups that the scheduler gives CPUs to; our own groups are among them."""
         sessions = self.proc.groups_sessions()
         chains: dict[frozenset[tuple[str, str]], tuple[CpuGroup, ...]] = {}

@@ -40,7 +40,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class SchedulingGroup:
     """Competitors with one weight between them, and at most `limit` CPUs: a control group, or a session (autogroup).
 
     name : the same as that of the group in `home` of `joined`
@@ -48,7 +48,7 @@ class Group:
 
     name: str
     weight: float
-    members: tuple[Task | Group, ...]
+    members: tuple[Task | SchedulingGroup, ...]
     limit: float = math.inf
 
     @property
@@ -58,7 +58,7 @@ class Group:
 
 
 def flattened(
-    members: Iterable[Task | Group], weight: float | None = None, granted: float = 1.0
+    members: Iterable[Task | SchedulingGroup], weight: float | None = None, granted: float = 1.0
 ) -> list[Task]:
     """Return the tasks of a hierarchy with the weights that they have against each other.
 
@@ -76,7 +76,7 @@ def flattened(
         own = member.weight
         if weight is not None:
             own = max(weight * own * member.demand / total, 1e-6) if total > 0 else min(weight, own)
-        if isinstance(member, Group):
+        if isinstance(member, SchedulingGroup):
             wanted = sum(m.demand for m in member.members)
             left = min(member.limit / wanted, 1.0) if wanted > 0 else 1.0
             tasks += flattened(member.members, own, granted * left)
@@ -85,33 +85,35 @@ def flattened(
     return tasks
 
 
-def tasks_of(members: Iterable[Task | Group]) -> Iterator[Task]:
+def tasks_of(members: Iterable[Task | SchedulingGroup]) -> Iterator[Task]:
     """Yield the tasks of a hierarchy in the order of `flattened`, as they are in it."""
     for member in members:
-        if isinstance(member, Group):
+        if isinstance(member, SchedulingGroup):
             yield from tasks_of(member.members)
         else:
             yield member
 
 
-def without(members: Iterable[Task | Group], task: Task | None) -> tuple[Task | Group, ...]:
+def without(
+    members: Iterable[Task | SchedulingGroup], task: Task | None
+) -> tuple[Task | SchedulingGroup, ...]:
     """Return a hierarchy without one task, which is found by identity."""
     return tuple(
-        replace(one, members=without(one.members, task)) if isinstance(one, Group) else one
+        replace(one, members=without(one.members, task)) if isinstance(one, SchedulingGroup) else one
         for one in members
         if one is not task
     )
 
 
 def joined(
-    members: Iterable[Task | Group], home: Sequence[str], newcomers: Sequence[Task]
-) -> tuple[Task | Group, ...]:
+    members: Iterable[Task | SchedulingGroup], home: Sequence[str], newcomers: Sequence[Task]
+) -> tuple[Task | SchedulingGroup, ...]:
     """Return a hierarchy with further tasks in the group that the names of `home` lead to, empty for the top."""
     if not home:
         return (*members, *newcomers)
     return tuple(
         replace(one, members=joined(one.members, home[1:], newcomers))
-        if isinstance(one, Group) and one.name == home[0]
+        if isinstance(one, SchedulingGroup) and one.name == home[0]
         else one
         for one in members
     )

@@ -167,7 +167,7 @@ def test_a_replay_of_the_log_starts_the_same_jobs_at_the_same_instants(bench, as
             steps += 1
             if steps in restarts:
                 one.restart()
-        document = views.document(one.live, 0, everything=True)
+        document = views.document(one.live, 0, everything=True).model_dump(by_alias=True)
         log = parse_swf(swf_lines(document), "log")
         estimator = one.chosen.estimates.estimator()
         how = Replay(

@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -127,9 +129,10 @@ def test_time_held_stopped_is_neither_computing_nor_waiting(mpi, compiled, start
     started.page_figures(1, lambda figures: figures[0].t_cpu_s > 0.02)
     with MonitorPage.attach(page_path(pages_directory, "job", 0)) as page:
         os.kill(page.pid, signal.SIGSTOP)
+        status = Path(f"/proc/{page.pid}/stat")
+        while status.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.001)
         first = page.reading()
-        while first != (first := page.reading()):
-            pass
         page.add_stopped(5.0)
         assert page.reading() == first
         os.kill(page.pid, signal.SIGCONT)

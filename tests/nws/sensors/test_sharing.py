@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nws.sensors.sharing import (
     REALTIME_WEIGHT,
-    Group,
+    SchedulingGroup,
     Task,
     flattened,
     joined,
@@ -65,7 +65,7 @@ def test_tasks_elsewhere_do_not_count():
 
 
 def group(*members, weight=1024.0, limit=float("inf"), name="g"):
-    return Group(name=name, weight=weight, members=members, limit=limit)
+    return SchedulingGroup(name=name, weight=weight, members=members, limit=limit)
 
 
 def test_a_group_has_one_weight_where_its_members_want_to_run():
