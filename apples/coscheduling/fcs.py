@@ -42,6 +42,11 @@ class Fcs(SlottedPolicy):
         """Class and slot counts of every process on the node."""
         return MappingProxyType(self._classifications)
 
+    def learned(self, process: Process) -> ProcessClass | None:
+        """Return the class of a process that was in enough slots to be classified; None for others."""
+        known = self._classifications.get(process)
+        return None if known is None or known.tslots < self._constants.cslots_min else known.process_class
+
     def _arrived(self, event: JobArrived) -> None:
         super()._arrived(event)
         for process in event.processors:

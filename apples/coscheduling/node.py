@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
-from apples.coscheduling.classes import Classification
+from apples.coscheduling.classes import Classification, ProcessClass
 from apples.coscheduling.contention import Contention
 from apples.coscheduling.events import (
     Heartbeat,
@@ -71,6 +71,10 @@ class NodePolicy:
     def classifications(self) -> Mapping[Process, Classification]:
         """Class and slot counts by process; empty if the policy has no classes."""
         return _NO_CLASSES
+
+    def learned(self, process: Process) -> ProcessClass | None:
+        """Return the class of a process after enough slots; None before, and if the policy has no classes."""
+        return None
 
     def on(self, event: NodeEvent) -> None:
         """Handle one event; the new orders are the value of `wanted()`."""

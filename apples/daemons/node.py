@@ -7,10 +7,10 @@ is False, everything runs. Papers: FCS sections 2.2 and 2.5, Yoo and Jette secti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from apples.coscheduling.classes import ProcessClass
+from apples.coscheduling.classes import MonitorCounts, ProcessClass
 from apples.coscheduling.events import (
     Heartbeat,
     HeartbeatLost,
@@ -75,8 +75,8 @@ class ManagedNode:
         #: By job, CPU seconds of its processes that have left.
         self._left_cpu_s: dict[str, float] = {}
         self._changed_guards = changed_guards
-        #: Whether processes about which the policy does not decide block when they wait.
-        self._waits_free = kind.coordinated and self.policy.needs_monitor
+        #: Order of processes about which the policy does not decide (yet): they block from their first call.
+        self._free = _FREE_SPINNING if kind.coordinated and self.policy.needs_monitor else _FREE
 
     def add(
         self,
@@ -136,22 +136,10 @@ class ManagedNode:
 
     def heartbeat(self, slot: int, now: float) -> None:
         """Begin a slot, after reading the counts of the owners of the slot that ends."""
-        readings, shares, policy, ended = {}, {}, self.policy, self.slot
-        if ended is not None and (policy.needs_monitor or policy.needs_shares):
-            for here in self._placed.values():
-                for process, processor in here.items():
-                    managed = self.processes.get(process)
-                    if managed is None or ended.jobs.get(processor) != process.job:
-                        continue
-                    if policy.needs_monitor and managed.read():
-                        readings[process] = managed.reading
-                    if policy.needs_shares and (share := managed.share()) is not None:
-                        shares[process] = share
+        measured = _of_owners(self.policy, self.slot, self._placed, self.processes)
         row = self.view.rows.get(slot)
-        more: dict[str, Any] = {} if row is None else {"jobs": row.jobs, "fill": row.fill}
-        self.slot = Heartbeat(
-            slot=None if row is None else slot, readings=readings, shares=shares, now=now, **more
-        )
+        place = {} if row is None else {"jobs": row.jobs, "fill": row.fill}
+        self.slot = Heartbeat(slot=None if row is None else slot, **place, **measured, now=now)
         self.silent = False
         self.policy.on(self.slot)
 
@@ -167,14 +155,9 @@ class ManagedNode:
 
     def timer(self, now: float) -> None:
         """End the node's own slice (CMDCSW)."""
-        self.policy.on(SliceEnded(cpu_s=self._used_cpu_s(), now=now))
-
-    def _used_cpu_s(self) -> dict[str, float]:
-        """Return CPU seconds by job, of all its processes here, those that have left included."""
-        used = dict.fromkeys(self.policy.jobs, 0.0) | self._left_cpu_s
-        for process, managed in self.processes.items():
-            used[process.job] = used.get(process.job, 0.0) + (managed.control.cpu_s() or 0.0)
-        return used
+        self.policy.on(
+            SliceEnded(cpu_s=_used_cpu_s(self.policy.jobs, self._left_cpu_s, self.processes), now=now)
+        )
 
     def look_for_messages(self, now: float) -> bool:
         """Read from the pages whether messages from scheduled senders arrived (CMDSCH); return True if any did."""
@@ -182,7 +165,7 @@ class ManagedNode:
         for process, managed in self.processes.items():
             if managed.has_request():
                 found = True
-                used = self._used_cpu_s() if counted else {}
+                used = _used_cpu_s(self.policy.jobs, self._left_cpu_s, self.processes) if counted else {}
                 self.policy.on(MessageArrived(process=process, sender_scheduled=True, now=now, cpu_s=used))
         return found
 
@@ -204,7 +187,9 @@ class ManagedNode:
             if order.nice != managed.nice:
                 managed.renice(order.nice)
             if order.share is not None or managed.processors is not None:
-                self._limit(managed, order, now)
+                processors = _processors(managed, order, self.processes, self._processors)
+                if managed.update_limit(processors, now):
+                    self._changed_guards(managed)
             if announces:
                 managed.announce(managed.registration.process.job == scheduled)
             if may_stop and not (order.run and (pulse or not managed.limited)):
@@ -217,12 +202,6 @@ class ManagedNode:
         for managed in runs:
             managed.resume(now)
         return stopped
-
-    def class_of(self, process: Process) -> ProcessClass | None:
-        """Return the class of a process that was in enough slots to be classified; None for others."""
-        found = self.policy.classifications.get(process)
-        enough = found is not None and found.tslots >= self._constants.fcs.cslots_min
-        return found.process_class if found is not None and enough else None
 
     def release(self, now: float) -> None:
         """Resume all processes now."""
@@ -257,26 +236,14 @@ class ManagedNode:
         if slot is not None and (known := self._plans.get(slot)) is not None and known.orders is orders:
             return known.steps
         steps = []
-        # From its first call, a process of a policy with the monitor leaves its processor to others when it waits.
-        free = _FREE_SPINNING if self._waits_free else _FREE
         for process, managed in self.processes.items():
-            order = orders.get(process, free)
+            order = orders.get(process, self._free)
             # Unless the policy decides about waiting, processes wait as their MPI does.
             decides = self.policy.needs_monitor and process.job in self._placed
             steps.append((managed, order, order.wait if decides or order.wait is Wait.SPIN_BLOCK else None))
         if slot is not None and self.policy.repeats:
             self._plans[slot] = _Plan(orders, steps)
         return steps
-
-    def _limit(self, managed: ManagedProcess, order: Order, now: float) -> None:
-        """Set the limit of a process, if it is new or may have been lifted."""
-        processors = None
-        if order.share is not None and order.share < _UNLIMITED_SHARE:
-            job = managed.registration.process.job
-            ranks = sum(process.job == job for process in self.processes)
-            processors = order.share * self._processors / ranks
-        if managed.update_limit(processors, now):
-            self._changed_guards(managed)
 
 
 def check_free(processes: Mapping[Process, ManagedProcess], registration: ProcessRegistration) -> None:
@@ -295,3 +262,44 @@ def check_free(processes: Mapping[Process, ManagedProcess], registration: Proces
         else:
             continue
         raise RegistrationRefused(f"{why}; choose another name")
+
+
+def _of_owners(
+    policy: NodePolicy,
+    ended: Heartbeat | None,
+    placed: Mapping[str, Mapping[Process, int]],
+    processes: Mapping[Process, ManagedProcess],
+) -> dict[str, Any]:
+    """Return readings and shares of the owners of the slot that ends, as far as the policy needs them."""
+    readings: dict[Process, MonitorCounts] = {}
+    shares: dict[Process, float] = {}
+    here = placed.values() if ended is not None else ()
+    for process, processor in (place for of_job in here for place in of_job.items()):
+        managed = processes.get(process)
+        if managed is None or ended is None or ended.jobs.get(processor) != process.job:
+            continue
+        if policy.needs_monitor and managed.read():
+            readings[process] = managed.reading
+        if policy.needs_shares and (share := managed.share()) is not None:
+            shares[process] = share
+    return {"readings": readings, "shares": shares}
+
+
+def _processors(
+    managed: ManagedProcess, order: Order, processes: Iterable[Process], processors: int
+) -> float | None:
+    """Return the number of processors to which an order limits a process, None for no limit."""
+    if order.share is None or order.share >= _UNLIMITED_SHARE:
+        return None
+    job = managed.registration.process.job
+    return order.share * processors / sum(process.job == job for process in processes)
+
+
+def _used_cpu_s(
+    jobs: Iterable[str], left_cpu_s: Mapping[str, float], processes: Mapping[Process, ManagedProcess]
+) -> dict[str, float]:
+    """Return CPU seconds by job, of all its processes here, those that have left included."""
+    used = {**dict.fromkeys(jobs, 0.0), **left_cpu_s}
+    for process, managed in processes.items():
+        used[process.job] = used.get(process.job, 0.0) + (managed.control.cpu_s() or 0.0)
+    return used

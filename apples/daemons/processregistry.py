@@ -93,7 +93,7 @@ class ProcessRegistry:
         managed = self._node.processes.get(process)
         if managed is None:
             return
-        if (seen := self._node.class_of(process)) is not None:
+        if (seen := self._node.policy.learned(process)) is not None:
             self._memory.note(managed.registration, seen)
         self._remanaged(process, why)
         self._loop.forget(self._pidfds.pop(process))

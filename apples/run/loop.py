@@ -9,38 +9,30 @@ is requested, and the run continues.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from apples.applications.known import KnownByModel
 from apples.errors import ProgramNotFound
 from apples.launching.filelock import locked
 from apples.launching.launcher import LaunchRequest, MpiChoice
 from apples.model.plan import Attempt, Outcome, Record
-from apples.model.template import Deployable, Deployment, Restartable
+from apples.model.template import Deployable, Deployment, Restartable, Template
+from apples.platforms.platform import Platform
 from apples.run.agent import Agent, Decision
 from apples.run.attempts import Next, what_next
 from apples.run.checkpoints import Checkpoints
 from apples.run.directory import run_directory
 from apples.run.documents import attempt_document
 from apples.run.programruns import run_program
-from apples.run.progress import RunProgress
+from apples.run.progress import OnEvent, ignore, progress_listener
 from apples.run.records import ended_text, new_record, outcome_of_error
 from apples.run.request import RunRequest
 from apples.run.waits import RankWaits
 from nws.base.errors import ReportedError
 
-OnEvent = Callable[[str, dict[str, Any]], None]
-"""Receives an event's kind and its JSON document."""
-
 _TIME_LIMIT = 124
-
-
-def _ignore(kind: str, document: dict[str, Any]) -> None:
-    """Ignore the event."""
 
 
 class AttemptLoop:
@@ -51,15 +43,14 @@ class AttemptLoop:
     run, and a run whose agent is killed is not lost.
     """
 
-    def __init__(self, agent: Agent, request: RunRequest, on_event: OnEvent = _ignore) -> None:
+    def __init__(self, agent: Agent, request: RunRequest, on_event: OnEvent = ignore) -> None:
         self.decision: Decision | None = None
         self._agent, self._request, self._on_event = agent, request, on_event
         self._platform, self._notify = agent.platform, agent.notify
         self._checkpoints = Checkpoints(request.resilience, agent.platform, agent.history)
         self._waits = RankWaits(request, agent.notify)
         self._attempts: list[Attempt] = []
-        self._failures = 0
-        self._started_at = 0.0
+        self._failures, self._started_at = 0, 0.0
         self._begun: Record | None = None
 
     def decide(self) -> Decision:
@@ -161,12 +152,10 @@ class AttemptLoop:
             launch = launch_request(request, decision, directory)
             wait, monitor = self._waits.wait(decision), self._waits.monitor
             monitored = {} if monitor is None else monitor.environment(directory, wait)
-            launch = replace(
-                launch,
-                environment={**launch.environment, **monitored},
-                on_progress=self._listener(decision),
-            )
-            self._check_program()
+            listener = progress_listener(self._platform, request, decision, self._on_event)
+            variables = {**launch.environment, **monitored}
+            launch = replace(launch, environment=variables, on_progress=listener)
+            check_program(request.template, self._platform)
             self._platform.check(launch)
             if self._begun is None:
                 self._begun = new_record(request, decision, self._platform.now())
@@ -191,29 +180,6 @@ class AttemptLoop:
         self._attempts.append(attempt)
         self._on_event("attempt", attempt_document(attempt))
         return outcome
-
-    def _listener(self, decision: Decision) -> Callable[[bytes], None] | None:
-        """Return a function that makes events of an attempt's lines of progress; None if nothing receives events."""
-        if self._on_event is _ignore or self._platform.simulated:
-            return None
-        return RunProgress(
-            first=decision.first_iteration,
-            iterations=decision.workload.iterations,
-            predicted_s=decision.plan.predicted_s,
-            counted_each=decision.counted_each,
-            own_lines=not isinstance(self._request.template, Deployable),
-            now=self._platform.now,
-            report=lambda document: self._on_event("progress", document),
-        ).hear
-
-    def _check_program(self) -> None:
-        """Raise `ProgramNotFound` for an application without a program: PATH may have one of the same name."""
-        template = self._request.template
-        if isinstance(template, KnownByModel) and not self._platform.simulated:
-            raise ProgramNotFound(
-                f"{template.name} is {template.summary}; it has no program to start. Describe your program in an "
-                "application file (apples app new), and give it with --app FILE"
-            )
 
     def _launched(self, launch: LaunchRequest, decision: Decision) -> Outcome:
         """Run the launch and return its outcome with the ranks' observations; raise `LaunchError`.
@@ -297,3 +263,12 @@ def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> La
 def deployed(request: RunRequest, decision: Decision, run_dir: Path, template: Deployable) -> Deployment:
     """Return the start of a user's program on the pieces of a decision; raise `ConfigError`."""
     return template.deployment(decision.plan.rows, run_dir, request.settings)
+
+
+def check_program(template: Template, platform: Platform) -> None:
+    """Raise `ProgramNotFound` for an application without a program: PATH may have one of the same name."""
+    if isinstance(template, KnownByModel) and not platform.simulated:
+        raise ProgramNotFound(
+            f"{template.name} is {template.summary}; it has no program to start. Describe your program in an "
+            "application file (apples app new), and give it with --app FILE"
+        )

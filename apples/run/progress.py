@@ -8,15 +8,24 @@ since the first report, so that start-up does not count. Before a second report 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from apples.adapting.progress import parse_iterations
+from apples.model.template import Deployable
+from apples.platforms.platform import Platform
+from apples.run.request import RunRequest
+
+if TYPE_CHECKING:
+    from apples.run.agent import Decision
+
+OnEvent = Callable[[str, dict[str, Any]], None]
+"""Receives an event's kind and its JSON document."""
 
 #: Least seconds between two reports.
 EVERY_S = 1.0
 
 
-class RunProgress:
+class AttemptProgress:
     """Progress of one attempt.
 
     first : iterations done before it.  iterations : that it does.  predicted_s : its predicted run time
@@ -74,3 +83,24 @@ class RunProgress:
                 "left_s": left_s,
             }
         )
+
+
+def ignore(kind: str, document: dict[str, Any]) -> None:
+    """Ignore the event."""
+
+
+def progress_listener(
+    platform: Platform, request: RunRequest, decision: Decision, on_event: OnEvent
+) -> Callable[[bytes], None] | None:
+    """Return a function that makes events of an attempt's lines of progress; None if nothing receives events."""
+    if on_event is ignore or platform.simulated:
+        return None
+    return AttemptProgress(
+        first=decision.first_iteration,
+        iterations=decision.workload.iterations,
+        predicted_s=decision.plan.predicted_s,
+        counted_each=decision.counted_each,
+        own_lines=not isinstance(request.template, Deployable),
+        now=platform.now,
+        report=lambda document: on_event("progress", document),
+    ).hear

@@ -328,7 +328,7 @@ def test_a_program_starts_in_the_class_of_its_last_run(bench):
     made = bench("fcs", fcs=FcsConstants(cslots_min=2))
     made.add("x", known=ProcessClass.DC)
     made.learn("x")
-    assert made.node.class_of(Process("x", 0)) is ProcessClass.DC
+    assert made.node.policy.learned(Process("x", 0)) is ProcessClass.DC
     made.add("y")
     made.learn("x", "y", version=2)
-    assert made.node.class_of(Process("y", 0)) is None
+    assert made.node.policy.learned(Process("y", 0)) is None

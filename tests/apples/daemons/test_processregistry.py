@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from apples.coscheduling.events import Process
+from apples.daemons.classmemory import ClassMemory
 from apples.daemons.journal import Journal
 from apples.daemons.processcontrol import Capabilities
 from apples.daemons.processregistry import ProcessRegistry
@@ -27,7 +28,13 @@ class NoWatchdog:
 def keeping(bench, tmp_path):
     loop, journal = Loop(), Journal(tmp_path / "n.sock")
     made = ProcessRegistry(
-        bench("uncoordinated").node, loop, NoWatchdog(), Capabilities(), journal, removed=lambda process: None
+        bench("uncoordinated").node,
+        loop,
+        NoWatchdog(),
+        Capabilities(),
+        journal,
+        ClassMemory(tmp_path / "classes.json"),
+        removed=lambda process: None,
     )
     yield made
     for process in list(made._node.processes):

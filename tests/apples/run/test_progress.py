@@ -6,7 +6,7 @@ from apples.cli.console import ProgressNotes
 from apples.launching.outputreader import OutputReader
 from apples.launching.steering import PAGE_BEGIN, PAGE_ITERATIONS, PROGRESS, ProgressReader, page_of
 from apples.monitoring import page
-from apples.run.progress import RunProgress
+from apples.run.progress import AttemptProgress
 
 OWN = (
     b'{"version": 1, "iteration": %d, "left": %s, "iterations": 5, "seconds": 1.0, "rows": [4], "compute_s": [0.5], '
@@ -19,7 +19,7 @@ class Run:
 
     def __init__(self, **options):
         self.now, self.told = 1000.0, []
-        self.progress = RunProgress(
+        self.progress = AttemptProgress(
             first=20,
             iterations=100,
             predicted_s=50.0,
