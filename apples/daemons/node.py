@@ -138,7 +138,7 @@ class ManagedNode:
         """Begin a slot, after reading the counts of the owners of the slot that ends."""
         measured = _of_owners(self.policy, self.slot, self._placed, self.processes)
         row = self.view.rows.get(slot)
-        place = {} if row is None else {"jobs": row.jobs, "fill": row.fill}
+        place: dict[str, Any] = {} if row is None else {"jobs": row.jobs, "fill": row.fill}
         self.slot = Heartbeat(slot=None if row is None else slot, **place, **measured, now=now)
         self.silent = False
         self.policy.on(self.slot)
