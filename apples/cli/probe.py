@@ -67,7 +67,7 @@ def probe(
             console.note(f"kernel on {len(fit)} host{'s' * (len(fit) != 1)}")
             kernels = speed.kernels(fit)
             console.note("links between them")
-            links = speed.links(fit)
+            links = speed.links(fit, losses=True)
     surveys = {one.candidate.name: one.facts.survey for one, _ in fit if one.facts and one.facts.survey}
     verdicts = slowness.verdicts(surveys, kernels, links)
     if as_json:

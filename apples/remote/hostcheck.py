@@ -186,9 +186,8 @@ def answers(lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
                 server = server or hostprobe.serve(order["address"])
                 yield {"port": server.address[1]}
             else:
-                yield dict(
-                    hostprobe.link(order["peer"], (order["address"], order["port"]), order["within_s"])
-                )
+                probe = hostprobe.loss if order["do"] == "loss" else hostprobe.link
+                yield dict(probe(order["peer"], (order["address"], order["port"]), order["within_s"]))
     finally:
         if server is not None:
             server.close()

@@ -17,6 +17,9 @@ from apples.remote.speed import Kernel, LinkSpeed
 #: A CPU counts as slow beyond this factor of the median, a link beyond the other, a host as busy below this share.
 SLOW_CPU, SLOW_LINK, BUSY = 1.25, 3.0, 0.75
 
+#: A link that loses this share of its messages is lossy.
+LOSSY = 0.01
+
 #: A link of this latency (s) or bandwidth (bytes/s) is not slow, whatever the others are.
 QUICK_LATENCY_S, QUICK_BANDWIDTH_BPS = 0.5e-3, 50e6
 
@@ -110,6 +113,12 @@ def _links(host: str, hosts: Mapping[str, Survey], links: Sequence[LinkSpeed]) -
     rest = [link for link in links if host not in (link.source, link.target)]
     failed = [link for link in own if link.error is not None]
     found = [f"no link: {link.source} → {link.target}: {link.error}" for link in failed[:1]]
+    lossy = max((link for link in own if link.lost), key=lambda link: link.lost or 0.0, default=None)
+    if lossy is not None and lossy.lost is not None and lossy.lost >= LOSSY:
+        found.append(
+            f"lossy link: {lossy.lost:.1%} of the messages {lossy.source} → {lossy.target} had to be sent again; "
+            "ranks wait for each"
+        )
     (latency_s, width), (usual_s, usual_width) = typical(own), typical(rest)
     if (
         latency_s is not None

@@ -16,8 +16,8 @@ from apples.remote.preflight import Checked, together
 #: A mesh that one process goes over in a moment, and that fits every host's memory.
 KERNEL = ("-m", "stencil_app", "heat", "--benchmark", "OUTPUT", "--rows", "16", "--nx", "64", "--ny", "64")
 
-#: Seconds: kernels may have to be compiled first; one direction of a link, and its answer.
-KERNEL_S, LINK_S, ANSWER_S = 120.0, 3.0, 10.0
+#: Seconds: kernels may have to be compiled first; one direction of a link, its losses, and its answer.
+KERNEL_S, LINK_S, LOSS_S, ANSWER_S = 120.0, 3.0, 8.0, 10.0
 
 CheckedConnection = tuple[Checked, HostConnection]
 
@@ -32,13 +32,17 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSpeed:
-    """From one host to another: one-way latency and bandwidth, None with the reason if the probe failed."""
+    """From one host to another: one-way latency and bandwidth, None with the reason if the probe failed.
+
+    lost : share of small messages that were lost on the way, None where it was not measured
+    """
 
     source: str
     target: str
     latency_s: float | None = None
     bandwidth_Bps: float | None = None
     error: str | None = None
+    lost: float | None = None
 
 
 def kernels(hosts: Sequence[CheckedConnection]) -> dict[str, Kernel]:
@@ -59,8 +63,13 @@ def kernels(hosts: Sequence[CheckedConnection]) -> dict[str, Kernel]:
     )
 
 
-def links(hosts: Sequence[CheckedConnection]) -> list[LinkSpeed]:
-    """Return every ordered pair of hosts with known addresses, in the order of measurement."""
+def links(hosts: Sequence[CheckedConnection], *, losses: bool = False) -> list[LinkSpeed]:
+    """Return every ordered pair of hosts with known addresses, in the order of measurement.
+
+    Args:
+        hosts: that were checked
+        losses: measure also the share of lost messages, half a second for each pair
+    """
     addresses = addresses_among([checked for checked, _ in hosts])
     reached = [host for host in hosts if host[0].candidate.name in addresses]
     if len(reached) < 2:
@@ -77,7 +86,7 @@ def links(hosts: Sequence[CheckedConnection]) -> list[LinkSpeed]:
 
         def both_ways(pair: tuple[int, int]) -> list[LinkSpeed]:
             a, b = (reached[i] for i in pair)
-            return [_probe(source, target, addresses, ports) for source, target in ((a, b), (b, a))]
+            return [_probe(source, target, addresses, ports, losses) for source, target in ((a, b), (b, a))]
 
         for some in together(both_ways, turn):
             found += some
@@ -130,6 +139,7 @@ def _probe(
     target: CheckedConnection,
     addresses: Mapping[str, str],
     ports: Mapping[str, int | None],
+    losses: bool,
 ) -> LinkSpeed:
     names = source[0].candidate.name, target[0].candidate.name
     port = ports[names[1]]
@@ -144,6 +154,9 @@ def _probe(
     }
     try:
         answer = source[1].ask(order, LINK_S + ANSWER_S)
+        if losses and "error" not in answer:
+            # Messages that are lost take long: the kernel waits before it sends them again.
+            answer |= source[1].ask({**order, "do": "loss", "within_s": LOSS_S}, LOSS_S + ANSWER_S)
     except HostCheckError as trouble:
         return LinkSpeed(source=names[0], target=names[1], error=str(trouble))
     if "error" in answer:
@@ -153,4 +166,5 @@ def _probe(
         target=names[1],
         latency_s=float(answer["latency_s"]),
         bandwidth_Bps=float(answer["bandwidth_Bps"]),
+        lost=answer.get("lost"),
     )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import socket
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,6 +25,10 @@ from nws.series import Measurement, Resource, Series
 
 SEND_BYTES = 64 << 10
 _BLOCK = memoryview(bytes(SEND_BYTES))
+#: Offset of `tcpi_total_retrans` in the kernel's `struct tcp_info`.
+_RETRANSMITTED = 100
+#: Fewer messages that were sent again show no loss.
+LEAST_LOST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +120,34 @@ class EchoConnection:
                 f"{answer!r} instead of {ACK!r}; the server ended, or something else listens there"
             )
         return self._timer() - start
+
+    def lost_share(self, messages: int, every_s: float) -> float:
+        """Return the share of small messages that had to be sent again; one leaves every `every_s` seconds.
+
+        So few bytes overflow no queue: what is lost is lost on the way. Single repetitions are timers, not losses.
+        """
+        before = self._retransmitted()
+        try:
+            for _ in range(messages):
+                self._socket.settimeout(self._allowed_s())
+                self._socket.sendall(HEADER.pack(1) + _BLOCK[:1])
+                time.sleep(every_s)
+            left = messages
+            while left:
+                self._socket.settimeout(self._allowed_s())
+                answers = self._socket.recv(left)
+                if not answers:
+                    raise ConnectionResetError("the server ended")
+                left -= len(answers)
+        except OSError as error:
+            raise self._failed(f"{messages} messages were not acknowledged", error) from error
+        repeated = self._retransmitted() - before
+        return repeated / messages if repeated >= LEAST_LOST else 0.0
+
+    def _retransmitted(self) -> int:
+        """Return the number of segments that the kernel has sent again."""
+        info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RETRANSMITTED + 4)
+        return int.from_bytes(info[_RETRANSMITTED:], sys.byteorder)
 
     @property
     def left_s(self) -> float:

@@ -4,6 +4,9 @@ And the monitor's library, built once.
 """
 
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -173,3 +176,49 @@ def library(built_once, state_of_its_own):
     place.parent.mkdir(parents=True)
     place.symlink_to(built_once)
     return place
+
+
+#: Prints its rank, then sleeps for the first argument's seconds; with a second argument, rank 1 ends with that code.
+MPI_SOURCE = """
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int rank, ranks, line;
+    char text[80];
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Barrier(MPI_COMM_WORLD);
+    line = sprintf(text, "%d of %d %s\\n", rank, ranks, getenv("GIVEN") ? getenv("GIVEN") : "");
+    if (write(1, text, line) != line) return 1;
+    if (argc > 2 && rank == 1) _exit(atoi(argv[2]));
+    if (argc > 1) sleep(atoi(argv[1]));
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+MPI_COMPILERS = {
+    "own": str(Path(sys.executable).with_name("mpicc")),
+    "mpich": "mpicc.mpich",
+    "openmpi": "mpicc.openmpi",
+}
+
+
+@pytest.fixture(scope="session")
+def mpi_programs(tmp_path_factory):
+    """Return a function that compiles a small program once for an MPI, own, mpich or openmpi, and returns its path."""
+    directory = tmp_path_factory.mktemp("programs")
+    (directory / "program.c").write_text(MPI_SOURCE)
+
+    def compiled(name):
+        compiler, path = MPI_COMPILERS[name], directory / name
+        if not (shutil.which(compiler) and shutil.which("gcc")):
+            pytest.skip(f"{compiler} is not installed on this machine (Debian: libmpich-dev, libopenmpi-dev)")
+        if not path.exists():
+            subprocess.run([compiler, directory / "program.c", "-o", path], check=True, capture_output=True)
+        return str(path)
+
+    return compiled

@@ -28,6 +28,7 @@ class HostSpec:
 
     cpu : share of one CPU, 1 for all of it.  cpuset : the CPU it is pinned to, None for the emptiest
     memory_bytes : limit on all it holds.  rate_bps, delay_s : of its own link, each way; None and 0 for neither
+    loss : share of the frames that a link with a delay loses
     login : whether its sshd accepts the testbed's key.  clock : time its sessions see, as faketime spells it (`+1h`)
     own_name : address its own name has in its own /etc/hosts, None for the true one
     known : whether clients know its host key.  private : directories that no other host sees, empty at the start
@@ -42,6 +43,7 @@ class HostSpec:
     memory_bytes: int = 1 << 30
     rate_bps: int | None = None
     delay_s: float = 0.0
+    loss: float = 0.0
     login: bool = True
     clock: str | None = None
     own_name: str | None = None
@@ -57,6 +59,7 @@ class SiteSpec:
     number: int
     rate_bps: int | None = None
     delay_s: float = 0.0
+    loss: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +124,7 @@ READERS: dict[str, tuple[str, Any]] = {
     "memory": ("memory_bytes", size),
     "rate": ("rate_bps", rate),
     "delay": ("delay_s", delay),
+    "loss": ("loss", float),
     "login": ("login", _flag),
     "clock": ("clock", str),
     "own_name": ("own_name", str),
@@ -151,7 +155,9 @@ def parse(document: Any, *, file: str = "", cpus: int | None = None) -> Spec:
         problems.append(f"name: {name!r} must be small letters, digits and dashes, a letter first")
     declared = document.get("sites") or {"lan": {}}
     sites = [
-        SiteSpec(name=site, number=i, **_read(entry or {}, ("rate", "delay"), f"sites.{site}", problems))
+        SiteSpec(
+            name=site, number=i, **_read(entry or {}, ("rate", "delay", "loss"), f"sites.{site}", problems)
+        )
         for i, (site, entry) in enumerate(declared.items())
     ]
     entries = [{"site": sites[0].name, **(document.get("defaults") or {}), **h} for h in document["hosts"]]

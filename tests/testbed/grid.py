@@ -133,7 +133,7 @@ class Testbed:
 
     def change(self, name: str, **values: object) -> None:
         """Change cpu, memory, rate or delay of a host (the latter two of a site) while it runs, as in the file."""
-        legal = ("cpu", "memory", "rate", "delay") if self._is_host(name) else ("rate", "delay")
+        legal = (*(("cpu", "memory") if self._is_host(name) else ()), "rate", "delay", "loss")
         wrong = sorted(values.keys() - set(legal))
         if wrong:
             raise TestbedError(f"{name}: cannot change {', '.join(wrong)}; legal are {', '.join(legal)}")
@@ -150,7 +150,7 @@ class Testbed:
         if "rate" in values:
             near = self._state["hosts"][name] if isinstance(end, HostSpec) else self._state["core"]
             self.network.set_rate(end, near)
-        if "delay" in values:
+        if values.keys() & {"delay", "loss"}:
             self.network.set_delay(end)
 
     def command(self, name: str, command: Sequence[str]) -> list[str]:

@@ -82,7 +82,7 @@ class Network:
         tag = what.name if isinstance(what, HostSpec) else f"site-{what.name}"
         if tag not in self.relays:
             raise TestbedError(f"the link of {what.name} was made without a delay; give it one in the file")
-        self._delay_file(tag).write_text(str(what.delay_s))
+        self._delay_file(tag).write_text(f"{what.delay_s} {what.loss}")
         os.kill(self.relays[tag], signal.SIGHUP)
 
     @staticmethod
@@ -94,7 +94,7 @@ class Network:
 
     def _wire(self, tag: str, a: tuple[str, int], b: tuple[str, int], spec: HostSpec | SiteSpec) -> None:
         if spec.delay_s > 0:
-            self._delay_file(tag).write_text(str(spec.delay_s))
+            self._delay_file(tag).write_text(f"{spec.delay_s} {spec.loss}")
             self.relays[tag] = self._start_relay(tag, a, b)
         else:
             (near, near_pid), (far, far_pid) = a, b
@@ -117,7 +117,11 @@ class Network:
                 start_new_session=True,
             )
         assert process.stdout is not None
-        if process.stdout.readline() != b"ok\n":
+        with process.stdout:
+            answer = process.stdout.readline()
+        # It outlives this object, which would warn of that.
+        process.returncode = 0
+        if answer != b"ok\n":
             raise TestbedError(f"the relay of {tag} did not start: {log.read_text().strip()}")
         return process.pid
 

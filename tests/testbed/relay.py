@@ -2,9 +2,9 @@
 
     python relay.py NAME_A PID_A NAME_B PID_B FILE
 
-NAME_A goes into the network namespace of process PID_A, and so for B. FILE holds the delay in seconds, each way; it is
-read again on SIGHUP. Prints `ok` when both are there. Segmentation is left to the far end, so a frame is up to
-64 KiB. Ends when one of the namespaces is gone, or on its own parent's death.
+NAME_A goes into the network namespace of process PID_A, and so for B. FILE holds the delay in seconds, each way, and
+may hold the share of frames that are lost; it is read again on SIGHUP. Prints `ok` when both are there. Segmentation is
+left to the far end, so a frame is up to 64 KiB. Ends when one of the namespaces is gone, or on its own parent's death.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import fcntl
 import os
+import random
 import select
 import signal
 import struct
@@ -52,7 +53,8 @@ class Relay:
 
     def read_delay(self) -> None:
         """The delay as the file says now."""
-        self._delay_s = float(self._file.read_text())
+        delay, *loss = self._file.read_text().split()
+        self._delay_s, self._loss = float(delay), float(loss[0]) if loss else 0.0
 
     def serve(self) -> None:
         """Until one end is gone."""
@@ -69,7 +71,7 @@ class Relay:
         try:
             for _ in range(64):
                 frame = os.read(fd, LONGEST_FRAME)
-                if len(queue) < MOST_FRAMES:
+                if len(queue) < MOST_FRAMES and random.random() >= self._loss:
                     queue.append((time.monotonic() + self._delay_s, frame))
         except BlockingIOError:
             return True

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import shutil
 import signal
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -25,60 +23,12 @@ from apples.launching.termination import GracePeriods
 QUICK = GracePeriods(together_s=0.2, failure_s=0.3, request_s=0.3, cut_s=1.0)
 HERE = HostAccess(grace=QUICK, here=True)
 
-SOURCE = """
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-int main(int argc, char **argv) {
-    int rank, ranks, line;
-    char text[80];
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    MPI_Barrier(MPI_COMM_WORLD);
-    line = sprintf(text, "%d of %d %s\\n", rank, ranks, getenv("GIVEN") ? getenv("GIVEN") : "");
-    if (write(1, text, line) != line) return 1;
-    if (argc > 2 && rank == 1) _exit(atoi(argv[2]));
-    if (argc > 1) sleep(atoi(argv[1]));
-    MPI_Finalize();
-    return 0;
-}
-"""
-
-COMPILERS = {
-    "own": str(Path(sys.executable).with_name("mpicc")),
-    "mpich": "mpicc.mpich",
-    "openmpi": "mpicc.openmpi",
-}
 FAMILIES = {"own": Family.MPICH, "mpich": Family.MPICH, "openmpi": Family.OPEN_MPI}
 
 
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory) -> dict[str, str]:
-    """Return the compiled programs by the name of their MPI."""
-    directory = tmp_path_factory.mktemp("programs")
-    (directory / "program.c").write_text(SOURCE)
-    found = {}
-    for name, compiler in COMPILERS.items():
-        if shutil.which(compiler) and shutil.which("gcc"):
-            path = str(directory / name)
-            subprocess.run([compiler, directory / "program.c", "-o", path], check=True, capture_output=True)
-            found[name] = path
-    return found
-
-
-@pytest.fixture(params=COMPILERS)
-def program(request, programs) -> str:
-    return needed(programs, request.param)
-
-
-def needed(programs: dict[str, str], name: str) -> str:
-    if name not in programs:
-        pytest.skip(
-            f"{COMPILERS[name]} is not installed on this machine (Debian: libmpich-dev, libopenmpi-dev)"
-        )
-    return programs[name]
+@pytest.fixture(params=FAMILIES)
+def program(request, mpi_programs) -> str:
+    return mpi_programs(request.param)
 
 
 def chosen(request, which: str | None, *arguments: str):
@@ -122,8 +72,8 @@ def test_program_of_any_mpi_runs_over_ssh(program, runs, capfd) -> None:
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("part", ["launcher", "agent", "mpiexec", "wrapper", "supervisor", "program"])
-def test_killed_process_leaves_no_rank_of_open_mpi(programs, launch, runs, wait_for, part) -> None:
-    launched = launch(needed(programs, "openmpi"), "600")
+def test_killed_process_leaves_no_rank_of_open_mpi(mpi_programs, launch, runs, wait_for, part) -> None:
+    launched = launch(mpi_programs("openmpi"), "600")
     for _ in range(2):
         assert " of 2 " in launched.process.stdout.readline()
     parts = ("launcher", "agent", "mpiexec", "wrapper", "supervisor", "program")
@@ -135,8 +85,8 @@ def test_killed_process_leaves_no_rank_of_open_mpi(programs, launch, runs, wait_
 
 
 @pytest.mark.mpi
-def test_mpi_arguments_reach_mpiexec(programs, runs, capfd) -> None:
-    request = runs.request(needed(programs, "openmpi"))
+def test_mpi_arguments_reach_mpiexec(mpi_programs, runs, capfd) -> None:
+    request = runs.request(mpi_programs("openmpi"))
     assert run(chosen(request, "openmpi", "-x", "GIVEN=passed on")).finished
     assert sorted(capfd.readouterr().out.splitlines()) == ["0 of 2 passed on", "1 of 2 passed on"]
 
@@ -151,16 +101,16 @@ def test_mpi_is_found_from_the_libraries(program) -> None:
 @pytest.mark.parametrize(
     ("built", "which", "legal"), [("openmpi", "mpich", "--mpi openmpi"), ("own", "openmpi", "--mpi mpich")]
 )
-def test_other_mpi_than_the_programs_is_an_error(programs, runs, built, which, legal) -> None:
-    request = chosen(runs.request(needed(programs, built)), which)
+def test_other_mpi_than_the_programs_is_an_error(mpi_programs, runs, built, which, legal) -> None:
+    request = chosen(runs.request(mpi_programs(built)), which)
     with pytest.raises(LaunchError, match=f"--mpi {which}, but .* loads libmpi.* use {legal}"):
         preflight.find_mpi(request)
 
 
-def test_path_of_another_mpiexec_is_an_error(programs, runs) -> None:
+def test_path_of_another_mpiexec_is_an_error(mpi_programs, runs) -> None:
     own = str(Path(sys.executable).with_name("mpiexec"))
     with pytest.raises(LaunchError, match=r"mpiexec is of MPICH, but .*loads libmpi\.so"):
-        preflight.find_mpi(chosen(runs.request(needed(programs, "openmpi")), own))
+        preflight.find_mpi(chosen(runs.request(mpi_programs("openmpi")), own))
 
 
 def executable(path: Path, text: str = "#!/bin/sh\n") -> str:

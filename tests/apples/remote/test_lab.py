@@ -196,6 +196,26 @@ def test_a_host_is_lost(lab, launch, way):
     assert ended["message"].startswith(expected)
 
 
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("way", ["kill", "freeze", "cut"])
+def test_lost_host_ends_a_run_of_any_mpi(lab, launch, mpi_programs, way, mpi):
+    program = mpi_programs(mpi)
+    process = launch("a2,a1,a2,a3", program, "600", lost_s=4.0)
+    try:
+        hosts = ("a1", "a2", "a3")
+        wait_for(lambda: all(f"{program} 600" in lab.processes(host).values() for host in hosts))
+        assert sorted(process.stdout.readline() for _ in range(4)) == [f"{rank} of 4 \n" for rank in range(4)]
+        getattr(lab, way)("a3")
+        ended, _ = outcome(process)
+    finally:
+        if way == "freeze":
+            lab.thaw("a3")
+        if way == "cut":
+            lab.mend("a3")
+        lab.start("a3")
+    assert (ended["ended"], ended["exit_code"], list(ended["lost"])) == ("failed", 125, ["a3"])
+
+
 def test_the_launcher_and_its_host_are_killed(lab, launch):
     """Its kernel closes the connections, upon which the sTATIONS end their hosts' part."""
     process = launch("a2,a3", "sleep", "600")

@@ -102,3 +102,11 @@ def test_a_probe_that_failed_is_told_for_both_ends():
     links = [*among(("a", "b")), LinkSpeed(source="a", target="c", error="timed out")]
     found, _ = reasons(links=links)
     assert found == {"a": ("no link: a → c: timed out",), "c": ("no link: a → c: timed out",)}
+
+
+def test_lossy_link_is_a_reason_of_both_its_hosts():
+    lossy = LinkSpeed(source="a", target="c", latency_s=1e-4, bandwidth_Bps=1e8, lost=0.025)
+    sound = LinkSpeed(source="a", target="b", latency_s=1e-4, bandwidth_Bps=1e8, lost=0.0)
+    found, _ = reasons(links=[lossy, sound])
+    text = "lossy link: 2.5% of the messages a → c had to be sent again; ranks wait for each"
+    assert [host for host in found if text in found[host]] == ["a", "c"]
