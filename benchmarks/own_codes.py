@@ -69,7 +69,7 @@ class Runs:
 def described(shares: list[float]) -> dict[str, object]:
     """Return the description of a testbed of a desk and hosts with these shares, spread over two CPUs."""
     hosts = [{"name": f"h{n}", "cpu": share, "cpuset": n % 2} for n, share in enumerate(shares, 1)]
-    return {"name": "owncodes", "defaults": {"memory": "2G"}, "hosts": [{"name": DESK, "cpu": 0.05}, *hosts]}
+    return {"name": "owncodes", "defaults": {"memory": "2G"}, "hosts": [{"name": DESK, "cpu": 0.5}, *hosts]}
 
 
 def weigh(testbed: Testbed, weight: int) -> None:
