@@ -74,7 +74,9 @@ def described(shares: list[float]) -> dict[str, object]:
 
 def weigh(testbed: Testbed, weight: int) -> None:
     """Set the CPU weight of all hosts together, beside the machine's other processes (1024: that of one of them)."""
-    for directory in testbed.groups.directories():
+    hosts = [path for host in testbed.spec.hosts for path in testbed.groups.directories(host.name)]
+    # Sensors on a host see the weight of its own group, so that has to be the same.
+    for directory in [*testbed.groups.directories(), *hosts]:
         for file, value in (("cpu.shares", weight), ("cpu.weight", max(1, weight * 100 // 1024))):
             if (directory / file).exists():
                 (directory / file).write_text(str(value))
