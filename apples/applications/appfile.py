@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from apples.applications.rendering import PIECES, TemplateProblem, Text
+from apples.applications.rendering import PIECES, RESTART, TemplateProblem, Text
 from apples.model.limits import Limits
 from nws.base.quantities import Amount_bytes, Count
 from nws.base.reader import Document, read_yaml, validate
@@ -88,6 +88,18 @@ class ShortRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """How a program goes on from its own checkpoints, on any pieces.
+
+    checkpoint : matches the whole name of a checkpoint in the program's directory; its group is the iterations in it
+    command : template, with `done` and `checkpoint` beside the other variables
+    """
+
+    checkpoint: Pattern
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationEntry:
     """A whole application file.
 
@@ -97,6 +109,7 @@ class ApplicationEntry:
     parameters : further variables of the templates, changed by --set
     directory : where the program starts, relative to the file
     progress : finds the iteration in a line of the program's output; None for the monitor's count
+    restart : None if the program cannot go on from checkpoints of its own
     """
 
     name: str
@@ -113,6 +126,7 @@ class ApplicationEntry:
     finish: Commands = ()
     directory: str = "."
     progress: Pattern | None = None
+    restart: Restart | None = None
     memory_per_row: Amount_bytes = 0.0
     min_rows: Count = 1
     max_rows: Count | None = None
@@ -157,6 +171,10 @@ def _templates(document: Document) -> Iterator[tuple[Location, Text]]:
             line = document.tree.line(at)
             block = line <= len(lines) and _BLOCK_HEADER.search(lines[line - 1]) is not None
             yield at, Text(path=document.path, line=line + block, source=text)
+    restart = value.get("restart")
+    if isinstance(restart, dict):
+        for at, text in _texts(restart.get("command"), ("restart", "command")):
+            yield at, Text(path=document.path, line=document.tree.line(at), source=text)
 
 
 def _texts(value: object, at: Location) -> Iterator[tuple[Location, str]]:
@@ -178,7 +196,7 @@ def _problems(document: Document, templates: Mapping[Location, Text]) -> list[Pr
     used: dict[str, set[str]] = {}
     for at, text in templates.items():
         try:
-            names, problems = text.names(further)
+            names, problems = text.names([*further, *(RESTART if at[0] == "restart" else ())])
         except TemplateProblem as problem:
             names, problems = set(), [problem]
         used.setdefault(str(at[0]), set()).update(names)
@@ -194,6 +212,9 @@ def _names(document: Document, value: Mapping[str, Any]) -> Iterator[Problem]:
         yield document.problem(
             ("name",), f"got {name!r}; legal are letters, digits, dots, underscores and dashes"
         )
+    restart = value.get("restart")
+    if isinstance(restart, dict) and restart.get("command") == []:
+        yield document.problem(("restart", "command"), "no program; give a list of texts, the program first")
     if command == []:
         yield document.problem(("command",), "no program; give a list of texts, the program first")
     parameters = value.get("parameters")
@@ -229,5 +250,18 @@ def _passing(document: Document, value: Mapping[str, Any], used: Mapping[str, se
 
 
 _RESERVED = frozenset(
-    {*PIECES, "size", "ranks", "iterations", "run_dir", "python", "range", "true", "false", "none", "loop"}
+    {
+        *PIECES,
+        *RESTART,
+        "size",
+        "ranks",
+        "iterations",
+        "run_dir",
+        "python",
+        "range",
+        "true",
+        "false",
+        "none",
+        "loop",
+    }
 )

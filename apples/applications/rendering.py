@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Variables that tell a program its pieces.
 PIECES = frozenset({"rows", "first_rows", "cuts", "weights"})
 
+#: Further variables of the command that goes on from a checkpoint.
+RESTART = ("done", "checkpoint")
+
 #: All variables, in the order of the documentation.
 VARIABLES = (
     *("size", "ranks", "rows", "first_rows", "cuts", "weights"),

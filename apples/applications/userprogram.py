@@ -6,7 +6,9 @@ observations of a run from the monitor's pages; here is only how to start it.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,22 +103,53 @@ class UserProgram:
         return {**options, ITERATIONS: str(count)}
 
     def deployment(
-        self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str], *, scratch: Path | None = None
+        self,
+        rows: Sequence[int],
+        run_dir: Path,
+        options: Mapping[str, str],
+        *,
+        scratch: Path | None = None,
+        done: int = 0,
     ) -> Deployment:
         """Return the start of a run on these pieces (`apples.model.template.Deployable.deployment`)."""
         values = {**variables(rows, self._iterations(options), run_dir), **self._parameters(options)}
-        texts = {at: text.render(values) for at, text in self._file.templates.items()}
         entry, directory = self._file.entry, scratch or self._file.directory
+        if done:
+            if (path := self._checkpoints().get(done)) is None:
+                raise LaunchError(f"{directory}: the checkpoint of {done} iterations is gone")
+            values |= {"done": done, "checkpoint": str(path)}
+        texts = {
+            at: text.render(values) for at, text in self._file.templates.items() if done or at[0] != "restart"
+        }
+        command = _words(texts, ("command",), len(entry.command))
+        if done and entry.restart is not None:
+            command = _words(texts, ("restart", "command"), len(entry.restart.command))
         return Deployment(
-            command=self._resolved(_words(texts, ("command",), len(entry.command))),
+            command=self._resolved(command),
             directory=directory,
             mpi=entry.mpi,
             progress=entry.progress,
             files={directory / name: texts["files", name] for name in entry.files},
             environment={name: texts["environment", name] for name in entry.environment},
-            prepare=self._commands(texts, "prepare", entry.prepare),
+            prepare=() if done else self._commands(texts, "prepare", entry.prepare),
             finish=self._commands(texts, "finish", entry.finish),
         )
+
+    def checkpoints(self) -> dict[int, tuple[int, int]]:
+        """Return the program's checkpoints (`apples.model.template.SelfCheckpointing.checkpoints`)."""
+        found = {}
+        for done, path in self._checkpoints().items():
+            with contextlib.suppress(FileNotFoundError):
+                status = path.stat()
+                found[done] = (status.st_size, status.st_mtime_ns)
+        return found
+
+    def _checkpoints(self) -> dict[int, Path]:
+        restart, directory = self._file.entry.restart, self._file.directory
+        if restart is None or not directory.is_dir():
+            return {}
+        matches = ((re.fullmatch(restart.checkpoint, path.name), path) for path in directory.iterdir())
+        return {int(match[1]): path for match, path in matches if match and (match[1] or "").isdecimal()}
 
     @property
     def directory(self) -> Path:

@@ -48,6 +48,9 @@ benchmark: {{iterations: 20}}       # of the short runs that measure the program
 # prepare: [./decompose, "{{{{ ranks }}}}"]   # run once before the start; a list of commands is legal, too
 # finish: [./reconstruct]         # run once after a complete run
 # directory: case                 # where the program starts, relative to this file
+# restart:                        # go on from checkpoints that the program writes itself
+#   checkpoint: 'state\\.([0-9]+)'
+#   command: [./{name}, --from, "{{{{ checkpoint }}}}", --steps, "{{{{ iterations }}}}"]
 # min_rows: 2                     # of one rank
 # max_rows: 5000
 # memory_per_row: 1.5MB           # instead of the measured value

@@ -237,6 +237,14 @@ class Restartable(Protocol):
 
 
 @runtime_checkable
+class SelfCheckpointing(Protocol):
+    """A `Template` of a program that may write checkpoints by itself and go on from them, on any hosts."""
+
+    def checkpoints(self) -> Mapping[int, tuple[int, int]]:
+        """Return the checkpoints that exist: iterations in each → its size in bytes and time of change in ns."""
+
+
+@runtime_checkable
 class Adaptable(Protocol):
     """A `Template` whose ranks can move rows while they run. moves_rows : whether they can."""
 
@@ -278,11 +286,18 @@ class Deployable(Protocol):
     short_size: int
 
     def deployment(
-        self, rows: Sequence[int], run_dir: Path, options: Mapping[str, str], *, scratch: Path | None = None
+        self,
+        rows: Sequence[int],
+        run_dir: Path,
+        options: Mapping[str, str],
+        *,
+        scratch: Path | None = None,
+        done: int = 0,
     ) -> Deployment:
         """Return the start of a run on these pieces; raise `ConfigError` if a template cannot be rendered.
 
         scratch : directory to start in instead of the user's, for short runs
+        done : iterations in the checkpoint of the program to go on from; 0 to begin at the beginning
         """
 
     def short(self, options: Mapping[str, str], iterations: int | None = None) -> dict[str, str]:

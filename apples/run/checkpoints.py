@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from apples.errors import ConfigError, HistoryError
 from apples.launching.launcher import Notify
 from apples.learning.history import History
 from apples.model.plan import Outcome, Record
-from apples.model.template import Checkpointing, Restartable
+from apples.model.template import Checkpointing, Restartable, SelfCheckpointing
 from apples.platforms.platform import Platform
 from apples.run import intervals
 from apples.run.agent import Decision
@@ -41,6 +41,8 @@ class Checkpoints:
         self.resilience = resilience
         self._platform, self._history = platform, history
         self._strange: Signature | None = None
+        #: Checkpoints of a user's program that are no work of this run.
+        self._earlier: Mapping[int, tuple[int, int]] = {}
         self._tried_s: float | None = None
 
     def resumed(self, request: RunRequest, notify: Notify) -> int:
@@ -81,8 +83,10 @@ class Checkpoints:
         plan = with_overhead(decision.plan, interval.count * interval.cost_s)
         return replace(decision, plan=plan, keep=keep, interval=interval)
 
-    def begin(self, decision: Decision, notify: Notify) -> None:
+    def begin(self, request: RunRequest, decision: Decision, notify: Notify) -> None:
         """Remember the existing file, so that it is not mistaken for this run's."""
+        if isinstance(request.template, SelfCheckpointing) and not self.resilience.simulated:
+            self._earlier = request.template.checkpoints()
         if decision.keep is None or self.resilience.simulated:
             return
         file = decision.keep.file
@@ -97,6 +101,9 @@ class Checkpoints:
         """Return iterations that are done for good after an attempt that did not end well; the file is verified."""
         if self.resilience.simulated:
             return decision.first_iteration + (outcome.kept_iterations or 0)
+        if isinstance(request.template, SelfCheckpointing):
+            total = decision.first_iteration + decision.workload.iterations
+            return newest_whole(request.template.checkpoints(), self._earlier, total)
         try:
             return self._held(request, decision, verified=True)
         except ConfigError as error:
@@ -207,3 +214,21 @@ def _forget(directory: Path, before: float) -> None:
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < before:
                 path.unlink()
+
+
+def newest_whole(
+    found: Mapping[int, tuple[int, int]], earlier: Mapping[int, tuple[int, int]], total: int
+) -> int:
+    """Return the iterations in the newest checkpoint that a user's program wrote in this run; 0 if there is none.
+
+    A program that is killed while it writes leaves a short file: one that is smaller than the one before is not taken.
+
+    Args:
+        found: Iterations → size in bytes and time of change in ns.
+        earlier: The same, before the run.
+        total: Iterations of the run; a checkpoint of its end leaves nothing to go on with.
+    """
+    ours = sorted(done for done, seen in found.items() if 0 < done < total and earlier.get(done) != seen)
+    if len(ours) > 1 and found[ours[-1]][0] < found[ours[-2]][0]:
+        ours.pop()
+    return ours[-1] if ours else 0

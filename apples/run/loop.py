@@ -75,7 +75,7 @@ class AttemptLoop:
         """
         self.decision, self._started_at = decision, self._platform.now()
         with self._locked(decision):
-            self._checkpoints.begin(decision, self._notify)
+            self._checkpoints.begin(self._request, decision, self._notify)
             try:
                 outcome = self._all_attempts(decision)
             except BaseException as error:
@@ -262,7 +262,8 @@ def launch_request(request: RunRequest, decision: Decision, run_dir: Path) -> La
 
 def deployed(request: RunRequest, decision: Decision, run_dir: Path, template: Deployable) -> Deployment:
     """Return the start of a user's program on the pieces of a decision; raise `ConfigError`."""
-    return template.deployment(decision.plan.rows, run_dir, request.settings)
+    done = decision.first_iteration
+    return template.deployment(decision.plan.rows, run_dir, request.settings, done=done)
 
 
 def check_program(template: Template, platform: Platform) -> None:

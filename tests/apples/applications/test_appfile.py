@@ -7,7 +7,7 @@ import pytest
 
 from apples.applications.appfile import read_application
 from apples.applications.userprogram import UserProgram
-from apples.errors import ConfigError
+from apples.errors import ConfigError, LaunchError
 from apples.model.template import Deployable, Template
 
 WAVE = """\
@@ -196,3 +196,32 @@ def test_program_is_a_template(program):
     assert wave.observations(Path()) == ()
     with_rows = [wave.benchmark_command(Path("-"), {}, rows) for rows in (4, 8)]
     assert with_rows[0] != with_rows[1]
+
+
+RESTART = """\
+restart:
+  checkpoint: 'state\\.([0-9]+)'
+  command: [./wave2d, --from, "{{ checkpoint }}", --done, "{{ done }}", --steps, "{{ iterations }}"]
+"""
+
+
+def test_restart_command_goes_on_from_its_checkpoint(program, tmp_path):
+    wave = program(WAVE + RESTART + "prepare: [./mesh]\n")
+    for name in ("state.20", "state.40", "state.60.tmp", "state.x"):
+        (tmp_path / name).write_text("x")
+    assert set(wave.checkpoints()) == {20, 40}
+    first = wave.deployment([4], tmp_path, {})
+    assert (first.command[1], first.prepare) == ("--nx", ((str(tmp_path / "mesh"),),))
+    again = wave.deployment([4], tmp_path, {}, done=40)
+    assert again.command[1:] == ("--from", str(tmp_path / "state.40"), "--done", "40", "--steps", "500")
+    assert again.prepare == ()
+    (tmp_path / "state.40").unlink()
+    with pytest.raises(LaunchError, match="the checkpoint of 40 iterations is gone"):
+        wave.deployment([4], tmp_path, {}, done=40)
+
+
+def test_restart_problems_have_their_lines(problems):
+    text = WAVE.replace("--steps,", '--steps, "{{ done }}",')
+    assert [line.split(": ")[0] for line in problems(text)] == ["app.yaml:3"]
+    text = WAVE + RESTART.replace("([0-9]+)", "[0-9]+").replace("{{ done }}", "{{ dune }}")
+    assert [line.split(": ")[0] for line in problems(text)] == ["app.yaml:7", "app.yaml:8"]

@@ -235,3 +235,40 @@ def test_files_and_commands_are_in_the_directory(wave):
     assert sum(map(int, rows)) == 64
     assert Path("in/pieces.txt").read_text().split() == rows
     assert not Path("copied").exists()
+
+
+KILLED = """\
+import os, signal, sys, time
+from mpi4py import MPI
+first, last, rows = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split(",")
+rank = MPI.COMM_WORLD.rank
+for i in range(first + 1, last + 1):
+    sum(range(int(rows[rank]) * 3000))
+    MPI.COMM_WORLD.allreduce(i)
+    if rank == 0 and i % 20 == 0:
+        open("new", "w").write(str(i))
+        os.rename("new", f"state.{i}")
+    if (i, first, last, rank) == (50, 0, 100, 0):
+        os.kill(os.getpid(), signal.SIGKILL)
+if rank == 0 and last == 100:
+    open(f"finished.{first}", "w")
+"""
+
+
+def test_killed_program_goes_on_from_its_checkpoint(tmp_path, monkeypatch, library):
+    pytest.importorskip("mpi4py")
+    monkeypatch.chdir(tmp_path)
+    Path("killed.py").write_text(KILLED)
+    Path("killed.yaml").write_text(
+        "name: killed\niterations: 100\nbenchmark: {iterations: 5}\nmpi: mpich\n"
+        "command: ['{{ python }}', killed.py, '0', '{{ iterations }}', \"{{ rows | join(',') }}\"]\n"
+        "restart:\n  checkpoint: state\\.([0-9]+)\n"
+        "  command: ['{{ python }}', killed.py, '{{ done }}', '{{ iterations }}', \"{{ rows | join(',') }}\"]\n"
+    )
+    # Checkpoints of an earlier run are none of this one.
+    Path("state.80").write_text("80")
+    done = called(run, 8, "--app", "killed.yaml", "-n", 2, "--attempts", 2, "--json")
+    document = json.loads(done.stdout)
+    assert document["ended"] == "finished"
+    assert [each["first_iteration"] for each in document["attempts"]] == [0, 40]
+    assert Path("finished.40").exists()
