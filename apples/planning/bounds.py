@@ -28,6 +28,8 @@ LOW, HIGH = 0.1, 0.9
 _BISECTIONS = 50
 #: Smaller errors of a CPU share count as zero; dividing by them would overflow.
 _SURE = 1e-12
+#: Standard deviations beyond which a normal variable's probability is 1 in double precision.
+_CERTAIN = 9.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,9 +86,8 @@ class UncertainRanks:
         z[sure] = np.where(self.share[sure] >= needed[sure] * (1 - 1e-12), 40.0, -40.0)
         latest = np.full(int(self.host.max()) + 1, np.inf)
         np.minimum.at(latest, self.host, z)
-        return math.exp(
-            sum(math.log(max(_normal(float(value)), 1e-300)) for value in latest if value < np.inf)
-        )
+        doubtful = latest[latest < _CERTAIN].tolist()
+        return math.exp(sum(math.log(max(_normal(value), 1e-300)) for value in doubtful))
 
 
 _normal: Callable[[float], float] = NormalDist().cdf
@@ -102,9 +103,8 @@ def uncertain_ranks(
     sharing = chains.ranks_on_host(problem)
     share = problem.share[hosts, sharing]
     rows = schedule.rows.astype(np.float64)
-    error = problem.side_error
-    left = np.concatenate(([0.0], error[hosts[1:], hosts[:-1]]))
-    right = np.concatenate((error[hosts[:-1], hosts[1:]], [0.0]))
+    left = np.concatenate(([0.0], problem.link_errors.between(hosts[1:], hosts[:-1])))
+    right = np.concatenate((problem.link_errors.between(hosts[:-1], hosts[1:]), [0.0]))
     return UncertainRanks(
         work=(lines.seconds(rows) - lines.fixed) * problem.priced_share[hosts, sharing],
         share=share,

@@ -20,6 +20,9 @@ from apples.planning.model import RankLines, rank_lines
 from apples.planning.options import PlanningOptions
 from apples.planning.problem import IntArray, Problem
 
+#: Numbers of ranks that are all tried, and the relative distance of larger ones.
+EVERY, APART = 512, 0.01
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidateSchedule:
@@ -45,8 +48,20 @@ def host_counts(problem: Problem, options: PlanningOptions, usable: int) -> IntA
     if options.ranks is not None:
         return np.arange(options.ranks, most + 1)
     if options.counts == "every" or most < 2:
-        return np.arange(1, most + 1)
+        return _thinned(most) if options.improve else np.arange(1, most + 1)
     return np.arange(2, most + 1, 2)
+
+
+def _thinned(most: int) -> IntArray:
+    """Return every number of ranks up to `EVERY`, then numbers a hundredth apart, to `most`.
+
+    Near the best number the makespan changes with the square of the distance, and the search moves on from there.
+    """
+    every = np.arange(1, min(EVERY, most) + 1)
+    if most <= EVERY:
+        return every
+    steps = math.ceil(math.log(most / EVERY) / math.log1p(APART))
+    return np.union1d(every, np.geomspace(EVERY, most, steps + 1).astype(np.int64))
 
 
 def seconds_per_rank(problem: Problem, schedule: CandidateSchedule, options: PlanningOptions) -> FloatArray:

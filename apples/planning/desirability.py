@@ -17,6 +17,8 @@ BALANCES = {"power": 1.0, "connectivity": 0.0, "both": 0.5}
 
 #: The cost of a broken link, in multiples of the worst working link.
 _BROKEN = 10.0
+#: Hosts whose links are added up at once.
+_BLOCK = 256
 
 
 def power(problem: Problem) -> FloatArray:
@@ -28,11 +30,15 @@ def power(problem: Problem) -> FloatArray:
 def connectivity(problem: Problem) -> FloatArray:
     """Return seconds to exchange one byte with every other host, both ways, for each processor, float64[N]."""
     one_way = problem.latency_s + 1 / problem.bandwidth_Bps
-    usable = problem.side < UNUSABLE_S
-    if not usable.all():
+    if problem.side.max() >= UNUSABLE_S:
+        usable = problem.side < UNUSABLE_S
         # Expensive, but finite: hosts with one broken link each must stay distinguishable.
         one_way = np.where(usable, one_way, _BROKEN * float(one_way.max()))
-    per_host: FloatArray = (one_way + one_way.T).sum(axis=1) - 2 * np.diag(one_way)
+    n = len(one_way)
+    # In blocks, for the memory of large pools; sums of whole rows, so that equal hosts stay exactly equal.
+    blocks = [slice(i, i + _BLOCK) for i in range(0, n, _BLOCK)]
+    both_ways = [(one_way[rows] + one_way[:, rows].T).sum(axis=1) for rows in blocks]
+    per_host: FloatArray = np.concatenate(both_ways) - 2 * np.diag(one_way)
     values: FloatArray = per_host[problem.host_of]
     return values
 

@@ -27,6 +27,53 @@ IntArray = NDArray[np.int64]
 UNUSABLE_S = 1e12
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkErrors:
+    """Errors of the forecasts of links, computed for the pairs of a chain only.
+
+    values, errors : (latency, bandwidth) of the snapshot, float64[pool, pool] each
+    keep : int64[H], place of each usable host in them.  waiting, moving : messages and bytes over all iterations,
+        times the factor of the costs
+    """
+
+    values: tuple[FloatArray, FloatArray]
+    errors: tuple[FloatArray, FloatArray]
+    keep: IntArray
+    waiting: float
+    moving: float
+
+    def between(self, start: IntArray, end: IntArray) -> FloatArray:
+        """Return the standard deviation of an exchange from hosts to hosts, float64[L] seconds."""
+        at = self.keep[start], self.keep[end]
+        latency, bandwidth = (value[at] for value in self.values)
+        works = works_at(latency, bandwidth)
+        waits = self.waiting * np.where(works, latency, 0.0) * self._relative(0, at)
+        moves = self.moving / np.where(works, bandwidth, 1.0) * self._relative(1, at)
+        return np.where(works, np.hypot(waits, moves), 0.0)
+
+    def _relative(self, which: int, at: tuple[IntArray, ...]) -> FloatArray:
+        """Return errors divided by their values; an unknown one counts as the worst known of the pool, none as 0."""
+        relative, unknown = _relative_error(self.errors[which][at], self.values[which][at])
+        if not unknown.any():
+            return relative
+        everywhere = np.ix_(self.keep, self.keep)
+        worst = _relative_error(self.errors[which][everywhere], self.values[which][everywhere])[0].max()
+        return np.where(unknown, worst, relative)
+
+
+def _relative_error(error: FloatArray, value: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return errors divided by their values, 0 where they are not known, and where that is."""
+    known = (error >= 0) & (error < np.inf) & (value > 0) & (value < np.inf)
+    relative = np.divide(error, value, out=np.zeros_like(value), where=known)
+    return relative, np.isnan(error) | (error < 0) | (error == np.inf)
+
+
+def works_at(latency: FloatArray, bandwidth: FloatArray) -> NDArray[np.bool_]:
+    """Return where a link works: its latency is a duration, and it has a bandwidth."""
+    works: NDArray[np.bool_] = (latency >= 0) & (latency < np.inf) & (bandwidth > 0)
+    return works
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Problem:
     """One planning problem over H usable hosts with N slots; M is the largest slot count.
@@ -60,7 +107,7 @@ class Problem:
     priced_share: FloatArray
     side: FloatArray
     transfer: FloatArray
-    side_error: FloatArray
+    link_errors: LinkErrors
     communication: float
     overhead: FloatArray
     overhead_error_s: float
@@ -118,8 +165,8 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
     if not keep:
         raise NoFeasiblePlan(_nobody(workload, excluded))
     hosts = tuple(snapshot.hosts[h] for h in keep)
-    tables, network = _side_by_side(rows), _network(snapshot, keep, workload)
-    costs = _as_modelled(costs, workload, options)
+    tables, costs = _side_by_side(rows), _as_modelled(costs, workload, options)
+    network = _network(snapshot, keep, workload, costs.communication)
     # More ranks than each can have its smallest slab on a host are never of use.
     slots = [int((table[1, 1:] >= demands.min_rows).sum()) for table in rows]
     return Problem(
@@ -134,9 +181,9 @@ def build(snapshot: Snapshot, workload: Workload, costs: Costs, options: Plannin
         share=tables[3],
         share_error=tables[4],
         priced_share=tables[5],
-        side=np.where(network.side < UNUSABLE_S, network.side * costs.communication, network.side),
-        transfer=network.transfer * costs.communication,
-        side_error=network.side_error * costs.communication,
+        side=network.side,
+        transfer=network.transfer,
+        link_errors=network.errors,
         communication=costs.communication,
         overhead=np.array([costs.overhead.seconds(workload.size, p) for p in range(sum(slots) + 1)]),
         overhead_error_s=costs.overhead.error_s if is_known(costs.overhead.error_s) else 0.0,
@@ -180,6 +227,8 @@ def _side_by_side(rows: list[FloatArray]) -> FloatArray:
     Short ones repeat their last column.
     """
     widest = max(table.shape[1] for table in rows)
+    if all(table.shape[1] == widest for table in rows):
+        return np.stack(rows, axis=1)
     return np.stack([np.pad(table, ((0, 0), (0, widest - table.shape[1])), "edge") for table in rows], axis=1)
 
 
@@ -191,35 +240,36 @@ class _Network:
     bandwidth_Bps: FloatArray
     side: FloatArray
     transfer: FloatArray
-    side_error: FloatArray
+    errors: LinkErrors
 
 
-def _network(snapshot: Snapshot, keep: list[int], workload: Workload) -> _Network:
-    """Return seconds to exchange with one neighbour over all iterations, and their error.
+def _network(snapshot: Snapshot, keep: list[int], workload: Workload, factor: float) -> _Network:
+    """Return seconds to exchange with one neighbour over all iterations, times `factor`.
 
-    A link without a bandwidth, or with an invalid latency, is unusable: it costs `UNUSABLE_S`.
+    A link without a bandwidth, or with an invalid latency, is unusable: it costs `UNUSABLE_S`. A pool of thousands of
+    hosts has millions of links, so nothing is copied that need not be.
     """
-    pick = np.ix_(keep, keep)
-    latency, bandwidth = snapshot.latency_s[pick], snapshot.bandwidth_Bps[pick]
-    works = (latency >= 0) & (latency < np.inf) & (bandwidth > 0)
-    latency, bandwidth = np.where(works, latency, 0.0), np.where(works, bandwidth, 1.0)
-    waiting, transfer = workload.messages * latency, workload.bytes_exchanged / bandwidth
-    error = np.hypot(
-        waiting * _relative_error(snapshot.latency_error_s[pick], latency),
-        transfer * _relative_error(snapshot.bandwidth_error_Bps[pick], bandwidth),
+    latency, bandwidth = snapshot.latency_s, snapshot.bandwidth_Bps
+    errors = LinkErrors(
+        (latency, bandwidth),
+        (snapshot.latency_error_s, snapshot.bandwidth_error_Bps),
+        np.array(keep, dtype=np.int64),
+        workload.messages * factor,
+        workload.bytes_exchanged * factor,
     )
-    talks = workload.messages > 0 or workload.bytes_exchanged > 0
-    side = np.where(works, waiting + transfer, UNUSABLE_S) if talks else np.zeros_like(latency)
-    outside = np.where(works & ~np.eye(len(keep), dtype=bool), transfer, 0.0)
-    return _Network(latency, bandwidth, side, outside, np.where(works, error, 0.0))
-
-
-def _relative_error(error: FloatArray, value: FloatArray) -> FloatArray:
-    """Return errors divided by their values; an unknown one counts as the worst known, none as 0."""
-    known = (error >= 0) & (error < np.inf) & (value > 0) & (value < np.inf)
-    relative = np.divide(error, value, out=np.zeros_like(value), where=known)
-    unknown = np.isnan(error) | (error < 0) | (error == np.inf)
-    return np.where(unknown, relative.max(initial=0.0), relative) if unknown.any() else relative
+    if len(keep) < len(snapshot.hosts):
+        pick = np.ix_(keep, keep)
+        latency, bandwidth = latency[pick], bandwidth[pick]
+    works = works_at(latency, bandwidth)
+    broken = not works.all()
+    if broken:
+        latency, bandwidth = np.where(works, latency, 0.0), np.where(works, bandwidth, 1.0)
+    transfer = workload.bytes_exchanged * factor / bandwidth
+    side = workload.messages * factor * latency + transfer
+    if broken and (workload.messages > 0 or workload.bytes_exchanged > 0):
+        side[~works], transfer[~works] = UNUSABLE_S, 0.0
+    np.fill_diagonal(transfer, 0.0)
+    return _Network(latency, bandwidth, side, transfer, errors)
 
 
 def _is_coupling(constraint: LinearConstraint, hosts: tuple[Host, ...]) -> bool:

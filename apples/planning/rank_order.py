@@ -18,6 +18,9 @@ from apples.planning.problem import IntArray, Problem
 def is_uniform(problem: Problem) -> bool:
     """Return whether all links between distinct hosts cost the same, so that rank order cannot matter."""
     n = len(problem.hosts)
+    if n > 2 and not np.isclose(problem.side[0, 1], problem.side[0, 2], rtol=1e-9, atol=0.0):
+        # Saves a copy of all links.
+        return False
     off = problem.side[~np.eye(n, dtype=bool)]
     flat = len(off) == 0 or float(off.max() - off.min()) <= 1e-12 * float(off.max())
     return flat and problem.single_slots
@@ -28,7 +31,7 @@ def spanning_tree(problem: Problem) -> nx.Graph[int]:
 
     `weight` in seconds to exchange, all iterations.
     """
-    return _spanning_tree(np.maximum(problem.side, problem.side.T))
+    return _spanning_tree(problem.side)
 
 
 def tree_positions(problem: Problem, tree: nx.Graph[int] | None = None) -> IntArray:
@@ -46,24 +49,25 @@ def tree_positions(problem: Problem, tree: nx.Graph[int] | None = None) -> IntAr
 
 
 def _spanning_tree(cost: FloatArray) -> nx.Graph[int]:
-    """Return the minimum spanning tree of a dense cost matrix (Prim).
+    """Return the minimum spanning tree of a dense cost matrix (Prim); the dearer direction of a link counts.
 
     A thousand hosts have half a million links, too many for a graph library's sweep over edges within a plan's second.
     """
     n = len(cost)
     tree: nx.Graph[int] = nx.Graph()
     tree.add_node(0)
-    nearest, distance = np.zeros(n, dtype=np.int64), cost[0].copy()
+    nearest, distance = np.zeros(n, dtype=np.int64), np.maximum(cost[0], cost[:, 0])
     distance[0] = np.inf
     outside = np.ones(n, dtype=bool)
     outside[0] = False
     for _ in range(n - 1):
         node = int(np.argmin(distance))
-        tree.add_edge(int(nearest[node]), node, weight=float(cost[nearest[node], node]))
+        tree.add_edge(int(nearest[node]), node, weight=float(distance[node]))
         outside[node] = False
         distance[node] = np.inf
-        closer = outside & (cost[node] < distance)
-        distance[closer] = cost[node][closer]
+        links = np.maximum(cost[node], cost[:, node])
+        closer = outside & (links < distance)
+        distance[closer] = links[closer]
         nearest[closer] = node
     return tree
 

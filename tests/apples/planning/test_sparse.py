@@ -8,6 +8,7 @@ import pytest
 from apples.errors import NoFeasiblePlan
 from apples.model.template import LinearConstraint
 from apples.planning import placement
+from apples.planning.candidates import host_counts
 from apples.planning.options import PlanningOptions
 from apples.planning.planner import choose, make_plan
 
@@ -71,3 +72,12 @@ def test_refusal_of_sparse_pools_is_confirmed(plan_quality, seed):
             assert not feasible
         else:
             assert feasible
+
+
+def test_counts_of_large_pools_are_a_hundredth_apart(pool):
+    problem = pool.problem(pool.snapshot([1.0] * 600), pool.workload(5000))
+    counts = host_counts(problem, PlanningOptions(), 5000)
+    assert counts[:512].tolist() == list(range(1, 513))
+    assert counts[-1] == 5000
+    assert (np.diff(counts) <= np.maximum(counts[:-1] * 0.011, 1)).all()
+    assert len(host_counts(problem, PlanningOptions(improve=False), 5000)) == 5000
