@@ -75,7 +75,7 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_line(write):
     )
     assert problems(path) == [
         "1: policy: no policy is called 'gnag' (did you mean gang?); legal are batch, gang, spin-block, fcs, "
-        "message-driven, uncoordinated",
+        "message-driven, share-by-need, uncoordinated",
         "2: slice: time must be more than 0; got 0",
         "3: mpl: should be greater than or equal to 1; got 0",
         "4: listen: address 'host:99999': ports end at 65535",
