@@ -52,7 +52,7 @@ def calibrate(
     from apples.cli.settings import parse_settings
     from apples.learning.corrections import corrections
     from apples.learning.stores import open_benchmarks, open_history
-    from apples.run.costing import Costing
+    from apples.run.costing import Costing, benchmark_key
     from apples.run.program import find_template
     from apples.run.request import RunRequest
 
@@ -73,7 +73,7 @@ def calibrate(
     own, others = costing.lessons(platform, application)
     found = corrections(own, others)
     if as_json:
-        key = costing.key(platform, application)
+        key = benchmark_key(platform, application)
         click.echo(
             json.dumps(
                 {"version": 1, "application": app, "key": key, **_document(costs, found, len(own.records))}

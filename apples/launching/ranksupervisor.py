@@ -114,7 +114,7 @@ class RankSupervisor:
             remove_segments(self._pmi.job)
         recorded = self._record(self._wait_status)
         if os.WIFEXITED(self._wait_status):
-            self._finalize_pmi()
+            _finalize_pmi(self._pmi, self._wake, self._fds.get("lifeline"))
         return recorded
 
     def _labelled(self, target: int) -> int:
@@ -213,26 +213,6 @@ class RankSupervisor:
         while any(isinstance(r, Labeller) for r in self._relays.values()) and time.monotonic() < deadline:
             self._serve(50)
 
-    def _finalize_pmi(self) -> None:
-        """Finish the program's conversation with hydra, as its exit handlers would have done.
-
-        Wait for the answer, because hydra reports an error if it cannot deliver it. Stop waiting when the rank wrapper
-        is dead or the lifeline is closed.
-        """
-        pmi = self._pmi
-        if pmi is None or (hydra := pmi.finalize()) is None:
-            return
-        poll = select.poll()
-        for fd in (hydra, self._wake, self._fds.get("lifeline", hydra)):
-            poll.register(fd, select.POLLIN)
-        # The program has ended: of the signals, only the wrapper's death matters.
-        while (ready := [fd for fd, _ in poll.poll()]) == [self._wake]:
-            if ORPHANED in os.read(self._wake, 4096):
-                return
-        if hydra in ready:
-            # Closing the connection with the answer unread would reach hydra as a connection reset.
-            pmi.pump(hydra)
-
     def _record(self, wait_status: int, *, ended_by: str | None = None, error: str | None = None) -> int:
         if self._pmi is not None and self._pmi.aborted is not None:
             error = f"aborted the run (MPI_Abort) with code {self._pmi.aborted}"
@@ -302,3 +282,23 @@ def remove_segments(job: bytes) -> None:
             except FileNotFoundError:
                 # Another rank's supervisor was faster.
                 continue
+
+
+def _finalize_pmi(pmi: PmiRelay | None, wake: int, lifeline: int | None) -> None:
+    """Finish the program's conversation with hydra, as its exit handlers would have done.
+
+    Wait for the answer, because hydra reports an error if it cannot deliver it. Stop waiting when the rank wrapper
+    is dead or the lifeline is closed.
+    """
+    if pmi is None or (hydra := pmi.finalize()) is None:
+        return
+    poll = select.poll()
+    for fd in (hydra, wake, hydra if lifeline is None else lifeline):
+        poll.register(fd, select.POLLIN)
+    # The program has ended: of the signals, only the wrapper's death matters.
+    while (ready := [fd for fd, _ in poll.poll()]) == [wake]:
+        if ORPHANED in os.read(wake, 4096):
+            return
+    if hydra in ready:
+        # Closing the connection with the answer unread would reach hydra as a connection reset.
+        pmi.pump(hydra)

@@ -39,6 +39,18 @@ _LARGEST_EXPONENT = 32
 LARGEST_SLAB_BYTES = 400e6
 
 
+def benchmark_key(platform: Platform, request: RunRequest, rows: int | None = None) -> str:
+    """Return the key of benchmarks: the platform and all options that change the cost of a row.
+
+    rows : of a slab, default those of an equal share
+    """
+    template, settings = request.template, dict(sorted(request.settings.items()))
+    rows = slab_class(platform, request) if rows is None else rows
+    # The first word is the interpreter's place, which costs nothing; iterations are not part of a benchmark.
+    words = template.benchmark_command(Path("-"), settings, rows)
+    return f"{platform.name} {template.name} {' '.join(words[1:])}"
+
+
 class Costing:
     """Costs of applications in a platform.
 
@@ -52,20 +64,9 @@ class Costing:
         self._history = history
         self._stated = stated or {}
 
-    def key(self, platform: Platform, request: RunRequest, rows: int | None = None) -> str:
-        """Return the key of benchmarks: the platform and all options that change the cost of a row.
-
-        rows : of a slab, default those of an equal share
-        """
-        template, settings = request.template, dict(sorted(request.settings.items()))
-        rows = slab_class(platform, request) if rows is None else rows
-        # The first word is the interpreter's place, which costs nothing; iterations are not part of a benchmark.
-        words = template.benchmark_command(Path("-"), settings, rows)
-        return f"{platform.name} {template.name} {' '.join(words[1:])}"
-
     def record_key(self, platform: Platform, request: RunRequest, rows: int | None = None) -> str:
         """Return the key of records: runs of the same costs on the same grid are the best evidence."""
-        return f"{self.key(platform, request, rows)} on {platform.pool.name}"
+        return f"{benchmark_key(platform, request, rows)} on {platform.pool.name}"
 
     def costs(self, platform: Platform, request: RunRequest, notify: Notify) -> Costs:
         """Return corrected benchmarks and fitted overhead; benchmarks that are missing are run (and kept)."""
@@ -153,8 +154,8 @@ class Costing:
             sizes = sorted(
                 {_class(request, e) for e in range(_LARGEST_EXPONENT)}, key=lambda r: abs(math.log(r / own))
             )
-        keys = (self.key(platform, request, rows) for rows in sizes)
-        return next((key for key in keys if self._kept(platform, key)), self.key(platform, request))
+        keys = (benchmark_key(platform, request, rows) for rows in sizes)
+        return next((key for key in keys if self._kept(platform, key)), benchmark_key(platform, request))
 
     def _own(self, platform: Platform, request: RunRequest, records: Sequence[Record]) -> TrainingRuns:
         benchmarks, since = self.measured(platform, request)
@@ -197,7 +198,9 @@ class Costing:
 
         rows : of a slab, default those of an equal share
         """
-        key = self._measured_key(platform, request) if rows is None else self.key(platform, request, rows)
+        key = (
+            self._measured_key(platform, request) if rows is None else benchmark_key(platform, request, rows)
+        )
         kept = {h.cpu_type: self._store.get(key, platform.machine(h)) for h in _one_of_each_type(platform)}
         since = {cpu_type: one.measured_at for cpu_type, one in kept.items() if one is not None}
         return self._benchmarks(platform, request, key), since
@@ -226,7 +229,7 @@ class Costing:
         """Run the benchmarks that are not kept, or all `anew`; each is kept at once, whatever ends the next."""
         name, key, machine = (
             request.template.name,
-            self.key(platform, request),
+            benchmark_key(platform, request),
             platform.machine(host),
         )
         kept = None if anew else self._store.get(key, machine)

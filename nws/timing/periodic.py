@@ -62,6 +62,14 @@ class Counts:
         """Sum of all."""
         return self.done + self.failed + self.missed + self.skipped
 
+    def lose(self, *, skipped: bool) -> str:
+        """Count a run that did not take place, and return the reason."""
+        if skipped:
+            self.skipped += 1
+            return "was skipped: the one before it had not ended; choose a longer period"
+        self.missed += 1
+        return "was missed: this host was busy or asleep for longer than the period"
+
 
 @dataclass(slots=True, kw_only=True)
 class _Job:
@@ -291,16 +299,12 @@ class Timetable:
     def _lost(self, event: Any) -> None:
         from apscheduler import events
 
-        counts = self._jobs[event.job_id].counts
-        said = f"{event.job_id}: a run" if len(self._jobs) > 1 else "a run"
-        if event.code == events.EVENT_JOB_MAX_INSTANCES:
-            counts.skipped += 1
-            self._report(f"{said} was skipped: the one before it had not ended; choose a longer period")
-        elif event.code == events.EVENT_JOB_MISSED:
-            counts.missed += 1
-            self._report(f"{said} was missed: this host was busy or asleep for longer than the period")
-        else:
+        if event.code == events.EVENT_JOB_ERROR:
             self._end(event.exception)
+            return
+        said = f"{event.job_id}: a run" if len(self._jobs) > 1 else "a run"
+        counts = self._jobs[event.job_id].counts
+        self._report(f"{said} {counts.lose(skipped=event.code == events.EVENT_JOB_MAX_INSTANCES)}")
 
 
 class Periodic:

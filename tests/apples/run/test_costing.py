@@ -5,7 +5,7 @@ import pytest
 from apples.errors import HistoryError, LaunchError
 from apples.model.grid import Host
 from apples.model.template import Costs, Overhead
-from apples.run.costing import LARGEST_SLAB_BYTES, near_classes, rank_counts, slab_class
+from apples.run.costing import LARGEST_SLAB_BYTES, benchmark_key, near_classes, rank_counts, slab_class
 from apples.run.loop import AttemptLoop
 from apples.run.request import RunRequest
 from apples.testing import finished
@@ -106,11 +106,11 @@ def test_a_type_within_reach_is_measured_there(bench):
 
 def test_another_application_option_or_world_is_another_key(bench):
     b = bench()
-    key = b.costing.key(b.platform, application(b))
-    assert key == b.costing.key(b.platform, application(b, iterations="99")), "iterations do not change a row"
-    assert key != b.costing.key(b.platform, application(b, size=4096))
+    key = benchmark_key(b.platform, application(b))
+    assert key == benchmark_key(b.platform, application(b, iterations="99")), "iterations do not change a row"
+    assert key != benchmark_key(b.platform, application(b, size=4096))
     b.platform.name = "elsewhere"
-    assert key != b.costing.key(b.platform, application(b))
+    assert key != benchmark_key(b.platform, application(b))
 
 
 @pytest.mark.parametrize(
