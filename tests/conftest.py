@@ -42,15 +42,21 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    if hasattr(config, "workerinput"):
-        return
     option = config.option
+    if hasattr(config, "workerinput"):
+        option.all_tests = config.workerinput["all_tests"]
+        return
     whole_suite = config.args_source is not pytest.Config.ArgsSource.ARGS
     if not whole_suite or option.keyword or option.markexpr:
-        # xdist hands the option to its workers.
         option.all_tests = True
     if whole_suite and not option.collectonly:
         compile_kernels()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Hand the choice to the workers of xdist, which read the command line themselves."""
+    node.workerinput["all_tests"] = node.config.option.all_tests
 
 
 def compile_kernels():

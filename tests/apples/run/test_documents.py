@@ -55,6 +55,8 @@ def test_keys_of_a_plan():
         "taken",
         "left_out",
         "relaxed",
+        "prices",
+        "cost",
         "notes",
         "snapshot",
         "planning",
