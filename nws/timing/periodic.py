@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -194,16 +194,7 @@ class Timetable:
     def tallies(self) -> dict[str, Tally]:
         """Return counts of each job so far."""
         now = self._counter()
-        return {
-            job.name: Tally(
-                due=job.due(now),
-                done=job.counts.done,
-                failed=job.counts.failed,
-                missed=job.counts.missed,
-                skipped=job.counts.skipped,
-            )
-            for job in self._jobs.values()
-        }
+        return {job.name: Tally(due=job.due(now), **asdict(job.counts)) for job in self._jobs.values()}
 
     def _start(self) -> None:
         from apscheduler import events
