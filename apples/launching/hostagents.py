@@ -6,6 +6,7 @@ import contextlib
 import select
 import time
 from collections import UserDict
+from pathlib import Path
 
 from apples.launching.agentconnection import HEARTBEAT_S, AgentConnection, Heartbeats, LivenessTimeouts
 
@@ -70,6 +71,13 @@ class HostAgents(UserDict[str, AgentConnection]):
     def lost(self) -> dict[str, str]:
         """Return the hosts that were lost, each with the reason."""
         return {host: agent.lost for host, agent in self.items() if agent.lost is not None}
+
+    def send_missing(self, file: Path) -> None:
+        """Send a file of the run directory, if it exists, to the hosts that do not share the directory."""
+        if file.exists():
+            for agent in self.values():
+                if not (agent.found or {})["shared"]:
+                    agent.send(b"F", file.name.encode() + b"\n" + file.read_bytes())
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
         """Send a frame to every agent that is not over."""

@@ -1,9 +1,14 @@
-"""Progress of a run from what its program prints."""
+"""The output of the ranks: where it goes, and the progress of the run that its lines show."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+
+from apples.errors import LaunchError
+from apples.launching.launcher import LaunchRequest
+from apples.launching.relays import write_all
 
 #: Bytes of an unfinished line of output that are kept.
 _LONGEST = 1 << 16
@@ -29,3 +34,36 @@ class OutputReader:
             return []
         self._reached = reached
         return [b'{"reached": %d}' % reached]
+
+
+class RankOutput:
+    """The destination of the ranks' output: this process's stdout and stderr, or a file.
+
+    inherited : stdout and stderr for ranks that inherit descriptors; None if their output is to be taken here
+    """
+
+    def __init__(self, request: LaunchRequest) -> None:
+        """Open the file for output, if any; raises `LaunchError`."""
+        pattern = request.progress_pattern if request.on_progress is not None else None
+        self._reader = None if pattern is None else OutputReader(pattern)
+        self._file: int | None = None
+        self._fds = {b"O": 2 if request.program_output_to_stderr else 1, b"E": 2}
+        if request.output is not None:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            try:
+                self._file = os.open(request.output, flags, 0o600)
+            except OSError as error:
+                raise LaunchError(f"cannot start the ranks: {error.filename}: {error.strerror}") from error
+            self._fds = dict.fromkeys(self._fds, self._file)
+        self.inherited = None if self._reader is not None else (self._fds[b"O"], self._fds[b"E"])
+
+    def take(self, kind: bytes, data: bytes) -> list[bytes]:
+        """Write output of ranks, kind `O` for stdout or `E` for stderr; return the lines of progress that it shows."""
+        write_all(self._fds[kind], data)
+        return [] if self._reader is None else self._reader.lines(data)
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

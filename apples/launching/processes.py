@@ -42,8 +42,7 @@ from apples.launching.command import (
 from apples.launching.fdserver import ranks_by_host, server_of
 from apples.launching.hostagents import HostAgents
 from apples.launching.launcher import LaunchRequest
-from apples.launching.outputreader import OutputReader
-from apples.launching.relays import write_all
+from apples.launching.outputreader import RankOutput
 from apples.launching.starter import Starter
 from apples.launching.statuses import RankRecord, clear_statuses, parse_status, status_path
 from apples.launching.steering import clear, page_of
@@ -99,16 +98,11 @@ class RunProcesses:
         self._log = self._run_dir / "mpiexec.log"
         self._first_host = next(iter(method.agents)) if method.here else groups_of(request)[0][0]
         self._progress: list[bytes] = []
-        pattern = request.progress_pattern if request.on_progress is not None else None
-        self._reader = None if pattern is None else OutputReader(pattern)
         self._token = f".shared-{secrets.token_hex(8)}"
         self._started = self._cut = False
         self._starter: Starter | None = None
         self._starter_code = 0
-        self._output_file = _opened(request.output)
-        self._outputs = {b"O": 2 if request.program_output_to_stderr else 1, b"E": 2}
-        if self._output_file is not None:
-            self._outputs = dict.fromkeys(self._outputs, self._output_file)
+        self._output = RankOutput(request)
         self._poll = select.epoll()
         self.events = self._poll.fileno()
         self._agents = HostAgents(self._poll, method.timeouts, beat=not method.here)
@@ -127,13 +121,11 @@ class RunProcesses:
     def _connect(self, address: HostAddress, command: Sequence[str] | None, proxies: int) -> None:
         host, here = address.host, self._method.here
         log = self._log if here else self._run_dir / f"agent-{host}.log"
-        # To be read here, output comes in frames.
-        outputs = None if self._reader is not None else (self._outputs[b"O"], self._outputs[b"E"])
         own = {**network_environment(address.interface, os.environ), **address.environment}
         listens = self._request.controller is not None or self._request.on_progress is not None
         watched = page_of(self._request.environment) if listens and host == self._first_host else None
         self._agents.add(
-            AgentConnection(address, command, log, outputs),
+            AgentConnection(address, command, log, self._output.inherited),
             setup(self._run_dir, self._token, proxies, own, watched=watched, heartbeats=not here),
         )
 
@@ -218,9 +210,7 @@ class RunProcesses:
         self._poll.close()
         (self._run_dir / self._token).unlink(missing_ok=True)
         hosts_path(self._run_dir).unlink(missing_ok=True)
-        if self._output_file is not None:
-            os.close(self._output_file)
-            self._output_file = None
+        self._output.close()
         return self._starter_code
 
     def stderr_text(self) -> str:
@@ -228,20 +218,12 @@ class RunProcesses:
 
         On this machine alone, the reason why its agent was lost follows.
         """
-        text = _log_text(self._log)
-        agent = self._agents[self._first_host]
-        if not self._method.here or agent.lost is None:
-            return text
-        return "\n".join((*text.splitlines(), f"{agent.host} {agent.lost}"))
+        return _log_text(self._log, self._agents[self._first_host] if self._method.here else None)
 
     def _start(self) -> None:
         """All agents are ready: start the command, after sending the monitor's library to hosts that lack it."""
         self._started = True
-        library = self._run_dir / LIBRARY
-        if library.exists():
-            for agent in self._agents.values():
-                if not (agent.found or {})["shared"]:
-                    agent.send(b"F", LIBRARY.encode() + b"\n" + library.read_bytes())
+        self._agents.send_missing(self._run_dir / LIBRARY)
         request = self._request
         command = self._method.command(
             _rendezvous([a.found or {} for a in self._agents.values()], self._run_dir)
@@ -282,10 +264,8 @@ class RunProcesses:
                 if not (agent.found or {})["shared"]:
                     # In a shared directory the supervisor writes the file, and may do so again before this is read.
                     write_whole(status_path(self._run_dir, record.rank), payload)
-            elif kind in self._outputs:
-                write_all(self._outputs[kind], payload)
-                if self._reader is not None:
-                    self._progress += self._reader.lines(payload)
+            elif kind in (b"O", b"E"):
+                self._progress += self._output.take(kind, payload)
             elif kind == b"N":
                 self._progress.append(payload)
             elif kind == b"P":
@@ -302,16 +282,6 @@ class RunProcesses:
             elif agent.lost is not None and self._method.here:
                 # `mpiexec` dies with the agent that started it.
                 self._starter_code = -SIGKILL
-
-
-def _opened(output: Path | None) -> int | None:
-    """Return a descriptor of the file for the ranks' output; raise `LaunchError`. None for no file."""
-    if output is None:
-        return None
-    try:
-        return os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise _refused("the ranks", error) from error
 
 
 def _refused(what: str, error: OSError) -> LaunchError:
@@ -336,14 +306,14 @@ def _fd_servers(request: LaunchRequest, method: LaunchMethod) -> Iterator[tuple[
             yield host, helper("fds", server_of(method.fd_servers, host, hosts), str(ranks))
 
 
-def _log_text(log: Path) -> str:
-    """Return the text of a log; remove the file if it is empty."""
-    if not log.exists():
-        return ""
-    text = log.read_text(encoding="utf-8", errors="replace")
+def _log_text(log: Path, agent: AgentConnection | None) -> str:
+    """Return the text of a log, and the reason why the agent was lost, if any; remove the file if it is empty."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     if not text:
-        log.unlink()
-    return text
+        log.unlink(missing_ok=True)
+    if agent is None or agent.lost is None:
+        return text
+    return "\n".join((*text.splitlines(), f"{agent.host} {agent.lost}"))
 
 
 def _rendezvous(found: list[dict[str, Any]], run_dir: Path) -> Rendezvous:
