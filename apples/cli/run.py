@@ -59,9 +59,10 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
         return queued_run.run_queued(size, options, console)
     with ExitStack() as stack:
         session = None
-        policy = sharing.coscheduled or _policy_here(options)
-        if policy is not None:
-            session = stack.enter_context(_session(policy, output, console))
+        if sharing.coscheduled is not None:
+            session = stack.enter_context(_session(sharing.coscheduled, output, console))
+        elif (policy := _policy_here(options)) is not None:
+            session = _joined(policy, output, console, stack)
         monitor: Monitor | None = None
         if (sharing.monitor or sharing.wait is not None) and not output.dry_run:
             monitor = _monitor(sharing, session, stack)
@@ -77,6 +78,19 @@ def _policy_here(options: RunOptions) -> str | None:
 
     found = find_node()
     return None if found is None else str(found[1]["policy"])
+
+
+def _joined(policy: str, output: OutputOptions, console: Console, stack: ExitStack) -> SharingSession | None:
+    """Return a session with the node manager of this machine; None, with a note, if the run cannot take part."""
+    from apples.errors import MonitorError, SharingError
+
+    session = _session(policy, output, console)
+    try:
+        return stack.enter_context(session)
+    except (MonitorError, SharingError) as error:
+        session.__exit__()
+        console.note(f"the run does not take part in policy {policy} of this machine: {error}")
+        return None
 
 
 def _monitor(sharing: SharingOptions, session: SharingSession | None, stack: ExitStack) -> Monitor:

@@ -112,3 +112,23 @@ def test_sharing_without_a_node_manager_says_how_to_get_one(run, place):
     done = run("apples", "share", "--", "true", APPLES_NODE_SOCKET=str(place / "none"))
     assert done.code == 7
     assert "start one with `apples node`" in done.err
+
+
+def test_a_run_joins_the_node_manager_by_itself(run, known, place):
+    with LocalCluster(place, {"a": "0"}, policy="uncoordinated") as cluster:
+        cluster.start_node("a", managed=False)
+        here = {"APPLES_NODE_SOCKET": str(cluster.socket("a")), "APPLES_POLICY": "auto"}
+        done = run("apples-run", *SMALL, state=known, **here)
+        assert done.code == 0, done.err
+        assert "policy uncoordinated, node a: no other job there" in done.err
+        left_out = run("apples-run", *SMALL, "--policy", "none", state=known, **here)
+        assert "policy uncoordinated" not in left_out.err
+
+
+def test_a_run_goes_on_without_a_policy_that_needs_a_compiler(run, known, place):
+    with LocalCluster(place, {"a": "0"}, policy="spin-block") as cluster:
+        cluster.start_node("a", managed=False)
+        here = {"APPLES_NODE_SOCKET": str(cluster.socket("a")), "APPLES_POLICY": "auto"}
+        done = run("apples-run", *SMALL, state=known, CC="/nowhere/cc", **here)
+        assert done.code == 0, done.err
+        assert "does not take part in policy spin-block of this machine: CC is '/nowhere/cc'" in done.err
