@@ -9,7 +9,8 @@ A reduction waits for the slowest link of the chain. So each set is tried with l
 the price of that limit.
 
 Exact in whole rows if each host has one slot. The exchanges of a host whose slots are not adjacent are known only at
-the end of a chain: prefixes are compared by their least cost, and the `LEAVES` best chains of a set are priced.
+the end of a chain. So prefixes are compared by their least cost if they come to each host equally often, and the
+`LEAVES` best chains of a set are priced.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ BoolArray = NDArray[np.bool_]
 #: Largest pool, in processors, whose plan is exact.
 MOST = 10
 #: Chains priced of each set and round if the dynamic program only bounds their cost.
-LEAVES = 8
+LEAVES = 48
 #: Most limits of the slowest latency that a set is tried with; between two of them the higher one is the price.
 LIMITS = 28
 #: Most prefixes kept at once; more are dropped, the least promising first.
@@ -370,14 +371,27 @@ def _extended(
     )
 
 
+def _visits(problem: Problem, members: IntArray) -> IntArray:
+    """Return one number for how often each prefix comes to each host, int64[S]; 0 if hosts have one slot each."""
+    if problem.single_slots:
+        return np.zeros(len(members), dtype=np.int64)
+    hosts = problem.host_of[members]
+    comes = np.ones(hosts.shape, dtype=bool)
+    comes[:, 1:] = hosts[:, 1:] != hosts[:, :-1]
+    weight = np.int64(MOST + 1) ** np.arange(len(problem.hosts))
+    found: IntArray = (comes * weight[hosts]).sum(axis=1)
+    return found
+
+
 def _undominated(problem: Problem, front: _Prefixes, n: int) -> _Prefixes:
     """Return the prefixes of each set, members and last two that place most rows."""
     if len(front.place) < 2:
         return front
     key = ((front.place << n | front.used) * n + front.members[:, -2]) * n + front.members[:, -1]
-    order = np.lexsort((-front.placed, key))
+    visits = _visits(problem, front.members)
+    order = np.lexsort((-front.placed, visits, key))
     first = np.ones(len(order), dtype=bool)
-    first[1:] = key[order[1:]] != key[order[:-1]]
+    first[1:] = (key[order[1:]] != key[order[:-1]]) | (visits[order[1:]] != visits[order[:-1]])
     kept = order[first]
     if len(kept) > WIDTH:
         score = (front.placed + front.open)[kept]
