@@ -114,6 +114,14 @@ def test_ranks_that_fail_are_named_with_their_codes(cluster, launch):
     assert (ended["exit_code"], ended["message"]) == (137, "rank 1 on n2 was killed by signal 9 (KILL)")
 
 
+@pytest.mark.parametrize("mpi", ["own", "mpich"])
+def test_program_of_users_mpich_runs_as_one_step(cluster, launch, mpi_programs, mpi):
+    ended, said, _ = outcome(launch("n1,n2,n1", mpi_programs(mpi)))
+    assert ended["message"] == "", ended["message"]
+    assert ended["ended"] == "finished"
+    assert sorted(line.strip() for line in said) == [f"{rank} of 3" for rank in range(3)]
+
+
 def test_mpi_works_and_its_abort_is_heard(cluster, launch):
     program = (
         "import os; from mpi4py import MPI; c = MPI.COMM_WORLD; s = c.allreduce(c.rank); "
