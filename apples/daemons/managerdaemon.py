@@ -13,6 +13,7 @@ from apples.daemons.heartbeatsender import HeartbeatSender
 from apples.daemons.jobtable import JobTable
 from apples.daemons.matrixview import job_of_json
 from apples.daemons.nodeconnection import NodeConnection
+from apples.daemons.nodemessages import checked_hello, checked_line
 from apples.daemons.settings import SharingSettings
 from apples.daemons.statusqueries import FRESH_S, StatusQueries
 from apples.ipc.listener import Listener, bound, raise_descriptors
@@ -44,7 +45,7 @@ class ManagerDaemon:
         self._while_needed = while_needed
         self._needed_at = now() + _FIRST_S
         raise_descriptors()
-        self._loop = Loop(precise=False)
+        self._loop = Loop(precise=False, failed=lambda error: log(f"refused, because of {error!r}"))
         listener, datagrams = bound(sharing.listen)
         self.address: tuple[str, int] = listener.getsockname()[:2]
         host, port = self.address
@@ -107,7 +108,7 @@ class ManagerDaemon:
         if node.seal is None:
             self._hello(node, line)
             return
-        document = node.seal.open(line)
+        document = checked_line(node.seal.open(line))
         node.heard_at = now()
         if node.name is None:
             return
@@ -138,7 +139,7 @@ class ManagerDaemon:
         except Forged:
             node.refuse("the keys differ; give the node the key file of this manager")
             return
-        name = hello["node"]
+        name = checked_hello(hello)["node"]
         old = self._nodes.get(name)
         why = _objection(hello, self._sharing.policy.name, old)
         if why is not None:

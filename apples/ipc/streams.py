@@ -106,6 +106,9 @@ class Stream:
                     return
         except Forged as error:
             self.close(str(error))
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+            # Whatever a line says, it ends its own connection at the most.
+            self.close(f"a line that is not legal: {error!r}")
 
 
 def keep_honest(connection: socket.socket, silence_s: float) -> None:

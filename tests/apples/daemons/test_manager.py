@@ -1,6 +1,7 @@
 """The machine manager while nodes come and go, all at once and half way through."""
 
 import json
+import random
 import signal
 import socket
 import struct
@@ -130,3 +131,64 @@ def test_beats_that_are_rarer_than_silence_is_long_leave_nodes_connected(local_c
     time.sleep(SILENCE_S + 1.5)
     assert site.ask("a", "status")["connected"]
     assert "is lost" not in site.log()
+
+
+def _mutated(draw, document):
+    """Return the document with one part, at any depth, left out or replaced."""
+    odd = (None, True, -1, 10**30, 1.5, "", "x" * 300, "\ud800", [], {}, [None], {"job": []})
+    if isinstance(document, dict) and document and draw.random() < 0.8:
+        key = draw.choice(list(document))
+        if draw.random() < 0.2:
+            return {name: part for name, part in document.items() if name != key}
+        return document | {key: _mutated(draw, document[key])}
+    if isinstance(document, list) and document and draw.random() < 0.5:
+        return [_mutated(draw, document[0]), *document[1:]]
+    return draw.choice(odd)
+
+
+def test_malformed_documents_of_a_key_holder_leave_the_manager():
+    said: list[str] = []
+    settings = SharingSettings(policy=POLICIES["gang"], listen=("127.0.0.1", 0))
+    manager = ManagerDaemon(settings, KEY, log=said.append)
+    draw = random.Random(21)
+    process = {"job": "x", "rank": 0, "ranks": 2, "uid": 1}
+    placed = {"x": {"slot": 0, "nodes": ["n", "m"], "processors": {"0": 0}}}
+    lines = ({"registered": process}, {"ended": {"job": "x", "rank": 0}}, {"ask": 1})
+    lines += ({"status": {"silent": False, "multicast": False}},)
+    for number in range(300):
+        hello = {
+            "node": "n",
+            "policy": "gang",
+            "processors": 1,
+            "nonce": random_word(),
+            "word": random_word(),
+        }
+        hello |= {"shown": 0, "placed": placed, "processes": [process]}
+        first = _mutated(draw, hello) if number % 3 == 0 else hello
+        with socket.create_connection(manager.address) as node:
+            challenge = _greeting(manager, node)
+            node.sendall(Seal(derive(KEY, "hello", challenge), ours="node", theirs="manager").line(first))
+            seal = Seal(derive(KEY, "stream", challenge, hello["nonce"]), ours="node", theirs="manager")
+            for _ in range(3):
+                node.sendall(seal.line(_mutated(draw, draw.choice(lines))))
+            _turn(manager)
+        _turn(manager)
+    assert sum("not legal" in line for line in said) > 200
+    assert not any("refused, because of" in line for line in said)
+    manager.close()
+
+
+def _turn(manager):
+    """Let the manager handle all that is ready."""
+    manager._loop._stopped = False
+    manager._loop.after(0.002, manager._loop.stop)
+    manager._loop.run()
+
+
+def _greeting(manager, node):
+    node.settimeout(0.01)
+    data = b""
+    while not data.endswith(b"\n"):
+        _turn(manager)
+        data += node.recv(4096)
+    return json.loads(data)["challenge"]
