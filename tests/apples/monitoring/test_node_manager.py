@@ -308,7 +308,7 @@ def test_old_mail_of_one_that_is_scheduled_no_more_is_no_request(waiting, still_
     go[0].touch()
     started.page_figures(2, lambda figures: figures[0].sent == 1)
     first.set_scheduled(still_scheduled)
-    time.sleep(1.0)
+    time.sleep(2.5)
     go[1].touch()
     started.end()
     assert [figures.requests for figures in started.job.figures()] == [0, int(still_scheduled)]
