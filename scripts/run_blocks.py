@@ -3,8 +3,9 @@
     python scripts/run_blocks.py [--list] [PAGE ...]
 
 Without pages: README.md and docs/tutorial*.md. Blocks are fenced with ```sh. All blocks of a page run in one fresh
-clone of the last commit, in order, with an empty home directory. A block fails if one of its commands fails or if it
-leaves a process behind. A block after `<!-- not run: REASON -->` is listed with the reason and not run.
+clone of the last commit, in order, with an empty home directory; two pages run at a time, as blocks wait for much, but
+only one of the blocks that name the same address. A block fails if one of its commands fails or if it leaves a process
+behind. A block after `<!-- not run: REASON -->` is listed with the reason and not run.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,6 +33,12 @@ ROOT = Path(__file__).resolve().parent.parent
 _PASSED = re.compile(r"PIP_.*|.*_proxy|.*_PROXY|SSL_CERT_.*|LANG|LC_.*|TERM|APPLES_DATA|OPENBLAS_.*")
 #: A block may run so long, seconds.
 _LIMIT_S = 900.0
+#: Pages that run at the same time.
+_PAGES = 2
+
+#: A fixed address; one block at a time serves there.
+_ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
+_IN_USE: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]*?) -->\n)?^```sh\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
@@ -65,15 +77,17 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def run(block: Block, checkout: Path, home: Path) -> str:
+def run(block: Block, checkout: Path, home: Path, output: IO[bytes]) -> str:
     """Run one block. Return an empty string, or what went wrong."""
     script = f"set -e -o pipefail\n{block.text}wait\n"
-    # A file, not a pipe: a service that outlives the block would keep a pipe open.
     process = subprocess.Popen(
         ["bash", "-c", script],
         cwd=checkout,
         env=environment(home),
         stdin=subprocess.DEVNULL,
+        # A file, not a pipe: a service that outlives the block would keep a pipe open.
+        stdout=output,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
     )
     try:
@@ -119,10 +133,15 @@ def run_page(page: Path) -> list[str]:
             if block.reason:
                 print(f"-- {where}: not run: {block.reason}", flush=True)
                 continue
-            print(f"-- {where}\n{block.text}", end="", flush=True)
-            begun = time.monotonic()
-            wrong = run(block, checkout, home)
-            print(f"-- {where}: {wrong or 'passed'} ({time.monotonic() - begun:.0f} s)", flush=True)
+            with ExitStack() as held, tempfile.TemporaryFile(dir=work) as output:
+                for address in sorted(set(_ADDRESS.findall(block.text))):
+                    held.enter_context(_IN_USE[address])
+                begun = time.monotonic()
+                wrong = run(block, checkout, home, output)
+                output.seek(0)
+                printed = output.read().decode(errors="replace")
+            verdict = f"-- {where}: {wrong or 'passed'} ({time.monotonic() - begun:.0f} s)"
+            print(f"-- {where}\n{block.text}{printed}{verdict}", flush=True)
             if wrong:
                 # The blocks of a page build on each other.
                 return [f"{where}: {wrong}"]
@@ -142,7 +161,8 @@ def main(arguments: list[str]) -> int:
             for block in blocks_of(page):
                 print(f"{page.relative_to(ROOT)}:{block.line}: {block.reason or 'run'}")
         return 0
-    failures = [line for page in pages for line in run_page(page)]
+    with ThreadPoolExecutor(_PAGES) as pool:
+        failures = [line for lines in pool.map(run_page, pages) for line in lines]
     for line in failures:
         print(line, file=sys.stderr)
     return 1 if failures else 0
