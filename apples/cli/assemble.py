@@ -27,6 +27,7 @@ from nws.base.durations import parse_period
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
     from apples.model.template import Template
+    from apples.platforms.sharedhosts import SharedHosts
     from apples.run.request import Monitor
 
 
@@ -39,7 +40,7 @@ def assemble(
     size: int,
     options: RunOptions,
     console: Console,
-    session: SharingSession | None = None,
+    session: SharingSession | SharedHosts | None = None,
     monitor: Monitor | None = None,
 ) -> tuple[Agent, RunRequest]:
     """Return the agent and the request of an `apples-run` call; raise `ConfigError` with every problem.
@@ -55,8 +56,7 @@ def assemble(
     limit_s = None if limit is None else problems.collect(lambda: parse_period(limit, what="--time-limit"))
     problems += run_conflicts(options)
     service = problems.collect(lambda: open_service(options.weather))
-    turns = None if session is None else session.turns
-    opened = problems.collect(lambda: open_platform(pool, service, console.note, turns))
+    opened = problems.collect(lambda: open_platform(pool, service, console.note, session))
     platform, file = opened or (None, None)
     limits = problems.collect(options.limits.read) or Limits()
     problems += [] if platform is None else limits.unknown((file.grid if file else platform.pool).hosts)

@@ -24,10 +24,11 @@ from nws.base.errors import UsageError
 from nws.client import Endpoint, state_dir
 
 if TYPE_CHECKING:
+    from apples.daemons.session import SharingSession
     from apples.launching.launcher import Notify
     from apples.model.gridfile import GridFile
-    from apples.model.snapshots import TimeShares
     from apples.platforms.serviceforecasts import ServiceWeather
+    from apples.platforms.sharedhosts import SharedHosts
 
 #: Source of a grid that no file describes.
 BUILT_IN = "built in"
@@ -61,7 +62,7 @@ def open_platform(
     options: PoolOptions,
     service: ServiceWeather | None = None,
     notify: Notify = ignore,
-    turns: TimeShares | None = None,
+    session: SharingSession | SharedHosts | None = None,
 ) -> tuple[Platform, GridFile | None]:
     """Return the platform that the options select, and its grid file if there is one; raise `ConfigError`."""
     kind = find_platform(options.platform)
@@ -83,7 +84,8 @@ def open_platform(
             restrict=lambda pool: choose_hosts(pool, options),
             options=launcher_options(options, kind),
             service=service,
-            turns=turns,
+            turns=None if session is None else session.turns,
+            sharing=None if session is None else session.hosts,
             state=state_dir() / "hosts",
         )
     )

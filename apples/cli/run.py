@@ -17,6 +17,7 @@ from nws.base.command import DISTRIBUTION, run_program
 
 if TYPE_CHECKING:
     from apples.daemons.session import SharingSession
+    from apples.platforms.sharedhosts import SharedHosts
     from apples.run.agent import Agent, Decision
     from apples.run.loop import AttemptLoop
     from apples.run.request import Monitor, RunRequest
@@ -58,13 +59,15 @@ def run(context: click.Context, /, size: int, options: RunOptions) -> int:
     if sharing.queue:
         return queued_run.run_queued(size, options, console)
     with ExitStack() as stack:
-        session = None
-        if sharing.coscheduled is not None:
+        session: SharingSession | SharedHosts | None = None
+        if sharing.coscheduled is not None and options.pool.several_hosts:
+            session = stack.enter_context(_shared_hosts(sharing.coscheduled, console))
+        elif sharing.coscheduled is not None:
             session = stack.enter_context(_session(sharing.coscheduled, output, console))
         elif (policy := _policy_here(options)) is not None:
             session = _joined(policy, output, console, stack)
         monitor: Monitor | None = None
-        if (sharing.monitor or sharing.wait is not None) and not output.dry_run:
+        if _needs_monitor(sharing, session) and not output.dry_run:
             monitor = _monitor(sharing, session, stack)
         return _plan_and_run(assemble(size, options, console, session, monitor), options, console)
 
@@ -93,17 +96,40 @@ def _joined(policy: str, output: OutputOptions, console: Console, stack: ExitSta
         return None
 
 
-def _monitor(sharing: SharingOptions, session: SharingSession | None, stack: ExitStack) -> Monitor:
-    """Return the monitor of this run; raise `MonitorError` if it cannot be built."""
-    from apples.monitoring.environment import WAITS, make_directory, remove_pages
-    from apples.monitoring.job import MonitoredRun
+def _needs_monitor(sharing: SharingOptions, session: SharingSession | SharedHosts | None) -> bool:
+    """Return whether the user wants a monitor, or a policy on several hosts needs one."""
+    if sharing.monitor or sharing.wait is not None:
+        return True
+    if session is None or session.hosts is None:
+        return False
+    from apples.coscheduling.policies import CoschedulingConstants
 
-    if session is None:
-        return MonitoredRun(wait=WAITS[sharing.wait or "mpi"])
+    return session.kind.node(CoschedulingConstants()).needs_monitor
+
+
+def _monitor(
+    sharing: SharingOptions, session: SharingSession | SharedHosts | None, stack: ExitStack
+) -> Monitor:
+    """Return the monitor of this run; raise `MonitorError` if it cannot be built."""
+    from apples.daemons.session import SharingSession
+    from apples.monitoring.environment import WAITS, make_directory, remove_pages
+    from apples.monitoring.job import JOB, MonitoredRun
+
+    if not isinstance(session, SharingSession):
+        # The pages are in the run directory on each host, where its node manager reads them.
+        return MonitoredRun(wait=WAITS[sharing.wait or "mpi"], job=JOB if session is None else session.job)
     # Under a policy the job already has the name under which its ranks register, and a directory for its pages.
     directory = make_directory()
     stack.callback(remove_pages, directory, session.job)
     return MonitoredRun(job=session.job, directory=directory)
+
+
+def _shared_hosts(policy: str, console: Console) -> SharedHosts:
+    """Return the policy of this run on several hosts; raise `ConfigError` for an unknown policy."""
+    from apples.coscheduling.policies import policy_kind
+    from apples.platforms.sharedhosts import SharedHosts
+
+    return SharedHosts(policy_kind(policy), console.note)
 
 
 def _session(policy: str, output: OutputOptions, console: Console) -> SharingSession:

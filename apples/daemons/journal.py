@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from apples.coscheduling.events import Process
+from apples.daemons.paths import machine_file
 from apples.daemons.processes import ProcessRegistration
 from apples.errors import SharingError
 from nws.base.files import write_whole
@@ -55,7 +55,7 @@ class Journal:
         write_whole(self._path, json.dumps([asdict(one) for one in registrations]), mode=0o600)
 
     def close(self) -> None:
-        """Remove the file and release the lock."""
-        with suppress(FileNotFoundError):
-            self._path.unlink()
+        """Remove the file, and what is known of its manager, and release the lock."""
+        for path in (self._path, machine_file(self._path)):
+            path.unlink(missing_ok=True)
         self._lock.release()

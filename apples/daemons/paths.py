@@ -59,6 +59,11 @@ def serving_socket(name: str, given: Path | None = None) -> Path:
     return path
 
 
+def machine_file(socket: Path) -> Path:
+    """Return the file with address and key of the manager that was started for the node manager at a socket."""
+    return socket.with_suffix(".machine")
+
+
 def known_sockets(given: Path | None = None) -> list[Path]:
     """Return sockets of the node managers that this user may ask on this host, the likeliest first.
 

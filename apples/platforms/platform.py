@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from apples.model.gridfile import GridFile
     from apples.model.snapshots import TimeShares
     from apples.platforms.serviceforecasts import ServiceWeather
+    from apples.platforms.sharedhosts import SharedHosts
     from apples.remote.speed import LinkSpeed
 
 #: Bytes written to measure the speed of a directory.
@@ -56,6 +57,7 @@ class PlatformSetup:
     restrict : returns a grid with only those hosts that the user allows; raises `ConfigError`
     options : the platform's own options, name → value
     service : asked for forecasts first, None for none.  turns : time shares of coscheduled jobs on this machine
+    sharing : policy of the run on several hosts, None without one
     state : directory of this package's files
     """
 
@@ -67,6 +69,7 @@ class PlatformSetup:
     options: Mapping[str, str] = field(default_factory=dict)
     service: ServiceWeather | None = None
     turns: TimeShares | None = None
+    sharing: SharedHosts | None = None
     state: Path = Path()
 
     def listed_grid(self) -> Grid:

@@ -8,17 +8,19 @@ These values are used where no weather service has better ones.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from apples.errors import ConfigError, LaunchError, NoFeasiblePlan
 from apples.launching.agentconnection import HostAddress, LivenessTimeouts
-from apples.launching.launcher import Notify
+from apples.launching.launcher import LaunchRequest, Notify
 from apples.launching.mpirun import HostAccess
 from apples.model.allocations import allocated_hosts
 from apples.model.grid import Grid, Host, Snapshot
+from apples.model.plan import Outcome
+from apples.model.snapshots import with_time_shares
 from apples.platforms.platform import (
     Platform,
     PlatformSetup,
@@ -39,6 +41,9 @@ from apples.remote.speed import CheckedConnection, LinkSpeed
 from apples.remote.ssh import find_ssh, ssh_command
 from nws.series import Forecast, Resource, Series
 
+if TYPE_CHECKING:
+    from apples.platforms.sharedhosts import SharedHosts
+
 CHECKED = "one look at each host over ssh"
 SILENT = f"no weather from the service ({{}}); planning with {CHECKED}"
 
@@ -57,7 +62,6 @@ class SshPlatform(Platform):
     excludes: ClassVar[Mapping[str, str]] = {
         "mock": "the mock grid has no real hosts",
         "scenario": "the mock grid has no real hosts",
-        "policy": "a policy coschedules processes of this machine only",
     }
 
     def __init__(
@@ -67,6 +71,7 @@ class SshPlatform(Platform):
         open_slots: frozenset[str] = frozenset(),
         open_types: frozenset[str] = frozenset(),
         service: ServiceWeather | None = None,
+        sharing: SharedHosts | None = None,
         limit_s: float = preflight.LIMIT_S,
         state: Path = Path(),
     ) -> None:
@@ -77,12 +82,14 @@ class SshPlatform(Platform):
             open_slots: Hosts that report their number of slots.
             open_types: Hosts that report their CPU type.
             service: Asked for forecasts first.
+            sharing: Policy of the run, None without one.
             limit_s: Time limit of a host's check.
             state: Directory of the list of hosts with compiled kernels.
         """
         super().__init__(pool)
         self._allowed, self._open_slots, self._open_types = pool, open_slots, open_types
-        self._service, self._limit_s = service, limit_s
+        self._service, self._limit_s, self._sharing = service, limit_s, sharing
+        self._sockets: Mapping[str, Mapping[str, str]] = {}
         self._facts: Mapping[str, HostFacts] = {}
         self._links: list[LinkSpeed] = []
         self._requirements = Requirements(state / "warm.json")
@@ -90,9 +97,10 @@ class SshPlatform(Platform):
     @classmethod
     def open(cls, setup: PlatformSetup) -> Self:
         """Return the hosts of the grid, of the service or of the list."""
-        service, state = setup.service, setup.state
+        service, sharing, state = setup.service, setup.sharing, setup.state
         if setup.grid is not None or setup.of_service:
-            return cls(setup.restrict(setup.grid or this_machine()), service=service, state=state)
+            pool = setup.restrict(setup.grid or this_machine())
+            return cls(pool, service=service, sharing=sharing, state=state)
         source = "the hosts named"
         if not setup.listed and (allocated := allocated_hosts(os.environ)) is not None:
             system, hosts = allocated
@@ -105,7 +113,12 @@ class SshPlatform(Platform):
             )
         pool = setup.restrict(replace(setup.listed_grid(), source=source))
         return cls(
-            pool, open_slots=setup.open_slots, open_types=setup.open_types, service=service, state=state
+            pool,
+            open_slots=setup.open_slots,
+            open_types=setup.open_types,
+            service=service,
+            sharing=sharing,
+            state=state,
         )
 
     def prepare(self, preparation: Preparation) -> None:
@@ -126,15 +139,17 @@ class SshPlatform(Platform):
     @property
     def access(self) -> HostAccess:
         """Return the access to the hosts that were usable in the last snapshot."""
-        here = self._address_here()
+        here = _address_here(self._facts.values())
         places = {}
         for host in self.pool.hosts:
             facts = self._facts.get(host.name)
-            address = address_of(host)
-            interface = None if facts is None else facts.interface
+            address, interface = address_of(host), None if facts is None else facts.interface
             if address is None and facts is not None and here is not None:
                 interface = next((name for name, own in facts.interfaces.items() if here in own), None)
-            places[host.name] = HostAddress(host=host.name, address=address, interface=interface)
+            own = self._sockets.get(host.name, {})
+            places[host.name] = HostAddress(
+                host=host.name, address=address, interface=interface, environment=own
+            )
         return HostAccess(addresses=places, launcher=here, timeouts=LivenessTimeouts(connect_s=CONNECT_S))
 
     def snapshot(self, notify: Notify) -> Snapshot:
@@ -157,7 +172,17 @@ class SshPlatform(Platform):
             if host.name in self._facts
         )
         self.pool = replace(self._allowed, hosts=hosts)
-        return replace(self._forecast(notify), absent={**self._dropped, **absent})
+        found = replace(self._forecast(notify), absent={**self._dropped, **absent})
+        if self._sharing is None:
+            return found
+        turns = self._sharing.look({host.name: address_of(host) for host in hosts})
+        return with_time_shares(found, turns, None)
+
+    def run(self, request: LaunchRequest, notify: Notify) -> Outcome:
+        """Run the plan after its hosts have joined the policy of the run; raise `LaunchError`, `SharingError`."""
+        if self._sharing is not None:
+            self._sockets = self._sharing.join(request.plan.hosts, request.environment)
+        return super().run(request, notify)
 
     def check_hosts(self, notify: Notify) -> tuple[Checked, ...]:
         """Return the facts and the problems of every allowed host."""
@@ -230,14 +255,14 @@ class SshPlatform(Platform):
         failed = kernels.look_after(machines, one, notify)
         return {name: f"its kernels could not be compiled: {why}" for name, why in failed.items()}
 
-    def _address_here(self) -> str | None:
-        """Return an address of this machine at which all other hosts reach it; None without other hosts."""
-        called = [facts.called_back for facts in self._facts.values() if facts.called_back is not None]
-        if called:
-            return next((one for one in called[0] if all(one in others for others in called)), None)
-        return next(
-            (facts.our_address for facts in self._facts.values() if facts.our_address is not None), None
-        )
+
+def _address_here(facts: Iterable[HostFacts]) -> str | None:
+    """Return an address of this machine at which all other hosts reach it; None without other hosts."""
+    known = list(facts)
+    called = [one.called_back for one in known if one.called_back is not None]
+    if called:
+        return next((one for one in called[0] if all(one in others for others in called)), None)
+    return next((one.our_address for one in known if one.our_address is not None), None)
 
 
 def _forecasts(name: str, facts: HostFacts, now: float) -> dict[Series, Forecast]:

@@ -1,4 +1,4 @@
-"""A connection to a host for its check: the check's program is sent over one ssh connection, and may then get orders.
+"""A connection to a host: a program, by default the check's, is sent over one ssh connection, and may then get orders.
 
 Every answer has a time limit. A host that fails in any way raises `HostCheckError` with a reason for the user.
 """
@@ -37,9 +37,17 @@ class HostConnection:
     """A connection to the check of one host; a context manager that leaves no process.
 
     address : destination for ssh, None for this machine.  through : command prefix that replaces ssh
+    program : source of what runs there instead of the check; its answers, lines of JSON, begin with `MARK`
     """
 
-    def __init__(self, address: str | None, request: Mapping[str, Any], through: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        address: str | None,
+        request: Mapping[str, Any],
+        through: Sequence[str] = (),
+        *,
+        program: bytes | None = None,
+    ) -> None:
         """Start the check; raises `ProgramNotFound` without ssh, `OSError` if it cannot be started."""
         self._address, self._through = address, tuple(through)
         command = [sys.executable, "-c", BOOTSTRAP]
@@ -55,15 +63,20 @@ class HostConnection:
             stderr=self._stderr,
             start_new_session=True,
         )
-        program = HOSTCHECK.read_bytes()
+        program = HOSTCHECK.read_bytes() if program is None else program
         self._received = b""
-        self._write(b"%d\n%b%b\n" % (len(program), program, json.dumps(request).encode()))
+        self._write(b"%d\n%b%b" % (len(program), program, json.dumps(request).encode() + b"\n"))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it leads to this machine."""
+        return self._address is None and not self._through
 
     def stop(self) -> None:
         """Kill the local process, so that a thread that waits for an answer stops waiting. Call `close` afterwards."""

@@ -3,7 +3,7 @@
 import pytest
 
 from apples.coscheduling.policies import policy_kind
-from apples.daemons import session
+from apples.daemons import starting
 from apples.daemons.session import SharingSession
 from apples.errors import SharingError
 from apples.testing.localcluster import kill
@@ -15,8 +15,8 @@ def place(local_cluster, monkeypatch):
     directory = local_cluster(policy="uncoordinated").directory
     monkeypatch.setenv("APPLES_NODE_SOCKET", str(directory / "n.sock"))
     monkeypatch.setenv("APPLES_STATE", str(directory / "state"))
-    started, start = [], session._daemon
-    monkeypatch.setattr(session, "_daemon", lambda *how: started.append(start(*how)) or started[-1])
+    started, start = [], starting._daemon
+    monkeypatch.setattr(starting, "_daemon", lambda *how: started.append(start(*how)) or started[-1])
     yield directory
     # they outlive the session, not this test
     for process in started:

@@ -1,0 +1,133 @@
+"""A run's part in the policy of one host: the node manager there is found or started, and held while the run needs it.
+
+On the launcher's machine it is called directly. On other hosts `serve` answers requests of the launcher, one JSON
+document a line, and ends with the connection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from apples.coscheduling.policies import PolicyKind, policy_kind
+from apples.daemons.client import NodeClient, find_node
+from apples.daemons.starting import ManagerAccess, Notify, cut_off, machine_of, start_node
+from apples.errors import SharingError
+from nws.base.errors import ReportedError
+
+
+class HostSharing:
+    """The node manager of this host for one run; `leave` releases it.
+
+    started : it was started here.  path : its socket.  status : what it answered when the run joined it
+    """
+
+    def __init__(self, kind: PolicyKind, notify: Notify) -> None:
+        self.started = False
+        self.path, self.status = Path(), dict[str, Any]()
+        self._kind, self._notify = kind, notify
+        self._client: NodeClient | None = None
+
+    def look(self) -> tuple[Path, dict[str, Any]] | None:
+        """Return socket and status of the node manager; None without one.
+
+        Raises `SharingError` if it has another policy.
+        """
+        found = find_node()
+        if found is not None and found[1]["policy"] != self._kind.name:
+            path, status = found
+            raise SharingError(
+                f"the node manager of this host ({path}) runs policy {status['policy']}, not {self._kind.name}; ask "
+                f"for --policy {status['policy']}, or end it (process {status['pid']}) to have another started"
+            )
+        return found
+
+    def join(self, machine: ManagerAccess | None = None, listen: str = "127.0.0.1") -> None:
+        """Hold the node manager, which is started if there is none; raises `SharingError`. Arguments: `start_node`."""
+        found = self.look()
+        if found is None:
+            self.started = True
+            found = start_node(self._kind, self._notify, machine=machine, listen=listen)
+        self.path, self.status = found
+        if cut_off(self.status):
+            self._notify(
+                f"the manager at {self.status['manager']} is not connected: everything runs until it is back"
+            )
+        self._client = NodeClient(self.path)
+        self._client.ask("hold")
+
+    def ask(self, what: str, argument: object = None) -> Any:
+        """Return the node manager's answer to one request; raises `SharingError`."""
+        assert self._client is not None
+        return self._client.ask(what, argument)
+
+    def leave(self) -> None:
+        """Release the node manager, which ends if it was started for runs and none needs it."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def serve(lines: Iterable[bytes], answer: Callable[[dict[str, Any]], None]) -> None:
+    """Answer the requests of a launcher on another host until its connection ends.
+
+    The first line is the name of the policy. Requests: `look`, `join` (an address and a key, or null), `leave`, and
+    `ask` (a request of the node manager, with its argument). A refused request is answered by `refused`, a reason.
+    """
+    requests = iter(lines)
+    sharing = HostSharing(
+        policy_kind(json.loads(next(requests))["policy"]), lambda text: answer({"note": text})
+    )
+    try:
+        for line in requests:
+            try:
+                ((what, argument),) = json.loads(line).items()
+                answer({what: _REQUESTS[what](sharing, argument)})
+            except (ReportedError, OSError) as error:
+                answer({"refused": str(error)})
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                answer({"refused": f"a request that cannot be understood: {error!r}"})
+    finally:
+        sharing.leave()
+
+
+def _look(sharing: HostSharing, _: object) -> dict[str, Any] | None:
+    found = sharing.look()
+    return None if found is None else _described(*found)
+
+
+def _join(sharing: HostSharing, machine: dict[str, str] | None) -> dict[str, Any]:
+    # The address at which the launcher reached this host by ssh; other hosts reach it there, too.
+    reached = os.environ.get("SSH_CONNECTION", "").split()
+    listen = reached[2] if len(reached) == 4 else "127.0.0.1"
+    sharing.join(None if machine is None else ManagerAccess(**machine), listen)
+    return _described(sharing.path, sharing.status) | {"started": sharing.started}
+
+
+def _leave(sharing: HostSharing, _: object) -> None:
+    sharing.leave()
+
+
+def _ask(sharing: HostSharing, request: tuple[str, object]) -> Any:
+    return sharing.ask(*request)
+
+
+def _described(path: Path, status: dict[str, Any]) -> dict[str, Any]:
+    machine = machine_of(status, path)
+    known = ("node", "policy", "slots", "manager", "pid")
+    return {
+        **{name: status[name] for name in known},
+        "socket": str(path),
+        "key": None if machine is None else machine.key,
+    }
+
+
+_REQUESTS: dict[str, Callable[[HostSharing, Any], Any]] = {
+    "look": _look,
+    "join": _join,
+    "leave": _leave,
+    "ask": _ask,
+}

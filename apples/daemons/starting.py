@@ -1,0 +1,141 @@
+"""Start the daemons that a policy needs on this host, for as long as they are needed.
+
+They have process sessions of their own, so that an interrupt meant for a run does not end them, and they live a moment
+longer than all runs that use them. The machine manager that one host started serves node managers of other hosts; its
+address and key are in a file of mode 0600 beside the socket of each node manager.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from apples.coscheduling.policies import PolicyKind
+from apples.daemons.client import find_node
+from apples.daemons.paths import machine_file, new_key, private_directory, serving_socket
+from apples.errors import SharingError
+from nws.base.files import open_log, write_whole
+from nws.base.paths import local_host, state_dir
+
+Notify = Callable[[str], None]
+
+#: Seconds that daemons may take to start.
+_START_S = 10.0
+#: Bytes after which another log is begun.
+_LONG_LOG = 1 << 20
+_COMMAND = (sys.executable, "-c", "from apples.cli.toolbox import main; main()")
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerAccess:
+    """A machine manager as its nodes reach it. address : HOST:PORT.  key : text of its key file"""
+
+    address: str
+    key: str
+
+
+def machine_of(status: Mapping[str, Any], socket: Path) -> ManagerAccess | None:
+    """Return the manager of a node manager that was started here; None without one, or if its key is not known."""
+    try:
+        found = ManagerAccess(**json.loads(machine_file(socket).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if found.address == status["manager"] else None
+
+
+def cut_off(status: Mapping[str, Any]) -> bool:
+    """Return whether a node manager has a manager and does not reach it."""
+    return status["manager"] is not None and not status["connected"]
+
+
+def start_node(
+    kind: PolicyKind, notify: Notify, *, machine: ManagerAccess | None = None, listen: str = "127.0.0.1"
+) -> tuple[Path, dict[str, Any]]:
+    """Start a node manager, and a machine manager if the policy needs one; return socket and status of the former.
+
+    Another run may have been quicker: then its node manager is returned. Raises `SharingError`.
+
+    Args:
+        kind: The policy.
+        notify: Gets a line for the user.
+        machine: The manager to join; None to start one, if the policy needs one.
+        listen: Address at which that one listens.
+    """
+    name = local_host()
+    socket = serving_socket(name)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apples-daemons-")))
+        log = stack.enter_context(_opened_log())
+        # Output of earlier daemons is not shown.
+        since = log.tell()
+
+        def wait(process: subprocess.Popen[bytes]) -> None:
+            if time.monotonic() > deadline or process.poll() is not None:
+                said = os.pread(log.fileno(), _LONG_LOG, since).decode("utf-8", "replace").strip()
+                raise SharingError(
+                    f"the daemons for policy {kind.name} do not start: {said or 'no answer in time'}"
+                )
+            time.sleep(0.02)
+
+        options = ["--policy", kind.name, "--while-needed"]
+        deadline = time.monotonic() + _START_S
+        if kind.coordinated:
+            key, place = directory / "key", directory / "place"
+            if machine is None:
+                new_key(key)
+                options += ["--key", str(key)]
+                where = f"[{listen}]" if ":" in listen else listen
+                manager = ["manager", "--listen", f"{where}:0", "--place-file", str(place), *options]
+                process = _daemon(manager, log.fileno())
+                while not place.exists():
+                    wait(process)
+                machine = ManagerAccess(
+                    place.read_text(encoding="utf-8").strip(), key.read_text(encoding="ascii")
+                )
+            else:
+                write_whole(key, machine.key.encode(), mode=0o600)
+                options += ["--key", str(key)]
+            options += ["--manager", machine.address]
+        notify(
+            f"starting a node manager for {name}, policy {kind.name}, while it is needed; what it says is in {log.name}"
+        )
+        process = _daemon(["node", "--name", name, "--socket", str(socket), *options], log.fileno())
+        while (found := find_node(socket)) is None or (cut_off(found[1]) and process.poll() is None):
+            wait(process)
+        if machine is not None and found[1]["manager"] == machine.address:
+            private_directory(socket.parent)
+            write_whole(machine_file(socket), json.dumps(asdict(machine)).encode(), mode=0o600)
+        return found
+
+
+def _opened_log() -> IO[bytes]:
+    """Return the log file of daemons started for a run, opened at its end; raises `SharingError`."""
+    path = state_dir() / "daemons.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open_log(path, _LONG_LOG)
+    except OSError as error:
+        raise SharingError(
+            f"{path}: the daemons' log cannot be written: {error.strerror}; give the right to write there, or set "
+            "APPLES_STATE to another directory"
+        ) from error
+
+
+def _daemon(arguments: list[str], said: int) -> subprocess.Popen[bytes]:
+    """Start a daemon that survives an interrupt of this process and ends when it is no longer needed."""
+    return subprocess.Popen(
+        [*_COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=said,
+        stderr=said,
+        start_new_session=True,
+    )

@@ -1,0 +1,199 @@
+"""A run under a policy on several hosts: it joins the node managers of its hosts over ssh, or starts them.
+
+All node managers of a coordinated policy must have one machine manager. If hosts of the plan have one, the others join
+it; otherwise the first host by name starts it. Hosts are joined in the order of their names, so that of two runs that
+begin at the same time one finds what the other has started; a run that finds another manager on a later host releases
+what it has started, and joins that one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from apples.coscheduling.policies import PolicyKind
+from apples.daemons.paths import JOB_VARIABLE, SOCKET_VARIABLE
+from apples.daemons.session import new_job, others_there, sharing_document
+from apples.daemons.starting import ManagerAccess, Notify
+from apples.errors import SharingError
+from apples.model.snapshots import TimeShares
+from apples.remote.hostcheck import MARK
+from apples.remote.hostconnection import HostCheckError, HostConnection
+from apples.remote.preflight import together
+
+#: Runs on each host, whose environment must have this package.
+_PROGRAM = f"""
+import json, sys
+from apples.daemons.hostsharing import serve
+serve(sys.stdin.buffer, lambda a: print({MARK!r} + json.dumps(a), flush=True))
+""".encode()
+
+#: Seconds until a host must answer a question, and until daemons must have started.
+_ANSWER_S, _START_S = 10.0, 25.0
+#: How often a run gives way to one that starts daemons at the same time, and seconds until its own have ended.
+_TRIES, _RELEASED_S = 4, 3.0
+
+
+class _Overtaken(Exception):
+    """Another run has started a machine manager at the same time."""
+
+
+class SharedHosts:
+    """The policy of one run over several hosts; a context manager.
+
+    job : its name.  environment : variables for all ranks.  turns : None, each look at the hosts returns them
+    """
+
+    turns: TimeShares | None = None
+
+    def __init__(self, kind: PolicyKind, notify: Notify) -> None:
+        """Connect to no host yet."""
+        self.kind, self.job, self._notify = kind, new_job(), notify
+        self.environment = {JOB_VARIABLE: self.job}
+        self._hosts: dict[str, HostConnection] = {}
+        self._joined: dict[str, dict[str, Any]] = {}
+        self._shares: TimeShares | None = None
+
+    def __enter__(self) -> SharedHosts:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        together(HostConnection.close, list(self._hosts.values()))
+
+    @property
+    def hosts(self) -> SharedHosts:
+        """Return this object, which a platform of several hosts needs."""
+        return self
+
+    def look(self, addresses: Mapping[str, str | None]) -> TimeShares:
+        """Return how many jobs share each host; the first answer is kept, as later ones would count this run.
+
+        Args:
+            addresses: Host to destination for ssh, None for this machine.
+
+        Raises:
+            SharingError: A host does not answer, or has another policy.
+        """
+        for host in addresses.keys() - self._hosts.keys():
+            self._hosts[host] = HostConnection(addresses[host], {"policy": self.kind.name}, program=_PROGRAM)
+        if self._shares is None:
+            found = self._look(list(addresses))
+            held = {host: int(node["slots"]) for host, node in found.items() if node is not None}
+            self._shares = TimeShares(here=0, node="", held=held, exclusive=self.kind.exclusive)
+        return self._shares
+
+    def join(self, hosts: Sequence[str], environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+        """Join the node managers of hosts; return for each the variables of its ranks.
+
+        A host that was left, or gave up, is joined again. Raises `SharingError`, with what it has started released.
+
+        Args:
+            hosts: Of the plan; `look` has looked at them.
+            environment: Of the ranks; nothing is joined for those of another job, as benchmarks are.
+        """
+        if environment.get(JOB_VARIABLE) != self.job:
+            return {}
+        for left in range(_TRIES - 1, -1, -1):
+            try:
+                self._join(sorted(hosts))
+                break
+            except _Overtaken as error:
+                self._release()
+                if not left:
+                    raise SharingError(
+                        f"{error}; wait until one of them has ended, or name other hosts"
+                    ) from None
+                time.sleep(_RELEASED_S)
+            except BaseException:
+                self._release()
+                raise
+        slots = max(int(node["slots"]) for node in self._joined.values())
+        self._notify(f"policy {self.kind.name} on {', '.join(sorted(hosts))}: {others_there(slots)}")
+        return {host: {SOCKET_VARIABLE: self._joined[host]["socket"]} for host in hosts}
+
+    def observed(self) -> dict[str, Any]:
+        """Return the node managers' values of an ended run; empty if one of them has ended too."""
+        processes: list[dict[str, Any]] = []
+        for host, node in self._joined.items():
+            try:
+                found = self._ask(host, "ask", ("job", self.job))
+            except SharingError as error:
+                self._notify(f"what the run shared is not known: {error}")
+                return {}
+            processes += [{**process, "node": node["node"]} for process in found]
+        return sharing_document(
+            self.kind,
+            self.job,
+            ", ".join(str(node["node"]) for node in self._joined.values()),
+            max((int(node["slots"]) for node in self._joined.values()), default=0),
+            started=any(node["started"] for node in self._joined.values()),
+            processes=processes,
+        )
+
+    def _look(self, hosts: Sequence[str]) -> dict[str, dict[str, Any] | None]:
+        return dict(zip(hosts, together(lambda host: self._ask(host, "look"), hosts), strict=True))
+
+    def _join(self, hosts: Sequence[str]) -> None:
+        self._release()
+        machine = self._machine(self._look(hosts)) if self.kind.coordinated else None
+        for host in self._lead_first(hosts, machine):
+            order = None if machine is None else asdict(machine)
+            node = self._joined[host] = self._ask(host, "join", order, _START_S)
+            if not self.kind.coordinated:
+                continue
+            if machine is None:
+                machine = ManagerAccess(node["manager"], node["key"] or "")
+            elif node["manager"] != machine.address:
+                where = f"{node['manager']}, others of the plan to that at {machine.address}"
+                raise _Overtaken(f"{host} belongs to the machine manager at {where}")
+
+    def _lead_first(self, hosts: Sequence[str], machine: ManagerAccess | None) -> list[str]:
+        """Return the hosts in the order of joining: where the manager is to start, the first one reached by ssh."""
+        if machine is not None or len(hosts) == 1:
+            return list(hosts)
+        return sorted(hosts, key=lambda host: (self._hosts[host].is_here, host))
+
+    def _machine(self, found: Mapping[str, Mapping[str, Any] | None]) -> ManagerAccess | None:
+        """Return the machine manager that the other hosts are to join; None if there is none."""
+        known = {host: node for host, node in found.items() if node is not None}
+        managers = {host: str(node["manager"]) for host, node in known.items()}
+        if len(set(managers.values())) > 1:
+            listed = ", ".join(f"{host}: {manager}" for host, manager in managers.items())
+            raise SharingError(
+                f"the hosts belong to different machine managers ({listed}), which cannot share them together; name "
+                "hosts of one, or wait until the runs of the others have ended"
+            )
+        if not known:
+            return None
+        key = next((str(node["key"]) for node in known.values() if node["key"]), "")
+        address = next(iter(managers.values()))
+        without = sorted(found.keys() - known.keys())
+        if without and not key:
+            raise SharingError(
+                f"{', '.join(without)}: no node manager runs there, and the key of the machine manager at {address} is "
+                "not ours to give; start node managers there (apples node --manager …), or name other hosts"
+            )
+        if without and address.startswith(("127.", "[::1]")):
+            raise SharingError(
+                f"{', '.join(known)}: the machine manager there serves that host only; wait until its runs have ended"
+            )
+        return ManagerAccess(address, key)
+
+    def _release(self) -> None:
+        for host in self._joined:
+            self._ask(host, "leave")
+        self._joined.clear()
+
+    def _ask(self, host: str, what: str, argument: object = None, within_s: float = _ANSWER_S) -> Any:
+        try:
+            answer = self._hosts[host].ask({what: argument}, within_s)
+            while "note" in answer:
+                self._notify(f"{host}: {answer['note']}")
+                answer = self._hosts[host].receive(within_s)
+        except HostCheckError as error:
+            raise SharingError(f"{host} {error}; the policy needs this package on every host") from None
+        if "refused" in answer:
+            raise SharingError(f"{host}: {answer['refused']}")
+        return answer[what]

@@ -1,0 +1,71 @@
+"""Policies over several hosts: their node managers are started or joined, share one manager, and end again."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from apples.coscheduling.policies import policy_kind
+from apples.errors import SharingError
+from apples.platforms.sharedhosts import SharedHosts
+
+RUN = ("32", "--app", "heat", "-s", "nx=64", "-s", "ny=64", "-s", "iterations=600", "-n", "2")
+
+
+def daemons(lab):
+    hosts = [spec.name for spec in lab.spec.hosts]
+    commands = [command for host in hosts for command in lab.processes(host).values()]
+    return [command for command in commands if "apples.cli.toolbox" in command or "watchdog" in command]
+
+
+def test_two_runs_share_hosts_under_one_manager(lab, state_of_its_own):
+    words = [Path(sys.executable).parent / "apples-run", *RUN, "--launcher", "ssh", "-H", "a1:1,a2:1"]
+    command = lab.command("a1", [*map(str, words), "--policy", "fcs", "--json"])
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    runs = [subprocess.Popen(command, **pipes) for _ in range(2)]
+    ended = [run.communicate(timeout=120) for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], ended
+    first, second = (json.loads(out) for out, _ in ended)
+    assert first["hosts"][0]["exit_code"] == second["hosts"][0]["exit_code"] == 0
+    for shared in (first["sharing"], second["sharing"]):
+        assert (shared["policy"], shared["slots_before"]) == ("fcs", 0)
+        assert {rank["node"] for rank in shared["ranks"]} == {"a1", "a2"}
+        assert all(rank["t_cpu_s"] > 0 for rank in shared["ranks"])
+    assert any(shared["daemons_started"] for shared in (first["sharing"], second["sharing"]))
+    # Under one manager they took turns.
+    assert any(rank["stopped_s"] > 0 for one in (first, second) for rank in one["sharing"]["ranks"])
+    deadline = time.monotonic() + 20.0
+    while left := daemons(lab):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+def node(manager, key="k"):
+    return {"slots": 0, "manager": manager, "key": key, "node": "n", "socket": "s", "started": False}
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ({"a": node("1.2.3.4:5"), "b": node("1.2.3.9:5")}, "different machine managers"),
+        ({"a": node("1.2.3.4:5", key=None), "b": None}, "the key of the machine manager at 1.2.3.4:5"),
+        ({"a": node("127.0.0.1:5"), "b": None}, "the machine manager there serves that host only"),
+    ],
+)
+def test_hosts_that_cannot_share_are_refused(monkeypatch, found, reason):
+    """What node managers answer is made up: such states take several users."""
+    hosts = SharedHosts(policy_kind("gang"), print)
+    monkeypatch.setattr(hosts, "_ask", lambda host, what, *_: found[host])
+    with pytest.raises(SharingError, match=reason):
+        hosts.join(["a", "b"], hosts.environment)
+
+
+def test_host_without_a_connection_is_named(fake_ssh):
+    with (
+        SharedHosts(policy_kind("gang"), print) as hosts,
+        pytest.raises(SharingError, match="refuses our key"),
+    ):
+        hosts.look({"locked": "locked"})
